@@ -1,9 +1,10 @@
 //! The plans that a frontier is chosen from: greedy ones, and for each of them plans in which groups recur as schedules
 //! say. Threads make them, each plan by itself.
 
+use super::divide::divided;
 use super::group_graph::GroupGraph;
-use super::instantiate::{recurring, regrouped};
-use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
+use super::instantiate::{recurring, regrouped, without_dead};
+use super::schedule::frontier::{Frontier, FrontierOptions, FrontierPoint, frontier};
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
@@ -62,36 +63,64 @@ pub(super) fn candidates(
         return Ok(points);
     }
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
-    let wanted = FrontierOptions { points: Some(most), ..FrontierOptions::default() };
-    let bases =
-        each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), options, engine, &wanted));
+    let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), options, engine));
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
     let mut schedules: Vec<(&BasePlan<'_>, &OpSchedule)> = Vec::new();
-    for base in &bases {
-        schedules.extend(base.schedules.points().iter().map(|point| (base, &point.schedule)));
+    let mut of_base = Vec::new();
+    for (k, base) in bases.iter().enumerate() {
+        for point in spread(&base.schedules, most) {
+            schedules.push((base, &point.schedule));
+            of_base.push(k);
+        }
     }
     let made = each(&schedules, |(base, schedule)| base.scheduled(f, schedule, options));
     let made = made.into_iter().collect::<Result<Vec<Vec<Plan>>, Diagnostic>>()?;
     // Schedules of small functions have most plans in common: each is measured once.
     let mut seen: HashSet<Decided<'_>> = HashSet::new();
     let mut new: Vec<(usize, &Plan)> = Vec::new();
-    let of_base = bases
-        .iter()
-        .enumerate()
-        .flat_map(|(k, base)| base.schedules.points().iter().map(move |_| k));
-    for (k, plans) in of_base.zip(&made) {
+    for (k, plans) in of_base.into_iter().zip(&made) {
         new.extend(plans.iter().filter(|plan| seen.insert(decided(plan))).map(|plan| (k, plan)));
     }
-    let figures = each(&new, |(_, plan)| measured(f, Plan::clone(plan), options, engine));
+    let figures = each(&new, |(_, plan)| measured_divided(f, plan, options, engine));
     let mut figures = new.iter().map(|(k, _)| *k).zip(figures).peekable();
     for (k, base) in bases.iter().enumerate() {
         points.push(base.point.clone());
         while let Some((_, made)) = figures.next_if(|(of, _)| *of == k) {
-            // Parts of a group need not be a group; then another plan is there.
-            points.extend(made.ok().map(|(point, _)| point));
+            points.extend(made);
         }
     }
     Ok(points)
+}
+
+/// The cost of a plan; where its groups are not all ones that kernels compute, that of the plan whose groups are
+/// divided. `None` for what has no lowering even then.
+fn measured_divided(
+    f: &Function,
+    plan: &Plan,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Option<PlanPoint> {
+    if let Ok((point, _)) = measured(f, plan.clone(), options, engine) {
+        return Some(point);
+    }
+    let plan = divided(f, plan, &options.device).ok()?;
+    measured(f, plan, options, engine).ok().map(|(point, _)| point)
+}
+
+/// At most this many points evenly by peak, and a quarter as many between those whose times differ most: there the
+/// time rises much for little memory.
+fn spread(all: &Frontier, most: usize) -> Vec<&FrontierPoint> {
+    let mut chosen = all.spread(most);
+    let place = |point: &FrontierPoint| all.points().partition_point(|p| p.peak < point.peak);
+    for _ in 0..most / 4 {
+        let between = |pair: &[&FrontierPoint]| place(pair[0]) + 1 < place(pair[1]);
+        let slower = |k: &usize| chosen[*k].time as f64 / chosen[k + 1].time.max(1) as f64;
+        let gaps = (0..chosen.len().saturating_sub(1)).filter(|&k| between(&chosen[k..k + 2]));
+        let Some(k) = gaps.max_by(|a, b| slower(a).total_cmp(&slower(b))) else { break };
+        let middle = (place(chosen[k]) + place(chosen[k + 1])) / 2;
+        chosen.insert(k + 1, &all.points()[middle]);
+    }
+    chosen
 }
 
 /// What the plans of one function differ in.
@@ -107,7 +136,6 @@ impl<'f> BasePlan<'f> {
         (plan, price): (&Plan, f64),
         options: &PlanOptions,
         engine: &dyn EngineModel,
-        wanted: &FrontierOptions,
     ) -> Result<BasePlan<'f>, Diagnostic> {
         let (point, program) = measured(f, plan.clone(), options, engine)?;
         let mut facts = Facts::of(f, true)?;
@@ -117,7 +145,7 @@ impl<'f> BasePlan<'f> {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;
-        let schedules = frontier(&graph.graph, wanted);
+        let schedules = frontier(&graph.graph, &FrontierOptions::default());
         Ok(BasePlan { plan: plan.clone(), price, point, facts, graph, schedules })
     }
 
@@ -134,6 +162,8 @@ impl<'f> BasePlan<'f> {
             return Ok(Vec::new());
         }
         let joined = regrouped(f, &plan, &again, options, self.price)?;
+        let plan = without_dead(&self.facts, plan);
+        let joined = joined.filter(|joined| *joined != plan);
         Ok([Some(plan), joined].into_iter().flatten().collect())
     }
 }

@@ -108,8 +108,11 @@ impl GroupGraph {
                 let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
                 latest = latest.max(phase);
                 let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
-                let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
-                let op = if left.results.contains(v) { op.output() } else { op };
+                let result = left.results.contains(v);
+                // Results have memory of their own from the first step on, which no schedule changes.
+                let own = if result { 0 } else { size(v) };
+                let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(latest);
+                let op = if result { op.output() } else { op };
                 // An effect happens once.
                 let kept = made_by(f, v).is_some_and(|i| is_kept(f, i) || f.has_effect(i));
                 let op = if kept { op.once() } else { op };

@@ -1,8 +1,10 @@
 //! Turns a schedule of operations into a plan in which instructions recur.
 
 use super::group_graph::{GroupGraph, needed};
+use super::schedule::cost_graph::OpId;
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
+use crate::analysis::leaves::{leaves, order};
 use crate::fuse::greedy::of_groups;
 use crate::fuse::group::regroup;
 use crate::lower::instances::instances;
@@ -11,43 +13,171 @@ use crate::plan::{Group, Plan};
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// The plan that runs the groups of another as a schedule says: a group that comes again has the
-/// members that are wanted of it.
+/// The plan that runs the groups of another as a schedule says. Steps of one group that follow each other are a
+/// group, which has the members that their values need. So a group runs in several pieces if the schedule reads a
+/// value between, unless the pieces would compute something twice. `true` for a group that begins later
+/// than in the other plan: it comes again, or is a later piece.
 pub(crate) fn recurring(
     facts: &Facts<'_>,
     base: &Plan,
     graph: &GroupGraph,
     schedule: &OpSchedule,
 ) -> (Plan, Vec<bool>) {
+    let mut pieces = GroupPieces::new(facts, base, graph);
     let mut ran = EntitySet::new();
-    let mut begun = vec![false; base.groups.len()];
-    let (mut groups, mut again): (Vec<Group>, Vec<bool>) = (Vec::new(), Vec::new());
-    // The group that came again last, and what is wanted of it.
+    // The group of the last steps, and the values that are wanted of it.
     let mut open: Option<(usize, Vec<Value>)> = None;
-    for &op in schedule.steps.values() {
+    for op in gathered(graph, schedule) {
         let Some((g, v)) = graph.of[op] else { continue };
-        if ran.insert(op) {
-            if !std::mem::replace(&mut begun[g], true) {
-                groups.push(base.groups[g].clone());
-                again.push(false);
-                open = None;
-            }
+        if ran.insert(op) && pieces.early.contains(v) {
             continue;
         }
-        let wanted = match open.take() {
-            Some((same, mut wanted)) if same == g => {
-                groups.pop();
-                again.pop();
-                wanted.push(v);
-                wanted
+        match &mut open {
+            Some((same, wanted)) if *same == g && !wanted.contains(&v) => wanted.push(v),
+            _ => {
+                if let Some((before, wanted)) = open.replace((g, vec![v])) {
+                    pieces.run(before, wanted);
+                }
             }
-            _ => vec![v],
-        };
-        groups.push(Group { parts: needed(facts, &base.groups[g], &wanted, &graph.kept) });
-        again.push(true);
-        open = Some((g, wanted));
+        }
     }
-    (Plan { groups, ..base.clone() }, again)
+    if let Some((g, wanted)) = open {
+        pieces.run(g, wanted);
+    }
+    (Plan { groups: pieces.groups, ..base.clone() }, pieces.again)
+}
+
+/// The steps of a schedule, where a group's values are computed together the first time: with the last of them, unless
+/// a step between reads one of the others. So what is computed again for one of them is there for all.
+fn gathered(graph: &GroupGraph, schedule: &OpSchedule) -> Vec<OpId> {
+    let group = |op: OpId| graph.of[op].map(|(g, _)| g);
+    let mut ran = EntitySet::new();
+    let steps: Vec<(OpId, bool)> =
+        schedule.steps.values().map(|&op| (op, ran.insert(op))).collect();
+    let count = graph.of.values().flatten().map(|(g, _)| g + 1).max().unwrap_or(0);
+    // The last step that computes a value of each group the first time.
+    let mut last = vec![0; count];
+    for (at, &(op, _)) in steps.iter().enumerate().filter(|(_, (_, first))| *first) {
+        group(op).into_iter().for_each(|g| last[g] = at);
+    }
+    let mut fixed = vec![false; count];
+    let mut begun = vec![false; count];
+    for (at, &(op, first)) in steps.iter().enumerate() {
+        let own = group(op);
+        let read = graph.graph.ops()[op].inputs.iter().filter_map(|&input| group(input));
+        for g in read.filter(|&g| !first || Some(g) != own).chain(own.filter(|_| !first)) {
+            fixed[g] |= begun[g] && at < last[g];
+        }
+        own.into_iter().for_each(|g| begun[g] = true);
+    }
+    let mut held: Vec<Vec<OpId>> = vec![Vec::new(); count];
+    let mut found = Vec::new();
+    for (at, &(op, first)) in steps.iter().enumerate() {
+        match group(op).filter(|&g| first && !fixed[g]) {
+            Some(g) if at < last[g] => held[g].push(op),
+            Some(g) => {
+                found.append(&mut held[g]);
+                found.push(op);
+            }
+            None => found.push(op),
+        }
+    }
+    found
+}
+
+/// The groups of a schedule, while they are made.
+struct GroupPieces<'a> {
+    facts: &'a Facts<'a>,
+    base: &'a Plan,
+    graph: &'a GroupGraph,
+    /// The values of each group that no piece has computed.
+    left: Vec<Vec<Value>>,
+    /// Values that were computed with others before their first steps.
+    early: EntitySet<Value>,
+    begun: Vec<bool>,
+    groups: Vec<Group>,
+    again: Vec<bool>,
+}
+
+impl<'a> GroupPieces<'a> {
+    fn new(facts: &'a Facts<'a>, base: &'a Plan, graph: &'a GroupGraph) -> GroupPieces<'a> {
+        let mut left = vec![Vec::new(); base.groups.len()];
+        for (_, of) in graph.of.iter() {
+            if let Some((g, v)) = *of {
+                left[g].push(v);
+            }
+        }
+        let begun = vec![false; left.len()];
+        let (groups, again) = (Vec::new(), Vec::new());
+        GroupPieces { facts, base, graph, left, early: EntitySet::new(), begun, groups, again }
+    }
+
+    /// Adds the group that computes these values of another.
+    fn run(&mut self, g: usize, mut wanted: Vec<Value>) {
+        let group = &self.base.groups[g];
+        let parts = |wanted: &[Value]| needed(self.facts, group, wanted, &self.graph.kept);
+        let late = self.begun[g];
+        if self.left[g].iter().any(|v| wanted.contains(v)) {
+            self.left[g].retain(|v| !wanted.contains(v));
+            let mut here = EntitySet::<Inst>::new();
+            here.extend(parts(&wanted).into_iter().flatten());
+            let rest = parts(&self.left[g]);
+            if rest.iter().flatten().any(|&i| here.contains(i)) {
+                let rest = std::mem::take(&mut self.left[g]);
+                self.early.extend(rest.iter().copied());
+                wanted.extend(rest);
+            }
+            let whole = !late && self.left[g].is_empty();
+            let parts = if whole { group.parts.clone() } else { parts(&wanted) };
+            self.groups.push(Group { parts });
+        } else {
+            self.groups.push(Group { parts: parts(&wanted) });
+        }
+        self.begun[g] = true;
+        self.again.push(late);
+    }
+}
+
+/// The plan without instances that nothing reads: a value that is computed again before it is read first is
+/// computed too early the first time.
+pub(crate) fn without_dead(facts: &Facts<'_>, plan: Plan) -> Plan {
+    let f = facts.f;
+    let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
+    let all = plan.groups.iter().flat_map(|g| &g.parts).flatten();
+    all.for_each(|&i| count[i] += 1);
+    let (mut before, mut read) = (count.clone(), EntitySet::<Value>::new());
+    let mut results = EntitySet::<Value>::new();
+    results.extend(f.results().iter().copied());
+    let mut groups: Vec<Group> = Vec::new();
+    for group in plan.groups.iter().rev() {
+        let mut parts = Vec::new();
+        for part in group.parts.iter().rev() {
+            let mut members = Vec::new();
+            for &i in part.iter().rev() {
+                before[i] -= 1;
+                let made = f.inst_results(i);
+                // Results are first instances.
+                let first = before[i] == 0 && made.iter().any(|v| results.contains(*v));
+                if count[i] == 1 || first || made.iter().any(|v| read.contains(*v)) {
+                    made.iter().for_each(|&v| {
+                        read.remove(v);
+                    });
+                    read.extend(leaves(facts, i).into_iter().chain(order(facts, i)));
+                    members.push(i);
+                }
+            }
+            members.reverse();
+            if !members.is_empty() {
+                parts.push(members);
+            }
+        }
+        parts.reverse();
+        if !parts.is_empty() {
+            groups.push(Group { parts });
+        }
+    }
+    groups.reverse();
+    Plan { groups, ..plan }
 }
 
 /// The plan with its instructions grouped anew, those that come again among them, so that what is
@@ -145,6 +275,47 @@ fn free_under(facts: &Facts<'_>, i: Inst, into: &mut Vec<Inst>) {
         stack.push((j, true));
         for &a in facts.f.args(j) {
             stack.extend(facts.free(a).map(|k| (k, false)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::greedy::plan_at;
+    use crate::plan::machine_model::MachineModel;
+    use crate::plan::options::Effort;
+    use adfuse_ir::Fp;
+    use adfuse_ir::text::parse;
+
+    #[test]
+    fn what_is_computed_again_before_it_is_read_is_computed_once() {
+        let text = "func @f(%x: f32[8]) -> f32[8] {
+  %a = sin %x : f32[8]
+  %b = exp %a : f32[8]
+  %c = mul %a, %b : f32[8]
+  return %c
+}";
+        let module = parse(text).expect("parses");
+        let f = module.find("f").expect("it");
+        let options =
+            PlanOptions { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
+        let base = plan_at(f, &options, 0.0, &[]).expect("has a plan");
+        let facts = Facts::of(f, true).expect("has facts");
+        let of = |order: &[usize]| {
+            let groups = order.iter().map(|&g| base.groups[g].clone()).collect();
+            Plan { groups, ..base.clone() }
+        };
+        for (order, left) in [
+            (&[0, 1, 2][..], &[0, 1, 2][..]),
+            (&[0, 0, 1, 2], &[0, 1, 2]),
+            (&[0, 1, 0, 2], &[0, 1, 0, 2]),
+            (&[0, 1, 0, 1, 2], &[0, 1, 2]),
+            (&[0, 1, 2, 0], &[0, 1, 2]),
+            // A result is what was computed first.
+            (&[0, 1, 2, 0, 1, 2], &[0, 1, 2]),
+        ] {
+            assert_eq!(without_dead(&facts, of(order)), of(left), "{order:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod candidates;
 pub(crate) mod compile_budget;
 pub(crate) mod crossing;
 pub(crate) mod decisions;
+pub(crate) mod divide;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod loop_choice;

@@ -1,0 +1,73 @@
+//! Frontiers of the gradients of programs: `frontiers FOLDER [NAME ..]` prints, as a table, how much slower than the fastest plan
+//! those are that fit fractions of its peak, and the least peak. Parameters whose names begin with `w`, `g` or `b` are
+//! differentiated with respect to; in a program that has none, all of a float type.
+
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::engine::Cpu;
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, plan_frontier, prepare};
+use adfuse::ir::text::{Names, parse};
+use adfuse::ir::{Function, Module};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Budgets, as parts of the peak of the fastest plan.
+const PARTS: [f64; 7] = [0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.25];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().ok_or("which folder?")?;
+    let wanted: Vec<String> = arguments.collect();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        files.push(entry?.path());
+    }
+    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
+    files.sort();
+    let parts: Vec<String> = PARTS.iter().map(|part| format!("{part:.2}")).collect();
+    println!(
+        "| program | instructions | peak, MiB | {} | least | slower by | s |",
+        parts.join(" | ")
+    );
+    println!("|{}", "---|".repeat(PARTS.len() + 6));
+    for file in files {
+        let name = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        if wanted.is_empty() || wanted.contains(&name) {
+            println!("{}", row(&name, &file).map_err(|e| format!("{name}: {e}"))?);
+        }
+    }
+    Ok(())
+}
+
+/// The row of a program.
+fn row(name: &str, file: &Path) -> Result<String, Box<dyn Error>> {
+    let module = parse(&std::fs::read_to_string(file)?).map_err(|all| all[0].to_string())?;
+    let f = module.funcs.values().last().ok_or("it has no function")?;
+    let g = forward_and_backward(&module, f, &weights(f)?)?;
+    let f = prepare(&Module::single(g.clone()), &g)?;
+    let plan = PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let engine = Cpu { plan: plan.clone(), threads: 1, ..Cpu::default() };
+    let began = Instant::now();
+    let frontier = plan_frontier(&f, &plan, &engine)?;
+    let took = began.elapsed().as_secs_f64();
+    let (least, fastest) = (&frontier.points()[0], frontier.fastest().ok_or("it has no plan")?);
+    let slower = |seconds: f64| format!("{:.1} %", (seconds / fastest.seconds - 1.0) * 100.0);
+    let peak = fastest.peak as f64;
+    let at = |part: &f64| match frontier.at((peak * part) as u64) {
+        Ok(point) => slower(point.seconds),
+        Err(_) => "-".into(),
+    };
+    let parts: Vec<String> = PARTS.iter().map(at).collect();
+    let (insts, mib, parts) = (f.inst_count(), peak / f64::from(1 << 20), parts.join(" | "));
+    let (part, slower) = (least.peak as f64 / peak, slower(least.seconds));
+    Ok(format!("| {name} | {insts} | {mib:.1} | {parts} | {part:.2} | {slower} | {took:.1} |"))
+}
+
+/// The positions of the weights.
+fn weights(f: &Function) -> Result<Vec<usize>, Box<dyn Error>> {
+    let all = differentiable(f, None)?;
+    let names = Names::of(f);
+    let weight = |k: &usize| names.get(f.params()[*k]).starts_with(['w', 'g', 'b']);
+    let found: Vec<usize> = all.iter().copied().filter(weight).collect();
+    Ok(if found.is_empty() { all } else { found })
+}
