@@ -10,6 +10,7 @@ mod decisions;
 mod donation;
 mod explain;
 mod groups;
+mod inverse;
 mod loops;
 mod lossy;
 mod memory;

@@ -57,6 +57,13 @@ const RULES: &[Rule] = &[
         then: &When { condition: exponential::is_logsumexp, build: exponential::logsumexp },
     },
     Rule {
+        name: "log1p",
+        doc: "`log(x + 1)` becomes `log1p(x)`.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Log]),
+        then: &When { condition: exponential::is_log1p, build: exponential::log1p },
+    },
+    Rule {
         name: "variance",
         doc: "`mean(x * x) - mean(x)^2` becomes `mean((x - spread(mean(x)))^2)`; a mean is a sum that \
               is divided by, or multiplied with the reciprocal of, the number of summed elements.",
