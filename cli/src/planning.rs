@@ -19,9 +19,8 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, Fp, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
-    Memory, Narrowed, Plan, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy,
-    loop_frontier, loop_residuals, lower, memory_beside, plan, plan_attempts, recover_operands,
-    ways_back,
+    Memory, Narrowed, Plan, PlanOptions, PlanPoint, StackGoal, decide_loops, loop_frontier,
+    loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -162,9 +161,7 @@ impl PlanningArgs {
             None => {
                 let counting = counting(runs_on.as_ref(), &options, &donated);
                 let lossy = self.losses.allowed()?;
-                let recovered = recover_operands(&function, &options, budget, &counting);
-                let recovered = recovered.map_err(|d| source.wrong(d))?;
-                let kept = keep_lossy(&recovered.function, &lossy, &options, &counting);
+                let kept = losses::narrowed(&function, &lossy, (&options, budget), &counting);
                 let kept = kept.map_err(|d| match d.kind {
                     Kind::UnknownName | Kind::Usage => {
                         Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
@@ -173,8 +170,7 @@ impl PlanningArgs {
                 })?;
                 let decided = decide_loops(&kept.function, &options, budget, &counting);
                 let decided = decided.map_err(|d| source.wrong(d))?;
-                let (inverses, loops) = (recovered.choices, decided.choices);
-                let kept = Narrowed { inverses, loops, ..kept };
+                let kept = Narrowed { loops: decided.choices, ..kept };
                 (decided.function, None, Some((lossy, kept)))
             }
         };

@@ -434,12 +434,12 @@ impl<'a> Decider<'a> {
             let mut stated = f.op(u).inverses().iter().filter(|inverse| inverse.operand == k);
             stated.any(|inverse| inverse.accuracy != Accuracy::Exact && inverse.takes(ty, ty))
         };
-        let made = users.filter_map(|u| operand(&u)).filter(rounds);
+        let mut made = users.filter_map(|u| operand(&u)).filter(rounds);
         let kept = |y: &Value| {
             let memory = self.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
             memory || self.f.results().contains(y)
         };
-        let (u, k) = made.into_iter().find(|&(u, _)| kept(&f.inst_results(u)[0]))?;
+        let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;
         let loose = Fp::Reproducible;
         let held = || inverse_of(f, (u, k), loose, &ranges_for(f, loose)).is_some();
         Some((f.inst_results(u)[0], self.options.fp == Fp::Strict && held()))

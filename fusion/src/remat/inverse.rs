@@ -53,10 +53,8 @@ pub fn recover_operands(
         engine,
         timed: budget.is_none(),
     };
-    let before = planner.point(f)?;
-    let there = planner.kept(f, &before)?;
-    let all = recoverable(f, options.fp, &|v| there.contains(v));
-    let taken = planner.worthwhile(f, before, all)?;
+    // What has no plan, or none before its loops are decided, is for the planner to refuse.
+    let Ok(taken) = planner.chosen(f) else { return unchanged() };
     if taken.is_empty() {
         return unchanged();
     }
@@ -87,6 +85,13 @@ struct InversePlanner<'a> {
 }
 
 impl InversePlanner<'_> {
+    fn chosen(&self, f: &Function) -> Result<Vec<Recoverable>, Diagnostic> {
+        let before = self.point(f)?;
+        let there = self.kept(f, &before)?;
+        let all = recoverable(f, self.options.fp, &|v| there.contains(v));
+        self.worthwhile(f, before, all)
+    }
+
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
         let blocks = block_plans(f, &self.options)?;
         plan_point(f, plan_at(f, &self.options, 0.0, &blocks)?, &self.options, self.engine)
