@@ -6,6 +6,7 @@
 use super::alternatives;
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
 use crate::analysis::facts::Facts;
+use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
@@ -19,9 +20,10 @@ use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::{inverse_of, ranges_for};
 use crate::search::point::{PlanPoint, measured, measured_at};
 use adfuse_ir::kernel::Storage;
-use adfuse_ir::op::Accuracy;
+use adfuse_ir::op::{Accuracy, Inverse};
 use adfuse_ir::{Diagnostic, Fp, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 /// The decision about a value between the phase that computes it and the later phases that need it.
@@ -154,6 +156,8 @@ pub struct Decider<'a> {
     engine: &'a dyn EngineModel,
     facts: Facts<'a>,
     ranges: ValueRanges,
+    /// What is known of floats, once something asks.
+    floats: OnceCell<Option<FloatRanges<'a>>>,
     crossing: Crossing,
     point: PlanPoint,
     at_peak: EntitySet<Value>,
@@ -208,6 +212,7 @@ impl<'a> Decider<'a> {
             engine,
             facts,
             ranges,
+            floats: OnceCell::new(),
             crossing,
             point,
             at_peak,
@@ -429,10 +434,15 @@ impl<'a> Decider<'a> {
         let f = self.f;
         let users = self.facts.users[v].iter();
         let operand = |&&u: &&Inst| Some((u, f.args(u).iter().position(|&a| a == v)?));
+        let loose = Fp::Reproducible;
+        let floats = || self.floats.get_or_init(|| ranges_for(f, loose));
+        let held = |at: (Inst, usize)| inverse_of(f, at, loose, floats()).is_some();
         let rounds = |&(u, k): &(Inst, usize)| {
             let ty = f.ty(v).dtype;
             let mut stated = f.op(u).inverses().iter().filter(|inverse| inverse.operand == k);
-            stated.any(|inverse| inverse.accuracy != Accuracy::Exact && inverse.takes(ty, ty))
+            let near = |i: &Inverse| i.accuracy != Accuracy::Exact && i.takes(ty, ty);
+            // Of two operands one may have lost the other.
+            stated.any(near) && (f.args(u).len() == 1 || held((u, k)))
         };
         let mut made = users.filter_map(|u| operand(&u)).filter(rounds);
         let kept = |y: &Value| {
@@ -440,9 +450,7 @@ impl<'a> Decider<'a> {
             memory || self.f.results().contains(y)
         };
         let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;
-        let loose = Fp::Reproducible;
-        let held = || inverse_of(f, (u, k), loose, &ranges_for(f, loose)).is_some();
-        Some((f.inst_results(u)[0], self.options.fp == Fp::Strict && held()))
+        Some((f.inst_results(u)[0], self.options.fp == Fp::Strict && held((u, k))))
     }
 }
 
