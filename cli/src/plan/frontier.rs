@@ -69,8 +69,8 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
     let fastest = fastest(frontier);
     let point = |of: &LoopFrontierPoint| {
         let (p, f) = (&of.point, &of.decided.function);
-        let (inverses, loops) = (ready.inverses().to_vec(), of.decided.choices.clone());
-        let plan = Plan { inverses, loops, ..p.plan.clone() };
+        let (inverses, choices) = (ready.inverses().to_vec(), of.decided.choices.clone());
+        let plan = Plan { inverses, loops: choices, ..p.plan.clone() };
         let mut all = json!({
             "peak_bytes": p.peak,
             "predicted_ms": milliseconds(p.seconds),
