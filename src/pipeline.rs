@@ -83,6 +83,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     let back = [
         row("price", [Function, Function], Verifier::Ir, passes::price,
             "the prices of the user's functions are written into their calls").prints("price", passes::function),
+        row("recover_operands", [Function, Function], Verifier::Ir, passes::recover,
+            "later phases recover operands from answers, by the inverses of ops")
+            .prints("recover_operands", passes::function),
         row("narrow_storage", [Function, Function], Verifier::Ir, passes::narrow,
             "what later phases read is kept in fewer bits, where that is allowed")
             .prints("narrow_storage", passes::function).prints("ad", passes::function),

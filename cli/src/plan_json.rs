@@ -16,7 +16,7 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     let mut plan = Map::new();
     let (mut inline, mut groups, mut stores) = (Vec::new(), Vec::new(), Vec::new());
     let (mut lossy, mut donate) = (Vec::new(), Vec::new());
-    let (mut loops, mut blocks) = (Vec::new(), Vec::new());
+    let (mut inverses, mut loops, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
     let names = |list: &str| -> Vec<Value> { list.split(',').map(|n| json!(n.trim())).collect() };
     // The plan of a block that is being read, and how many plans are open in it.
     let (mut block, mut depth) = (String::new(), 0usize);
@@ -34,6 +34,7 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
         }
         match word {
             "loop" => loops.push(json!(rest)),
+            "inverse" => inverses.push(json!(rest)),
             "plan" => {
                 let name = rest.trim_end_matches('{').trim().trim_start_matches('@');
                 plan.insert("plan".into(), json!(name));
@@ -61,6 +62,9 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     if !donate.is_empty() {
         plan.insert("donate".into(), Value::Array(donate));
     }
+    if !inverses.is_empty() {
+        plan.insert("inverses".into(), Value::Array(inverses));
+    }
     if !loops.is_empty() {
         plan.insert("loops".into(), Value::Array(loops));
     }
@@ -85,9 +89,9 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
 
 fn written(value: &Value) -> Result<String, String> {
     let plan = value.as_object().ok_or("it is no object")?;
-    const KEYS: [&str; 11] = [
-        "plan", "graph", "device", "fp", "lossy", "loops", "donate", "inline", "groups", "store",
-        "blocks",
+    const KEYS: [&str; 12] = [
+        "plan", "graph", "device", "fp", "inverses", "lossy", "loops", "donate", "inline",
+        "groups", "store", "blocks",
     ];
     if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(format!("the key `{key}` is not known"));
@@ -100,6 +104,9 @@ fn written(value: &Value) -> Result<String, String> {
     };
     for key in SAID {
         line(format!("{key} {}", said(key)?));
+    }
+    for choice in list(plan.get("inverses"), "inverses")? {
+        line(format!("inverse {}", word(choice, "inverses")?));
     }
     formed(plan, "lossy")?.into_iter().for_each(&mut line);
     for choice in list(plan.get("loops"), "loops")? {
@@ -163,7 +170,7 @@ mod tests {
 
     const TEXT: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inline %1, %2\n  \
                         group %0, %3\n  group %7; %9, %10\n  store %5 as b1\n}\n";
-    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  lossy %h as bf16\n  \
+    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inverse %e from %y\n  lossy %h as bf16\n  \
                          lossy %5 as f16\n  donate %x, %w\n  group %0\n}\n";
 
     #[test]

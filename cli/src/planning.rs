@@ -19,9 +19,9 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory, Narrowed,
-    Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_frontier,
-    loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
+    Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
+    Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops,
+    loop_frontier, loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
@@ -166,7 +166,7 @@ impl PlanningArgs {
             None => {
                 let counting = counting(runs_on.as_ref(), &options, &donated);
                 let lossy = self.losses.allowed()?;
-                let kept = keep_lossy(&function, &lossy, &options, &counting);
+                let kept = losses::narrowed(&function, &lossy, (&options, budget), &counting);
                 let kept = kept.map_err(|d| match d.kind {
                     Kind::UnknownName | Kind::Usage => {
                         Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
@@ -341,10 +341,24 @@ impl PlanRequest {
         }
     }
 
-    /// The plan, with what was decided for the loops of its function.
+    /// What later phases recover from answers.
+    pub(super) fn inverses(&self) -> &[InverseChoice] {
+        match (&self.given, &self.kept) {
+            (Some(plan), _) => &plan.inverses,
+            (None, Some((_, kept))) => &kept.inverses,
+            (None, None) => &[],
+        }
+    }
+
+    /// The plan, with what was decided for its function before.
     fn with_loops(&self, plan: Plan) -> Plan {
-        let loops = self.kept.as_ref().map(|(_, kept)| kept.loops.clone());
-        Plan { loops: loops.unwrap_or_default(), ..plan }
+        match &self.kept {
+            None => plan,
+            Some((_, kept)) => {
+                let (inverses, loops) = (self.inverses().to_vec(), kept.loops.clone());
+                Plan { inverses, loops, ..plan }
+            }
+        }
     }
 
     fn tell_losses(&self, streams: &mut Streams<'_>) {

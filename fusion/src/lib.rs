@@ -43,6 +43,7 @@ pub use memory::residuals::saved_bytes;
 pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use plan::blocks::block_function;
+pub use plan::inverse::InverseChoice;
 pub use plan::loop_choice::{LoopChoice, StackGoal};
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;
@@ -50,6 +51,7 @@ pub use plan::names::value_named;
 pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
+pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
@@ -57,6 +59,7 @@ pub use remat::decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
+pub use remat::inverse::{Recovered, recover_operands};
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
 pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};

@@ -9,8 +9,8 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, SizedProgram,
-    decide_loops, keep_lossy, memory_apart,
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
+    SizedProgram, decide_loops, keep_lossy, memory_apart, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -126,15 +126,22 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
     }
 
-    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays, and whose
-    /// loops are decided: what is planned and followed then.
+    /// A [prepared](crate::fusion::prepare()) function that recovers what it may from answers and keeps what it may with
+    /// losses, where that pays, and whose loops are decided: what is planned and followed then.
     ///
     /// # Errors
-    /// As [`keep_lossy`] and [`decide_loops`].
+    /// As [`recover_operands`], [`keep_lossy`] and [`decide_loops`].
     pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        let kept = keep_lossy(function, &self.settings.lossy, &self.settings.plan, self)?;
+        let recovered = self.recovered(function)?;
+        let Settings { lossy, plan, .. } = &self.settings;
+        let kept = keep_lossy(&recovered.function, lossy, plan, self)?;
         let decided = self.loops(&kept.function)?;
-        Ok(Narrowed { function: decided.function, loops: decided.choices, ..kept })
+        let (inverses, loops) = (recovered.choices, decided.choices);
+        Ok(Narrowed { function: decided.function, inverses, loops, ..kept })
+    }
+
+    fn recovered(&self, function: &Function) -> Result<Recovered, Diagnostic> {
+        recover_operands(function, &self.settings.plan, self.settings.mem_budget, self)
     }
 
     fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {
@@ -317,6 +324,10 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
             true => self.session.settings.functions.priced(&f),
             false => Ok(f),
         }
+    }
+
+    fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
+        self.session.recovered(&f)
     }
 
     fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {

@@ -1,7 +1,7 @@
 //! The part of the pipeline that differs between engines.
 
 use super::unit::{CompileUnit, missing};
-use crate::fusion::{self, DecidedLoops, Plan};
+use crate::fusion::{self, DecidedLoops, Plan, Recovered};
 use crate::ir::{Diagnostic, Function};
 
 /// An engine, as the passes ask it. What a method does not say is what no engine minds; the last passes
@@ -19,6 +19,14 @@ pub trait Compiler {
     /// For functions that the engine does not know.
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
         Ok(f)
+    }
+
+    /// A function whose later phases recover operands from answers, where that pays.
+    ///
+    /// # Errors
+    /// As [`recover_operands`](crate::fusion::recover_operands()).
+    fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
+        fusion::recover_operands(&f, self.options(), None, &fusion::AnyEngine)
     }
 
     /// A function that keeps what it may with losses.

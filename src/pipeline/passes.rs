@@ -71,6 +71,12 @@ pub(super) fn price(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Pass
     Ok(())
 }
 
+pub(super) fn recover(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    let recovered = compiler.recover(unit.take_function()?)?;
+    (unit.function, unit.inverses) = (Some(recovered.function), recovered.choices);
+    Ok(())
+}
+
 pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     unit.function = Some(compiler.narrow(unit.take_function()?)?);
     Ok(())
@@ -84,7 +90,8 @@ pub(super) fn loops(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Pass
 
 pub(super) fn plan(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let plan = compiler.choose(unit.function()?)?;
-    unit.plan = Some(fusion::Plan { loops: unit.loops.clone(), ..plan });
+    unit.plan =
+        Some(fusion::Plan { inverses: unit.inverses.clone(), loops: unit.loops.clone(), ..plan });
     Ok(())
 }
 

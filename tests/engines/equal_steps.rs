@@ -22,7 +22,7 @@ fn arguments(program: &Program) -> Vec<Array> {
         let count = dims.iter().product::<u64>();
         let value = |n: u64| ((n * 37 + k as u64 * 11) % 64) as f32 / 64.0 - 0.5;
         let values: Vec<f32> = (0..count).map(value).collect();
-        Array::from_f32s(&dims, &values).expect("as many as there are")
+        Array::from_f32s(&dims, &values).expect("as there are")
     };
     program.inputs().enumerate().map(input).collect()
 }

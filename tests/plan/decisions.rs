@@ -346,7 +346,10 @@ fn results_and_inverses() {
             ResidualChoice::Output => {
                 assert_eq!(of("h").other, Alternative::None(NoAlternative::Output))
             }
-            _ => assert_eq!(of("h").bound, Constraint::Exactness { of: of("e").value }),
+            _ => assert_eq!(
+                of("h").bound,
+                Constraint::Exactness { of: of("e").value, allowed: false }
+            ),
         }
         assert!(of("h").at_peak);
         assert_eq!(of("w").choice, ResidualChoice::Parameter);

@@ -14,6 +14,7 @@ mod effects;
 mod equal_layers;
 mod explain;
 mod groups;
+mod inverse;
 mod loops;
 mod lossy;
 mod memory;

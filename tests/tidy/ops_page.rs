@@ -1,9 +1,9 @@
 //! `docs/ops.md`, made from the op table.
 
 use adfuse::ir::infer::{Class, Sig};
-use adfuse::ir::op::{Arity, Body, Deriv, Domain, Infer, LinearSlots};
+use adfuse::ir::op::{Accuracy, Arity, Body, Deriv, Domain, Infer, LinearSlots, Recovery};
 use adfuse::ir::scalar::{Prim, SOp, ScalarProgram};
-use adfuse::ir::{Attrs, DType, Op};
+use adfuse::ir::{Attrs, DType, DTypeSet, Op};
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -14,6 +14,8 @@ Made from the op table by `ADFUSE_BLESS=1 cargo test --test tidy`; a test compar
 `T` is the type variable of an elementwise op: its operands and its result share one shape, and no
 type converts by itself. In derivatives `y` is the result and `x0, x1, ..` are the operands (`x` where
 there is one). A derivative that is a truth value lets the tangent pass where it is true.
+An inverse gives an operand from the answer and the other operands; what
+follows a semicolon must be known of the operands' ranges (`ir/tests/inverses.rs`).
 \"Sampled\" says where tests draw the operands. An op runs on every engine unless its entry says otherwise
 (`tests/engines/kernels/`, `tests/engines/cpu/`: every row on every type).
 ";
@@ -79,6 +81,7 @@ fn entry(out: &mut String, op: Op) {
         let _ = writeln!(out, "- value: `{text}`{}", shown_with(op));
     }
     derivative(out, op);
+    inverses(out, op);
     engines(out, op);
     if !matches!(def.deriv, Deriv::Structural) && !def.arity.eq(&Arity::Exactly(0)) {
         let domains: Vec<String> = def.domain.iter().map(|d| domain(*d)).collect();
@@ -164,6 +167,40 @@ fn derivative(out: &mut String, op: Op) {
             out.push_str("- derivative: that of what it is composed of\n")
         }
         Deriv::Structural => out.push_str("- derivative: that of its regions or callee\n"),
+    }
+}
+
+/// How operands follow from the answer.
+fn inverses(out: &mut String, op: Op) {
+    for inverse in op.inverses() {
+        let arity = match op.def().arity {
+            Arity::Exactly(n) => n,
+            Arity::AtLeast(n) => n,
+        };
+        let names = operand_names(arity);
+        let takes = |&d: &DType| inverse.types.contains(d) && inverse.takes(d, d);
+        let dtype = [DType::F32, DType::I32, DType::Bool].into_iter().find(takes);
+        let how = match inverse.recovery {
+            Recovery::Transposed => "the elements moved back".into(),
+            Recovery::ConvertedBack => "the answer converted back".into(),
+            Recovery::Elementwise(_) => {
+                let dtype = dtype.unwrap_or(DType::F32);
+                let all: Vec<String> = std::iter::once("y".into()).chain(names.clone()).collect();
+                let program = inverse.program(&vec![dtype; arity], dtype);
+                program.map_or_else(String::new, |p| format!("`{}`", expression(&p, &all)))
+            }
+        };
+        let bound = match inverse.accuracy {
+            Accuracy::Exact if inverse.types == DTypeSet::Any => "exact".into(),
+            Accuracy::Exact => format!("exact, for {}", inverse.types),
+            Accuracy::Approximate(e) => {
+                let tiny = if e.tiny { ", or by the least normal number" } else { "" };
+                format!("off by at most {} ulps in f32, {} in f64{tiny}", e.f32, e.f64)
+            }
+        };
+        let asks =
+            if inverse.asks.is_empty() { String::new() } else { format!("; {}", inverse.asks) };
+        let _ = writeln!(out, "- inverse for {}: {how} ({bound}{asks})", names[inverse.operand]);
     }
 }
 

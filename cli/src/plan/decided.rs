@@ -6,9 +6,10 @@ use crate::budget::Counting;
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use adfuse::fusion::{
-    Alternative, Constraint, Decider, Decision, Difference, LossyCopy, NoAlternative, Plan,
-    ResidualChoice, ValueSource, ValueWords, lossy_copies,
+    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy,
+    NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
 };
+use adfuse::ir::op::Accuracy;
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
 use serde_json::{Value as Json, json};
@@ -28,6 +29,13 @@ pub(super) fn one(
     let v = copy.map_or(v, |c| c.copy);
     let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
     let names = Names::of(&ready.function);
+    let name = names.get(v);
+    if let Some(choice) = ready.inverses().iter().find(|choice| choice.of == name) {
+        return Ok(match as_json {
+            true => printed::json(&inverse_json(choice)),
+            false => format!("{}\n", inverse_line(ready, choice)),
+        });
+    }
     Ok(match found {
         Some(d) if as_json => printed::json(&object(&ready.function, &names, &d)),
         Some(d) => {
@@ -63,7 +71,9 @@ pub(super) fn all(
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
     let (f, names) = (&ready.function, Names::of(&ready.function));
     if as_json {
-        return Ok(printed::json(&found.iter().map(|d| object(f, &names, d)).collect()));
+        let inverses = ready.inverses().iter().map(inverse_json);
+        let all = found.iter().map(|d| object(f, &names, d)).chain(inverses);
+        return Ok(printed::json(&all.collect()));
     }
     let head = [
         "value",
@@ -81,7 +91,10 @@ pub(super) fn all(
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(found.iter().map(|d| cells(f, &names, d)));
     let mut text = columns(&rows);
-    let again = recomputed(f, &names);
+    for choice in ready.inverses() {
+        text += &format!("{}\n", inverse_line(ready, choice));
+    }
+    let again = recomputed(ready, &names);
     if !again.is_empty() {
         text += &format!("computed again for checkpoint regions: {}\n", again.join(", "));
     }
@@ -89,9 +102,38 @@ pub(super) fn all(
 }
 
 /// What checkpoint policies have later phases compute again. It crosses no phase.
-fn recomputed(f: &Function, names: &Names) -> Vec<String> {
+fn recomputed(ready: &PlanRequest, names: &Names) -> Vec<String> {
+    let f = &ready.function;
     let again = f.body_insts().iter().filter(|&&i| f.path(i).is_again());
-    again.flat_map(|&i| f.inst_results(i)).map(|&v| format!("%{}", names.get(v))).collect()
+    let all = again.flat_map(|&i| f.inst_results(i)).map(|&v| format!("%{}", names.get(v)));
+    all.filter(|name| ready.inverses().iter().all(|choice| !is_of(choice, name))).collect()
+}
+
+/// Whether an instruction is there to recover a value.
+fn is_of(choice: &InverseChoice, name: &str) -> bool {
+    let of = name.trim_start_matches(['%', '_']).strip_prefix(choice.of.as_str());
+    of.is_some_and(|rest| rest.starts_with(".inverse") || rest.starts_with(".part"))
+}
+
+/// A value that later phases recover, in plain words.
+fn inverse_line(ready: &PlanRequest, choice: &InverseChoice) -> String {
+    let how = match inverse_accuracy(&ready.function, choice) {
+        Some(Accuracy::Exact) => ", to the bit".into(),
+        Some(Accuracy::Approximate(error)) => {
+            let tiny = if error.tiny { ", or the least normal number" } else { "" };
+            format!(
+                ", within {} units in the last place in f32 and {} in f64{tiny}",
+                error.f32, error.f64
+            )
+        }
+        None => String::new(),
+    };
+    format!("%{}: not kept, later phases recover it from %{}{how}", choice.of, choice.from)
+}
+
+fn inverse_json(choice: &InverseChoice) -> Json {
+    let [of, from] = [&choice.of, &choice.from].map(|name| format!("%{name}"));
+    json!({"value": of, "decision": "inverse", "from": from, "saved_bytes": 0})
 }
 
 fn decider<'a>(
@@ -207,10 +249,14 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
     match bound {
         Constraint::Legality => "  settled by the rules: there is no alternative".into(),
         Constraint::Checkpoint => "  settled by its checkpoint region, which keeps it".into(),
-        Constraint::Exactness { of } => format!(
-            "  settled by exactness: %{} is kept as well, and gives this but for rounding",
-            names.get(of)
-        ),
+        Constraint::Exactness { of, allowed } => {
+            let modes =
+                if allowed { "; --fp reproducible and fast may take it from there" } else { "" };
+            let of = names.get(of);
+            format!(
+                "  settled by exactness: %{of} is kept as well, and gives this but for rounding{modes}"
+            )
+        }
         Constraint::Budget { over } => {
             format!("  settled by the budget: the alternative is {} over it", bytes(over))
         }
@@ -332,7 +378,7 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
     };
     all["settled_by"] = json!(constraint(d.bound));
     match d.bound {
-        Constraint::Exactness { of } => all["inexact_from"] = json!(name_of(of)),
+        Constraint::Exactness { of, .. } => all["inexact_from"] = json!(name_of(of)),
         Constraint::Budget { over } => all["over_bytes"] = json!(over),
         _ => {}
     }

@@ -80,7 +80,8 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
     let fastest = fastest(frontier);
     let point = |of: &LoopFrontierPoint| {
         let (p, f) = (&of.point, &of.decided.function);
-        let plan = Plan { loops: of.decided.choices.clone(), ..p.plan.clone() };
+        let (inverses, choices) = (ready.inverses().to_vec(), of.decided.choices.clone());
+        let plan = Plan { inverses, loops: choices, ..p.plan.clone() };
         let mut all = json!({
             "peak_bytes": p.peak,
             "predicted_ms": milliseconds(p.seconds),

@@ -57,6 +57,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
             .filter(left)
             .filter_map(|v| Some((v, narrow(facts, &ranges, v)?)))
             .collect(),
+        inverses: Vec::new(),
         loops: Vec::new(),
         blocks: Vec::new(),
     }

@@ -4,6 +4,7 @@
 //! [`lower`](crate::lower()).
 
 pub(crate) mod blocks;
+pub(crate) mod inverse;
 pub(crate) mod loop_choice;
 pub(crate) mod lossy;
 pub(crate) mod machine_model;
@@ -15,6 +16,7 @@ pub(crate) mod text;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::print_function;
 use adfuse_ir::{Fp, Function, Inst, Value};
+use inverse::InverseChoice;
 use loop_choice::LoopChoice;
 use sha2::{Digest, Sha256};
 
@@ -48,6 +50,9 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Values that are not stored as they are.
     pub storage: Vec<(Value, Storage)>,
+    /// What later phases recover from answers: the function has been rewritten so
+    /// ([`recover_operands`](crate::recover_operands())).
+    pub inverses: Vec<InverseChoice>,
     /// What was decided for the ways back over loops, of which the function was made
     /// ([`decide_loops`](crate::decide_loops())).
     pub loops: Vec<LoopChoice>,

@@ -5,6 +5,7 @@
 //!   graph 6b86b273ff34fce19d6b804eff5a3f57
 //!   device cpu
 //!   fp strict
+//!   inverse %4 from %7
 //!   lossy %8 as bf16
 //!   loop checkpoints 32
 //!   donate %w
@@ -20,8 +21,9 @@
 //!
 //! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
 //! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
-//! without copies; and so are decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
+//! without copies; and so are inverses and decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
 
+use super::inverse::InverseChoice;
 use super::loop_choice::LoopChoice;
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
 use super::{Group, Plan, graph_hash, short_hash};
@@ -46,6 +48,9 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     line(format!("graph {}", plan.graph));
     line(format!("device {}", plan.device));
     line(format!("fp {}", plan.fp.name()));
+    for choice in &plan.inverses {
+        line(format!("inverse {choice}"));
+    }
     for LossyCopy { of, narrow, .. } in lossy_copies(f) {
         line(format!("lossy %{} as {}", names.get(of), narrow.name()));
     }
@@ -156,6 +161,7 @@ impl PlanReader<'_> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            inverses: Vec::new(),
             loops: Vec::new(),
             blocks: Vec::new(),
         };
@@ -270,6 +276,12 @@ impl PlanReader<'_> {
                     }
                 }
             }
+            "inverse" => match InverseChoice::parse(rest) {
+                Some(choice) => plan.inverses.push(choice),
+                None => {
+                    return self.fail(Kind::Syntax, "expected `inverse %value from %answer`");
+                }
+            },
             "loop" => match LoopChoice::parse(rest) {
                 Some(choice) => plan.loops.push(choice),
                 None => {

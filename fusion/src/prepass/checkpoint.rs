@@ -205,7 +205,7 @@ impl<'f> FollowedPolicies<'f> {
 }
 
 /// Moves an instruction and those in its regions to a later phase.
-fn raise(f: &mut Function, i: Inst, phase: Phase) {
+pub(crate) fn raise(f: &mut Function, i: Inst, phase: Phase) {
     let mut open = vec![i];
     while let Some(i) = open.pop() {
         let later = f.inst(i).phase.max(phase);

@@ -121,7 +121,7 @@ fn narrowed_copy(
 }
 
 /// A name that no value has, for what belongs to a value of this name.
-fn fresh(taken: &mut HashSet<String>, of: &str, word: &str) -> String {
+pub(crate) fn fresh(taken: &mut HashSet<String>, of: &str, word: &str) -> String {
     // Names begin with no digit.
     let of =
         if of.starts_with(|c: char| c.is_ascii_digit()) { format!("_{of}") } else { of.into() };

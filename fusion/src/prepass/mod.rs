@@ -3,6 +3,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod concat_tree;
+pub(crate) mod inverse;
 pub(crate) mod lossy;
 pub(crate) mod regions;
 pub(crate) mod scatter_to_select;

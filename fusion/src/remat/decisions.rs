@@ -6,6 +6,7 @@
 use super::alternatives;
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
 use crate::analysis::facts::Facts;
+use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
@@ -16,10 +17,13 @@ use crate::memory::residuals::{bytes, storage};
 use crate::plan::Plan;
 use crate::plan::lossy::{LossyCopy, copied};
 use crate::plan::options::PlanOptions;
+use crate::prepass::inverse::{inverse_of, ranges_for};
 use crate::search::point::{PlanPoint, measured, measured_at};
 use adfuse_ir::kernel::Storage;
-use adfuse_ir::{Diagnostic, Function, Op, Phase, Value, ValueDef};
+use adfuse_ir::op::{Accuracy, Inverse};
+use adfuse_ir::{Diagnostic, Fp, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 /// The decision about a value between the phase that computes it and the later phases that need it.
@@ -101,6 +105,8 @@ pub enum Constraint {
     Exactness {
         /// The other value.
         of: Value,
+        /// Whether the modes `reproducible` and `fast` have an inverse that holds here.
+        allowed: bool,
     },
     /// The alternative is no slower and takes more than the budget.
     Budget {
@@ -150,6 +156,8 @@ pub struct Decider<'a> {
     engine: &'a dyn EngineModel,
     facts: Facts<'a>,
     ranges: ValueRanges,
+    /// What is known of floats, once something asks.
+    floats: OnceCell<Option<FloatRanges<'a>>>,
     crossing: Crossing,
     point: PlanPoint,
     at_peak: EntitySet<Value>,
@@ -204,6 +212,7 @@ impl<'a> Decider<'a> {
             engine,
             facts,
             ranges,
+            floats: OnceCell::new(),
             crossing,
             point,
             at_peak,
@@ -400,9 +409,9 @@ impl<'a> Decider<'a> {
             Alternative::Keep(d) | Alternative::Remat(d) => d,
         };
         if matches!(choice, ResidualChoice::Save | ResidualChoice::Compress { .. })
-            && let Some(of) = self.inverted(v)
+            && let Some((of, allowed)) = self.inverted(v)
         {
-            return Constraint::Exactness { of };
+            return Constraint::Exactness { of, allowed };
         }
         // Sums of the same times in another order need not be equal.
         let alike = ALIKE * self.point.seconds;
@@ -420,24 +429,33 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A value that is kept too, of which this one could be made if rounding did not matter.
-    fn inverted(&self, v: Value) -> Option<Value> {
+    /// A value that is kept too, of which this one could be made if rounding did not matter, and whether a mode lets it.
+    fn inverted(&self, v: Value) -> Option<(Value, bool)> {
+        let f = self.f;
         let users = self.facts.users[v].iter();
-        let made = users.filter(|&&u| INVERTED.contains(&self.f.op(u)));
+        let operand = |&&u: &&Inst| Some((u, f.args(u).iter().position(|&a| a == v)?));
+        let loose = Fp::Reproducible;
+        let floats = || self.floats.get_or_init(|| ranges_for(f, loose));
+        let held = |at: (Inst, usize)| inverse_of(f, at, loose, floats()).is_some();
+        let rounds = |&(u, k): &(Inst, usize)| {
+            let ty = f.ty(v).dtype;
+            let mut stated = f.op(u).inverses().iter().filter(|inverse| inverse.operand == k);
+            let near = |i: &Inverse| i.accuracy != Accuracy::Exact && i.takes(ty, ty);
+            // Of two operands one may have lost the other.
+            stated.any(near) && (f.args(u).len() == 1 || held((u, k)))
+        };
+        let mut made = users.filter_map(|u| operand(&u)).filter(rounds);
         let kept = |y: &Value| {
             let memory = self.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
             memory || self.f.results().contains(y)
         };
-        made.map(|&u| self.f.inst_results(u)[0]).find(kept)
+        let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;
+        Some((f.inst_results(u)[0], self.options.fp == Fp::Strict && held((u, k))))
     }
 }
 
 /// The part of a plan's time by which others differ that count as as fast.
 pub(crate) const ALIKE: f64 = 1e-9;
-
-/// Functions whose operand is known from their result, but for rounding.
-const INVERTED: [Op; 9] =
-    [Op::Exp, Op::Expm1, Op::Log, Op::Log1p, Op::Tanh, Op::Logistic, Op::Sqrt, Op::Rsqrt, Op::Cbrt];
 
 /// One number less another, as far as it can be told.
 fn difference(a: u64, b: u64) -> i64 {

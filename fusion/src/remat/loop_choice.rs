@@ -12,6 +12,7 @@ use crate::memory::size::MOST_BYTES;
 use crate::plan::blocks::blocks;
 use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
 use crate::plan::options::PlanOptions;
+use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::prepare;
 use crate::search::planner::plan_for;
@@ -70,13 +71,13 @@ pub fn decide_loops(
     }
 }
 
-/// The function that the text of a plan is one of: that with copies of the values that the text says are kept with
+/// The function that the text of a plan is one of: that whose later phases recover what the text says, with copies of the values that the text says are kept with
 /// losses, and with its decisions about loops.
 ///
 /// # Errors
 /// For lines that say so of what there is not.
 pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic> {
-    let f = copied_as(f, text)?;
+    let f = copied_as(&inverted_as(f, text)?.0, text)?;
     let fail = |m: String| {
         let at = At { func: Some(f.name.clone()), ..At::default() };
         Err(Diagnostic::new(at, Kind::Syntax, m))

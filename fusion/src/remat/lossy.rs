@@ -5,6 +5,7 @@ use crate::fuse::greedy::plan_at;
 use crate::memory::engine::EngineModel;
 use crate::memory::residuals::stored;
 use crate::plan::Plan;
+use crate::plan::inverse::InverseChoice;
 use crate::plan::loop_choice::LoopChoice;
 use crate::plan::lossy::{Lossy, Narrow, lossy_copies};
 use crate::plan::names::value_named;
@@ -27,6 +28,8 @@ pub struct Narrowed {
     /// Values that might have a copy and have none: those that were named, in the order given, then
     /// others that the plan keeps for a later phase, in the order in which they were looked at.
     pub left: Vec<UncompressedValue>,
+    /// What its later phases recover, decided before.
+    pub inverses: Vec<InverseChoice>,
     /// What was decided for the ways back over its loops since.
     pub loops: Vec<LoopChoice>,
 }
@@ -108,7 +111,12 @@ pub fn keep_lossy(
     });
     let named: Vec<(Value, Narrow)> = named.collect::<Result<_, _>>()?;
     if lossy.is_nothing() {
-        return Ok(Narrowed { function: f.clone(), left: Vec::new(), loops: Vec::new() });
+        return Ok(Narrowed {
+            function: f.clone(),
+            left: Vec::new(),
+            inverses: Vec::new(),
+            loops: Vec::new(),
+        });
     }
     let names = Names::of(f);
     // Search changes what is fused, and little of what crosses.
@@ -138,7 +146,7 @@ pub fn keep_lossy(
     let all = mine.chain(rest.map(|&(v, why)| (v, false, why)));
     let left =
         all.map(|(v, named, why)| UncompressedValue { name: names.get(v), named, why }).collect();
-    Ok(Narrowed { function: keeping(f, &taken)?, left, loops: Vec::new() })
+    Ok(Narrowed { function: keeping(f, &taken)?, left, inverses: Vec::new(), loops: Vec::new() })
 }
 
 fn reason(left: &[(Value, NoCopy)], v: Value) -> NoCopy {

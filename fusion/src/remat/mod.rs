@@ -16,6 +16,7 @@ pub(crate) mod decisions;
 pub(crate) mod divide;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
+pub(crate) mod inverse;
 pub(crate) mod loop_choice;
 pub(crate) mod loop_frontier;
 pub(crate) mod lossy;

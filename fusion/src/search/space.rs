@@ -46,6 +46,7 @@ impl<'f> PlanSpace<'f> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            inverses: Vec::new(),
             loops: Vec::new(),
             blocks: block_plans(f, options)?,
         };

@@ -107,7 +107,7 @@ impl EqualSteps {
         self.first.iter().enumerate().filter(|&(n, &first)| n == first).count()
     }
 
-    /// The buffer that a step has in the place of one that the first of its equals has; `None` for one that this does
+    /// The buffer that a step has instead of one that the first of its equals has; `None` for one that this does
     /// not mention.
     pub fn counterpart(&self, step: usize, of_first: Buffer) -> Option<Buffer> {
         let (own, firsts) = (self.mentioned.get(step)?, self.mentioned.get(self.first(step))?);

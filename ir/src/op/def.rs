@@ -1,5 +1,6 @@
 //! What a row of the op table holds.
 
+use super::inverse::Inverse;
 use crate::attrs::{AttrSpec, Attrs};
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -32,6 +33,8 @@ pub struct OpDef {
     pub body: Body,
     /// How it differentiates.
     pub deriv: Deriv,
+    /// How operands follow from the answer.
+    pub inverses: &'static [Inverse],
     /// Where operands are sampled by tests; one entry an operand, the last repeats.
     pub domain: &'static [Domain],
     /// Complete instructions with their parameters, for docs and table-driven tests:

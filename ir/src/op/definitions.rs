@@ -1,5 +1,6 @@
 //! The definitions of all ops, from the rows of the table; and the signatures and domains that rows name.
 
+use super::inverse::*;
 use super::opcode::Op;
 use super::table::for_each_op;
 use super::{composed, contract, control, indirect, opaque, order, pad, reduce, reshape};

@@ -7,6 +7,7 @@ pub mod def;
 mod definitions;
 mod indirect;
 mod infer;
+mod inverse;
 mod loop_roles;
 mod maps;
 mod monoid;
@@ -21,6 +22,7 @@ mod signature;
 mod skew;
 mod source;
 mod table;
+mod tensor_program;
 mod view;
 
 pub use composed::composition;
@@ -29,10 +31,12 @@ pub use def::{
     LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
     Tangents, TransposeRule, Update, ViewCx,
 };
+pub use inverse::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
 pub use loop_roles::{Entered, LoopRoles, Trips};
 pub use opaque::batched_opaque;
 pub use opcode::Op;
 pub use signature::{Signature, element, signature, stacked};
+pub use tensor_program::{tensor_literal, tensor_program};
 
 use crate::attrs::Attrs;
 use crate::dtype::DType;

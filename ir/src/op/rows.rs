@@ -3,6 +3,7 @@
 //! Every parameter is required: a row with a gap does not compile.
 
 use super::def::*;
+use super::inverse::{Inverse, LOST};
 use crate::attrs::AttrSpec;
 use crate::index::ViewMap;
 use crate::infer::{InferCx, InferError, Sig, Types};
@@ -18,6 +19,7 @@ const BLANK: OpDef = OpDef {
     infer: Infer::Rule(|_| Ok(Types::new())),
     body: Body::Constant,
     deriv: Deriv::Zero,
+    inverses: LOST,
     domain: D,
     examples: &[],
 };
@@ -31,6 +33,7 @@ pub(super) const fn map(
     domain: &'static [Domain],
     body: for<'r> fn(&[S<'r>]) -> S<'r>,
     partials: &'static [for<'r> fn(S<'r>, &[S<'r>]) -> S<'r>],
+    inverses: &'static [Inverse],
 ) -> OpDef {
     assert!(partials.len() == sig.args.len(), "one partial an operand");
     OpDef {
@@ -40,11 +43,13 @@ pub(super) const fn map(
         body: Body::Map(MapBody::Plain(body)),
         deriv: Deriv::Partials(Partials::Plain(partials)),
         domain,
+        inverses,
         ..BLANK
     }
 }
 
 /// An elementwise op that reads attributes.
+#[allow(clippy::too_many_arguments)]
 pub(super) const fn map_with(
     name: &'static str,
     sig: Sig,
@@ -52,6 +57,7 @@ pub(super) const fn map_with(
     domain: &'static [Domain],
     body: for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>,
     partials: &'static [PartialWith],
+    inverses: &'static [Inverse],
     examples: &'static [&'static str],
 ) -> OpDef {
     OpDef {
@@ -63,6 +69,7 @@ pub(super) const fn map_with(
         deriv: Deriv::Partials(Partials::With(partials)),
         domain,
         examples,
+        inverses,
         ..BLANK
     }
 }
@@ -73,6 +80,7 @@ pub(super) const fn map_zero(
     sig: Sig,
     domain: &'static [Domain],
     body: for<'r> fn(&[S<'r>]) -> S<'r>,
+    inverses: &'static [Inverse],
 ) -> OpDef {
     OpDef {
         name,
@@ -81,6 +89,7 @@ pub(super) const fn map_zero(
         body: Body::Map(MapBody::Plain(body)),
         deriv: Deriv::Zero,
         domain,
+        inverses,
         ..BLANK
     }
 }
@@ -91,6 +100,7 @@ pub(super) const fn retype(
     sig: Sig,
     body: for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>,
     deriv: Deriv,
+    inverses: &'static [Inverse],
     examples: &'static [&'static str],
 ) -> OpDef {
     OpDef {
@@ -101,6 +111,7 @@ pub(super) const fn retype(
         body: Body::Map(MapBody::With(body)),
         deriv,
         examples,
+        inverses,
         ..BLANK
     }
 }
@@ -124,6 +135,7 @@ pub(super) const fn view(
     infer: Rule,
     index: fn(&ViewCx<'_>) -> ViewMap,
     transpose: TransposeRule,
+    inverses: &'static [Inverse],
     examples: &'static [&'static str],
 ) -> OpDef {
     OpDef {
@@ -135,6 +147,7 @@ pub(super) const fn view(
         body: Body::View(index),
         deriv: Deriv::Linear(LinearSlots::All, transpose),
         examples,
+        inverses,
         ..BLANK
     }
 }

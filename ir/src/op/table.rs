@@ -7,24 +7,24 @@ macro_rules! for_each_op {
     ($use_rows:ident) => { $use_rows! {
     // Arithmetic.
     /// Sum.
-    Add = map("add", NUMBER2, D, |x| x[0] + x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(1.0)]);
+    Add = map("add", NUMBER2, D, |x| x[0] + x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(1.0)], ADD);
     /// Difference.
-    Sub = map("sub", NUMBER2, D, |x| x[0] - x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(-1.0)]);
+    Sub = map("sub", NUMBER2, D, |x| x[0] - x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(-1.0)], SUB);
     /// Product.
-    Mul = map("mul", NUMBER2, D, |x| x[0] * x[1], &[|_, x| x[1], |_, x| x[0]]);
+    Mul = map("mul", NUMBER2, D, |x| x[0] * x[1], &[|_, x| x[1], |_, x| x[0]], MUL);
     /// Quotient; integers truncate, `x / 0` is -1.
-    Div = map("div", NUMBER2, NS, |x| x[0] / x[1], &[|_, x| 1.0 / x[1], |y, x| -(y / x[1])]);
+    Div = map("div", NUMBER2, NS, |x| x[0] / x[1], &[|_, x| 1.0 / x[1], |y, x| -(y / x[1])], DIV);
     /// Exact remainder with the sign of the dividend; integers: `x % 0` is `x`.
     Rem = map("rem", NUMBER2, REM, |x| x[0] % x[1],
-        &[|_, x| x[0].lit(1.0), |_, x| -(x[0] / x[1]).trunc()]);
+        &[|_, x| x[0].lit(1.0), |_, x| -(x[0] / x[1]).trunc()], LOST);
     /// Negation.
-    Neg = map("neg", NUMBER, D, |x| -x[0], &[|_, x| x[0].lit(-1.0)]);
+    Neg = map("neg", NUMBER, D, |x| -x[0], &[|_, x| x[0].lit(-1.0)], NEG);
     /// Absolute value; derivative 0 at 0.
-    Abs = map("abs", NUMBER, P, |x| x[0].abs(), &[|_, x| direction(x[0])]);
+    Abs = map("abs", NUMBER, P, |x| x[0].abs(), &[|_, x| direction(x[0])], LOST);
     /// -1, 0 or 1 by sign; keeps NaN and the sign of zero.
-    Sign = map_zero("sign", NUMBER, D, |x| sign(x[0]));
+    Sign = map_zero("sign", NUMBER, D, |x| sign(x[0]), LOST);
     /// Square.
-    Square = map("square", NUMBER, D, |x| x[0] * x[0], &[|_, x| 2.0 * x[0]]);
+    Square = map("square", NUMBER, D, |x| x[0] * x[0], &[|_, x| 2.0 * x[0]], SQUARE);
     /// Integer power by repeated squaring; negative exponents take the reciprocal.
     IntegerPow = map_with("integer_pow", NUMBER, &[need("y", AttrKind::Int)], NS,
         |cx, x| integer_pow(x[0], cx.attrs.int("y")),
@@ -33,69 +33,69 @@ macro_rules! for_each_op {
             n if n < 0 => x[0].lit(n as f64) * (y / x[0]),
             n => x[0].lit(n as f64) * integer_pow(x[0], n.saturating_sub(1)),
         }],
-        &["%x: f32[3] | integer_pow %x {y = 3} : f32[3]",
+        LOST, &["%x: f32[3] | integer_pow %x {y = 3} : f32[3]",
           "%x: f32[3] | integer_pow %x {y = -2} : f32[3]"]);
     /// Fused multiply-add: `x * y + z` with one rounding.
     Fma = map("fma", Sig::new(DTypeSet::Float, &[T, T, T], T), D, |x| x[0].fma(x[1], x[2]),
-        &[|_, x| x[1], |_, x| x[0], |_, x| x[0].lit(1.0)]);
+        &[|_, x| x[1], |_, x| x[0], |_, x| x[0].lit(1.0)], LOST);
     /// The larger; NaN if either is; ties split the derivative in halves; `max(-0, +0)` is `+0`.
     Max = map("max", ORDERED2, D, |x| x[0].max(x[1]),
-        &[|_, x| larger(x[0], x[1]), |_, x| larger(x[1], x[0])]);
+        &[|_, x| larger(x[0], x[1]), |_, x| larger(x[1], x[0])], LOST);
     /// The smaller; NaN if either is; ties split the derivative in halves.
     Min = map("min", ORDERED2, D, |x| x[0].min(x[1]),
-        &[|_, x| larger(x[1], x[0]), |_, x| larger(x[0], x[1])]);
+        &[|_, x| larger(x[1], x[0]), |_, x| larger(x[0], x[1])], LOST);
     /// `min(max(x, lo), hi)` for operands lo, x, hi; derivative of x is 1 strictly inside.
     Clamp = map("clamp", NUMBER3, &[Domain::Uniform(-3.0, -1.0), Domain::Normal, Domain::Uniform(1.0, 3.0)],
         |x| x[1].max(x[0]).min(x[2]),
         &[|_, x| x[0].gt(x[1]) & x[0].lt(x[2]),
           |_, x| x[1].gt(x[0]) & x[1].lt(x[2]),
-          |_, x| x[2].lt(x[1]) | x[2].lt(x[0])]);
+          |_, x| x[2].lt(x[1]) | x[2].lt(x[0])], LOST);
     /// max(x, 0) with derivative 0 at 0: exactly one bit an element decides it; keeps NaN.
-    Relu = map("relu", NUMBER, D, |x| x[0].max(x[0].lit(0.0)), &[|y, _| y.gt(0.0)]);
+    Relu = map("relu", NUMBER, D, |x| x[0].max(x[0].lit(0.0)), &[|y, _| y.gt(0.0)], LOST);
 
     // Rounding.
     /// Largest integer not above.
-    Floor = map_zero("floor", FLOAT, FRACTION, |x| x[0].floor());
+    Floor = map_zero("floor", FLOAT, FRACTION, |x| x[0].floor(), LOST);
     /// Smallest integer not below.
-    Ceil = map_zero("ceil", FLOAT, FRACTION, |x| x[0].ceil());
+    Ceil = map_zero("ceil", FLOAT, FRACTION, |x| x[0].ceil(), LOST);
     /// Nearest integer, halves away from zero.
     Round = map_zero("round", FLOAT, FRACTION, |x| {
         let whole = x[0].trunc();
         let half = (x[0] - whole).abs().ge(0.5);
         half.select(whole + x[0].lit(1.0).copysign(x[0]), whole).copysign(x[0])
-    });
+    }, LOST);
     /// Nearest integer, halves to even.
-    RoundNearestEven = map_zero("round_nearest_even", FLOAT, FRACTION, |x| x[0].round_even());
+    RoundNearestEven = map_zero("round_nearest_even", FLOAT, FRACTION, |x| x[0].round_even(), LOST);
     /// Integer part.
-    Trunc = map_zero("trunc", FLOAT, FRACTION, |x| x[0].trunc());
+    Trunc = map_zero("trunc", FLOAT, FRACTION, |x| x[0].trunc(), LOST);
 
     // Exponentials, logarithms, powers.
     /// e^x.
-    Exp = map("exp", FLOAT, D, |x| x[0].exp(), &[|y, _| y]);
+    Exp = map("exp", FLOAT, D, |x| x[0].exp(), &[|y, _| y], EXP);
     /// 2^x.
-    Exp2 = map("exp2", FLOAT, D, |x| x[0].exp2(), &[|y, _| y * std::f64::consts::LN_2]);
+    Exp2 = map("exp2", FLOAT, D, |x| x[0].exp2(), &[|y, _| y * std::f64::consts::LN_2], EXP2);
     /// e^x - 1.
-    Expm1 = map("expm1", FLOAT, D, |x| x[0].expm1(), &[|y, _| y + 1.0]);
+    Expm1 = map("expm1", FLOAT, D, |x| x[0].expm1(), &[|y, _| y + 1.0], EXPM1);
     /// Natural logarithm; the derivative is 1/x also below 0, where the logarithm is NaN.
-    Log = map("log", FLOAT, P, |x| x[0].log(), &[|_, x| 1.0 / x[0]]);
+    Log = map("log", FLOAT, P, |x| x[0].log(), &[|_, x| 1.0 / x[0]], LOG);
     /// log(1 + x); the derivative is 1/(1 + x) also below -1, where the logarithm is NaN.
-    Log1p = map("log1p", FLOAT, P, |x| x[0].log1p(), &[|_, x| 1.0 / (x[0] + 1.0)]);
+    Log1p = map("log1p", FLOAT, P, |x| x[0].log1p(), &[|_, x| 1.0 / (x[0] + 1.0)], LOG1P);
     /// Square root.
-    Sqrt = map("sqrt", FLOAT, P, |x| x[0].sqrt(), &[|y, _| 0.5 / y]);
+    Sqrt = map("sqrt", FLOAT, P, |x| x[0].sqrt(), &[|y, _| 0.5 / y], SQRT);
     /// 1 / sqrt(x).
-    Rsqrt = map("rsqrt", FLOAT, P, |x| x[0].rsqrt(), &[|y, _| -0.5 * y * (y * y)]);
+    Rsqrt = map("rsqrt", FLOAT, P, |x| x[0].rsqrt(), &[|y, _| -0.5 * y * (y * y)], RSQRT);
     /// Cube root.
-    Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| vanishing(y, |y| 1.0 / (3.0 * (y * y)))]);
+    Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| vanishing(y, |y| 1.0 / (3.0 * (y * y)))], CBRT);
     /// log(e^x + e^y) without overflow.
     Logaddexp = map("logaddexp", FLOAT2, D,
         |x| x[0].eq(x[1]).select(x[0] + std::f64::consts::LN_2,
             x[0].max(x[1]) + (-(x[0] - x[1]).abs()).exp().log1p()),
-        &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])]);
+        &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])], LOST);
     /// x log(y), and 0 where x is 0, whatever y is; at x = y = 0 the derivative in y is 0.
     Xlogy = map("xlogy", FLOAT2, P,
         |x| x[0].eq(0.0).select(x[0].lit(0.0), x[0] * x[1].log()),
         &[|_, x| x[1].log(),
-          |_, x| (x[0].eq(0.0) & x[1].eq(0.0)).select(x[0].lit(0.0), x[0] / x[1])]);
+          |_, x| (x[0].eq(0.0) & x[1].eq(0.0)).select(x[0].lit(0.0), x[0] / x[1])], LOST);
     /// x^y; at x = 0 the derivative in y is 0 where y >= 0.
     Pow = map("pow", FLOAT2, P, |x| x[0].pow(x[1]),
         &[|_, x| {
@@ -105,154 +105,154 @@ macro_rules! for_each_op {
         },
           |y, x| {
               y * x[0].eq(0.0).select(x[0].lit(1.0), x[0]).log()
-          }]);
+          }], LOST);
     /// 1 / (1 + e^-x).
-    Logistic = map("logistic", FLOAT, D, |x| x[0].logistic(), &[|y, _| y * (1.0 - y)]);
+    Logistic = map("logistic", FLOAT, D, |x| x[0].logistic(), &[|y, _| y * (1.0 - y)], LOGISTIC);
     /// Error function.
     Erf = map("erf", FLOAT, D, |x| x[0].erf(),
-        &[|_, x| std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])]);
+        &[|_, x| std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])], LOST);
     /// Complementary error function.
     Erfc = map("erfc", FLOAT, D, |x| x[0].erfc(),
-        &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])]);
+        &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])], LOST);
     /// Inverse of the error function; -1 and 1 give the infinities, beyond them it is NaN.
     ErfInv = map("erf_inv", FLOAT, UNIT, |x| x[0].erf_inv(),
-        &[|y, _| (1.0 / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp()]);
+        &[|y, _| (1.0 / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp()], LOST);
     /// Logarithm of the gamma function's magnitude; +inf at its poles 0, -1, -2, ..
-    Lgamma = map("lgamma", FLOAT, P, |x| x[0].lgamma(), &[|_, x| x[0].digamma()]);
+    Lgamma = map("lgamma", FLOAT, P, |x| x[0].lgamma(), &[|_, x| x[0].digamma()], LOST);
     /// Derivative of lgamma; NaN at the poles.
-    Digamma = map("digamma", FLOAT, P, |x| x[0].digamma(), &[|_, x| x[0].polygamma(1)]);
+    Digamma = map("digamma", FLOAT, P, |x| x[0].digamma(), &[|_, x| x[0].polygamma(1)], LOST);
     /// Derivative of digamma of order n, digamma itself for 0; at the poles +inf for odd n, NaN for even n.
     Polygamma = map_with("polygamma", FLOAT, &[need("n", AttrKind::Within(0, Func::ORDERS as i64))],
         P, |cx, x| x[0].polygamma(cx.attrs.int("n")),
         &[|cx, _, x| x[0].polygamma(cx.attrs.int("n") + 1)],
-        &["%x: f32[3] | polygamma %x {n = 1} : f32[3]",
+        LOST, &["%x: f32[3] | polygamma %x {n = 1} : f32[3]",
           "%x: f32[3] | polygamma %x {n = 2} : f32[3]"]);
 
     // Trigonometric and hyperbolic.
     /// Sine (radians).
-    Sin = map("sin", FLOAT, D, |x| x[0].sin(), &[|_, x| x[0].cos()]);
+    Sin = map("sin", FLOAT, D, |x| x[0].sin(), &[|_, x| x[0].cos()], LOST);
     /// Cosine (radians).
-    Cos = map("cos", FLOAT, D, |x| x[0].cos(), &[|_, x| -x[0].sin()]);
+    Cos = map("cos", FLOAT, D, |x| x[0].cos(), &[|_, x| -x[0].sin()], LOST);
     /// Tangent (radians).
-    Tan = map("tan", FLOAT, WIDE, |x| x[0].tan(), &[|y, _| y * y + 1.0]);
+    Tan = map("tan", FLOAT, WIDE, |x| x[0].tan(), &[|y, _| y * y + 1.0], LOST);
     /// Inverse sine.
-    Asin = map("asin", FLOAT, UNIT, |x| x[0].asin(), &[|_, x| (1.0 - x[0] * x[0]).rsqrt()]);
+    Asin = map("asin", FLOAT, UNIT, |x| x[0].asin(), &[|_, x| (1.0 - x[0] * x[0]).rsqrt()], LOST);
     /// Inverse cosine.
-    Acos = map("acos", FLOAT, UNIT, |x| x[0].acos(), &[|_, x| -(1.0 - x[0] * x[0]).rsqrt()]);
+    Acos = map("acos", FLOAT, UNIT, |x| x[0].acos(), &[|_, x| -(1.0 - x[0] * x[0]).rsqrt()], LOST);
     /// Inverse tangent.
     Atan = map("atan", FLOAT, D, |x| x[0].atan(),
-        &[|_, x| vanishing(x[0], |x| 1.0 / (x * x + 1.0))]);
+        &[|_, x| vanishing(x[0], |x| 1.0 / (x * x + 1.0))], LOST);
     /// Angle of the point (second operand, first operand).
     Atan2 = map("atan2", FLOAT2, D, |x| x[0].atan2(x[1]),
-        &[|_, x| vanishing2(x, |y, x| x / (y * y + x * x)), |_, x| vanishing2(x, |y, x| -y / (y * y + x * x))]);
+        &[|_, x| vanishing2(x, |y, x| x / (y * y + x * x)), |_, x| vanishing2(x, |y, x| -y / (y * y + x * x))], LOST);
     /// Hyperbolic sine.
-    Sinh = map("sinh", FLOAT, D, |x| x[0].sinh(), &[|_, x| x[0].cosh()]);
+    Sinh = map("sinh", FLOAT, D, |x| x[0].sinh(), &[|_, x| x[0].cosh()], LOST);
     /// Hyperbolic cosine.
-    Cosh = map("cosh", FLOAT, D, |x| x[0].cosh(), &[|_, x| x[0].sinh()]);
+    Cosh = map("cosh", FLOAT, D, |x| x[0].cosh(), &[|_, x| x[0].sinh()], LOST);
     /// Hyperbolic tangent.
-    Tanh = map("tanh", FLOAT, D, |x| x[0].tanh(), &[|y, _| 1.0 - y * y]);
+    Tanh = map("tanh", FLOAT, D, |x| x[0].tanh(), &[|y, _| 1.0 - y * y], TANH);
     /// Inverse hyperbolic sine.
     Asinh = map("asinh", FLOAT, D, |x| x[0].asinh(),
-        &[|_, x| vanishing(x[0], |x| (x * x + 1.0).rsqrt())]);
+        &[|_, x| vanishing(x[0], |x| (x * x + 1.0).rsqrt())], LOST);
     /// Inverse hyperbolic cosine.
     Acosh = map("acosh", FLOAT, ABOVE_ONE, |x| x[0].acosh(),
-        &[|_, x| (x[0] - 1.0).rsqrt() * (x[0] + 1.0).rsqrt()]);
+        &[|_, x| (x[0] - 1.0).rsqrt() * (x[0] + 1.0).rsqrt()], LOST);
     /// Inverse hyperbolic tangent; the derivative is 1/(1 - x^2) also beyond -1 and 1, where the function is NaN.
     Atanh = map("atanh", FLOAT, UNIT, |x| x[0].atanh(),
-        &[|_, x| vanishing(x[0], |x| 1.0 / (1.0 - x * x))]);
+        &[|_, x| vanishing(x[0], |x| 1.0 / (1.0 - x * x))], LOST);
 
     // Comparison, choice, logic.
     /// Equal; false on NaN.
-    Eq = map_zero("eq", TEST2, D, |x| x[0].eq(x[1]));
+    Eq = map_zero("eq", TEST2, D, |x| x[0].eq(x[1]), LOST);
     /// Not equal; true on NaN.
-    Ne = map_zero("ne", TEST2, D, |x| x[0].ne(x[1]));
+    Ne = map_zero("ne", TEST2, D, |x| x[0].ne(x[1]), LOST);
     /// Less; false on NaN.
-    Lt = map_zero("lt", TEST2, D, |x| x[0].lt(x[1]));
+    Lt = map_zero("lt", TEST2, D, |x| x[0].lt(x[1]), LOST);
     /// Less or equal; false on NaN.
-    Le = map_zero("le", TEST2, D, |x| x[0].le(x[1]));
+    Le = map_zero("le", TEST2, D, |x| x[0].le(x[1]), LOST);
     /// Greater; false on NaN.
-    Gt = map_zero("gt", TEST2, D, |x| x[0].gt(x[1]));
+    Gt = map_zero("gt", TEST2, D, |x| x[0].gt(x[1]), LOST);
     /// Greater or equal; false on NaN.
-    Ge = map_zero("ge", TEST2, D, |x| x[0].ge(x[1]));
+    Ge = map_zero("ge", TEST2, D, |x| x[0].ge(x[1]), LOST);
     /// Neither infinite nor NaN.
-    IsFinite = map_zero("is_finite", FLAG, D, |x| x[0].abs().lt(f64::INFINITY));
+    IsFinite = map_zero("is_finite", FLAG, D, |x| x[0].abs().lt(f64::INFINITY), LOST);
     /// The second operand where the first is false, the third where it is true.
     SelectN = map("select_n", CHOICE, D, |x| x[0].select(x[2], x[1]),
-        &[|_, x| x[0].bits(DType::Bool, 0), |_, x| !x[0], |_, x| x[0]]);
+        &[|_, x| x[0].bits(DType::Bool, 0), |_, x| !x[0], |_, x| x[0]], LOST);
     /// Bitwise (logical) and.
-    And = map_zero("and", BITS2, INTS, |x| x[0] & x[1]);
+    And = map_zero("and", BITS2, INTS, |x| x[0] & x[1], LOST);
     /// Bitwise (logical) or.
-    Or = map_zero("or", BITS2, INTS, |x| x[0] | x[1]);
+    Or = map_zero("or", BITS2, INTS, |x| x[0] | x[1], LOST);
     /// Bitwise (logical) exclusive or.
-    Xor = map_zero("xor", BITS2, INTS, |x| x[0] ^ x[1]);
+    Xor = map_zero("xor", BITS2, INTS, |x| x[0] ^ x[1], XOR);
     /// Bitwise (logical) complement.
-    Not = map_zero("not", BITS, INTS, |x| !x[0]);
+    Not = map_zero("not", BITS, INTS, |x| !x[0], NOT);
     /// Left shift; counts outside the width give 0.
-    ShiftLeft = map_zero("shift_left", INT2, COUNTS, |x| x[0].shl(x[1]));
+    ShiftLeft = map_zero("shift_left", INT2, COUNTS, |x| x[0].shl(x[1]), LOST);
     /// Right shift with zeros; counts outside the width give 0.
-    ShiftRightLogical = map_zero("shift_right_logical", INT2, COUNTS, |x| x[0].shr_l(x[1]));
+    ShiftRightLogical = map_zero("shift_right_logical", INT2, COUNTS, |x| x[0].shr_l(x[1]), LOST);
     /// Right shift with the top bit; counts outside the width fill with it.
-    ShiftRightArithmetic = map_zero("shift_right_arithmetic", INT2, COUNTS, |x| x[0].shr_a(x[1]));
+    ShiftRightArithmetic = map_zero("shift_right_arithmetic", INT2, COUNTS, |x| x[0].shr_a(x[1]), LOST);
     /// Number of set bits.
-    PopulationCount = map_zero("population_count", INT, INTS, |x| x[0].popcount());
+    PopulationCount = map_zero("population_count", INT, INTS, |x| x[0].popcount(), LOST);
     /// Number of leading zero bits.
-    Clz = map_zero("clz", INT, INTS, |x| x[0].clz());
+    Clz = map_zero("clz", INT, INTS, |x| x[0].clz(), LOST);
     /// The operand, with zero derivative.
-    StopGradient = map_zero("stop_gradient", ANY, D, |x| x[0]);
+    StopGradient = map_zero("stop_gradient", ANY, D, |x| x[0], SAME);
     /// The same numbers in another element type: floats round to nearest even, saturate to integers
     /// (NaN to 0); integers wrap; to bool it is `x != 0`.
     ConvertElementType = retype("convert_element_type", CONVERT, |cx, x| x[0].convert(cx.result),
         Deriv::Linear(LinearSlots::All, view::transpose_convert),
-        &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
+        WIDENED, &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
           "%x: f32[3] | convert_element_type %x : i32[3]"]);
 
     // Views: pure changes of index.
     /// Places operand axis i at result axis `dims[i]` and repeats along the others and along extents of 1.
     BroadcastInDim = view("broadcast_in_dim", Arity::Exactly(1), &[need("dims", AttrKind::Ints)],
         Written::Must, view::infer_broadcast, view::index_broadcast, view::transpose_broadcast,
-        &["%x: f32[3] | broadcast_in_dim %x {dims = [1]} : f32[2,3]",
+        LOST, &["%x: f32[3] | broadcast_in_dim %x {dims = [1]} : f32[2,3]",
           "%x: f32[] | broadcast_in_dim %x {dims = []} : f32[2,3]",
           "%x: f32[2,1] | broadcast_in_dim %x {dims = [0, 2]} : f32[2,3,4]"]);
     /// The same elements in row-major order under another shape.
     Reshape = view("reshape", Arity::Exactly(1), &[], Written::Must,
         reshape::infer_reshape, reshape::index_reshape, reshape::transpose_reshape,
-        &["%x: f32[2,3] | reshape %x : f32[6]", "%x: f32[2,3,2] | reshape %x : f32[3,1,4]"]);
+        PERMUTED, &["%x: f32[2,3] | reshape %x : f32[6]", "%x: f32[2,3,2] | reshape %x : f32[3,1,4]"]);
     /// Result axis i is operand axis `perm[i]`.
     Transpose = view("transpose", Arity::Exactly(1), &[need("perm", AttrKind::Ints)],
         Written::Inferred, view::infer_transpose, view::index_transpose, view::transpose_transpose,
-        &["%x: f32[2,3,4] | transpose %x {perm = [1, 2, 0]} : f32[3,4,2]"]);
+        PERMUTED, &["%x: f32[2,3,4] | transpose %x {perm = [1, 2, 0]} : f32[3,4,2]"]);
     /// Elements start, start + stride, .. below limit of each axis.
     Slice = view("slice", Arity::Exactly(1),
         &[need("start", AttrKind::Ints), need("limit", AttrKind::Ints), need("stride", AttrKind::Ints)],
         Written::Inferred, view::infer_slice, view::index_slice, view::transpose_slice,
-        &["%x: f32[5,4] | slice %x {start = [1, 0], limit = [5, 3], stride = [2, 1]} : f32[2,3]"]);
+        LOST, &["%x: f32[5,4] | slice %x {start = [1, 0], limit = [5, 3], stride = [2, 1]} : f32[2,3]"]);
     /// Surrounds and interleaves with a scalar; negative low and high cut.
     Pad = view("pad", Arity::Exactly(2),
         &[need("low", AttrKind::Ints), need("high", AttrKind::Ints), need("interior", AttrKind::Ints)],
         Written::Inferred, pad::infer_pad, pad::index_pad, pad::transpose_pad,
-        &["%x: f32[3], %p: f32[] | pad %x, %p {low = [1], high = [2], interior = [1]} : f32[8]",
+        LOST, &["%x: f32[3], %p: f32[] | pad %x, %p {low = [1], high = [2], interior = [1]} : f32[8]",
           "%x: f32[5,2] | pad %x, 0.5 {low = [-1, 1], high = [-2, 0], interior = [0, 0]} : f32[2,3]"]);
     /// Operands one after the other along an axis.
     Concatenate = view("concatenate", Arity::AtLeast(1), &[need("axis", AttrKind::Int)],
         Written::Inferred, view::infer_concatenate, view::index_concatenate, view::transpose_concatenate,
-        &["%x: f32[2,3], %y: f32[2,1] | concatenate %x, %y {axis = 1} : f32[2,4]"]);
+        LOST, &["%x: f32[2,3], %y: f32[2,1] | concatenate %x, %y {axis = 1} : f32[2,4]"]);
     /// Cuts into pieces of the given sizes along an axis; one result a piece.
     Split = view("split", Arity::Exactly(1), &[need("sizes", AttrKind::Ints), need("axis", AttrKind::Int)],
         Written::Inferred, view::infer_split, view::index_split, view::transpose_split,
-        &["%x: f32[2,5] | split %x {sizes = [2, 3], axis = 1} : f32[2,2], f32[2,3]"]);
+        LOST, &["%x: f32[2,5] | split %x {sizes = [2, 3], axis = 1} : f32[2,2], f32[2,3]"]);
     /// Reverses the order along the axes.
     Rev = view("rev", Arity::Exactly(1), &[need("axes", AttrKind::Ints)],
         Written::Inferred, view::infer_rev, view::index_rev, view::transpose_rev,
-        &["%x: f32[2,3] | rev %x {axes = [1]} : f32[2,3]"]);
+        PERMUTED, &["%x: f32[2,3] | rev %x {axes = [1]} : f32[2,3]"]);
     /// Reads place `o * stride + k * dilation` of each of `axes` at its place `o`, where `k` is the place on the
     /// axis of `along` beside it: what windows are made of.
     Skew = view("skew", Arity::Exactly(1), skew::SKEW, Written::Inferred,
         skew::infer_skew, skew::index_skew, skew::transpose_skew,
-        &["%x: f32[2,6,3] | skew %x {axes = [1], along = [2], strides = [2], dilation = [1]} : f32[2,2,3]"]);
+        LOST, &["%x: f32[2,6,3] | skew %x {axes = [1], along = [2], strides = [2], dilation = [1]} : f32[2,2,3]"]);
     /// The inverse of `skew`: every element goes back to where that read it, and the scalar to where it read nothing.
     Unskew = view("unskew", Arity::Exactly(2), skew::UNSKEW, Written::Inferred,
         skew::infer_unskew, skew::index_unskew, skew::transpose_unskew,
-        &["%x: f32[2,2,3] | unskew %x, 0.0 {axes = [1], along = [2], strides = [2], dilation = [1], extents = [6]} : f32[2,6,3]",
+        LOST, &["%x: f32[2,2,3] | unskew %x, 0.0 {axes = [1], along = [2], strides = [2], dilation = [1], extents = [6]} : f32[2,6,3]",
           "%x: f32[2,3], %p: f32[] | unskew %x, %p {axes = [0], along = [1], strides = [1], dilation = [2], extents = [6]} : f32[6,3]"]);
     /// Repeats the whole this many times along each axis.
     Tile = composed("tile", Arity::Exactly(1), composed::TILE, composed::check_tile, composed::tile, D,
