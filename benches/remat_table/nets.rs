@@ -89,7 +89,7 @@ impl NetBuilder {
         self.push(both, both.height * both.width * both.channels, vec![up.at, beside.at])
     }
 
-    /// The graph for so many images at once.
+    /// The graph for a batch of images.
     fn graph(&self, batch: u64) -> Result<CostGraph, GraphError> {
         let mut g = CostGraph::new();
         g.push(Operation::source("parameters and their gradients", 8 * self.parameters))?;

@@ -122,9 +122,7 @@ impl PlanningArgs {
         open: impl FnOnce(&PlanOptions) -> Result<Option<Session>, Failure>,
         clock: &mut Clock,
     ) -> Result<PlanRequest, Failure> {
-        if self.wrt.is_given() && !self.grad {
-            return Err(Failure::usage("--wrt needs --grad"));
-        }
+        self.wrt_needs_grad()?;
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
         let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache());
@@ -196,6 +194,13 @@ impl PlanningArgs {
             runs_on,
             cache,
         })
+    }
+
+    fn wrt_needs_grad(&self) -> Result<(), Failure> {
+        match self.wrt.is_given() && !self.grad {
+            true => Err(Failure::usage("--wrt needs --grad")),
+            false => Ok(()),
+        }
     }
 
     /// The engine, with what counting the memory of plans asks for. What runs functions as they are has no plans:

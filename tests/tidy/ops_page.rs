@@ -178,7 +178,7 @@ fn inverses(out: &mut String, op: Op) {
             Arity::AtLeast(n) => n,
         };
         let names = operand_names(arity);
-        let takes = |&d: &DType| inverse.types.contains(d) && inverse.takes(d, d);
+        let takes = |&d: &DType| inverse.types.contains(d) && inverse.accepts(d, d);
         let dtype = [DType::F32, DType::I32, DType::Bool].into_iter().find(takes);
         let how = match inverse.recovery {
             Recovery::Transposed => "the elements moved back".into(),

@@ -74,7 +74,7 @@ pub(crate) fn inverse_of(
     f.op(i).inverses().iter().find(|inverse| {
         let range = |&v: &Value| ranges.as_ref().map_or(FloatRange::ALL, |r| r.get(v));
         let known = || f.args(i).iter().map(range).collect::<Vec<FloatRange>>();
-        let fits = inverse.operand == operand && inverse.takes(ty, result);
+        let fits = inverse.operand == operand && inverse.accepts(ty, result);
         fits && match inverse.accuracy {
             Accuracy::Exact => true,
             Accuracy::Approximate(_) => fp != Fp::Strict && (inverse.holds)(&known()),

@@ -440,7 +440,7 @@ impl<'a> Decider<'a> {
         let rounds = |&(u, k): &(Inst, usize)| {
             let ty = f.ty(v).dtype;
             let mut stated = f.op(u).inverses().iter().filter(|inverse| inverse.operand == k);
-            let near = |i: &Inverse| i.accuracy != Accuracy::Exact && i.takes(ty, ty);
+            let near = |i: &Inverse| i.accuracy != Accuracy::Exact && i.accepts(ty, ty);
             // Of two operands one may have lost the other.
             stated.any(near) && (f.args(u).len() == 1 || held((u, k)))
         };

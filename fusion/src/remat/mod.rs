@@ -14,6 +14,7 @@ pub(crate) mod compile_budget;
 pub(crate) mod crossing;
 pub(crate) mod decisions;
 pub(crate) mod divide;
+pub(crate) mod frontier;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod inverse;
@@ -37,60 +38,13 @@ use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
-use adfuse_ir::{At, Diagnostic, Function, Kind};
+use adfuse_ir::{Diagnostic, Function};
 pub use crossing::{Reading, ValueSource};
 pub use decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
-
-/// The frontier of plans: peaks rise and seconds fall, both strictly.
-#[derive(Clone, Debug)]
-pub struct PlanFrontier {
-    points: Vec<PlanPoint>,
-    /// Those that no other beats in memory, time and time to compile, in the order in which they were made.
-    compact: Vec<PlanPoint>,
-    /// The largest buffer at the peak moment of the point that takes least.
-    binding: String,
-    /// The name of the function.
-    func: String,
-}
-
-impl PlanFrontier {
-    /// The points. There is at least one.
-    pub fn points(&self) -> &[PlanPoint] {
-        &self.points
-    }
-
-    /// The points, and plans beside them that take less time to compile, in the order in which they were made.
-    pub(crate) fn compact(&self) -> &[PlanPoint] {
-        &self.compact
-    }
-
-    /// The fastest point.
-    pub fn fastest(&self) -> Option<&PlanPoint> {
-        self.points.last()
-    }
-
-    /// The fastest point within a budget, in bytes.
-    ///
-    /// # Errors
-    /// [`Kind::Limit`] if there is none: the error says what the least budget is, and which buffer is
-    /// in the way.
-    pub fn at(&self, budget: u64) -> Result<&PlanPoint, Diagnostic> {
-        let fit = self.points.partition_point(|p| p.peak <= budget);
-        fit.checked_sub(1).map(|k| &self.points[k]).ok_or_else(|| {
-            let least = self.points.first().map_or(0, |p| p.peak);
-            let m = format!(
-                "no plan within {budget} bytes was found: the least takes {least}, and `%{}` is the largest \
-                 buffer at its peak",
-                self.binding
-            );
-            let at = At { func: Some(self.func.clone()), ..At::default() };
-            Diagnostic::new(at, Kind::Limit, m)
-        })
-    }
-}
+pub use frontier::PlanFrontier;
 
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///
@@ -178,7 +132,7 @@ fn chosen(
     let best = undominated(numbered, |(_, point): &(usize, &PlanPoint)| point);
     let mut kept = vec![false; points.len()];
     best.iter().for_each(|&(k, _)| kept[k] = true);
-    let compact = compile_budget::undominated(&points, &kept);
+    let compact = frontier::undominated(&points, &kept);
     let best: Vec<PlanPoint> = best.into_iter().map(|(_, point)| point.clone()).collect();
     let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
     PlanFrontier {

@@ -114,7 +114,7 @@ pub struct Inverse {
 
 impl Inverse {
     /// Whether it is for an operand of this type, of an instruction that gives a type.
-    pub fn takes(&self, operand: DType, result: DType) -> bool {
+    pub fn accepts(&self, operand: DType, result: DType) -> bool {
         let stated = match self.accuracy {
             Accuracy::Exact => true,
             Accuracy::Approximate(error) => error.ulps(operand).is_some(),
@@ -224,7 +224,7 @@ const fn exact(operand: usize, types: DTypeSet, body: InverseBody) -> Inverse {
     }
 }
 
-/// An inverse for a float operand, within so many units for `f32` and `f64`.
+/// An inverse for a float operand, within a number of units for `f32` and `f64`.
 const fn near(
     operand: usize,
     [f32, f64]: [f64; 2],

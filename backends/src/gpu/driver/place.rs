@@ -292,7 +292,7 @@ fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::ptx::module::compile;
+    use crate::gpu::ptx::compile;
     use crate::gpu::target::GpuTarget;
     use adfuse_ir::Fp;
     use adfuse_ir::kernel::{text::parse, verify};

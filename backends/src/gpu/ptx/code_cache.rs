@@ -17,6 +17,31 @@ use hashbrown::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Makes PTX of a program. Equal steps are scheduled and printed once, and launch the same entry points.
+///
+/// # Errors
+/// As [`schedule`](super::schedule()) and [`print()`](super::print()).
+pub fn compile(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+) -> Result<PtxModule, Diagnostic> {
+    compile_but(program, target, fp, &[])
+}
+
+/// The same without the steps for which `done` says that something else does them: they have no launches.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_but(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+    done: &[bool],
+) -> Result<PtxModule, Diagnostic> {
+    CodeCache::default().compile(program, target, fp, done)
+}
+
 /// The code of steps that was made, by their forms. Any number of threads may share one.
 #[derive(Default)]
 pub struct CodeCache {

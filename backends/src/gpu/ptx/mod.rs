@@ -47,5 +47,5 @@ pub use super::launches::{
 pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use super::turns::{CarryPlace, LoopAction, LoopPlan};
-pub use code_cache::CodeCache;
-pub use module::{compile, compile_but, print};
+pub use code_cache::{CodeCache, compile, compile_but};
+pub use module::print;

@@ -1,6 +1,5 @@
 //! Printing: what each piece of a program's work becomes as PTX text.
 
-use super::code_cache::CodeCache;
 use super::entry::Out;
 use super::loop_entries;
 use crate::gpu::launches::{Arg, BlockCode, PtxModule, StepCode};
@@ -9,34 +8,8 @@ use crate::gpu::schedule::elementwise::Elementwise;
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
 use crate::gpu::schedule::shape::internal;
 use crate::gpu::schedule::text::Writer;
-use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{EqualSteps, Program, Verified};
-use adfuse_ir::{At, Diagnostic, Fp};
-
-/// Makes PTX of a program. Equal steps are scheduled and printed once, and launch the same entry points.
-///
-/// # Errors
-/// As [`schedule`](super::schedule()) and [`print()`].
-pub fn compile(
-    program: &Verified<Program>,
-    target: GpuTarget,
-    fp: Fp,
-) -> Result<PtxModule, Diagnostic> {
-    compile_but(program, target, fp, &[])
-}
-
-/// The same without the steps for which `done` says that something else does them: they have no launches.
-///
-/// # Errors
-/// As [`compile`].
-pub fn compile_but(
-    program: &Verified<Program>,
-    target: GpuTarget,
-    fp: Fp,
-    done: &[bool],
-) -> Result<PtxModule, Diagnostic> {
-    CodeCache::default().compile(program, target, fp, done)
-}
+use adfuse_ir::kernel::EqualSteps;
+use adfuse_ir::{At, Diagnostic};
 
 /// Prints a schedule as PTX. Equal steps with equal decisions are printed once, and launch the same entry points.
 ///
