@@ -56,7 +56,7 @@ fn elementwise() -> Vec<(Op, &'static Inverse, DType)> {
     for &op in Op::ALL {
         let Infer::Map(sig) = op.def().infer else { continue };
         for inverse in op.inverses() {
-            let takes = |&d: &DType| sig.t.contains(d) && inverse.takes(d, d);
+            let takes = |&d: &DType| sig.t.contains(d) && inverse.accepts(d, d);
             if matches!(inverse.recovery, Recovery::Elementwise(_)) {
                 all.extend(DType::ALL.into_iter().filter(takes).map(|d| (op, inverse, d)));
             }
@@ -253,7 +253,7 @@ fn conversions_come_back() {
             let back = run(&program(to, from).expect("is a map"), &there);
             let nan = |x: Literal| from.is_float() && x.to_f64().is_nan();
             let same = all.iter().zip(&back).all(|(a, &b)| a[0] == b || nan(a[0]) && nan(b));
-            if inverse.takes(from, to) {
+            if inverse.accepts(from, to) {
                 assert!(same, "{from} from {to}");
                 count += 1;
             } else {
