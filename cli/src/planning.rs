@@ -19,7 +19,7 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, Fp, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
+    Effort, EngineModel, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
     Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy,
     loop_frontier, loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
 };
@@ -139,10 +139,7 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let unstable = match options.fp {
-            Fp::Strict => unstable(&source, &f)?,
-            _ => Vec::new(),
-        };
+        let unstable = unstable(&source, &f, options.fp)?;
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {

@@ -73,7 +73,11 @@ pub(super) struct UnstableFormula {
 pub(super) fn unstable(
     source: &LoadedProgram,
     f: &Function,
+    fp: Fp,
 ) -> Result<Vec<UnstableFormula>, Failure> {
+    if fp != Fp::Strict {
+        return Ok(Vec::new());
+    }
     let called = called(&source.module, f);
     let callees = source.module.funcs.values().filter(|g| called.contains(&g.name));
     let mut found = Vec::new();

@@ -172,6 +172,37 @@ impl<'a> SentenceWriter<'a> {
         }
     }
 
+    /// Why what computes a value shares no kernel.
+    fn alone(&self, v: Value) -> String {
+        let subject = self.name(v);
+        match self.body(v) {
+            Some(Body::Contract) => self.product(v),
+            Some(Body::Indirect(Indirect::Scatter(_))) => {
+                format!(
+                    "{subject} is a scatter: its updates meet at elements in an order that the points \
+                         of a kernel do not keep"
+                )
+            }
+            Some(Body::Indirect(Indirect::Argsort)) => {
+                format!("{subject} is a sort: every place depends on all elements of its line")
+            }
+            Some(Body::Opaque) => {
+                format!("{subject} is by a function of the user's, whose code is not ours to fuse")
+            }
+            Some(Body::Region(_)) => {
+                format!("{subject} is by a loop or a branch, which runs programs of its own")
+            }
+            Some(Body::Effect(_)) => {
+                format!("{subject} is an effect, which the host has between kernels")
+            }
+            _ => {
+                format!(
+                    "nothing joins a scatter, a sort, a function, a loop or an effect, so {subject} does not"
+                )
+            }
+        }
+    }
+
     /// A refusal of `subject` by a group, which begins with a contraction or not.
     pub(crate) fn refusal(&self, v: Value, contracts: bool, why: Refusal) -> String {
         let subject = self.name(v);
@@ -219,34 +250,7 @@ impl<'a> SentenceWriter<'a> {
                 "{subject} folds axes of the contraction's result that are not neighbours in the order \
                  of its batches, rows and columns"
             ),
-            Refusal::Kind => match self.body(v) {
-                Some(Body::Contract) => self.product(v),
-                Some(Body::Indirect(Indirect::Scatter(_))) => {
-                    format!(
-                        "{subject} is a scatter: its updates meet at elements in an order that the points \
-                         of a kernel do not keep"
-                    )
-                }
-                Some(Body::Indirect(Indirect::Argsort)) => {
-                    format!("{subject} is a sort: every place depends on all elements of its line")
-                }
-                Some(Body::Opaque) => {
-                    format!(
-                        "{subject} is by a function of the user's, whose code is not ours to fuse"
-                    )
-                }
-                Some(Body::Region(_)) => {
-                    format!("{subject} is by a loop or a branch, which runs programs of its own")
-                }
-                Some(Body::Effect(_)) => {
-                    format!("{subject} is an effect, which the host has between kernels")
-                }
-                _ => {
-                    format!(
-                        "nothing joins a scatter, a sort, a function, a loop or an effect, so {subject} does not"
-                    )
-                }
-            },
+            Refusal::Kind => self.alone(v),
             Refusal::Size => {
                 format!("with {subject} the kernel would compute or read too much")
             }
