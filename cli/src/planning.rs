@@ -19,9 +19,9 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
-    Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy,
-    loop_frontier, loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
+    Effort, EngineModel, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory, Narrowed,
+    Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_frontier,
+    loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
