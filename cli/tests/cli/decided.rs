@@ -23,7 +23,9 @@ fn one_value_is_explained() {
     assert!(lines[2].contains("in memory at the peak of "), "{text}");
     assert!(lines[3].starts_with("  computed again instead: peak "), "{text}");
     assert!(lines[4].starts_with("  settled by "), "{text}");
-    assert_eq!(lines.len(), 5, "{text}");
+    // It has no name: so it is told by what it is made of, and where.
+    assert_eq!(lines[5], "  %0 is gt(%r, 0.0): bool[64,256], line 3");
+    assert_eq!(lines.len(), 6, "{text}");
     let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s");
     assert_eq!(text, "%s is needed for no later phase than its own\n");
     let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s --json");
