@@ -124,8 +124,6 @@ pub(crate) const FORMS: &[(&str, &str, &str)] = &[
         "%e = exp %x : T %z = reduce_sum %e {axes = [1]} : R %r = rev %z {axes = [0]} : R
         %k = reshape %r : K %y = log %k : K",
     ),
-    ("log1p", "T", "%q = mul %x, %x : T %a = add %q, 1.0 : T %y = log %a : T"),
-    ("log1p", "T", "%q = mul %x, %x : T %a = add 1.0, %q : T %y = log %a : T"),
     (
         "variance",
         "R",
