@@ -169,7 +169,7 @@ fn inverses_are_within_their_bounds() {
             }
             (inverse.holds)(&ranges)
         });
-        assert!(rows.len() > 1000, "{op}: {} rows in {dtype}", rows.len());
+        assert!(rows.len() > 500, "{op}: {} rows in {dtype}", rows.len());
         let answers = run(&forward, &rows);
         let known: Vec<Vec<Literal>> = rows
             .iter()
@@ -179,9 +179,13 @@ fn inverses_are_within_their_bounds() {
                 all.map(|x| x.convert(x.dtype().compute())).collect()
             })
             .collect();
+        let wanted = match op.partial(k, &types, dtype, &Attrs::none()) {
+            Some(program) if inverse.partial => run(&program, &known),
+            _ => rows.iter().map(|row| row[k]).collect(),
+        };
         let mut worst = (0.0, row_text(&rows[0]));
-        for (row, found) in rows.iter().zip(run(&back, &known)) {
-            match judged(inverse, row[k], found.convert(dtype)) {
+        for ((row, &x), found) in rows.iter().zip(&wanted).zip(run(&back, &known)) {
+            match judged(inverse, x, found.convert(dtype)) {
                 Ok(ulps) if ulps > worst.0 => worst = (ulps, row_text(row)),
                 Ok(_) => {}
                 Err(why) => panic!(

@@ -200,7 +200,8 @@ fn inverses(out: &mut String, op: Op) {
         };
         let asks =
             if inverse.asks.is_empty() { String::new() } else { format!("; {}", inverse.asks) };
-        let _ = writeln!(out, "- inverse for {}: {how} ({bound}{asks})", names[inverse.operand]);
+        let what = if inverse.partial { "inverse for the derivative in" } else { "inverse for" };
+        let _ = writeln!(out, "- {what} {}: {how} ({bound}{asks})", names[inverse.operand]);
     }
 }
 

@@ -17,9 +17,10 @@ use crate::prepass::lossy::fresh;
 use adfuse_ir::control::reads;
 use adfuse_ir::op::{Accuracy, FloatRange, Inverse};
 use adfuse_ir::rewrite::{Copier, dce};
+use adfuse_ir::scalar::{Prim, SOp, SVal, ScalarProgram};
 use adfuse_ir::text::Names;
 use adfuse_ir::{
-    At, Builder, CheckpointPath, DType, Diagnostic, Fp, Function, Inst, Kind, Phase, ScopeKind,
+    At, Builder, CheckpointPath, DType, Diagnostic, Fp, Function, Inst, Kind, Op, Phase, ScopeKind,
     Value, ValueDef,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -65,20 +66,31 @@ fn dtypes(f: &Function, i: Inst) -> Vec<DType> {
 /// The first inverse by which an operand of an instruction follows in a mode, with what is known of its operands.
 pub(crate) fn inverse_of(
     f: &Function,
-    (i, operand): (Inst, usize),
+    at: (Inst, usize),
     fp: Fp,
     ranges: &Option<FloatRanges<'_>>,
+) -> Option<&'static Inverse> {
+    stated(f, at, false, (fp, ranges))
+}
+
+/// As [`inverse_of`], for the operand or for the partial derivative in it.
+fn stated(
+    f: &Function,
+    (i, operand): (Inst, usize),
+    partial: bool,
+    (fp, ranges): (Fp, &Option<FloatRanges<'_>>),
 ) -> Option<&'static Inverse> {
     let &[y] = f.inst_results(i) else { return None };
     let (ty, result) = (f.ty(f.args(i)[operand]).dtype, f.ty(y).dtype);
     f.op(i).inverses().iter().find(|inverse| {
         let range = |&v: &Value| ranges.as_ref().map_or(FloatRange::ALL, |r| r.get(v));
         let known = || f.args(i).iter().map(range).collect::<Vec<FloatRange>>();
-        let fits = inverse.operand == operand && inverse.accepts(ty, result);
-        fits && match inverse.accuracy {
-            Accuracy::Exact => true,
-            Accuracy::Approximate(_) => fp != Fp::Strict && (inverse.holds)(&known()),
-        }
+        let fits = inverse.operand == operand && inverse.partial == partial;
+        fits && inverse.accepts(ty, result)
+            && match inverse.accuracy {
+                Accuracy::Exact => true,
+                Accuracy::Approximate(_) => fp != Fp::Strict && (inverse.holds)(&known()),
+            }
     })
 }
 
@@ -108,8 +120,10 @@ pub(crate) fn recoverable(f: &Function, fp: Fp, there: &dyn Fn(Value) -> bool) -
         if !there(y) && !recovered.contains(y) {
             continue;
         }
-        for k in 0..f.args(by).len() {
-            let Some(one) = readers.recoverable(f, (by, k), fp, &ranges) else { continue };
+        let each = (0..f.args(by).len()).flat_map(|k| [(k, false), (k, true)]);
+        for (k, partial) in each {
+            let one = readers.recoverable(f, (by, k), partial, (fp, &ranges));
+            let Some(one) = one else { continue };
             // Two operands are not recovered from each other.
             let clear = |v: &Value| !recovered.contains(*v);
             if clear(&one.of) && one.others(f).iter().all(clear) {
@@ -119,6 +133,50 @@ pub(crate) fn recoverable(f: &Function, fp: Fp, there: &dyn Fn(Value) -> bool) -
         }
     }
     found
+}
+
+/// The value that is the partial derivative of an instruction in an operand, as it is written in the function.
+fn partial_value(f: &Function, by: Inst, k: usize) -> Option<Value> {
+    let y = *f.inst_results(by).first()?;
+    let program = f.op(by).partial(k, &dtypes(f, by), f.ty(y).dtype, f.attrs(by))?;
+    let root = *program.outputs.first()?;
+    let (op, ..) = Op::of_scalar(program.insts[root].op)?;
+    let params: Vec<Value> = std::iter::once(y).chain(f.args(by).iter().copied()).collect();
+    let written = |&v: &Value| is_written(f, v, (&program, root), &params);
+    let same = f.body_insts().iter().filter(|&&i| f.op(i) == op && f.inst_results(i).len() == 1);
+    same.map(|&i| f.inst_results(i)[0]).find(written)
+}
+
+/// Whether a value is what a scalar program's instruction says of these parameters, once it is simplified.
+fn is_written(
+    f: &Function,
+    v: Value,
+    (program, at): (&ScalarProgram, SVal),
+    params: &[Value],
+) -> bool {
+    let inst = &program.insts[at];
+    let literal = |at: SVal| match program.insts[at].op {
+        SOp::Const(c) => Some(c),
+        SOp::Param(k) => f.literal(params[k as usize]),
+        _ => None,
+    };
+    match inst.op {
+        SOp::Param(k) if params[k as usize] == v => return true,
+        SOp::Param(_) | SOp::Const(_) => {
+            return literal(at).is_some() && literal(at) == f.literal(v);
+        }
+        // `x - 0` is written as `x`.
+        SOp::Prim(Prim::Sub) if literal(inst.args[1]).is_some_and(|l| l.is_positive_zero()) => {
+            return is_written(f, v, (program, inst.args[0]), params);
+        }
+        _ => {}
+    }
+    let (ValueDef::Inst(i, _), Some((op, order, _))) = (f.def(v), Op::of_scalar(inst.op)) else {
+        return false;
+    };
+    let each = || f.args(i).iter().zip(order);
+    let same = |(&a, &k): (&Value, &usize)| is_written(f, a, (program, inst.args[k]), params);
+    f.op(i) == op && f.args(i).len() == order.len() && each().all(same)
 }
 
 /// Whether nothing is gained if later phases do not read a value.
@@ -153,19 +211,21 @@ impl Readers {
         Readers { serves, place, later }
     }
 
-    /// An operand that later phases can recover by an instruction, wherever the answer is.
+    /// An operand, or the partial derivative in it, that later phases can recover by an instruction, wherever the answer
+    /// is.
     fn recoverable(
         &self,
         f: &Function,
         (by, k): (Inst, usize),
-        fp: Fp,
-        ranges: &Option<FloatRanges<'_>>,
+        partial: bool,
+        (fp, ranges): (Fp, &Option<FloatRanges<'_>>),
     ) -> Option<Recoverable> {
-        let of = f.args(by)[k];
+        let inverse = stated(f, (by, k), partial, (fp, ranges))?;
+        let of = if partial { partial_value(f, by, k)? } else { f.args(by)[k] };
         if there_anyway(f, of) || !self.after(f, of, by) {
             return None;
         }
-        let one = Recoverable { of, by, inverse: inverse_of(f, (by, k), fp, ranges)? };
+        let one = Recoverable { of, by, inverse };
         (!one.others(f).contains(&of)).then_some(one)
     }
 
@@ -346,14 +406,14 @@ pub(crate) fn inverted_as(
     let (names, readers, ranges) = (Names::of(f), Readers::of(f), ranges_for(f, fp));
     let mut wanted: Vec<Recoverable> = Vec::new();
     for choice in &choices {
-        let places = f.body_insts().iter().flat_map(|&i| (0..f.args(i).len()).map(move |k| (i, k)));
-        let named = |&(i, k): &(Inst, usize)| {
-            let answer = f.inst_results(i).first().is_some_and(|&y| names.get(y) == choice.from);
-            answer && names.get(f.args(i)[k]) == choice.of
-        };
+        let named =
+            |&&i: &&Inst| f.inst_results(i).first().is_some_and(|&y| names.get(y) == choice.from);
+        let by = f.body_insts().iter().find(named).copied();
+        let places = by.into_iter().flat_map(|i| (0..f.args(i).len()).map(move |k| (i, k)));
+        let each = places.flat_map(|at| [(at, false), (at, true)]);
         let mut found =
-            places.filter(named).filter_map(|at| readers.recoverable(f, at, fp, &ranges));
-        match found.next() {
+            each.filter_map(|(at, part)| readers.recoverable(f, at, part, (fp, &ranges)));
+        match found.find(|one| one.choice(f, &names) == *choice) {
             Some(one) if wanted.iter().all(|other| other.of != one.of) => wanted.push(one),
             _ => return Err(unknown(f, choice)),
         }
@@ -367,7 +427,13 @@ pub fn inverse_accuracy(f: &Function, choice: &InverseChoice) -> Option<Accuracy
     let named =
         |&&i: &&Inst| f.inst_results(i).first().is_some_and(|&y| names.get(y) == choice.from);
     let by = *f.body_insts().iter().find(named)?;
-    let k = f.args(by).iter().position(|&a| names.get(a) == choice.of)?;
-    let loose = Fp::Reproducible;
-    Some(inverse_of(f, (by, k), loose, &ranges_for(f, loose))?.accuracy)
+    let operand = f.args(by).iter().position(|&a| names.get(a) == choice.of);
+    let ranges = ranges_for(f, Fp::Reproducible);
+    let loose = (Fp::Reproducible, &ranges);
+    // What is no operand is a partial derivative, which is gone where it is recovered.
+    let found = match operand {
+        Some(k) => stated(f, (by, k), false, loose),
+        None => (0..f.args(by).len()).find_map(|k| stated(f, (by, k), true, loose)),
+    };
+    Some(found?.accuracy)
 }

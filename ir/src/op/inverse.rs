@@ -1,4 +1,4 @@
-//! Inverses: how an operand of an op follows from the answer and the other operands.
+//! Inverses: how an operand of an op, or the partial derivative in it, follows from the answer and the other operands.
 //!
 //! An inverse is an entry of the op's row. It says for which types it holds, what must be known of the operands' ranges, and
 //! how far what it gives may be from the operand. A planner may then keep the answer alone.
@@ -100,6 +100,8 @@ impl FloatRange {
 pub struct Inverse {
     /// The operand.
     pub operand: usize,
+    /// Whether it gives the partial derivative in the operand, which may be all that later phases ask for.
+    pub partial: bool,
     /// The types of the operand that it is for; approximate ones are for `f32` and `f64` alone.
     pub types: DTypeSet,
     /// How near it is.
@@ -216,6 +218,7 @@ pub(super) const LOST: &[Inverse] = &[];
 const fn exact(operand: usize, types: DTypeSet, body: InverseBody) -> Inverse {
     Inverse {
         operand,
+        partial: false,
         types,
         accuracy: Accuracy::Exact,
         holds: always,
@@ -233,12 +236,18 @@ const fn near(
 ) -> Inverse {
     Inverse {
         operand,
+        partial: false,
         types: DTypeSet::Float,
         accuracy: Accuracy::Approximate(InverseError { f32, f64, tiny: false }),
         holds,
         asks,
         recovery: Recovery::Elementwise(body),
     }
+}
+
+/// As [`near`], of the partial derivative in the operand.
+const fn partial(of: Inverse) -> Inverse {
+    Inverse { partial: true, ..of }
 }
 
 /// As [`near`], where a tiny answer has lost digits.
@@ -406,6 +415,18 @@ pub(super) const LOGISTIC: &[Inverse] =
         y.log() - (-y).log1p()
     })];
 
+/// Whether a range is zero alone.
+fn zero(r: FloatRange) -> bool {
+    !r.nan && r.within(-0.0, 0.0)
+}
+
+// Of a softplus, the operand is near 0 where the answer is near log 2, so its last digits are lost; its derivative is
+// 1 - e^-y, which has those of the answer.
+pub(super) const LOGADDEXP: &[Inverse] = &[
+    partial(but_tiny(near(0, [16.0, 16.0], ("x1 is 0", |r| zero(r[1])), |y, _| -(-y).expm1()))),
+    partial(but_tiny(near(1, [16.0, 16.0], ("x0 is 0", |r| zero(r[0])), |y, _| -(-y).expm1()))),
+];
+
 pub(super) const TANH: &[Inverse] = &[near(
     0,
     [10.0, 10.0],
@@ -415,6 +436,7 @@ pub(super) const TANH: &[Inverse] = &[near(
 
 pub(super) const WIDENED: &[Inverse] = &[Inverse {
     operand: 0,
+    partial: false,
     types: DTypeSet::Any,
     accuracy: Accuracy::Exact,
     holds: always,
@@ -424,6 +446,7 @@ pub(super) const WIDENED: &[Inverse] = &[Inverse {
 
 pub(super) const PERMUTED: &[Inverse] = &[Inverse {
     operand: 0,
+    partial: false,
     types: DTypeSet::Any,
     accuracy: Accuracy::Exact,
     holds: always,

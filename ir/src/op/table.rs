@@ -90,7 +90,7 @@ macro_rules! for_each_op {
     Logaddexp = map("logaddexp", FLOAT2, D,
         |x| x[0].eq(x[1]).select(x[0] + std::f64::consts::LN_2,
             x[0].max(x[1]) + (-(x[0] - x[1]).abs()).exp().log1p()),
-        &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])], LOST);
+        &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])], LOGADDEXP);
     /// x log(y), and 0 where x is 0, whatever y is; at x = y = 0 the derivative in y is 0.
     Xlogy = map("xlogy", FLOAT2, P,
         |x| x[0].eq(0.0).select(x[0].lit(0.0), x[0] * x[1].log()),
