@@ -211,16 +211,3 @@ pub(super) fn softplus(site: &mut Site<'_, '_>, x: Value) -> Value {
     let zero = site.b.literal(&ty, Literal::zero(ty.dtype));
     site.b.op(Op::Logaddexp, &[x, zero])
 }
-
-/// What `log(x + 1)` adds 1 to. A sum that something else reads stays beside it.
-pub(super) fn is_log1p(m: &Match<'_>) -> Option<Value> {
-    let i = made_by(m.f, m.root.args[0], Op::Add)?;
-    let one = |v: Value| number(m.f, v).is_some_and(|l| l.is_one());
-    let (x, _) = both_ways(m.f.args(i)).into_iter().find(|&(_, other)| one(other))?;
-    m.f.literal(x).is_none().then_some(x)
-}
-
-pub(super) fn log1p(site: &mut Site<'_, '_>, x: Value) -> Value {
-    let x = site.get(x);
-    site.b.op(Op::Log1p, &[x])
-}

@@ -65,13 +65,6 @@ const RULES: &[Rule] = &[
         then: &When { condition: exponential::is_softplus, build: exponential::softplus },
     },
     Rule {
-        name: "log1p",
-        doc: "`log(x + 1)` becomes `log1p(x)`.",
-        exactness: Exactness::Real,
-        pattern: AnyOf(&[Op::Log]),
-        then: &When { condition: exponential::is_log1p, build: exponential::log1p },
-    },
-    Rule {
         name: "variance",
         doc: "`mean(x * x) - mean(x)^2` becomes `mean((x - spread(mean(x)))^2)`; a mean is a sum that \
               is divided by, or multiplied with the reciprocal of, the number of summed elements.",
@@ -88,8 +81,6 @@ pub enum Hazard {
     Overflow,
     /// Two numbers that are nearly equal are subtracted.
     Cancellation,
-    /// A small number is added to 1.
-    Absorption,
 }
 
 /// What each rule of [`STABLE`] avoids.
@@ -98,7 +89,6 @@ const HAZARDS: &[(&str, Hazard)] = &[
     ("log-softmax", Hazard::Overflow),
     ("logsumexp", Hazard::Overflow),
     ("softplus", Hazard::Overflow),
-    ("log1p", Hazard::Absorption),
     ("variance", Hazard::Cancellation),
 ];
 
@@ -123,9 +113,6 @@ impl Hazard {
             Hazard::Cancellation => "where the mean is large beside the deviation, the difference \
                  has few right digits and may be negative"
                 .into(),
-            Hazard::Absorption => {
-                "of a small operand the sum with 1 keeps few digits, or none".into()
-            }
         }
     }
 }
