@@ -136,8 +136,7 @@ impl PlanningArgs {
         all_bound(f, &extents)?;
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
-        let mut recognised = Vec::new();
-        let unstable = unstable(&source, &f, options.fp)?;
+        let (unstable, mut recognised) = (unstable(&source, &f, options.fp)?, Vec::new());
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
