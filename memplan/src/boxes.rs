@@ -1,6 +1,6 @@
-//! Joins slots that fit together exactly: stacked over the same time, or consecutive in time with the same size. Such a
-//! pair wastes nothing, so the joined instance is smaller and has the same load. Its minimum peak may be higher, so it
-//! is one method among others.
+//! Joins slots that fit together exactly: stacked over the same time, consecutive in time with the same size, or five
+//! around each other as a pinwheel. What is joined wastes nothing, so the joined instance is smaller and has the same load. Its minimum peak may be
+//! higher, so it is one method among others.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub(crate) enum BoxEffort {
     Matching,
     /// Stack whatever has the same life.
     All,
+    /// The same, and join pinwheels before that.
+    Wheels,
 }
 
 /// Joins what can be joined, as far as there is time. Where several can be joined to one, `seed` decides;
@@ -34,11 +36,19 @@ pub(crate) fn boxed(
     let mut box_set = BoxSet::new(instance, seed);
     box_set.chain(limit);
     if box_effort != BoxEffort::Chains {
-        while limit.look(box_set.boxes.len() * BOX)
-            && (box_set.stack_matching()
-                || (box_effort == BoxEffort::All && box_set.stack_shortest()))
-        {
+        while limit.look(box_set.boxes.len() * BOX) {
+            let before = box_set.boxes.len();
+            let joins = box_set.stack_matching()
+                || box_effort == BoxEffort::Wheels && box_set.wheel()
+                || box_effort != BoxEffort::Matching && box_set.stack_shortest();
+            if !joins {
+                break;
+            }
             box_set.chain(limit);
+            // Of many boxes a few joins are not worth the time that each pass over them takes.
+            if (before - box_set.boxes.len()) * LEAST_PART < before && before > FEW {
+                break;
+            }
         }
     }
     box_set.finish(instance)
@@ -46,6 +56,10 @@ pub(crate) fn boxed(
 
 /// The cost of a box, counted in places of a placement.
 const BOX: usize = 64;
+
+/// Among more boxes than this a pass that joins less than one in so many is the last.
+const FEW: usize = 1 << 14;
+const LEAST_PART: usize = 1024;
 
 /// Of boxes with equal lives each is compared with this many others.
 const MOST_COMPARED: usize = 64;
@@ -176,6 +190,104 @@ impl BoxSet {
         }
         self.join(&joins, true);
         !joins.is_empty()
+    }
+
+    /// Joins five boxes as a pinwheel wherever five fit: in time the first pair begins together, the second pair ends together, and the box in the middle
+    /// begins where one of the first pair ends and ends where the other does.
+    ///
+    /// ```text
+    ///   left  | top top top
+    ///   left  | middle | right
+    ///   bottom  bottom | right
+    /// ```
+    fn wheel(&mut self) -> bool {
+        let mut born: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
+        let mut dying: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
+            born.entry((item.life().0, item.size)).or_default().push(index);
+            dying.entry(item.life().1).or_default().push(index);
+        }
+        let mut taken = vec![false; self.boxes.len()];
+        let mut wheels: Vec<[usize; 5]> = Vec::new();
+        for middle in 0..self.boxes.len() {
+            if !self.boxes[middle].plain || taken[middle] {
+                continue;
+            }
+            if let Some(wheel) = self.wheel_around(middle, (&born, &dying), &taken) {
+                wheel.iter().for_each(|&index| taken[index] = true);
+                wheels.push(wheel);
+            }
+        }
+        let found = !wheels.is_empty();
+        self.join_wheels(&wheels);
+        found
+    }
+
+    /// Bottom, right, top, left and the middle itself.
+    fn wheel_around(
+        &self,
+        middle: usize,
+        (born, dying): (&BTreeMap<(usize, i64), Vec<usize>>, &BTreeMap<usize, Vec<usize>>),
+        taken: &[bool],
+    ) -> Option<[usize; 5]> {
+        let boxes = &self.boxes;
+        let (from, to) = boxes[middle].life();
+        let size = boxes[middle].size;
+        let free = |list: Option<&Vec<usize>>| -> Vec<usize> {
+            let all = list.into_iter().flatten().copied();
+            all.filter(|&k| !taken[k] && k != middle).take(MOST_COMPARED).collect()
+        };
+        let bottoms = free(dying.get(&to));
+        for left in free(dying.get(&from)) {
+            for top in free(born.get(&(from, boxes[left].size - size))) {
+                for &bottom in &bottoms {
+                    if boxes[bottom].life().0 != boxes[left].life().0 {
+                        continue;
+                    }
+                    let rights = free(born.get(&(to, boxes[bottom].size + size)));
+                    let right = rights.into_iter().find(|&right| {
+                        boxes[right].life().1 == boxes[top].life().1
+                            && self.is_aligned([bottom, right, top, left, middle])
+                    });
+                    if let Some(right) = right {
+                        return Some([bottom, right, top, left, middle]);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether each box of a pinwheel is aligned where it starts.
+    fn is_aligned(&self, [bottom, right, top, left, middle]: [usize; 5]) -> bool {
+        let boxes = &self.boxes;
+        let fits = |start: i64, index: usize| start % boxes[index].slot.align == 0;
+        fits(boxes[bottom].size, left)
+            && fits(boxes[bottom].size, middle)
+            && fits(boxes[right].size, top)
+    }
+
+    fn join_wheels(&mut self, wheels: &[[usize; 5]]) {
+        let mut gone = vec![false; self.boxes.len()];
+        for &[bottom, right, top, left, middle] in wheels {
+            let (low, high) = (self.boxes[bottom].size, self.boxes[right].size);
+            let starts = [(right, 0), (top, high), (left, low), (middle, low)];
+            let mut whole = self.boxes[bottom].clone();
+            for (index, start) in starts {
+                let item = &self.boxes[index];
+                whole.members.extend(item.members.iter().map(|&(id, at)| (id, at + start)));
+                whole.slot.extent = whole.slot.extent.max(start + item.slot.extent);
+                whole.slot.align = whole.slot.align.max(item.slot.align);
+                whole.slot.lifetime = whole.slot.lifetime.max(item.slot.lifetime);
+                gone[index] = true;
+            }
+            whole.size = low + self.boxes[left].size;
+            let (from, to) = (self.boxes[bottom].life().0, self.boxes[top].life().1);
+            whole.slot.parts = smallvec![SlotPart { from, to, lo: 0, hi: whole.slot.extent }];
+            self.boxes[bottom] = whole;
+        }
+        let mut gone = gone.into_iter();
+        self.boxes.retain(|_| !gone.next().unwrap_or(false));
     }
 
     /// Boxes with equal lives, the most aligned first.

@@ -25,8 +25,10 @@
 //! # How a plan is found
 //!
 //! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. All
-//! greedy [`PlacementOrder`]s come first, and one pass along time, for which there is always time. Then slots
-//! that fit together exactly are joined to boxes, of which there are few, and an exact search tries to
+//! greedy [`PlacementOrder`]s come first, for up to [`MOST_ORDERED`] buffers, since they take time by the square; then best fit
+//! by several rules, and one pass along time, for which there is always time. Then slots
+//! that fit together exactly are joined to boxes, of which there are few, first with fillers where a packing at the
+//! bound leaves something free, and best fit and an exact search try to
 //! place the boxes and the slots themselves at the bound and between it and the best peak so far. The
 //! search follows the idea of canonical packings (Moffitt, *MiniMalloc*, ASPLOS 2023): only those where
 //! nothing can sink need be looked at. It counts steps, not time, so that a plan depends on the problem
@@ -36,11 +38,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod best_fit;
 mod bound;
 mod boxes;
 mod check;
 pub mod csv;
 mod error;
+mod fillers;
 mod fit;
 mod instance;
 mod joined;
@@ -64,3 +68,4 @@ pub use error::PlanError;
 pub use packing::{Method, Packing, PlacementOrder};
 pub use plan::{PackOptions, plan, plan_in_order};
 pub use problem::{BufferId, BufferSpec, Gap, Offset, Problem, Share};
+pub use solve::MOST_ORDERED;

@@ -69,6 +69,8 @@ pub enum Method {
     Greedy(PlacementOrder),
     /// One pass along time, each buffer where it fits best.
     Sweep,
+    /// The lowest free room filled with what fits best, again and again.
+    BestFit,
     /// Buffers that fit together exactly were joined to boxes first, and the boxes placed.
     Boxes,
     /// An order improved by moving what stuck out to the front.
@@ -87,6 +89,7 @@ impl fmt::Display for Method {
             Method::Greedy(PlacementOrder::Birth) => "greedy by birth",
             Method::Greedy(PlacementOrder::Death) => "greedy by death",
             Method::Greedy(PlacementOrder::Load) => "greedy by load",
+            Method::BestFit => "best fit",
             Method::Sweep => "one pass along time",
             Method::Boxes => "boxes",
             Method::Refined => "refined order",

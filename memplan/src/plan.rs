@@ -19,8 +19,8 @@ use crate::validate::validate;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackOptions {
     /// Search steps. A step tries one placement; one for which much has to be looked at, as among
-    /// many buffers, counts for several, so that equal effort takes about equal time. All greedy
-    /// orders are tried whatever the effort, and the effort is spent once more where a capacity was
+    /// many buffers, counts for several, so that equal effort takes about equal time. What is greedy
+    /// is tried whatever the effort, and the effort is spent once more where a capacity was
     /// not reached. The plan depends on this number and the problem alone; more effort never gives a
     /// higher peak.
     pub effort: u64,
@@ -43,7 +43,7 @@ impl Default for PackOptions {
 
 /// Finds offsets for all buffers of `problem`.
 ///
-/// Tries every [`PlacementOrder`] and keeps the best, then improves on it, until the peak equals its lower
+/// Tries every [`PlacementOrder`], for up to [`MOST_ORDERED`](crate::MOST_ORDERED) buffers, and best fit, keeps the best, then improves on it, until the peak equals its lower
 /// bound, is within the capacity where there is one, or the effort is spent. Problems whose buffers
 /// fall into groups that are never live together are planned group by group.
 ///
@@ -122,7 +122,7 @@ fn improve(solvers: &mut [Solver<'_>], goal: i64, limit: &mut Limit) {
 
 /// Places the buffers of `problem` in one order, each at the lowest offset that is free; in-place
 /// pairs share where that is the lowest offset. Without a capacity [`plan`] is never worse than any of
-/// these.
+/// these for up to [`MOST_ORDERED`](crate::MOST_ORDERED) buffers.
 ///
 /// # Errors
 ///

@@ -74,9 +74,29 @@ impl SectionLists {
     fn new(sections: usize, entries: impl Iterator<Item = (usize, SlotId)>) -> Self {
         let mut entries: Vec<_> = entries.collect();
         entries.sort_unstable();
-        let starts =
-            (0..=sections).map(|s| entries.partition_point(|&(section, _)| section < s)).collect();
-        Self { starts, ids: entries.into_iter().map(|(_, id)| id).collect() }
+        Self::of_sorted(sections, &entries)
+    }
+
+    /// The same with the slots of a section by their ranks.
+    pub(crate) fn ranked(
+        sections: usize,
+        entries: impl Iterator<Item = (usize, SlotId)>,
+        rank: &[usize],
+    ) -> Self {
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable_by_key(|&(section, id)| (section, rank[id.index()]));
+        Self::of_sorted(sections, &entries)
+    }
+
+    fn of_sorted(sections: usize, entries: &[(usize, SlotId)]) -> Self {
+        let mut starts = vec![0; sections + 1];
+        for &(section, _) in entries {
+            starts[section + 1] += 1;
+        }
+        for section in 0..sections {
+            starts[section + 1] += starts[section];
+        }
+        Self { starts, ids: entries.iter().map(|&(_, id)| id).collect() }
     }
 
     pub(crate) fn of(&self, section: usize) -> &[SlotId] {

@@ -1,7 +1,9 @@
 //! Solves one group of slots: cheap methods first, the exact search last, and only as far as needed.
 
+use crate::best_fit::{FitRule, best_fit};
 use crate::bound::lower_bound;
 use crate::boxes::{BoxEffort, boxed};
+use crate::fillers::filled;
 use crate::fit::{Fit, Overlaps, Placement};
 use crate::instance::{Instance, SlotId};
 use crate::joined::Joined;
@@ -25,6 +27,15 @@ pub(crate) struct Solved {
 /// With more slots than this, only what every plan needs is tried beside the search: placing takes
 /// time by the square.
 const MANY: usize = 2048;
+
+/// The most buffers for which every greedy order is tried.
+pub const MOST_ORDERED: usize = 4096;
+
+/// The exact search treats no instance whose slots cover more sections together: it looks at all of them again and again.
+const MOST_COVERED: usize = 1 << 26;
+
+/// Up to this many slots boxes are made four times, each time joined in another way, and up to eight times as many twice.
+const OFTEN: usize = 2048;
 
 /// In each round of a level boxes are joined and searches ordered in another way.
 const ROUNDS: u64 = 32;
@@ -69,7 +80,9 @@ struct SearchForm {
 impl SearchForm {
     fn of(mut joined: Joined, method: Method) -> Option<Self> {
         joined.instance.merge_sections();
-        let shape = InstanceFacts::of(&joined.instance)?;
+        let parts = joined.instance.slots.values().flat_map(|slot| &slot.parts);
+        let covered = parts.fold(0, |sum: usize, part| sum.saturating_add(part.to - part.from));
+        let shape = InstanceFacts::of(&joined.instance).filter(|_| covered <= MOST_COVERED)?;
         let lower_bound = lower_bound(&joined.instance);
         Some(Self { joined, shape, lower_bound, method })
     }
@@ -95,13 +108,16 @@ impl<'a> Solver<'a> {
             rounds: 0,
             goal: goal.max(bound),
         };
-        solver.greedy(&Joined::unchanged(instance), limit);
+        let unchanged = Joined::unchanged(instance);
+        solver.greedy(&unchanged, limit);
+        solver.fit_best(&unchanged, &FitRule::ALL, Method::BestFit, limit);
         // Without in-place pairs the first is the instance itself.
         let joint = if instance.in_place.is_empty() { 1 } else { 0 };
         let variants = if instance.slots.len() > MANY { 1 } else { 2 };
         let all = std::mem::take(&mut solver.sharings.all);
         for joined in all.iter().skip(joint).take(variants) {
             solver.greedy(joined, limit);
+            solver.fit_best(joined, &FitRule::ALL, Method::BestFit, limit);
         }
         solver.sharings.all = all;
         // There is time for this whatever the time.
@@ -124,6 +140,9 @@ impl<'a> Solver<'a> {
         });
         // Without a form for every sharing, that none fits shows nothing.
         let complete = exhaustive && plain.len() == all.len();
+        if self.rounds == 0 {
+            self.construct(&all[0], limit);
+        }
         let steps = self.steps;
         self.steps = steps.saturating_mul(GROWTH);
         limit.within(steps, |limit| self.search(&all[0], &plain, complete, steps, limit));
@@ -172,9 +191,43 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Best fit of boxes, those of the slots with what a packing at the goal leaves free first. It takes nearly linear time and no steps.
+    fn construct(&mut self, joined: &Joined, limit: &mut Limit) {
+        let count = joined.instance.slots.len();
+        let seeds = if count <= OFTEN {
+            4
+        } else if count <= 8 * OFTEN {
+            2
+        } else {
+            1
+        };
+        let filled = filled(&joined.instance, self.goal).map(|filled| filled.after(joined));
+        for seed in 0..seeds {
+            for slots in filled.iter().chain([joined]) {
+                if self.is_done() || limit.is_late() {
+                    return;
+                }
+                let boxes = boxed(&slots.instance, BoxEffort::Wheels, seed, limit);
+                self.fit_best(&boxes.after(slots), &FitRule::ALL[..2], Method::Boxes, limit);
+            }
+        }
+    }
+
+    /// Best fit by some rules.
+    fn fit_best(&mut self, joined: &Joined, rules: &[FitRule], method: Method, limit: &mut Limit) {
+        for &rule in rules {
+            if self.is_done() || limit.is_late() {
+                return;
+            }
+            if let Some(offsets) = best_fit(&joined.instance, rule, limit) {
+                self.offer(joined.unpack(&offsets), method);
+            }
+        }
+    }
+
     /// Every order, and both ways to fit.
     fn greedy(&mut self, joined: &Joined, limit: &mut Limit) {
-        if limit.is_late() {
+        if limit.is_late() || joined.instance.slots.len() > MOST_ORDERED {
             return;
         }
         let overlaps = Overlaps::of(&joined.instance);
