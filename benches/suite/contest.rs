@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub enum Host {
     /// The cores of this machine, with a number of threads.
-    Cpu(Cpu),
+    Cpu(Box<Cpu>),
     /// A GPU.
     Gpu(Box<Gpu>),
 }
@@ -27,7 +27,7 @@ impl Host {
     pub fn cpu(threads: usize, fp: Fp) -> Host {
         let mut cpu = Cpu { threads, ..Cpu::default() };
         cpu.plan.fp = fp;
-        Host::Cpu(cpu)
+        Host::Cpu(Box::new(cpu))
     }
 
     /// The engine `gpu` on the GPU of a number.

@@ -80,6 +80,9 @@ struct SlotBox {
     plain: bool,
 }
 
+/// Boxes by when they begin, and by their size.
+type BoxesBySize = BTreeMap<(usize, i64), Vec<usize>>;
+
 impl SlotBox {
     fn life(&self) -> (usize, usize) {
         (self.slot.birth(), self.slot.death())
@@ -201,7 +204,7 @@ impl BoxSet {
     ///   bottom  bottom | right
     /// ```
     fn wheel(&mut self) -> bool {
-        let mut born: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
+        let mut born = BoxesBySize::new();
         let mut dying: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
             born.entry((item.life().0, item.size)).or_default().push(index);
@@ -227,7 +230,7 @@ impl BoxSet {
     fn wheel_around(
         &self,
         middle: usize,
-        (born, dying): (&BTreeMap<(usize, i64), Vec<usize>>, &BTreeMap<usize, Vec<usize>>),
+        (born, dying): (&BoxesBySize, &BTreeMap<usize, Vec<usize>>),
         taken: &[bool],
     ) -> Option<[usize; 5]> {
         let boxes = &self.boxes;

@@ -119,25 +119,37 @@ pub fn fit(base: &MachineModel, measured: &[MeasuredProgram]) -> MachineModel {
     device
 }
 
-/// The value of a key at which the prediction is nearest: predictions do not turn back as it grows.
+/// Predictions that differ by less than this part are equal.
+const EQUAL: f64 = 1e-9;
+
+/// The value of a key at which the prediction is nearest: predictions do not turn back as it grows. Where several give the
+/// same prediction, since something else bounds the time, it is the one nearest to `first`.
 fn fitted(key: &FittedKey, first: f64, device: &MachineModel, of: &MeasuredProgram) -> f64 {
     let mut device = device.clone();
     let mut at = |x: f64| {
         *(key.of)(&mut device) = x.exp();
         of.predicted(&device)
     };
-    let (mut low, mut high) = ((first / RANGE).ln(), (first * RANGE).ln());
+    let ends = ((first / RANGE).ln(), (first * RANGE).ln());
     // Rates make times shorter as they grow, prices longer.
-    let grows = at(high) > at(low);
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        match (at(middle) < of.seconds) == grows {
-            true => low = middle,
-            false => high = middle,
+    let grows = at(ends.1) > at(ends.0);
+    // Where what is predicted begins to be what was measured, and where it ceases.
+    let mut edge = |ceases: bool| {
+        let (mut low, mut high) = ends;
+        let limit = if grows == ceases { 1.0 + EQUAL } else { 1.0 - EQUAL } * of.seconds;
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            let before = if grows { at(middle) < limit } else { at(middle) > limit };
+            match before {
+                true => low = middle,
+                false => high = middle,
+            }
         }
-    }
+        f64::midpoint(low, high)
+    };
+    let (begins, ceases) = (edge(false), edge(true));
     // Three digits are more than measurements have.
-    let value = f64::midpoint(low, high).exp();
+    let value = first.ln().clamp(begins, ceases.max(begins)).exp();
     let unit = 10f64.powi(value.log10().floor() as i32 - 2);
     (value / unit).round() * unit
 }

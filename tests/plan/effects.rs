@@ -31,7 +31,7 @@ fn told(f: &Function, mut seed: u64) -> Function {
         b.follow(f, i);
         for &v in f.inst_results(i).iter().filter(|&&v| f.ty(v).dtype != DType::Token) {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if (seed >> 33) % 3 > 0 {
+            if !(seed >> 33).is_multiple_of(3) {
                 continue;
             }
             let (chain, label) = ((seed >> 40) as usize % 2, format!("v{}", v.as_u32()));

@@ -173,11 +173,13 @@ struct Tuning {
     workspace: u64,
 }
 
+type KnownTunings = HashMap<(Product, Fp), Option<Arc<Tuning>>>;
+
 /// What the library has chosen: equal products of layers, and of plans that are compared, are asked for once.
 #[derive(Default)]
 pub(crate) struct TuningCache {
     /// By the product without its buffers, and the mode; none where the library does not take it.
-    known: Mutex<HashMap<(Product, Fp), Option<Arc<Tuning>>>>,
+    known: Mutex<KnownTunings>,
 }
 
 impl TuningCache {
