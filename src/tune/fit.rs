@@ -136,7 +136,8 @@ fn fitted(key: &FittedKey, first: f64, device: &MachineModel, of: &MeasuredProgr
     // Where what is predicted begins to be what was measured, and where it ceases.
     let mut edge = |ceases: bool| {
         let (mut low, mut high) = ends;
-        let limit = if grows == ceases { 1.0 + EQUAL } else { 1.0 - EQUAL } * of.seconds;
+        let part = if grows == ceases { 1.0 + EQUAL } else { 1.0 - EQUAL };
+        let limit = part * of.seconds;
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(low, high);
             let before = if grows { at(middle) < limit } else { at(middle) > limit };

@@ -116,7 +116,10 @@ fn a_step_asks_for_no_memory() {
             // Counted on this thread, which works as the others do.
             let taken = measure(|| ran = made.run_into(&inputs, &mut outputs));
             ran.unwrap_or_else(|d| panic!("{name}: {d}"));
-            assert_eq!(taken.count_total, 0, "{name}: {taken:?}\n{}", *program);
+            // What is printed is text, which takes memory until it is written.
+            let prints = program.to_string().contains("debug_print");
+            let asked = if prints { taken.count_current } else { taken.count_total as i64 };
+            assert_eq!(asked, 0, "{name}: {taken:?}\n{}", *program);
         }
     }
 }

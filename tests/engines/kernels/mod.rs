@@ -142,8 +142,8 @@ fn every_row_agrees_with_the_reference_engine() {
         for module in cases(op) {
             let f = module.funcs.values().next().expect("a function");
             if matches!(op.def().body, Body::Effect(_)) {
-                let refused = compile(&module, f, &off()).expect_err("has no lowering");
-                assert_eq!(refused.kind, Kind::Unsupported, "{refused}");
+                // What effects do on each engine is compared by `tests/plan/effects.rs` and the filetests.
+                compile(&module, f, &off()).unwrap_or_else(|d| panic!("`{op}`: {d}"));
                 continue;
             }
             let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
