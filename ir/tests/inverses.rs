@@ -94,10 +94,11 @@ fn operands(op: Op, dtype: DType) -> Vec<Vec<Literal>> {
     ];
     let edges: Vec<f64> = edges.iter().flat_map(|&x| [x, -x]).collect();
     let mut one = |k: usize| {
-        let x = match (k, draws.next() % 8) {
+        let x = match (k, draws.next() % 10) {
             (k, 0) if k % 2 == 1 => draws.any(dtype),
             (_, 0) => edges[(draws.next() % edges.len() as u64) as usize],
             (_, 1) => 1.0,
+            (_, 8 | 9) => 0.0,
             (_, 2 | 3) => draws.near(-25..26),
             (_, 4 | 5) => draws.near(-3..8),
             (_, 6) => draws.near(-130..130),
@@ -169,7 +170,7 @@ fn inverses_are_within_their_bounds() {
             }
             (inverse.holds)(&ranges)
         });
-        assert!(rows.len() > 500, "{op}: {} rows in {dtype}", rows.len());
+        assert!(rows.len() > 400, "{op}: {} rows in {dtype}", rows.len());
         let answers = run(&forward, &rows);
         let known: Vec<Vec<Literal>> = rows
             .iter()

@@ -19,8 +19,10 @@ use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, ValueDef};
 
+/// A machine of slow memory without a cache: there it always pays to keep less.
 fn options(fp: Fp) -> PlanOptions {
-    PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp }
+    let device = MachineModel { memory_bytes_per_s: 1e8, cache_bytes: 64, ..MachineModel::cpu() };
+    PlanOptions { device, effort: Effort::Default, fp }
 }
 
 fn prepared_gradient(module: &Module, f: &Function) -> Result<Function, String> {

@@ -28,7 +28,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "a loop is a step, and has steps, among them loops",
     ),
     ("ir", &["kernel::block", "kernel::program"], "a program has steps that run programs"),
-    ("ir", &["op::def", "op::inverse"], "a row has inverses, which are recorded as its rules are"),
     (
         "adfuse",
         &["trace", "trace::callee"],

@@ -1,6 +1,6 @@
 //! What a row of the op table holds.
 
-use super::inverse::Inverse;
+use super::inverse_row::Inverse;
 use crate::attrs::{AttrSpec, Attrs};
 use crate::builder::Builder;
 use crate::dtype::DType;

@@ -8,6 +8,7 @@ mod definitions;
 mod indirect;
 mod infer;
 mod inverse;
+mod inverse_row;
 mod loop_roles;
 mod maps;
 mod monoid;
@@ -31,7 +32,7 @@ pub use def::{
     LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
     Tangents, TransposeRule, Update, ViewCx,
 };
-pub use inverse::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
+pub use inverse_row::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
 pub use loop_roles::{Entered, LoopRoles, Trips};
 pub use opaque::batched_opaque;
 pub use opcode::Op;

@@ -3,7 +3,8 @@
 //! Every parameter is required: a row with a gap does not compile.
 
 use super::def::*;
-use super::inverse::{Inverse, LOST};
+use super::inverse::LOST;
+use super::inverse_row::Inverse;
 use crate::attrs::AttrSpec;
 use crate::index::ViewMap;
 use crate::infer::{InferCx, InferError, Sig, Types};
