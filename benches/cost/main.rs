@@ -2,6 +2,8 @@
 //! `benches/programs`. `cargo bench -p adfuse-benches --bench cost`; with `ADFUSE_THREADS` threads (2), on the machine of the
 //! file `ADFUSE_DEVICE` (the built-in `cpu`).
 
+#![allow(clippy::print_stdout)] // A table for people to read.
+
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
 use adfuse::tune::{CpuTimer, PlannedProgram, TunedProgram, compare, programs};

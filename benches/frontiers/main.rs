@@ -2,6 +2,8 @@
 //! those are that fit fractions of its peak, and the least peak. Parameters whose names begin with `w`, `g` or `b` are
 //! differentiated with respect to; in a program that has none, all of a float type.
 
+#![allow(clippy::print_stdout)] // A table for people to read.
+
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, plan_frontier, prepare};

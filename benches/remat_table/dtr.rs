@@ -97,7 +97,7 @@ impl DtrSimulator<'_> {
             self.there[v]
                 && (self.readers[v] > 0 || self.locks[v] > 0 || self.op(v).role != OpRole::Computed)
         };
-        if self.there[root] && !self.views[root].iter().any(|v| stays(v)) {
+        if self.there[root] && !self.views[root].iter().any(stays) {
             self.evict(root);
         }
     }

@@ -6,6 +6,8 @@
 //! `adfuse plan --cost-graph` reads: the extra time, in percent of running everything once, at shares of the peak of
 //! saving everything. `bound` is what no schedule is below.
 
+#![allow(clippy::print_stdout)] // A table for people to read.
+
 mod dtr;
 mod nets;
 mod segments;
