@@ -57,7 +57,7 @@ pub(crate) fn boxed(
 /// The cost of a box, counted in places of a placement.
 const BOX: usize = 64;
 
-/// Among more boxes than this a pass that joins less than one in so many is the last.
+/// Among more boxes than this a pass that joins less than one in `LEAST_PART` is the last.
 const FEW: usize = 1 << 14;
 const LEAST_PART: usize = 1024;
 
