@@ -117,7 +117,10 @@ fn compared(
         return Ok((cells, false));
     };
     let is_slower = lag.median > MARGIN && least(default) > MARGIN * least(other);
-    cells.push(format!("{:.2} ({:.2}-{:.2})", lag.median.max(1.0), lag.p10, lag.p90));
+    cells.push(match lag.median > 1.0 {
+        true => format!("{:.2} ({:.2}-{:.2})", lag.median, lag.p10, lag.p90),
+        false => "1.00".into(),
+    });
     cells.push(if is_slower { name.into() } else { String::new() });
     Ok((cells, is_slower))
 }
