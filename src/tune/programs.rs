@@ -36,6 +36,7 @@ const ROWS: &[ProgramRow] = &[
     ("chain", "exp 1M", "%x: f32[1048576]", "%r = exp %x", "f32[1048576]"),
     ("chain", "log 1M", "%x: f32[1048576]", "%r = log %x", "f32[1048576]"),
     ("chain", "tanh 1M", "%x: f32[1048576]", "%r = tanh %x", "f32[1048576]"),
+    ("chain", "five functions", "%x: f32[262144]", FIVE_FUNCTIONS, "f32[262144]"),
     ("chain", "exp f64", "%x: f64[262144]", "%r = exp %x", "f64[262144]"),
     (
         "chain",
@@ -252,6 +253,12 @@ const ROWS: &[ProgramRow] = &[
     ("norm", "l2 norm", "%x: f32[1024,1024]", L2_NORM, "f32[1024,1024]"),
     ("norm", "batch norm", "%x: f32[4096,256]", BATCH_NORM, "f32[4096,256]"),
 ];
+
+const FIVE_FUNCTIONS: &str = "%0 = tanh %x : f32[262144]
+%1 = sin %0 : f32[262144]
+%2 = exp %1 : f32[262144]
+%3 = erf %2 : f32[262144]
+%r = log1p %3";
 
 const SOFTMAX_1024: &str = "%m = reduce_max %x {axes = [1]} : f32[1024]
 %b = broadcast_in_dim %m {dims = [0]} : f32[1024,1024]
