@@ -7,7 +7,7 @@ use adfuse::backends::backend::{Backend, Executable};
 use adfuse::backends::cpu::CpuExecutable;
 use adfuse::backends::gpu::{DeviceArray, GpuExecutable};
 use adfuse::engine::{Compiled, Cpu, Gpu, Session};
-use adfuse::fusion::{Effort, Fp, MachineModel, Plan, cost};
+use adfuse::fusion::{Effort, EngineModel, Fp, MachineModel, Plan};
 use adfuse::ir::{Diagnostic, Function};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,7 +192,8 @@ impl Contest {
             }
             let made = session.follow(&function, &plan)?;
             let machine: &MachineModel = &session.settings.plan.device;
-            let cost = cost(&made.program, machine);
+            // As its engine's plans are priced.
+            let cost = session.cost(&made.program, machine);
             let (runner, launches, peak) = ready(&made)?;
             contenders.push(Contender {
                 efforts: vec![effort],

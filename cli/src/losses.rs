@@ -2,12 +2,10 @@
 
 use super::failure::Failure;
 use super::streams::Streams;
-use adfuse::fusion::{
-    EngineModel, Lossy, Narrow, Narrowed, PlanOptions, keep_lossy, lossy_copies, recover_operands,
-};
+use adfuse::fusion::{Lossy, Narrow, Narrowed, lossy_copies};
+use adfuse::ir::Function;
 use adfuse::ir::diag::instead;
 use adfuse::ir::text::Names;
-use adfuse::ir::{Diagnostic, Function};
 use clap::Args;
 
 /// What may be kept with losses.
@@ -89,21 +87,6 @@ impl Losses {
         }
         Ok(lossy)
     }
-}
-
-/// A prepared function whose later phases recover what they may from answers, and that keeps what it may with losses.
-///
-/// # Errors
-/// As [`recover_operands`] and [`keep_lossy`].
-pub(super) fn narrowed(
-    f: &Function,
-    lossy: &Lossy,
-    (options, budget): (&PlanOptions, Option<u64>),
-    counting: &dyn EngineModel,
-) -> Result<Narrowed, Diagnostic> {
-    let recovered = recover_operands(f, options, budget, counting)?;
-    let kept = keep_lossy(&recovered.function, lossy, options, counting)?;
-    Ok(Narrowed { inverses: recovered.choices, ..kept })
 }
 
 /// Tells which of the named values have no copy, and why no other has one where all might.

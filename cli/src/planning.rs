@@ -11,7 +11,7 @@ use super::losses::{self, Donated, Losses};
 use super::machine::session;
 use super::params::params;
 use super::program::LoadedProgram;
-use super::stable_forms::{UnstableFormula, in_mode, unstable};
+use super::stable_forms::in_mode;
 use super::streams::Streams;
 use super::target::{FunctionArgs, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
@@ -21,7 +21,8 @@ use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
     Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops,
-    loop_frontier, loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
+    loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_attempts, plan_for,
+    ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
@@ -68,8 +69,6 @@ pub(super) struct PlanRequest {
     pub(super) options: PlanOptions,
     /// What was recognised and rewritten, in order: rules, and the names of their results.
     pub(super) recognised: Vec<(&'static str, String)>,
-    /// Formulas that strict mode computes as they are written although they have stable forms.
-    pub(super) unstable: Vec<UnstableFormula>,
     /// How many arguments it takes before cotangents.
     pub(super) arguments: usize,
     /// The most bytes that a plan may take.
@@ -136,7 +135,7 @@ impl PlanningArgs {
         all_bound(f, &extents)?;
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
-        let (unstable, mut recognised) = (unstable(&source, &f, options.fp)?, Vec::new());
+        let mut recognised = Vec::new();
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
@@ -163,7 +162,7 @@ impl PlanningArgs {
             None => {
                 let counting = counting(runs_on.as_ref(), &options, &donated);
                 let lossy = self.losses.allowed()?;
-                let kept = losses::narrowed(&function, &lossy, (&options, budget), &counting);
+                let kept = narrow_storage(&function, &lossy, (&options, budget), &counting);
                 let kept = kept.map_err(|d| match d.kind {
                     Kind::UnknownName | Kind::Usage => {
                         Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
@@ -183,7 +182,6 @@ impl PlanningArgs {
             function,
             options,
             recognised,
-            unstable,
             arguments,
             budget,
             compile_budget: self.freedom.budget.compiling(),

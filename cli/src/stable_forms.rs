@@ -2,9 +2,11 @@
 
 use super::failure::Failure;
 use super::program::LoadedProgram;
+use super::target::specialized;
 use adfuse::fusion::Fp;
 use adfuse::ir::rewrite::{Hazard, STABLE, stabilize};
 use adfuse::ir::{Diagnostic, Function, Inst, Module, Op};
+use adfuse::pipeline::Selection;
 use std::collections::BTreeSet;
 
 /// The program's module and a function in it as a mode has them; what was rewritten is told.
@@ -69,15 +71,16 @@ pub(super) struct UnstableFormula {
     pub(super) instead: &'static str,
 }
 
-/// The formulas of a function, and of what it calls, that have stable forms.
+/// The formulas of what is compiled in strict mode, and of what it calls, that have stable forms; none in other modes,
+/// which use these.
 pub(super) fn unstable(
     source: &LoadedProgram,
-    f: &Function,
+    selection: &Selection,
     fp: Fp,
 ) -> Result<Vec<UnstableFormula>, Failure> {
-    if fp != Fp::Strict {
-        return Ok(Vec::new());
-    }
+    let compiled = selection.func.as_deref().and_then(|name| source.module.find(name));
+    let (Fp::Strict, Some(f)) = (fp, compiled) else { return Ok(Vec::new()) };
+    let f = &specialized(source, f, &selection.extents)?;
     let called = called(&source.module, f);
     let callees = source.module.funcs.values().filter(|g| called.contains(&g.name));
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    SizedProgram, decide_loops, keep_lossy, memory_apart, recover_operands,
+    SizedProgram, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -132,12 +132,10 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// As [`recover_operands`], [`keep_lossy`] and [`decide_loops`].
     pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        let recovered = self.recovered(function)?;
-        let Settings { lossy, plan, .. } = &self.settings;
-        let kept = keep_lossy(&recovered.function, lossy, plan, self)?;
+        let Settings { lossy, plan, mem_budget, .. } = &self.settings;
+        let kept = narrow_storage(function, lossy, (plan, *mem_budget), self)?;
         let decided = self.loops(&kept.function)?;
-        let (inverses, loops) = (recovered.choices, decided.choices);
-        Ok(Narrowed { function: decided.function, inverses, loops, ..kept })
+        Ok(Narrowed { function: decided.function, loops: decided.choices, ..kept })
     }
 
     fn recovered(&self, function: &Function) -> Result<Recovered, Diagnostic> {

@@ -1,10 +1,10 @@
 //! Donated inputs: the peak falls by what is placed in them, bits do not change, and no plan writes to an input that is
 //! only lent. `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
+use super::gradients::prepared_gradient;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use crate::common::{models, parallel};
-use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::cpu::CallInput;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
@@ -18,12 +18,6 @@ fn cpu(effort: Effort, donated: Vec<usize>) -> Cpu {
     let plan = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     // As other tests of frontiers have it, which share them.
     Cpu { plan, donated, threads: 2, ..Cpu::default() }
-}
-
-fn prepared_gradient(module: &Module, f: &Function) -> Result<Function, String> {
-    let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-    let g = forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())?;
-    prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())
 }
 
 /// Runs a function with these inputs given up, whatever its plan for a budget; by how many bytes the peak

@@ -1,17 +1,17 @@
 //! Lossy copies: within the declared bound, without effect on the bits of the forward pass, with effect only on
 //! gradients that read copies, and only on request. `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
+use super::gradients::{evaluate, prepared_gradient};
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use crate::common::{models, parallel, thorough};
-use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::reference::{Silent, kernel, run};
+use adfuse::backends::reference::kernel;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     AnyEngine, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Plan, PlanOptions,
     ResidualChoice, keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point,
-    planned_function, prepare, value_named,
+    planned_function, value_named,
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -25,16 +25,6 @@ fn options(effort: Effort) -> PlanOptions {
 
 fn every(narrow: Narrow) -> Lossy {
     Lossy { every: Some(narrow), ..Lossy::default() }
-}
-
-fn prepared_gradient(module: &Module, f: &Function) -> Result<Function, String> {
-    let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-    let g = forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())?;
-    prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())
-}
-
-fn evaluate(f: &Function, args: &[Array]) -> Result<Vec<Array>, String> {
-    run(&Module::single(f.clone()), f, args, &mut Silent).map_err(|d| d.to_string())
 }
 
 /// The values that are computed from what is read back of copies.

@@ -13,6 +13,7 @@ mod donation;
 mod effects;
 mod equal_layers;
 mod explain;
+mod gradients;
 mod groups;
 mod inverse;
 mod loops;

@@ -4,7 +4,7 @@ use super::recomputed;
 use super::times::{milliseconds, slower};
 use crate::failure::Failure;
 use crate::planning::{PlanRequest, effort_name};
-use crate::stable_forms::UnstableFormula;
+use crate::stable_forms::{UnstableFormula, unstable};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// A plan beside the one of effort off.
-pub(super) struct PlanReport<'a> {
+pub(super) struct PlanReport {
     pub(super) function: String,
     pub(super) device: String,
     pub(super) fp: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct PlanReport<'a> {
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,
     /// Formulas that have stable forms, which strict mode does not use.
-    pub(super) unstable: &'a [UnstableFormula],
+    pub(super) unstable: Vec<UnstableFormula>,
     /// Named patterns, and their results.
     pub(super) patterns: Vec<(&'static str, String)>,
     /// The loops.
@@ -126,14 +126,14 @@ impl WithinCompile {
     }
 }
 
-impl<'a> PlanReport<'a> {
+impl PlanReport {
     /// Weighs a plan and its program.
     pub(super) fn of(
-        ready: &'a PlanRequest,
+        ready: &PlanRequest,
         plan: &Plan,
         program: &Program,
         choice: Option<&BudgetChoice>,
-    ) -> Result<PlanReport<'a>, Failure> {
+    ) -> Result<PlanReport, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
         let engine = ready.counting();
@@ -196,7 +196,7 @@ impl<'a> PlanReport<'a> {
                 .map(|&p| value(p))
                 .collect(),
             recognised: ready.recognised.clone(),
-            unstable: &ready.unstable,
+            unstable: unstable(&ready.source, &ready.selection, ready.options.fp)?,
             patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
             loops: loop_reports(program),
             residuals: ready.stacked().map_err(|d| ready.source.wrong(d))?,

@@ -4,7 +4,7 @@ use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};
 
 /// The report in lines and columns.
-pub(super) fn text(report: &PlanReport<'_>) -> String {
+pub(super) fn text(report: &PlanReport) -> String {
     let r = report;
     let mut out = format!(
         "@{} on {}, fp {}, effort {}\nplan {}\ngraph {}\n\n",
@@ -62,7 +62,7 @@ pub(super) fn text(report: &PlanReport<'_>) -> String {
     }
     if !r.unstable.is_empty() {
         out += "\nstrict mode computes these as they are written; --fp reproducible has stable forms\n";
-        for u in r.unstable {
+        for u in &r.unstable {
             out += &format!("  {} at {}: {}\n", u.rule, u.at, u.why);
         }
     }

@@ -71,8 +71,7 @@ pub fn cost_with(program: &Program, device: &MachineModel, facts_of: &FactsOf<'_
 
 /// What one step of the program costs on a device.
 pub fn step_cost(program: &Program, step: &Step, device: &MachineModel) -> StepCost {
-    let moved = traffic(program, step, device.tile_bytes);
-    priced((program, step), device, &moved, None, &|program| cost(program, device))
+    step_cost_with((program, step), device, None, &|program| cost(program, device))
 }
 
 /// As [`step_cost`], with what an engine makes of the step where it says; `blocks` is the cost of programs in it.

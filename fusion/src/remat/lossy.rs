@@ -11,6 +11,7 @@ use crate::plan::lossy::{Lossy, Narrow, lossy_copies};
 use crate::plan::names::value_named;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::lossy::{keeping, unfit};
+use crate::remat::inverse::recover_operands;
 use crate::search::blocks::block_plans;
 use crate::search::point::{PlanPoint, plan_point};
 use adfuse_ir::text::Names;
@@ -147,6 +148,22 @@ pub fn keep_lossy(
     let left =
         all.map(|(v, named, why)| UncompressedValue { name: names.get(v), named, why }).collect();
     Ok(Narrowed { function: keeping(f, &taken)?, left, inverses: Vec::new(), loops: Vec::new() })
+}
+
+/// A [prepared](crate::prepare()) function whose later phases recover what they may from answers, and that keeps what it
+/// may with losses.
+///
+/// # Errors
+/// As [`recover_operands`] and [`keep_lossy`].
+pub fn narrow_storage(
+    f: &Function,
+    lossy: &Lossy,
+    (options, budget): (&PlanOptions, Option<u64>),
+    engine: &dyn EngineModel,
+) -> Result<Narrowed, Diagnostic> {
+    let recovered = recover_operands(f, options, budget, engine)?;
+    let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
+    Ok(Narrowed { inverses: recovered.choices, ..kept })
 }
 
 fn reason(left: &[(Value, NoCopy)], v: Value) -> NoCopy {

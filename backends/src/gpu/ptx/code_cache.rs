@@ -4,11 +4,9 @@
 //! step becomes depends on its form alone ([`StepForm`]), the target and the mode, so it is kept under these.
 
 use super::entry::Out;
-use super::loop_entries;
-use super::module::{block, printed, spelled, within};
-use crate::gpu::launches::{Arg, PtxModule, StepCode};
+use super::module::{entry_prefix, module, printed, step_code, with_buffers, within};
+use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::schedule::program::{GpuSchedule, schedule_but};
-use crate::gpu::schedule::shape::internal;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, MentionedBuffers, Program, Step, StepForm, Verified};
 use adfuse_ir::{Diagnostic, Fp};
@@ -166,65 +164,37 @@ fn form_code(schedule: &GpuSchedule, n: usize, keyed: &KeyedStep) -> Result<Form
     Ok(FormCode { text: out.text, table: out.table, code })
 }
 
-/// Gives launches other buffers.
-fn with_buffers(
-    code: &mut StepCode,
-    other: &dyn Fn(Buffer) -> Option<Buffer>,
-) -> Result<(), Diagnostic> {
-    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
-        if let Arg::Buffer(b) | Arg::Caller(b) = arg {
-            *b = other(*b)
-                .ok_or_else(|| internal("a launch is given what its step does not name"))?;
-        }
-    }
-    Ok(())
-}
-
 /// The module of a program whose steps have code.
 fn assembled(
     schedule: &GpuSchedule,
     steps: &[Option<KeyedStep>],
     known: &HashMap<&CodeKey, Option<Arc<FormCode>>>,
 ) -> Result<PtxModule, Diagnostic> {
-    let mut out = Out::new(schedule.target);
-    "enter".clone_into(&mut out.prefix);
-    let enter = printed(schedule, &mut out, &schedule.enter);
-    let enter = enter.map_err(|d| within(schedule, d, None))?;
-    let mut prefixes: HashMap<&CodeKey, String> = HashMap::new();
-    let mut codes = Vec::with_capacity(steps.len());
-    for (n, keyed) in steps.iter().enumerate() {
-        let prefix = format!("s{n}_{}", spelled(schedule.program.steps[n].name()));
-        let made = keyed.as_ref().and_then(|keyed| Some((keyed, known.get(&keyed.key)?.as_ref()?)));
-        let Some((keyed, made)) = made else {
-            out.prefix = prefix;
-            let step = &schedule.steps[n];
-            let mut code = printed(schedule, &mut out, step);
-            if let Ok(code) = &mut code {
-                for inner in &step.blocks {
-                    let of = format!("s{n}b_{}_", inner.role);
-                    code.blocks.push(block(&inner.schedule, &inner.role, &mut out, &of)?);
-                }
+    module(schedule, |out| {
+        let mut prefixes: HashMap<&CodeKey, String> = HashMap::new();
+        let mut codes = Vec::with_capacity(steps.len());
+        for (n, keyed) in steps.iter().enumerate() {
+            let made =
+                keyed.as_ref().and_then(|keyed| Some((keyed, known.get(&keyed.key)?.as_ref()?)));
+            let Some((keyed, made)) = made else {
+                codes.push(step_code(schedule, out, "", n)?);
+                continue;
+            };
+            // The first of equal steps brings the text.
+            let prefix = prefixes.entry(&keyed.key).or_insert_with(|| {
+                let prefix = entry_prefix(schedule, "", n);
+                out.text.push_str(&made.text.replace(PREFIX, &prefix));
+                out.table |= made.table;
+                prefix
+            });
+            let mut code = made.code.clone();
+            let own = |b: Buffer| keyed.mentioned.get(b.index()).copied();
+            with_buffers(&mut code, &own).map_err(|d| within(schedule, d, Some(n)))?;
+            for launch in &mut code.launches {
+                launch.entry = launch.entry.replace(PREFIX, prefix);
             }
-            codes.push(code.map_err(|d| within(schedule, d, Some(n)))?);
-            continue;
-        };
-        // The first of equal steps brings the text.
-        let prefix = prefixes.entry(&keyed.key).or_insert_with(|| {
-            out.text.push_str(&made.text.replace(PREFIX, &prefix));
-            out.table |= made.table;
-            prefix
-        });
-        let mut code = made.code.clone();
-        let own = |b: Buffer| keyed.mentioned.get(b.index()).copied();
-        with_buffers(&mut code, &own).map_err(|d| within(schedule, d, Some(n)))?;
-        for launch in &mut code.launches {
-            launch.entry = launch.entry.replace(PREFIX, prefix);
+            codes.push(code);
         }
-        codes.push(code);
-    }
-    "leave".clone_into(&mut out.prefix);
-    let leave = printed(schedule, &mut out, &schedule.leave);
-    let leave = leave.map_err(|d| within(schedule, d, None))?;
-    loop_entries::shared(&mut out, &schedule.program);
-    Ok(PtxModule { text: out.module(), enter, steps: codes, leave })
+        Ok(codes)
+    })
 }

@@ -8,7 +8,7 @@ use crate::gpu::schedule::elementwise::Elementwise;
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
 use crate::gpu::schedule::shape::internal;
 use crate::gpu::schedule::text::Writer;
-use adfuse_ir::kernel::EqualSteps;
+use adfuse_ir::kernel::{Buffer, EqualSteps};
 use adfuse_ir::{At, Diagnostic};
 
 /// Prints a schedule as PTX. Equal steps with equal decisions are printed once, and launch the same entry points.
@@ -16,14 +16,22 @@ use adfuse_ir::{At, Diagnostic};
 /// # Errors
 /// Where a step outgrows what a launch can have; the error names the step.
 pub fn print(schedule: &GpuSchedule) -> Result<PtxModule, Diagnostic> {
+    module(schedule, |out| all_steps(schedule, out, ""))
+}
+
+/// The module of a schedule: what runs before and after the steps, and these as `steps` gives them.
+pub(super) fn module(
+    schedule: &GpuSchedule,
+    steps: impl FnOnce(&mut Out) -> Result<Vec<StepCode>, Diagnostic>,
+) -> Result<PtxModule, Diagnostic> {
     let mut out = Out::new(schedule.target);
-    out.prefix = "enter".to_owned();
-    let enter = printed(schedule, &mut out, &schedule.enter);
-    let enter = enter.map_err(|d| within(schedule, d, None))?;
-    let steps = all_steps(schedule, &mut out, "")?;
-    out.prefix = "leave".to_owned();
-    let leave = printed(schedule, &mut out, &schedule.leave);
-    let leave = leave.map_err(|d| within(schedule, d, None))?;
+    let apart = |out: &mut Out, name: &str, step: &StepSchedule| {
+        name.clone_into(&mut out.prefix);
+        printed(schedule, out, step).map_err(|d| within(schedule, d, None))
+    };
+    let enter = apart(&mut out, "enter", &schedule.enter)?;
+    let steps = steps(&mut out)?;
+    let leave = apart(&mut out, "leave", &schedule.leave)?;
     loop_entries::shared(&mut out, &schedule.program);
     Ok(PtxModule { text: out.module(), enter, steps, leave })
 }
@@ -42,7 +50,7 @@ fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<Step
     // What a block's step is given depends on where the block has its buffers.
     let equal =
         if of.is_empty() { EqualSteps::of(&schedule.program) } else { EqualSteps::default() };
-    for (n, (step, given)) in schedule.steps.iter().zip(&schedule.program.steps).enumerate() {
+    for (n, step) in schedule.steps.iter().enumerate() {
         let first = equal.first(n);
         if first < n && decisions(step) == decisions(&schedule.steps[first]) {
             steps.push(
@@ -50,14 +58,7 @@ fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<Step
             );
             continue;
         }
-        out.prefix = format!("{of}s{n}_{}", spelled(given.name()));
-        let code = printed(schedule, out, step).map_err(|d| within(schedule, d, Some(n)))?;
-        let mut blocks = Vec::new();
-        for inner in &step.blocks {
-            let of = format!("{of}s{n}b_{}_", inner.role);
-            blocks.push(block(&inner.schedule, &inner.role, out, &of)?);
-        }
-        steps.push(StepCode { blocks, ..code });
+        steps.push(step_code(schedule, out, of, n)?);
     }
     Ok(steps)
 }
@@ -72,17 +73,49 @@ fn decisions(step: &StepSchedule) -> String {
 /// The launches of a step that runs the code of the first of its equals, on its own buffers.
 fn relaunched(first: &StepCode, equal: &EqualSteps, n: usize) -> Result<StepCode, Diagnostic> {
     let mut code = first.clone();
-    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
-        if let Arg::Buffer(b) | Arg::Caller(b) = arg {
-            let own = equal.counterpart(n, *b);
-            *b = own.ok_or_else(|| internal("equal steps are given other buffers"))?;
-        }
-    }
+    with_buffers(&mut code, &|b| equal.counterpart(n, b))?;
     Ok(code)
 }
 
+/// Gives launches other buffers.
+pub(super) fn with_buffers(
+    code: &mut StepCode,
+    other: &dyn Fn(Buffer) -> Option<Buffer>,
+) -> Result<(), Diagnostic> {
+    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
+        if let Arg::Buffer(b) | Arg::Caller(b) = arg {
+            *b = other(*b)
+                .ok_or_else(|| internal("a launch is given what its step does not name"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the names of a step's entry points begin with, in a program whose own begin with `of`.
+pub(super) fn entry_prefix(schedule: &GpuSchedule, of: &str, n: usize) -> String {
+    format!("{of}s{n}_{}", spelled(schedule.program.steps[n].name()))
+}
+
+/// The code of a step, and of the programs in it.
+pub(super) fn step_code(
+    schedule: &GpuSchedule,
+    out: &mut Out,
+    of: &str,
+    n: usize,
+) -> Result<StepCode, Diagnostic> {
+    let step = &schedule.steps[n];
+    out.prefix = entry_prefix(schedule, of, n);
+    let code = printed(schedule, out, step).map_err(|d| within(schedule, d, Some(n)))?;
+    let mut blocks = Vec::new();
+    for inner in &step.blocks {
+        let of = format!("{of}s{n}b_{}_", inner.role);
+        blocks.push(block(&inner.schedule, &inner.role, out, &of)?);
+    }
+    Ok(StepCode { blocks, ..code })
+}
+
 /// A program that a step runs.
-pub(super) fn block(
+fn block(
     schedule: &GpuSchedule,
     role: &str,
     out: &mut Out,
