@@ -80,7 +80,7 @@ impl Tune {
                 .report(Subject { base, fp, size, engine: &session, timer: &mut timer }, streams);
         }
         if self.engine.row.name != Cpu::NAME {
-            let m = format!("no machine is tuned to by the engine `{}`", self.engine.row.name);
+            let m = format!("no machine is described for the engine `{}`", self.engine.row.name);
             return Err(Failure::usage(m).hint(Some("`cpu`, `gpu` or `gpu:N`".into())));
         }
         let threads = self.threads.count()?;

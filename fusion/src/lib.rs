@@ -18,7 +18,7 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
-pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, PassKind, SweepFacts};
+pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, LaunchFacts, PassKind, SweepFacts};
 pub use cost::compile_cost::{CompileCost, compile_cost};
 pub use cost::operations::Ops;
 pub use cost::step_cost::{Bottleneck, Cost, StepCost};

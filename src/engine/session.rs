@@ -4,7 +4,7 @@
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::ArenaLayout;
-use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Parallelism, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
@@ -389,7 +389,11 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         device: &fusion::MachineModel,
     ) -> Option<Vec<fusion::KernelFacts>> {
         // Threads that share registers have no vectors.
-        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
+        let machine = match device.register_file {
+            0 => Parallelism::Vectors { lanes: device.lanes },
+            _ => Parallelism::Threads,
+        };
+        self.backend.facts(program, machine)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

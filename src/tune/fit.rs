@@ -50,6 +50,7 @@ const KEYS: &[FittedKey] = &[
     },
     FittedKey { name: "update_ops", program: ["scatter", "rows"], of: |m| &mut m.update_ops },
     FittedKey { name: "pack_ops", program: ["convolution", "depthwise"], of: |m| &mut m.pack_ops },
+    FittedKey { name: "digit_ops", program: ["sort", "sort"], of: |m| &mut m.digit_ops },
     FittedKey {
         name: "contract_f32_per_s",
         program: ["product", "square"],

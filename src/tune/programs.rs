@@ -342,3 +342,35 @@ pub fn programs(size: ProgramSize) -> Vec<TunedProgram> {
     };
     ROWS.iter().map(program).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::{AnyEngine, Effort, Fp, MachineModel, PlanOptions};
+    use crate::tune::PlannedProgram;
+
+    #[test]
+    fn every_program_of_every_size_has_a_plan_and_a_name_of_its_own() {
+        for (size, device) in
+            [(ProgramSize::Small, MachineModel::cpu()), (ProgramSize::Large, MachineModel::h200())]
+        {
+            let options = PlanOptions { device, effort: Effort::Quick, fp: Fp::Strict };
+            let mut names = Vec::new();
+            for one in programs(size) {
+                let planned = PlannedProgram::new(&one, &options, &AnyEngine);
+                assert!(
+                    planned.is_ok(),
+                    "{size:?} {}: {:?}\n{}",
+                    one.name,
+                    planned.err(),
+                    one.text
+                );
+                names.push((one.family, one.name));
+            }
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "two programs share a name");
+        }
+    }
+}
