@@ -3,9 +3,9 @@
 use super::codegen::loop_ir::{
     Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
 };
+use super::codegen::supports::supported;
 use super::codegen::vector_width::Vectors;
 use super::shape::ACCESS;
-use super::codegen::supports::supported;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp};

@@ -4,6 +4,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod convert;
+pub(crate) mod integers;
 pub(crate) mod scalar;
 pub(crate) mod state;
 pub(crate) mod translate;

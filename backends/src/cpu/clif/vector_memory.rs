@@ -37,7 +37,8 @@ impl FunctionEmitter<'_, '_> {
                 (0..copies).map(|copy| self.load_quad(dtype, address, 1, copy)).collect()
             }
             GroupRead::Even { pointer, step } => {
-                let address = self.even_address(s, *pointer, step.wrapping_mul(dtype.bytes() as i64), d)?;
+                let address =
+                    self.even_address(s, *pointer, step.wrapping_mul(dtype.bytes() as i64), d)?;
                 (0..copies).map(|copy| self.load_quad(dtype, address, *step, copy)).collect()
             }
             GroupRead::Packed { bits, pointer, first } => {

@@ -6,9 +6,9 @@
 //! x`, `1 * x` and `max(-inf, x)` are `x`.
 
 use super::loop_ir::{FoldOutput, WalkedFold};
+use adfuse_ir::DType;
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Monoid;
-use adfuse_ir::DType;
 
 impl FoldOutput {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.

@@ -84,7 +84,8 @@ fn holds_lanes(p: &LoopNest) -> bool {
     }
     let still = still.iter().filter(|s| **s).count();
     let body = p.alive * MOST_NARROW as usize;
-    taken > 0 && usize::try_from(taken).unwrap_or(usize::MAX).saturating_add(body + still) <= REGISTERS
+    taken > 0
+        && usize::try_from(taken).unwrap_or(usize::MAX).saturating_add(body + still) <= REGISTERS
 }
 
 /// The shapes that come into question along a line, the best first.

@@ -172,8 +172,7 @@ impl<'s> LineWords<'s> {
     }
 
     fn fold(&mut self, lanes: bool) -> Parsed<GroupFold> {
-        let monoid =
-            self.word("a fold", |w| Monoid::ALL.into_iter().find(|m| m.name() == w))?;
+        let monoid = self.word("a fold", |w| Monoid::ALL.into_iter().find(|m| m.name() == w))?;
         Ok(GroupFold { monoid, dtype: self.dtype()?, lanes })
     }
 
@@ -239,9 +238,7 @@ impl<'s> LineWords<'s> {
                 LoopStmt::FillColumns { output, at, count }
             }
             "fill_lanes" => LoopStmt::FillLanes { output: self.numbered('o')? },
-            "join_lanes" => {
-                LoopStmt::JoinLanes { output: self.numbered('o')?, to: self.value()? }
-            }
+            "join_lanes" => LoopStmt::JoinLanes { output: self.numbered('o')?, to: self.value()? },
             _ => return Err(format!("line {}: no statement {name}", self.number)),
         })
     }
@@ -442,9 +439,8 @@ fn instruction(line: &mut LineWords<'_>) -> Parsed<SInst> {
         "param" => SOp::Param(line.number()?),
         "const" => SOp::Const(line.literal(dtype)?),
         "lookup" => {
-            let table = line.word("a table", |w| {
-                Table::ALL.into_iter().find(|t| format!("{t:?}") == w)
-            })?;
+            let table =
+                line.word("a table", |w| Table::ALL.into_iter().find(|t| format!("{t:?}") == w))?;
             SOp::Prim(Prim::Lookup(table))
         }
         _ => match Prim::ALL.iter().copied().find(|p| p.name() == name) {

@@ -106,23 +106,56 @@ pub(crate) enum LoopStmt {
         nontemporal: bool,
     },
     /// One group at a coordinate, of which the elements from one on (or from the first on) are there up to a count.
-    Partial { at: LoopVal, first: Option<LoopVal>, count: LoopVal },
+    Partial {
+        at: LoopVal,
+        first: Option<LoopVal>,
+        count: LoopVal,
+    },
     /// The values of the body that do not change along a line: what is known of parameters.
-    Invariants { params: Vec<(usize, LoopVal)> },
+    Invariants {
+        params: Vec<(usize, LoopVal)>,
+    },
     /// The body at one coordinate.
-    Element { params: Vec<(usize, LoopVal)>, results: Vec<LoopVal> },
+    Element {
+        params: Vec<(usize, LoopVal)>,
+        results: Vec<LoopVal>,
+    },
     /// Stores an element; `canonical` has NaNs become the one of buffers.
-    Store { dtype: DType, canonical: bool, at: LoopVal, value: LoopVal },
+    Store {
+        dtype: DType,
+        canonical: bool,
+        at: LoopVal,
+        value: LoopVal,
+    },
     /// Stores the lowest bits of an element at a bit of a byte.
-    StoreBits { dtype: DType, bits: u8, at: LoopVal, shift: LoopVal, value: LoopVal },
+    StoreBits {
+        dtype: DType,
+        bits: u8,
+        at: LoopVal,
+        shift: LoopVal,
+        value: LoopVal,
+    },
     /// Combines an element of an output that folds with one in memory.
-    Combine { output: usize, at: LoopVal, value: LoopVal },
+    Combine {
+        output: usize,
+        at: LoopVal,
+        value: LoopVal,
+    },
     /// Sets what an output folds into to what is neutral, for a group of columns: for so many, or for all.
-    FillColumns { output: usize, at: LoopVal, count: Option<LoopVal> },
+    FillColumns {
+        output: usize,
+        at: LoopVal,
+        count: Option<LoopVal>,
+    },
     /// Sets all lanes of an output to what is neutral.
-    FillLanes { output: usize },
+    FillLanes {
+        output: usize,
+    },
     /// Joins the lanes of an output, and stores the part.
-    JoinLanes { output: usize, to: LoopVal },
+    JoinLanes {
+        output: usize,
+        to: LoopVal,
+    },
 }
 
 /// How groups read a parameter.

@@ -17,7 +17,8 @@ pub(crate) fn verify(program: &LoopProgram) -> Result<(), String> {
     if program.writes.len() != program.body.outputs.len() {
         return Err("an output has no way to be written".into());
     }
-    if let Some(v) = program.order.iter().find(|v| v.as_u32() as usize >= program.body.insts.len()) {
+    if let Some(v) = program.order.iter().find(|v| v.as_u32() as usize >= program.body.insts.len())
+    {
         return Err(format!("{v} is ordered and not in the body"));
     }
     let mut v = LoopVerifier { program, types: Vec::new(), visible: Vec::new(), is_known: false };
@@ -198,7 +199,9 @@ impl LoopVerifier<'_> {
     fn folded(&self, k: usize) -> Verdict {
         let write = self.program.writes.get(k);
         match write.and_then(GroupWrite::fold) {
-            Some(_) => write.map_or(Ok(()), |w| w.values().into_iter().try_for_each(|v| self.int(v))),
+            Some(_) => {
+                write.map_or(Ok(()), |w| w.values().into_iter().try_for_each(|v| self.int(v)))
+            }
             None => Err(format!("output {k} does not fold")),
         }
     }

@@ -60,12 +60,7 @@ impl LoopBuilder<'_> {
         (self.add(base, byte), self.rem(bit, 8))
     }
 
-    fn load(
-        &mut self,
-        a: &Access,
-        inner: Option<LoopVal>,
-        params: &[Option<LoopVal>],
-    ) -> LoopVal {
+    fn load(&mut self, a: &Access, inner: Option<LoopVal>, params: &[Option<LoopVal>]) -> LoopVal {
         match a.packed {
             Some(bits) => {
                 let (at, shift) = self.packed_place(a, bits, inner, params);
@@ -94,8 +89,7 @@ impl LoopBuilder<'_> {
             return source(self);
         }
         let all = self.guards(&first.guards, inner, params);
-        let [found] =
-            self.choose(all, |b| [source(b)], |b| [b.sources(others, inner, params)]);
+        let [found] = self.choose(all, |b| [source(b)], |b| [b.sources(others, inner, params)]);
         found
     }
 

@@ -3,9 +3,7 @@
 use super::interleave::{Interleaving, shapes};
 use super::loop_builder::LoopBuilder;
 use super::loop_ir::{LoadSource, ParamRead, VectorAccess};
-use super::loop_program::{
-    GroupRead, GroupShape, GroupWrite, LoopCond, LoopOp, LoopStmt, LoopVal,
-};
+use super::loop_program::{GroupRead, GroupShape, GroupWrite, LoopCond, LoopOp, LoopStmt, LoopVal};
 use super::sink_folds::BLOCK_LANES;
 
 /// Elements of a group of 128 bits.
@@ -200,7 +198,9 @@ impl LoopBuilder<'_> {
     /// The loops of a line of groups that may be partial.
     pub(crate) fn partial_line(&mut self, [low, high]: [LoopVal; 2]) {
         let p = self.p;
-        for k in (0..p.reads.len()).filter(|&k| p.varies[k] && !self.is_chosen(k)).collect::<Vec<_>>() {
+        for k in
+            (0..p.reads.len()).filter(|&k| p.varies[k] && !self.is_chosen(k)).collect::<Vec<_>>()
+        {
             if let Some(read) = self.group_read(k) {
                 self.reads[k] = read;
             }
@@ -296,7 +296,9 @@ impl LoopBuilder<'_> {
         if !p.packed() && p.lanes().is_none() && p.spreads().is_none() {
             return None;
         }
-        let packed = |r: &GroupRead| if let GroupRead::Packed { first, .. } = r { Some(*first) } else { None };
+        let packed = |r: &GroupRead| {
+            if let GroupRead::Packed { first, .. } = r { Some(*first) } else { None }
+        };
         let first = self.reads.iter().find_map(packed).or_else(|| {
             self.writes.iter().find_map(|w| match w {
                 GroupWrite::Packed { first, .. } => Some(*first),
@@ -330,8 +332,7 @@ impl LoopBuilder<'_> {
         for one in far {
             all.push(LoopCond::Zero(self.past_vector(one, from)));
         }
-        let [last] =
-            self.choose(all, |b| [b.groups(from, to, shapes.to_vec(), true)], |_| [from]);
+        let [last] = self.choose(all, |b| [b.groups(from, to, shapes.to_vec(), true)], |_| [from]);
         last
     }
 }

@@ -4,9 +4,7 @@ use super::gpr::ValueHome;
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, pair};
 use super::scalar_asm::CodeSink;
-use super::state::{
-    ALONG, BodyLowering, GroupAddress, GroupValue, OpcodePair, ReadOperand, long,
-};
+use super::state::{ALONG, BodyLowering, GroupAddress, GroupValue, OpcodePair, ReadOperand, long};
 use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;

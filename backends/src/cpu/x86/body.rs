@@ -5,12 +5,12 @@
 //! of a mask register with AVX-512. With AVX2 they are vectors of ones or zeros, with lanes as wide as the operands of
 //! the comparison.
 
+use super::gpr::ValueHome;
 use super::inst::{
     CodeItem, Label, Mem, RegClass, RegWidth, VirtualInst, VirtualItem, VirtualOperand, VirtualReg,
 };
 use super::scalar_asm::CodeSink;
 use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
-use super::gpr::ValueHome;
 use crate::cpu::codegen::loop_program::{LoopProgram, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::scalar::{SInst, SOp, SVal};

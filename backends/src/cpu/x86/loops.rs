@@ -11,9 +11,7 @@ use super::regalloc::{choose, vector_move};
 use super::scalar_asm::CodeSink;
 pub(crate) use super::state::HIGH;
 use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
-use crate::cpu::codegen::loop_program::{
-    GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal,
-};
+use crate::cpu::codegen::loop_program::{GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -54,8 +52,7 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
     let caller = frame.long();
     let homes = homes(p, &mut frame);
     let wide = p.lanes == 16;
-    let mut partial =
-        Partial { to: frame.long(), from: None, bits: frame.long(), masks: [0; 3] };
+    let mut partial = Partial { to: frame.long(), from: None, bits: frame.long(), masks: [0; 3] };
     if !wide {
         partial.masks = [0; 3].map(|_| frame.vector());
     }

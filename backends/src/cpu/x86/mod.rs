@@ -19,15 +19,15 @@ pub(crate) mod frame;
 pub(crate) mod gather;
 pub(crate) mod gpr;
 pub(crate) mod inst;
-pub(crate) mod invariants;
 pub(crate) mod integers;
+pub(crate) mod invariants;
 pub(crate) mod isel;
 pub(crate) mod loops;
 pub(crate) mod predication;
 pub(crate) mod regalloc;
 pub(crate) mod scalar_asm;
-pub(crate) mod scalars;
 pub(crate) mod scalarized;
+pub(crate) mod scalars;
 pub(crate) mod state;
 
 use super::codegen::loop_program::LoopProgram;

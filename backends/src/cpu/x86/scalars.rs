@@ -53,26 +53,7 @@ impl SweepEmitter<'_> {
                 to = self.result(v, &[]);
                 self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(to), AllocatedOperand::Mem(m)]);
             }
-            LoopOp::Add(a, b) => {
-                to = self.result(v, &[b]);
-                match (self.home(a), self.home(b)) {
-                    (ValueHome::In(a), ValueHome::In(b)) => {
-                        let m = Mem::At { base: a, index: Some((b, 1)), offset: 0 };
-                        self.lea(to, m);
-                    }
-                    (ValueHome::In(a), ValueHome::Number(x)) if i32::try_from(x).is_ok() => {
-                        self.lea(to, Mem::At { base: a, index: None, offset: x as i32 });
-                    }
-                    (_, ValueHome::Number(x)) => {
-                        self.fetch(to, a);
-                        self.plus(to, x, RCX);
-                    }
-                    _ => {
-                        self.fetch(to, a);
-                        self.with(Code::Add_r64_rm64, to, b);
-                    }
-                }
-            }
+            LoopOp::Add(a, b) => to = self.sum(v, [a, b]),
             LoopOp::Sub(a, b) => {
                 to = self.result(v, &[b]);
                 self.fetch(to, a);
@@ -88,30 +69,7 @@ impl SweepEmitter<'_> {
                 let from = self.in_register(a, RCX);
                 self.times(to, from, by, RDX);
             }
-            LoopOp::FloorDiv(a, by) => {
-                self.fetch(RAX, a);
-                self.floor(by, false);
-            }
-            LoopOp::Rem(a, by) if by.count_ones() == 1 && by <= 1 << 31 => {
-                to = self.result(v, &[]);
-                self.fetch(to, a);
-                let mask = AllocatedOperand::Short((by - 1) as i32);
-                self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(to), mask]);
-            }
-            LoopOp::Rem(a, by) => {
-                self.fetch(RAX, a);
-                self.floor(by, true);
-            }
-            LoopOp::Div(a, by) if by.count_ones() == 1 => {
-                to = self.result(v, &[]);
-                self.fetch(to, a);
-                let shift = AllocatedOperand::Byte(by.trailing_zeros() as u8);
-                self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(to), shift]);
-            }
-            LoopOp::Div(a, by) => {
-                self.fetch(RAX, a);
-                self.divide(by);
-            }
+            LoopOp::FloorDiv(..) | LoopOp::Rem(..) | LoopOp::Div(..) => to = self.quotient(v, op),
             LoopOp::Min(a, b) => to = self.nearer(v, [a, b], Code::Cmovg_r64_rm64),
             LoopOp::Max(a, b) => to = self.nearer(v, [a, b], Code::Cmovl_r64_rm64),
             LoopOp::Bound(from, at, end) => {
@@ -142,6 +100,62 @@ impl SweepEmitter<'_> {
         }
         self.settle(v, to);
         Ok(())
+    }
+
+    fn sum(&mut self, v: LoopVal, [a, b]: [LoopVal; 2]) -> Register {
+        let to = self.result(v, &[b]);
+        match (self.home(a), self.home(b)) {
+            (ValueHome::In(a), ValueHome::In(b)) => {
+                let m = Mem::At { base: a, index: Some((b, 1)), offset: 0 };
+                self.lea(to, m);
+            }
+            (ValueHome::In(a), ValueHome::Number(x)) if i32::try_from(x).is_ok() => {
+                self.lea(to, Mem::At { base: a, index: None, offset: x as i32 });
+            }
+            (_, ValueHome::Number(x)) => {
+                self.fetch(to, a);
+                self.plus(to, x, RCX);
+            }
+            _ => {
+                self.fetch(to, a);
+                self.with(Code::Add_r64_rm64, to, b);
+            }
+        }
+
+        to
+    }
+
+    /// A quotient or what is left of one.
+    fn quotient(&mut self, v: LoopVal, op: &LoopOp) -> Register {
+        let mut to = RAX;
+        match *op {
+            LoopOp::FloorDiv(a, by) => {
+                self.fetch(RAX, a);
+                self.floor(by, false);
+            }
+            LoopOp::Rem(a, by) if by.count_ones() == 1 && by <= 1 << 31 => {
+                to = self.result(v, &[]);
+                self.fetch(to, a);
+                let mask = AllocatedOperand::Short((by - 1) as i32);
+                self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(to), mask]);
+            }
+            LoopOp::Rem(a, by) => {
+                self.fetch(RAX, a);
+                self.floor(by, true);
+            }
+            LoopOp::Div(a, by) if by.count_ones() == 1 => {
+                to = self.result(v, &[]);
+                self.fetch(to, a);
+                let shift = AllocatedOperand::Byte(by.trailing_zeros() as u8);
+                self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(to), shift]);
+            }
+            LoopOp::Div(a, by) => {
+                self.fetch(RAX, a);
+                self.divide(by);
+            }
+            _ => {}
+        }
+        to
     }
 
     fn lea(&mut self, to: Register, m: Mem) {
