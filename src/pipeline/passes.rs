@@ -164,6 +164,11 @@ pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {
     Ok(text::machine_code(listing, |f| &f.asm))
 }
 
+pub(super) fn loops_text(unit: &CompileUnit<'_>) -> TextResult {
+    let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
+    Ok(text::machine_code(listing, |f| &f.loops))
+}
+
 pub(super) fn clif_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.clif))

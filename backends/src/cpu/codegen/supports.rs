@@ -1,10 +1,10 @@
-//! Which sweeps this emitter supports, judged by their accesses.
+//! Which sweeps groups that may be partial support, judged by their accesses.
 
-use crate::cpu::codegen::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
-use crate::cpu::codegen::vector_width::Unsupported;
+use super::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
+use super::vector_width::Unsupported;
 
-/// Whether it is a sweep that this emitter takes, as far as its accesses say.
-pub(crate) fn taken(p: &LoopNest, wide: bool) -> Result<(), Unsupported> {
+/// Whether such groups support a sweep, as far as its accesses say.
+pub(crate) fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
     if p.target.is_some() {
         return Err(Unsupported::Places);
     }
@@ -22,14 +22,14 @@ pub(crate) fn taken(p: &LoopNest, wide: bool) -> Result<(), Unsupported> {
     if let Some(k) = p.stores.iter().position(|r| *r == VectorAccess::Single) {
         return Err(Unsupported::Write(k));
     }
-    together(p, grain(p, wide))
+    together(p, grain(p, lanes))
 }
 
 /// Groups begin at multiples of this many elements, as packed arrays or folds count them; a power of two.
-pub(crate) fn grain(p: &LoopNest, wide: bool) -> i64 {
+pub(crate) fn grain(p: &LoopNest, lanes: u32) -> i64 {
     match p.lanes() {
-        Some(_) if wide => 16,
-        _ => 8,
+        Some(_) => lanes.into(),
+        None => 8,
     }
 }
 
