@@ -111,6 +111,7 @@ impl StepRun<'_> {
             CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
             CompiledStep::Scatter(scatter) => scatter.run(worker_set),
             CompiledStep::Argsort(argsort) => argsort.run(worker_set),
+            CompiledStep::Attend(attend) => attend.run(worker_set),
             CompiledStep::Call(call) => call.run(worker_set)?,
             CompiledStep::Print(print) => print.run(worker_set)?,
             CompiledStep::Copy(..) | CompiledStep::Loop(_) | CompiledStep::Branch(_) => {}

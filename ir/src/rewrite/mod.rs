@@ -11,6 +11,7 @@ mod pattern;
 mod rule;
 mod specialize;
 mod stable;
+mod steps;
 mod widen;
 
 pub use algebra::{ALGEBRA, simplify};
@@ -25,4 +26,5 @@ pub use rule::{
 };
 pub use specialize::specialize;
 pub use stable::{Hazard, STABLE, stabilize};
+pub use steps::{StepLowering, with_steps};
 pub use widen::{widen, widened};
