@@ -168,7 +168,9 @@ impl Transpose<'_> {
             Deriv::Rules(_, rule) if attrs.flag(BACKWARD) => {
                 self.marked(b, i, (rule, &linear), &cts)
             }
-            Deriv::Rules(..) | Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => return Err(self.not_linear(i)),
+            Deriv::Rules(..) | Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => {
+                return Err(self.not_linear(i));
+            }
         };
         if let Some(d) = b.error() {
             if d.kind == Kind::Unsupported {

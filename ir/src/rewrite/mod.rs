@@ -25,6 +25,6 @@ pub use rule::{
     Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
 };
 pub use specialize::specialize;
-pub use stable::{Hazard, STABLE, stabilize};
+pub use stable::{ATTENTION, Hazard, STABLE, stabilize, with_attention};
 pub use steps::{StepLowering, with_steps};
 pub use widen::{widen, widened};

@@ -85,8 +85,7 @@ impl CompiledAttention {
                 let first = k * PIECE;
                 let at = memory.buffer(output, first);
                 // SAFETY: the buffer has as many elements, and these are this task's alone.
-                let elements =
-                    unsafe { std::slice::from_raw_parts_mut(at, PIECE.min(n - first)) };
+                let elements = unsafe { std::slice::from_raw_parts_mut(at, PIECE.min(n - first)) };
                 each(memory, elements);
             });
         }
@@ -189,12 +188,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// Stores the cotangents of scores, where they are wanted.
-    fn stored(
-        &self,
-        head: usize,
-        (rows, keys): (Range<usize>, Range<usize>),
-        moved: &[T],
-    ) {
+    fn stored(&self, head: usize, (rows, keys): (Range<usize>, Range<usize>), moved: &[T]) {
         let Some(&output) = self.step.outputs.get(3) else { return };
         let s = self.step.shape;
         for (i, row) in rows.zip(moved.chunks_exact(keys.len())) {

@@ -113,8 +113,7 @@ impl CompileContext<'_> {
     pub(super) fn attend(&mut self, step: &Attend) -> Result<CompiledAttention, Diagnostic> {
         let program = self.program;
         let wrong = || Diagnostic::new(At::default(), Kind::Internal, "attention of other types");
-        let types: Vec<_> =
-            step.inputs.iter().filter_map(|&b| program.buffers[b].ty()).collect();
+        let types: Vec<_> = step.inputs.iter().filter_map(|&b| program.buffers[b].ty()).collect();
         let [q, k, v, ..] = types.as_slice() else { return Err(wrong()) };
         let found = AttentionShape::of(q, k, v).ok_or_else(wrong)?;
         let n = |n: u64| usize::try_from(n).map_err(|_| wrong());

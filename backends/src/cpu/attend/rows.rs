@@ -187,9 +187,7 @@ fn weighed<T: ScoreElement>(sums: &mut [T], width: usize, scale: &[T], part: &[T
 /// The results: what was weighed by its total, and in `most` the shift of which the logarithm is the rest.
 #[inline(always)]
 fn finished<T: ScoreElement>(sums: &[T], width: usize, total: &[T], to: &mut [T]) {
-    for ((row, &total), to) in
-        sums.chunks_exact(width).zip(total).zip(to.chunks_exact_mut(width))
-    {
+    for ((row, &total), to) in sums.chunks_exact(width).zip(total).zip(to.chunks_exact_mut(width)) {
         for (&x, to) in row.iter().zip(to) {
             *to = canonical(x.over(total));
         }

@@ -197,7 +197,8 @@ impl<'s> ProgramParser<'s> {
             }
         }
         if !self.cursor.accept("library") {
-            let words = "`scatter`, `argsort`, `attention`, `attention_grad`, `library` or `transfer`";
+            let words =
+                "`scatter`, `argsort`, `attention`, `attention_grad`, `library` or `transfer`";
             return Err(self.cursor.wrong(words));
         }
         let function = self.name()?.to_string();

@@ -5,10 +5,10 @@ use super::kernel::fits;
 use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
+use crate::infer::InferError;
 use crate::kernel::buffer::Storage;
 use crate::kernel::program::{Argsort, Attend, DebugPrint, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
-use crate::infer::InferError;
 use crate::types::{MAX_BYTES, TensorType};
 use smallvec::SmallVec;
 
@@ -139,9 +139,10 @@ impl ProgramVerifier<'_> {
         }
         match results.first().is_some_and(|ty| ty.dtype.compute() == ty.dtype) {
             true => Ok(()),
-            false => {
-                Err(Wrong::new(Kind::DType, "attention is a step of f32 or f64, not of 16-bit floats"))
-            }
+            false => Err(Wrong::new(
+                Kind::DType,
+                "attention is a step of f32 or f64, not of 16-bit floats",
+            )),
         }
     }
 

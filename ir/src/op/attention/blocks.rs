@@ -259,7 +259,13 @@ impl Writer<'_> {
     }
 
     /// Weights from the logarithms of their sums, and the cotangents of scores. The last axis is that of keys.
-    fn weights(&mut self, scores: &Scores, dp: Value, shift: Value, delta: Value) -> (Value, Value) {
+    fn weights(
+        &mut self,
+        scores: &Scores,
+        dp: Value,
+        shift: Value,
+        delta: Value,
+    ) -> (Value, Value) {
         let keys = *self.dims(scores.s).last().unwrap_or(&0);
         let shift = self.along(shift, keys);
         let less = self.map(Op::Sub, &[scores.s, shift]);

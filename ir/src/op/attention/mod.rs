@@ -32,8 +32,7 @@ pub(super) const ATTENTION_GRAD: &[AttrSpec] =
     &[CAUSAL, maybe("bias_grad", AttrKind::Bool, Attr0::False)];
 
 /// The compositions of `attention`.
-pub(super) const FORWARD: StepBody =
-    StepBody { defined: blocks::forward, other: whole::forward };
+pub(super) const FORWARD: StepBody = StepBody { defined: blocks::forward, other: whole::forward };
 /// The compositions of `attention_grad`.
 pub(super) const BACKWARD: StepBody =
     StepBody { defined: blocks::backward, other: whole::backward };
@@ -102,7 +101,8 @@ fn extra(cx: &InferCx<'_>, at: usize, c: &Checked) -> Result<(), InferError> {
     match x.dtype == DType::Bool || x.dtype == c.q.dtype {
         true => Ok(()),
         false => {
-            let m = format!("expected a mask of truth values or a bias of {}, found {x}", c.q.dtype);
+            let m =
+                format!("expected a mask of truth values or a bias of {}, found {x}", c.q.dtype);
             Err(InferError::dtype(m))
         }
     }
@@ -195,8 +195,7 @@ pub(super) fn vjp(
     args.extend([lse, dy, delta]);
     args.extend(cx.args.get(3).copied());
     let found = b.inst(Op::AttentionGrad, &args, attrs, None);
-    let mut out: Tangents =
-        (0..3).map(|k| found.get(k).copied().filter(|_| wanted[k])).collect();
+    let mut out: Tangents = (0..3).map(|k| found.get(k).copied().filter(|_| wanted[k])).collect();
     if of_bias && let Some(&ds) = found.get(3) {
         out.push(Some(summed(b, ds, &cx.types[3])));
     }
@@ -206,10 +205,8 @@ pub(super) fn vjp(
 /// What a bias was repeated along is summed.
 fn summed(b: &mut Builder, x: Value, to: &TensorType) -> Value {
     let from = b.ty(x).clone();
-    let axes: Vec<i64> = (0..to.rank())
-        .filter(|&d| to.shape[d] != from.shape[d])
-        .map(|d| d as i64)
-        .collect();
+    let axes: Vec<i64> =
+        (0..to.rank()).filter(|&d| to.shape[d] != from.shape[d]).map(|d| d as i64).collect();
     if axes.is_empty() {
         return x;
     }

@@ -116,11 +116,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
 }
 
 /// The tangents of the results of `attention`: by all weights, which follow from the logarithms of their sums.
-pub(in crate::op) fn jvp(
-    b: &mut Builder,
-    cx: &RuleCx<'_>,
-    tangents: &[Option<Value>],
-) -> Tangents {
+pub(in crate::op) fn jvp(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Value>]) -> Tangents {
     let Some(mut w) = Writer::new(b, cx) else { return smallvec![None, None] };
     let AttentionShape { rows, stream, depth, width, .. } = w.shape;
     let o = w.operands([cx.args[0], cx.args[1], cx.args[2]], cx.args.get(3));
