@@ -1,7 +1,7 @@
 //! Attention of queries to keys and values.
 
-use super::record::apply_all;
 use super::Tensor;
+use super::record::apply_all;
 use crate::ir::Op;
 use crate::ir::attrs::{Attr, Attrs};
 
