@@ -96,6 +96,12 @@ impl StepRun<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 return Ok(());
             }
+            CompiledStep::Kernel(kernel) if self.recorder.is_none() => {
+                let worker = self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
+                if kernel.run_alone(self.code, worker) {
+                    return Ok(());
+                }
+            }
             _ => {}
         }
         let worker_set = &mut WorkerSet {
