@@ -78,6 +78,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "stable forms for naive formulas, in modes that are not strict").prints("stabilize", passes::function),
         row("differentiate", [Function, Function], Verifier::Ir, passes::differentiate,
             "gradients beside the results, where they are asked for").prints("differentiate", passes::function),
+        row("compose_steps", [Function, Function], Verifier::Ir, passes::compose_steps,
+            "attention becomes what it is composed of, for engines without a step for it")
+            .prints("compose_steps", passes::function),
     ];
     #[rustfmt::skip]
     let back = [

@@ -317,6 +317,10 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         &self.session.settings.plan
     }
 
+    fn has_attention(&self) -> bool {
+        self.session.backend.capabilities().attention
+    }
+
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
         match self.session.backend.capabilities().functions {
             true => self.session.settings.functions.priced(&f),

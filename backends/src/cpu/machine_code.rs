@@ -371,6 +371,10 @@ impl Code {
     pub(super) unsafe fn run(&self, id: SweepId, table: &mut [*mut u8], begin: i64, end: i64) {
         let Some(f) = self.functions.get(id.0).filter(|_| begin < end) else { return };
         let moves = self.moves.get(id.0).map_or(&[][..], |moves| moves.as_slice());
+        if moves.is_empty() {
+            // SAFETY: as the caller promises.
+            return unsafe { f(table.as_ptr(), begin, end) };
+        }
         let own: SmallVec<[*mut u8; MOST_MOVED]> =
             moves.iter().map(|&(_, own)| table[own as usize]).collect();
         let kept: SmallVec<[*mut u8; MOST_MOVED]> =

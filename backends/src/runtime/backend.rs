@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// What an engine supports; programs are rewritten (`legalize`) to need no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Attention is a step; otherwise it becomes contractions and kernels.
+    /// Attention is a step; otherwise programs for this engine have what it is composed of.
     pub attention: bool,
     /// The engine copies callers' arrays from and to packed or strided buffers; otherwise kernels do.
     pub any_layout: bool,

@@ -21,6 +21,7 @@ use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
     Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
+use adfuse_ir::op::AttentionShape;
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
 use footprint::{IterationSpace, full};
@@ -235,33 +236,29 @@ impl<'d> StepLoad<'d> {
     }
 
     fn attend(&mut self, attend: &Attend) {
-        let Attend { stream, depth, .. } = attend;
-        let result = attend.result();
-        let places = IterationSpace::new(&result, result.len());
-        let share = self.share(places.points(), 1);
-        let mut narrow = true;
-        for (name, feed, extents) in attend.feeds() {
-            let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
-            narrow &= name == "score" || result.is_some_and(|i| is_narrow(i.dtype));
-            let places = IterationSpace::new(&extents, extents.len());
-            let mut work = operations::program(&feed.program, &feed.params, &places);
-            if name == "score" {
-                let scores = places.points();
-                // The maximum so far, what it is subtracted from, the weight, their sum.
-                (0..3).for_each(|_| work.each(attend.sum, scores));
-                work.function(Func::Exp, attend.sum, scores);
-                let deep = IterationSpace::new(depth, depth.len()).points();
-                self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
-            }
-            self.add(&work, share);
-            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
-        }
-        let long = IterationSpace::new(stream, stream.len()).points();
-        self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
-        let mut then = operations::stage(&attend.then, &places);
-        then.each(attend.sum, places.points());
-        self.add(&then, share);
-        self.add_access(&access_cost::stage(self.program, &attend.then, &places, None), share);
+        let ty = |k: usize| self.program.buffers.get(*attend.inputs.get(k)?)?.ty();
+        let (Some(q), Some(k), Some(v)) = (ty(0), ty(1), ty(2)) else { return };
+        let Some(shape) = AttentionShape::of(&q, &k, &v) else { return };
+        let heads = shape.groups.saturating_mul(shape.shared);
+        let rows = heads.saturating_mul(shape.rows);
+        // Under causality about half of the scores up to the first row's keys are none.
+        let seen = match attend.causal {
+            true => shape.stream.saturating_sub(shape.rows.min(shape.stream) / 2),
+            false => shape.stream,
+        };
+        let scores = rows.saturating_mul(seen);
+        let share = self.share(rows, shape.stream);
+        let mut work = OperationCounts::default();
+        work.function(Func::Exp, q.dtype, scores);
+        let (deep, simple) = match attend.backward {
+            // Scores and weighed values; the maximum, the difference, the sum.
+            false => (shape.depth + shape.width, 3),
+            // Scores and weights again, and a sum for each operand; the difference, and what the weight moves.
+            true => (3 * shape.depth + 2 * shape.width, 3),
+        };
+        (0..simple).for_each(|_| work.each(q.dtype, scores));
+        self.contract(q.dtype, false, scores.saturating_mul(deep), share);
+        self.add(&work, share);
     }
 
     fn scatter(&mut self, scatter: &Scatter) {

@@ -1,8 +1,8 @@
-//! Steps that the host takes: effects and calls of user functions.
+//! Steps that are one instruction: effects, calls of user functions, attention.
 
 use super::{Lower, is_stored};
-use adfuse_ir::kernel::{Buffer, DebugPrint, Library, Step};
-use adfuse_ir::{Diagnostic, Inst};
+use adfuse_ir::kernel::{Attend, Buffer, DebugPrint, Library, Step};
+use adfuse_ir::{Diagnostic, Inst, Op};
 
 impl Lower<'_> {
     /// The step of an effect.
@@ -10,6 +10,18 @@ impl Lower<'_> {
         let f = self.facts.f;
         let (label, from) = (f.attrs(i).text("label").into(), self.scalar(i, f.args(i)[1])?);
         Ok(Step::Print(DebugPrint { label, from }))
+    }
+
+    /// The step of attention, or of its way back.
+    pub(super) fn attention(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let mut inputs: Vec<Buffer> = Vec::new();
+        for &v in f.args(i) {
+            inputs.push(self.scalar(i, v)?);
+        }
+        let outputs = self.results_of(i, 0..f.inst_results(i).len())?;
+        let (backward, causal) = (f.op(i) == Op::AttentionGrad, f.attrs(i).flag("causal"));
+        Ok(Step::Attend(Attend { backward, causal, inputs, outputs }))
     }
 
     /// The step of a user function; what it reads and its one result are in buffers.

@@ -232,8 +232,8 @@ impl Lower<'_> {
                 InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
-                // A loop, a branch and what acts leave all that they compute, whoever reads it.
-                InstClass::Control | InstClass::Opaque => Role::Temp,
+                // A loop, a branch, attention and what acts leave all that they compute, whoever reads it.
+                InstClass::Control | InstClass::Attention | InstClass::Opaque => Role::Temp,
                 _ if self.grown.read[v] => Role::Temp,
                 _ => continue,
             };
@@ -379,6 +379,10 @@ impl Lower<'_> {
                 }
                 PartKind::Control(i) => {
                     let step = self.control(i)?;
+                    self.program.steps.push(step);
+                }
+                PartKind::Attention(i) => {
+                    let step = self.attention(i)?;
                     self.program.steps.push(step);
                 }
                 PartKind::Opaque(i) => {

@@ -2,6 +2,7 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
+mod attention;
 mod folds;
 mod lines;
 mod modes;

@@ -3,7 +3,6 @@
 
 use super::capabilities::CAPABILITIES;
 use super::library_product::{Product, lies};
-use crate::runtime::backend::Capabilities;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -68,8 +67,7 @@ pub(crate) fn split(
     library: bool,
 ) -> Result<(Program, Vec<usize>), Diagnostic> {
     let multiplies = library && fp != Fp::Strict;
-    // Where a library multiplies, the products of attention are contractions like others.
-    let legal = legalize(given, &Capabilities { attention: !multiplies, ..CAPABILITIES })?;
+    let legal = legalize(given, &CAPABILITIES)?;
     let mut making = Making { program: legal.program, steps: Vec::new() };
     let steps = std::mem::take(&mut making.program.steps);
     for (n, step) in legal.origin.into_iter().zip(steps) {
