@@ -10,7 +10,8 @@ use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    SizedProgram, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    SizedProgram, block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage,
+    recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -264,7 +265,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
         let effort = self.settings.plan.effort;
         self.backend.prepare(program, &|program, scratch, again| {
-            Ok(layout_of(&memory_apart(program, effort, scratch, again)?))
+            Ok(layout_of(&block_memory(program, effort, scratch, again)?))
         })
     }
 
@@ -484,7 +485,7 @@ where
 /// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not donate.

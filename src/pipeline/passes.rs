@@ -179,8 +179,8 @@ pub(super) fn kernels_text(unit: &CompileUnit<'_>) -> TextResult {
 }
 
 pub(super) fn layout_text(unit: &CompileUnit<'_>) -> TextResult {
-    let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
-    Ok(text::layout(unit.program()?, &memory.0))
+    let (memory, layout) = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
+    text::layout(unit.program()?, layout, memory.peak)
 }
 
 pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {

@@ -10,6 +10,7 @@ mod compile_budget;
 mod cost;
 mod decisions;
 mod donation;
+mod donors;
 mod effects;
 mod equal_layers;
 mod explain;

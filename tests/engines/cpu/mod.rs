@@ -43,7 +43,7 @@ fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, St
         bytes: plan.arena,
         offsets: plan.offsets,
         scratch: plan.scratch,
-        ..ArenaLayout::default()
+        in_donor: plan.in_donor,
     })
 }
 
