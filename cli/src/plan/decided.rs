@@ -5,8 +5,8 @@ use super::table::{bytes, columns};
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use adfuse::fusion::{
-    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy,
-    MemoEngine, NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
+    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
+    NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
 };
 use adfuse::ir::op::Accuracy;
 use adfuse::ir::text::Names;

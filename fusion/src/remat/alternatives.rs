@@ -257,12 +257,7 @@ impl<'f> StorageForms<'f> {
     pub(crate) fn of(f: &'f Function, plan: &Plan) -> Result<StorageForms<'f>, Diagnostic> {
         let facts = Facts::of(f, true)?;
         let ranges = ValueRanges::of(&facts);
-        Ok(StorageForms {
-            facts,
-            ranges,
-            temporaries: temporaries(f, plan)?,
-            known: storage(plan),
-        })
+        Ok(StorageForms { facts, ranges, temporaries: temporaries(f, plan)?, known: storage(plan) })
     }
 
     /// Another plan with these forms for its temporaries, and the narrowest for what the first does not store.

@@ -20,12 +20,13 @@ use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst};
+use cranelift_entity::SecondaryMap;
 use pricer::GroupPricer;
 use smallvec::SmallVec;
 use table::{Change, GroupId, GroupTable};
 
 /// The most rounds over a function.
-const ROUNDS: usize = 4;
+const ROUNDS: u32 = 4;
 
 /// The most readers of a value that are paired with the group that reads it before them.
 const NEAR: usize = 2;
@@ -62,19 +63,16 @@ pub(crate) fn descended(
     let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
     let (epilogues, bandwidth) =
         (options.device.contract_epilogue, options.device.memory_bytes_per_s);
-    let mut descent = Descent { table, pricer, epilogues, bandwidth };
+    let changed = SecondaryMap::new();
+    let mut descent = Descent { table, pricer, epilogues, bandwidth, round: 0, changed };
     let groups: Vec<GroupId> = descent.table.rows.keys().collect();
     for g in groups {
         descent.table.rows[g].seconds = descent.pricer.seconds(&descent.table, g);
     }
     let mut changed = false;
-    for _ in 0..ROUNDS {
-        if !descent.round() {
-            break;
-        }
+    while descent.round < ROUNDS && descent.round() {
         changed = true;
     }
-    if std::env::var("DESC").is_ok() { eprintln!("forms {} tried {}", descent.pricer.forms(), descent.pricer.asked); }
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
@@ -85,11 +83,17 @@ struct Descent<'a, 'f> {
     epilogues: bool,
     /// Bytes of memory a second.
     bandwidth: f64,
+    /// Rounds that have begun.
+    round: u32,
+    /// The last round in which a group was changed, or one that it shares a value with.
+    changed: SecondaryMap<GroupId, u32>,
 }
 
 impl Descent<'_, '_> {
-    /// Tries the changes of every instruction and every group; whether one was made.
+    /// Tries the changes of every instruction and every group, from the second round on of those that something has
+    /// changed about; whether one was made.
     fn round(&mut self) -> bool {
+        self.round += 1;
         let mut changed = false;
         for &i in self.table.facts.f.body_insts() {
             let changes = match self.table.facts.class[i] {
@@ -102,11 +106,16 @@ impl Descent<'_, '_> {
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
             // Each time one has joined, there may be others.
-            while self.pricer.forms() < MOST_FORMS && self.joined_by_another(g) {
+            while self.joined_by_another(g) {
                 changed = true;
             }
         }
         changed
+    }
+
+    /// Whether nothing is new about a group.
+    fn is_settled(&self, g: GroupId) -> bool {
+        self.changed[g] + 1 < self.round
     }
 
     /// Makes the best of some changes, if it is better than none; whether it is.
@@ -154,7 +163,10 @@ impl Descent<'_, '_> {
             self.table.undo(applied);
             return false;
         };
-        now.into_iter().for_each(|(g, seconds)| self.table.rows[g].seconds = Some(seconds));
+        for (g, seconds) in now {
+            self.table.rows[g].seconds = Some(seconds);
+            self.changed[g] = self.round;
+        }
         true
     }
 
@@ -165,9 +177,22 @@ impl Descent<'_, '_> {
         let facts = &table.facts;
         let users = table.users(i);
         let Some(&first) = users.first() else { return Vec::new() };
-        let operands = crate::analysis::leaves::leaves(facts, i);
+        let operands = table.operands(i);
         let homes = operands.iter().filter_map(|&v| table.home[v]);
         let last = homes.max_by_key(|&g| table.rows[g].place);
+        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
+        // Kernels read what is repeated where it is once.
+        let repeated = facts.is_aligned(i)
+            && facts
+                .f
+                .args(i)
+                .iter()
+                .all(|&a| facts.elements[a] < facts.elements[facts.f.inst_results(i)[0]]);
+        if users.iter().chain(&last).all(|&g| self.is_settled(g))
+            || repeated && users.iter().all(kernel)
+        {
+            return Vec::new();
+        }
         let mut changes = Vec::new();
         let mut joined = |g: GroupId| {
             let row = &table.rows[g];
@@ -183,7 +208,8 @@ impl Descent<'_, '_> {
             }
         };
         last.into_iter().for_each(&mut joined);
-        if Some(first) != last {
+        // The only user computes it for itself either way.
+        if Some(first) != last && users.len() > 1 {
             joined(first);
         }
         let (from, to) = (last.map_or(0, |g| table.rows[g].place), table.rows[first].place);
@@ -208,7 +234,8 @@ impl Descent<'_, '_> {
         let g = self.table.home[v]?;
         let row = &self.table.rows[g];
         // Where nobody else reads it, its kernel has it either way.
-        if self.table.readers[v].is_empty() {
+        let readers = &self.table.readers[v];
+        if readers.is_empty() || readers.iter().chain([&g]).all(|&g| self.is_settled(g)) {
             return None;
         }
         let mut group = row.group.clone();
@@ -241,7 +268,9 @@ impl Descent<'_, '_> {
         }
         others.sort_unstable();
         others.dedup();
-        let changes = others.into_iter().flat_map(|other| self.joined(other, g)).collect();
+        let news = |other: &GroupId| !self.is_settled(*other) || !self.is_settled(g);
+        let others = others.into_iter().filter(news);
+        let changes = others.flat_map(|other| self.joined(other, g)).collect();
         self.best(changes)
     }
 

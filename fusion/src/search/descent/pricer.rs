@@ -19,7 +19,6 @@ pub(super) struct GroupPricer<'a> {
     keys: KeyBuilder<'a>,
     /// `None` for groups that are none that a kernel computes.
     seconds: HashMap<Vec<u32>, Option<f64>>,
-    pub(super) asked: usize,
 }
 
 impl<'a> GroupPricer<'a> {
@@ -32,7 +31,7 @@ impl<'a> GroupPricer<'a> {
     ) -> GroupPricer<'a> {
         let keys = KeyBuilder::new(memo, fp == Fp::Strict);
         let lowering = GroupLowering::new(fp);
-        GroupPricer { engine, device, lowering, keys, seconds: HashMap::new(), asked: 0 }
+        GroupPricer { engine, device, lowering, keys, seconds: HashMap::new() }
     }
 
     /// How many forms were priced.
@@ -44,7 +43,6 @@ impl<'a> GroupPricer<'a> {
     /// than its form.
     pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
         let group = &table.rows[g].group;
-        self.asked += 1;
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
         if let Some(known) = self.seconds.get(&key.tokens) {
             return *known;
@@ -63,9 +61,8 @@ impl<'a> GroupPricer<'a> {
     fn priced(&self, program: &Program) -> f64 {
         let facts = self.engine.facts(program, self.device).unwrap_or_default();
         let blocks = |program: &Program| self.engine.cost(program, self.device);
-        let of = |(n, step)| {
-            step_cost_with((program, step), self.device, facts.get(n), &blocks).seconds
-        };
+        let of =
+            |(n, step)| step_cost_with((program, step), self.device, facts.get(n), &blocks).seconds;
         program.steps.iter().enumerate().map(of).sum()
     }
 }

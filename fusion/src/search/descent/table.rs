@@ -48,9 +48,13 @@ pub(super) struct GroupTable<'f> {
     results: EntitySet<Value>,
     /// The place of an instruction in the function.
     pub(super) order: SecondaryMap<Inst, u32>,
+    /// What each member reads, with what is inlined in it.
+    operands: SecondaryMap<Inst, Operands>,
     /// A row of a group that was taken back.
     spare: Option<GroupId>,
 }
+
+type Operands = SmallVec<[Value; 8]>;
 
 /// A change: groups that replace others, groups that are new, and an instruction that is inlined or no longer is.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +72,8 @@ pub(super) struct AppliedChange {
     before: Vec<(GroupId, TableRow)>,
     new: Option<GroupId>,
     inlined: Option<(Inst, bool)>,
+    /// What members read before.
+    operands: Vec<(Inst, Operands)>,
     /// The groups that may cost something else now.
     touched: SmallVec<[GroupId; 8]>,
     /// Bytes of temporaries that there are more of.
@@ -97,8 +103,12 @@ impl<'f> GroupTable<'f> {
             storage,
             results,
             order,
+            operands: SecondaryMap::new(),
             spare: None,
         };
+        for &i in plan.groups.iter().flat_map(|group| &group.parts).flatten() {
+            table.operands[i] = leaves(&table.facts, i);
+        }
         for (group, n) in plan.groups.iter().zip(1..) {
             table.push(group.clone(), n * STEP);
         }
@@ -160,24 +170,38 @@ impl<'f> GroupTable<'f> {
         }
     }
 
-    /// The groups that use an instruction where it is inlined.
-    pub(super) fn users(&self, i: Inst) -> SmallVec<[GroupId; 8]> {
+    /// The members that read an instruction's result, or have it inlined.
+    fn using(&self, i: Inst) -> SmallVec<[Inst; 8]> {
         let facts = &self.facts;
-        let mut found: SmallVec<[GroupId; 8]> = SmallVec::new();
+        let mut found: SmallVec<[Inst; 8]> = SmallVec::new();
         let mut seen: SmallVec<[Inst; 8]> = SmallVec::from_iter([i]);
         let mut next = 0;
         while let Some(&i) = seen.get(next) {
             next += 1;
             for &u in facts.f.inst_results(i).iter().flat_map(|&v| &facts.users[v]) {
                 match self.home[facts.f.inst_results(u)[0]] {
-                    Some(g) if !found.contains(&g) => found.push(g),
+                    Some(_) if !found.contains(&u) => found.push(u),
                     None if facts.class[u] == InstClass::Free && !seen.contains(&u) => seen.push(u),
                     _ => {}
                 }
             }
         }
-        found.sort_unstable_by_key(|&g| self.rows[g].place);
         found
+    }
+
+    /// The groups that read an instruction's result or have it inlined, in the order in which they run.
+    pub(super) fn users(&self, i: Inst) -> SmallVec<[GroupId; 8]> {
+        let members = self.using(i);
+        let homes = members.iter().filter_map(|&u| self.home[self.facts.f.inst_results(u)[0]]);
+        let mut found: SmallVec<[GroupId; 8]> = homes.collect();
+        found.sort_unstable_by_key(|&g| (self.rows[g].place, g));
+        found.dedup();
+        found
+    }
+
+    /// What an instruction reads, with what is inlined in it.
+    pub(super) fn operands(&self, i: Inst) -> Operands {
+        leaves(&self.facts, i)
     }
 
     fn push(&mut self, group: Group, place: u64) -> GroupId {
@@ -198,7 +222,7 @@ impl<'f> GroupTable<'f> {
             self.home[v] = Some(g);
         }
         let mut reads = Vec::new();
-        for v in members.iter().flat_map(|&i| leaves(&self.facts, i)) {
+        for &v in members.iter().flat_map(|&i| &self.operands[i]) {
             if self.home[v] != Some(g) && !self.readers[v].contains(&g) {
                 self.readers[v].push(g);
                 reads.push(v);
@@ -224,8 +248,7 @@ impl<'f> GroupTable<'f> {
 
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
     pub(super) fn apply(&mut self, change: Change) -> AppliedChange {
-        let mut edited: SmallVec<[GroupId; 8]> =
-            change.replaced.iter().map(|(g, ..)| *g).collect();
+        let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
         if let Some((i, _)) = change.inlined {
             edited.extend(self.users(i));
         }
@@ -233,20 +256,23 @@ impl<'f> GroupTable<'f> {
         edited.dedup();
         let before: Vec<(GroupId, TableRow)> =
             edited.iter().map(|&g| (g, self.rows[g].clone())).collect();
+        // Values that may become temporaries, or no longer are any.
+        let mut near: Vec<Value> = Vec::new();
+        near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
+        let mut operands = Vec::new();
         if let Some((i, inlined)) = change.inlined {
+            let members = self.using(i);
             self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
+            for m in members.into_iter().chain([i]) {
+                let now = leaves(&self.facts, m);
+                operands.push((m, std::mem::replace(&mut self.operands[m], now)));
+            }
+            near.extend(self.operands[i].iter().chain(self.facts.f.inst_results(i)));
         }
-        // Values that may become temporaries, or no longer are any: those that groups compute and read now, and then.
-        let mut near: Vec<(Value, bool)> = Vec::new();
-        let mut note = |members: &Group, reads: &[Value]| {
-            let members = || members.parts.iter().flatten();
-            let own = members().flat_map(|&i| self.facts.f.inst_results(i)).chain(reads).copied();
-            let read = members().flat_map(|&i| leaves(&self.facts, i));
-            near.extend(own.chain(read).map(|v| (v, self.is_temporary(v))));
-        };
-        edited.iter().for_each(|&g| note(&self.rows[g].group, &self.rows[g].reads));
-        change.replaced.iter().for_each(|(_, group, _)| note(group, &[]));
-        change.new.iter().for_each(|(group, _)| note(group, &[]));
+        near.sort_unstable();
+        near.dedup();
+        let near: Vec<(Value, bool)> =
+            near.into_iter().map(|v| (v, self.is_temporary(v))).collect();
         edited.iter().for_each(|&g| self.leave(g));
         for (g, group, place) in change.replaced {
             (self.rows[g].group, self.rows[g].place) = (group, place);
@@ -256,8 +282,6 @@ impl<'f> GroupTable<'f> {
         edited.iter().for_each(|&g| self.enter(g));
         let mut touched = edited;
         let mut bytes = 0;
-        near.sort_unstable();
-        near.dedup();
         for (v, was) in near {
             let is = self.is_temporary(v);
             if was != is {
@@ -268,7 +292,7 @@ impl<'f> GroupTable<'f> {
         }
         touched.sort_unstable();
         touched.dedup();
-        AppliedChange { before, new, inlined: change.inlined, touched, bytes }
+        AppliedChange { before, new, inlined: change.inlined, operands, touched, bytes }
     }
 
     /// Takes back the change that was applied last.
@@ -278,6 +302,9 @@ impl<'f> GroupTable<'f> {
         edited.iter().for_each(|&g| self.leave(g));
         if let Some((i, inlined)) = applied.inlined {
             self.facts.class[i] = if inlined { InstClass::Point } else { InstClass::Free };
+        }
+        for (m, before) in applied.operands {
+            self.operands[m] = before;
         }
         for (g, row) in applied.before {
             let f = self.facts.f;
@@ -305,9 +332,10 @@ impl<'f> GroupTable<'f> {
             let mut readers = computed.flat_map(|&v| &self.readers[v]);
             let begins = |members: &Vec<Inst>| {
                 let contracts = |i: &&Inst| self.facts.class[**i] == InstClass::Contract;
-                members.first().filter(contracts).is_none_or(|&i| {
-                    leaves(&self.facts, i).iter().all(|v| self.home[*v] != Some(g))
-                })
+                members
+                    .first()
+                    .filter(contracts)
+                    .is_none_or(|&i| self.operands[i].iter().all(|v| self.home[*v] != Some(g)))
             };
             row.reads.iter().all(ready)
                 && readers.all(|&r| self.rows[r].place > row.place)
