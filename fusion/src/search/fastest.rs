@@ -61,8 +61,13 @@ pub(super) fn attempts(
         };
         found.push(UnbudgetedPlan { effort, plan, seconds });
         if let Some(plan) = better {
-            let seconds = engine.cost(&lowered(f, &plan, device)?, device).seconds;
-            found.push(UnbudgetedPlan { effort, plan, seconds });
+            let program = lowered(f, &plan, device);
+            debug_assert!(program.is_ok(), "a change made no plan: {program:?}");
+            // Whatever is wrong with it, there is the greedy plan.
+            if let Ok(program) = program {
+                let seconds = engine.cost(&program, device).seconds;
+                found.push(UnbudgetedPlan { effort, plan, seconds });
+            }
         }
     }
     Ok(found)

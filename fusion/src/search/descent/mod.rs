@@ -12,6 +12,7 @@ mod pricer;
 mod table;
 
 use crate::analysis::class::{InstClass, PartKind};
+use crate::analysis::facts::Facts;
 use crate::lower::group_memo::LoweringMemo;
 use crate::lower::grown::plan_facts;
 use crate::lower::instances::recurs;
@@ -19,8 +20,8 @@ use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
 use adfuse_ir::op::Body;
-use adfuse_ir::{Diagnostic, Function, Inst};
-use cranelift_entity::SecondaryMap;
+use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
 use pricer::GroupPricer;
 use smallvec::SmallVec;
 use table::{Change, GroupId, GroupTable};
@@ -47,8 +48,8 @@ pub(crate) fn descended(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Option<Plan>, Diagnostic> {
-    // Which instance of a value is meant, and what recomputations wait for, are questions of the whole plan.
-    if recurs(plan) || f.body_insts().iter().any(|&i| f.path(i).is_again()) {
+    // Which instance of a value is meant is a question of the whole plan.
+    if recurs(plan) {
         return Ok(None);
     }
     let own;
@@ -64,7 +65,15 @@ pub(crate) fn descended(
     let (epilogues, bandwidth) =
         (options.device.contract_epilogue, options.device.memory_bytes_per_s);
     let changed = SecondaryMap::new();
-    let mut descent = Descent { table, pricer, epilogues, bandwidth, round: 0, changed };
+    let mut descent = Descent {
+        fixed: waiting(&table.facts),
+        table,
+        pricer,
+        epilogues,
+        bandwidth,
+        round: 0,
+        changed,
+    };
     let groups: Vec<GroupId> = descent.table.rows.keys().collect();
     for g in groups {
         descent.table.rows[g].seconds = descent.pricer.seconds(&descent.table, g);
@@ -76,9 +85,31 @@ pub(crate) fn descended(
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
+/// What is computed again for checkpoint regions, and what that waits for, with all that is inlined in it: the order of
+/// these is not seen from what they read.
+fn waiting(facts: &Facts<'_>) -> EntitySet<Inst> {
+    let f = facts.f;
+    let mut fixed = EntitySet::new();
+    for &i in f.body_insts().iter().filter(|&&i| f.path(i).is_again()) {
+        fixed.insert(i);
+        let mut stack: Vec<Value> = facts.after[i].into_iter().collect();
+        while let Some(v) = stack.pop() {
+            if let ValueDef::Inst(j, _) = f.def(v)
+                && fixed.insert(j)
+                && facts.class[j] == InstClass::Free
+            {
+                stack.extend(f.args(j));
+            }
+        }
+    }
+    fixed
+}
+
 struct Descent<'a, 'f> {
     table: GroupTable<'f>,
     pricer: GroupPricer<'a>,
+    /// Instructions that stay where they are.
+    fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
     /// Bytes of memory a second.
@@ -141,6 +172,13 @@ impl Descent<'_, '_> {
     /// What a change adds in seconds, none where they differ by rounding alone, and in bytes of temporaries. `None`
     /// where it makes no plan.
     fn tried(&mut self, change: &Change) -> Option<(f64, i128)> {
+        let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
+        let flipped = change.inlined.iter().map(|(i, _)| i);
+        if !self.fixed.is_empty()
+            && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
+        {
+            return None;
+        }
         let applied = self.table.apply(change.clone());
         let found = match self.table.is_ordered(&applied) {
             true => self.table.added_seconds(&applied, &mut self.pricer),
