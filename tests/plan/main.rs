@@ -27,4 +27,5 @@ mod plan_invariance;
 mod remat_schedules;
 mod replay;
 mod search;
+mod single_changes;
 mod windows;

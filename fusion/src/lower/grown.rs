@@ -28,7 +28,7 @@ pub(crate) fn regrow<'f>(
 }
 
 /// The facts of a function in which a plan writes instructions out.
-fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
+pub(crate) fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
         if facts.class[i] != InstClass::Point {
@@ -116,6 +116,30 @@ impl Grown {
         Ok(grown)
     }
 
+    /// No parts yet: groups are grown by themselves, one after the other.
+    pub(crate) fn empty() -> Grown {
+        let (home, place, read) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
+        Grown { parts: Vec::new(), home, place, read }
+    }
+
+    /// Begins with a single group, whose parts are grown when they are asked for.
+    pub(crate) fn begin(&mut self, facts: &Facts<'_>, group: &Group) {
+        self.parts = vec![Vec::new()];
+        for (members, k) in group.parts.iter().zip(0..) {
+            let results = members.iter().flat_map(|&i| facts.f.inst_results(i));
+            results.for_each(|&v| self.home[v] = Some((0, k)));
+        }
+    }
+
+    /// Forgets a single group.
+    pub(crate) fn end(&mut self, facts: &Facts<'_>, group: &Group) {
+        self.parts.clear();
+        let members = group.parts.iter().flatten();
+        for &v in members.flat_map(|&i| facts.f.inst_results(i)) {
+            (self.home[v], self.place[v]) = (None, None);
+        }
+    }
+
     /// Grows the parts of a group unless they have been.
     pub(crate) fn group(
         &mut self,
@@ -176,7 +200,8 @@ impl Grown {
         (i, here): (Inst, (u32, u32)),
         part: &mut Option<Part>,
     ) -> Result<(), Diagnostic> {
-        let cx = PartContext { facts, device, place: &self.place };
+        // A plan may join what only a later member needs together.
+        let cx = PartContext { facts, device, place: &self.place, joins_unrelated: true };
         let place = match part {
             None => {
                 let (begun, place) = Part::begin(&cx, i);

@@ -14,6 +14,7 @@ pub(crate) mod indirect;
 pub(crate) mod instances;
 pub(crate) mod kernel;
 pub(crate) mod loop_schedule;
+pub(crate) mod single_group;
 pub(crate) mod stages;
 pub(crate) mod steps;
 
@@ -36,7 +37,7 @@ use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
-use group_memo::{GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
+use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
 use grown::{Grown, in_function};
 use grown::{regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
@@ -178,9 +179,9 @@ fn applied(
         numbered: f.value_count(),
     };
     lower.buffers()?;
-    let mut keys = memo.map(|memo| KeyBuilder::new(&facts, memo, plan.fp == Fp::Strict));
+    let mut keys = memo.map(|memo| KeyBuilder::new(memo, plan.fp == Fp::Strict));
     for (g, group) in plan.groups.iter().enumerate() {
-        let key = keys.as_mut().and_then(|keys| keys.key(group, &lower.program, &lower.buffers));
+        let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, |v| lower.form(v)));
         lower.keyed_group(g, key)?;
     }
     let results = lower.program.steps.len();
@@ -306,6 +307,12 @@ impl Lower<'_> {
                 return name;
             }
         }
+    }
+
+    fn form(&self, v: Value) -> Option<BufferForm> {
+        let Some(b) = self.buffers[v] else { return Some(BufferForm::NONE) };
+        let data = &self.program.buffers[b];
+        BufferForm::of(&data.role, data.storage)
     }
 
     /// The steps of a group: those that the memo has for its key, or those that it is lowered to, which are kept
