@@ -7,7 +7,8 @@ use crate::autodiff::forward_and_backward;
 use crate::fusion;
 use crate::ir::kernel::verify;
 use crate::ir::rewrite::{self, stabilize as stable};
-use crate::ir::text::{parse as read, print_module};
+use crate::frontend::parse as read;
+use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
 
