@@ -67,6 +67,8 @@ pub(crate) struct Lowering<'t> {
     pub(crate) checks: Vec<(Compare, Val, Val)>,
     pub(crate) issues: Vec<Issue>,
     pub(crate) usage: Usage,
+    /// Calls that are lowered in place: those that are open, and all.
+    depth: usize,
     calls: usize,
 }
 
@@ -91,6 +93,7 @@ impl<'t> Lowering<'t> {
             checks: Vec::new(),
             issues: Vec::new(),
             usage: Usage::default(),
+            depth: 0,
             calls: 0,
         }
     }
@@ -390,14 +393,21 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Enters the body of a callee in place of a call; errs where calls do not end.
+    /// Enters the body of a callee in place of a call; errs where calls do not end, or double at every level.
     pub(crate) fn enter(&mut self) -> Result<(), Why> {
-        const MOST: usize = 64;
+        const MOST_DEPTH: usize = 64;
+        const MOST_CALLS: usize = 100_000;
+        self.depth += 1;
         self.calls += 1;
-        if self.calls > MOST { refuse("calls that do not end") } else { Ok(()) }
+        let fits = self.depth <= MOST_DEPTH && self.calls <= MOST_CALLS;
+        if fits {
+            return Ok(());
+        }
+        self.depth -= 1;
+        refuse("calls that do not end, or too many")
     }
 
     pub(crate) fn leave(&mut self) {
-        self.calls -= 1;
+        self.depth -= 1;
     }
 }

@@ -9,6 +9,7 @@ use super::refusal::{Why, refuse};
 use crate::text::tree::{Attr, Instruction, Region};
 use adfuse_ir::{Attr as IrAttr, Attrs, Op};
 use smallvec::smallvec;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// One key of a lexicographic order.
@@ -24,18 +25,21 @@ struct Key<'t> {
 struct Comparator<'t> {
     defs: BTreeMap<&'t str, &'t Instruction<'t>>,
     params: BTreeMap<&'t str, usize>,
+    /// Comparisons that are left: what is shared in a comparator is compared each time that it is met.
+    steps: Cell<usize>,
 }
 
 /// Most keys, and most levels of what is compared.
 const MOST_KEYS: usize = 16;
 const MOST_LEVELS: usize = 32;
+const MOST_STEPS: usize = 10_000;
 
 impl<'t> Comparator<'t> {
     fn of(region: &'t Region<'t>) -> Comparator<'t> {
         let defs =
             region.insts.iter().filter_map(|i| i.results.first().map(|r| (r.0, i))).collect();
         let params = region.params.iter().enumerate().map(|(k, p)| (p.name, k)).collect();
-        Comparator { defs, params }
+        Comparator { defs, params, steps: Cell::new(MOST_STEPS) }
     }
 
     fn inst(&self, name: &str, op: &str) -> Option<&'t Instruction<'t>> {
@@ -44,6 +48,13 @@ impl<'t> Comparator<'t> {
 
     fn args(inst: &Instruction<'t>) -> Vec<&'t str> {
         inst.operands.iter().map(|o| o.name).collect()
+    }
+
+    /// Takes one of the steps that are left.
+    fn step(&self) -> bool {
+        let left = self.steps.get();
+        self.steps.set(left.saturating_sub(1));
+        left > 0
     }
 
     /// Whether `b` is `a` with the parameters of the two elements exchanged.
@@ -56,6 +67,7 @@ impl<'t> Comparator<'t> {
         };
         let (xs, ys) = (Comparator::args(x), Comparator::args(y));
         levels > 0
+            && self.step()
             && x.op == y.op
             && x.words == y.words
             && x.attrs == y.attrs
@@ -71,7 +83,7 @@ impl<'t> Comparator<'t> {
         if let Some(k) = self.params.get(name) {
             return Some(k % 2);
         }
-        let inst = self.defs.get(name).filter(|_| levels > 0)?;
+        let inst = self.defs.get(name).filter(|_| levels > 0 && self.step())?;
         let mut sides = Comparator::args(inst).into_iter().filter_map(|a| self.side(a, levels - 1));
         let first = sides.next()?;
         sides.all(|s| s == first).then_some(first)
