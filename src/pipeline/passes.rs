@@ -4,11 +4,12 @@ use super::compiler::Compiler;
 use super::text;
 use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
+use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
 use crate::ir::op::Composition;
 use crate::ir::rewrite::{self, StepLowering, stabilize as stable, with_attention, with_steps};
-use crate::ir::text::{parse as read, print_module};
+use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
 

@@ -205,6 +205,9 @@ macro_rules! for_each_op {
         Deriv::Linear(LinearSlots::All, view::transpose_convert),
         WIDENED, &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
           "%x: f32[3] | convert_element_type %x : i32[3]"]);
+    /// The same bits as elements of another type of the same width.
+    BitcastConvert = retype("bitcast_convert", RECAST, |cx, x| x[0].bitcast(cx.result), Deriv::Zero,
+        LOST, &["%x: f32[2,3] | bitcast_convert %x : u32[2,3]", "%x: i64[3] | bitcast_convert %x : f64[3]"]);
 
     // Views: pure changes of index.
     /// Places operand axis i at result axis `dims[i]` and repeats along the others and along extents of 1.
