@@ -198,7 +198,7 @@ impl MachineModel {
     /// Measured: a copy moves 4.28 TB/s, reads and writes together; contractions run at 801 TFLOP/s
     /// in `bf16`, 51 in `f32` and 60 in `f64`, two operations a multiply-add; sums of arrays that stay in the cache move
     /// 9.5 TB/s; a short kernel of a captured graph takes .9 us after another, and 1.7 alone, itself included. An element that a
-    /// product computes on the way to shared memory takes about 60 operations, one that a block sorts about 150 for each digit. From its description: 132 multiprocessors of 65,536 registers, 2048
+    /// product computes on the way to shared memory takes about 60 operations, one that a block sorts about 118 for each digit. From its description: 132 multiprocessors of 65,536 registers, 2048
     /// threads and 128 lanes of 1.98 GHz (33e12 operations a second, of which 30e12 are counted on),
     /// 50 MB of cache; a PCIe 5 link of 16 lanes. Not measured: the time to compile and the
     /// bytes of code, which are guesses; how much of memory's bandwidth a multiprocessor reaches alone is taken to be its
@@ -227,7 +227,7 @@ impl MachineModel {
             scan_ops: 0.0,
             update_ops: 0.0,
             pack_ops: 60.0,
-            digit_ops: 150.0,
+            digit_ops: 118.0,
             contract_f32_per_s: 25e12,
             contract_f16_per_s: 400e12,
             contract_f64_per_s: 30e12,
