@@ -2,24 +2,24 @@
 //! cache.
 
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::gemm::dots::{self, DotKernel, Side, packed_bytes};
 use super::gemm::subnormal::SubnormalState;
 use super::gemm::tiles::{GemmSide, ProductKernel};
 use super::gemm::{Gemm, GemmArgs, MatrixView, best, canonical, needs_copy, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
-use super::machine_code::{Code, SweepId};
-use super::operand::{View, WindowOperand, read, stored, windows};
+use super::machine_code::Code;
+use super::operand::{View, WindowOperand, elements, read, stored, windows};
 use super::shape::{gcd, volume};
+use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
 use super::workers::{Worker, WorkerSet};
 use crate::reference::order::CONTRACT_CHUNK;
+use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
 use smallvec::SmallVec;
-
-/// Places of an operand that one task computes.
-const TASK: i64 = 1 << 16;
 
 /// The most bytes of the sums of a piece: they fit L2 together with the operands.
 const PIECE: i64 = 256 << 10;
@@ -48,7 +48,7 @@ const TASKS: i64 = 4;
 pub(super) struct CompiledMember {
     /// Batch, rows, columns, depth.
     size: [i64; 4],
-    operands: Option<[OperandSource; 2]>,
+    operands: Option<MemberOperands>,
     sum: DType,
     to: SumTarget,
     cut: TaskSplit,
@@ -68,9 +68,16 @@ struct TaskSplit {
     rows: i64,
 }
 
+/// Both operands.
+enum MemberOperands {
+    Sources([OperandSource; 2]),
+    /// Packed for a kernel of dot products.
+    Tiles([TiledOperand; 2]),
+}
+
 /// Where the elements of an operand are.
 enum OperandSource {
-    Packed(Packed),
+    Packed(ComputedOperand),
     View(View),
     Windows(Box<WindowOperand>),
 }
@@ -89,13 +96,35 @@ enum Multiplier {
     Matrices(&'static dyn Gemm),
     /// What copies operands from where they are as it goes.
     Windows(&'static ProductKernel),
+    /// Packed operands, by dot-product instructions.
+    Dots(&'static DotKernel),
 }
 
 impl Multiplier {
-    fn gemm(self) -> &'static dyn Gemm {
+    fn new(operands: Option<&MemberOperands>) -> Multiplier {
+        match operands {
+            Some(MemberOperands::Tiles([tiled, _])) => Multiplier::Dots(tiled.kernel),
+            Some(MemberOperands::Sources(
+                [OperandSource::Windows(_), _] | [_, OperandSource::Windows(_)],
+            )) => Multiplier::Windows(tiles()),
+            _ => Multiplier::Matrices(best()),
+        }
+    }
+
+    fn name(self, sum: DType) -> &'static str {
         match self {
-            Multiplier::Matrices(gemm) => gemm,
-            Multiplier::Windows(tiles) => tiles,
+            Multiplier::Matrices(gemm) => gemm.name(sum),
+            Multiplier::Windows(tiles) => tiles.name(sum),
+            Multiplier::Dots(kernel) => kernel.name(),
+        }
+    }
+
+    /// As [`Gemm::room`].
+    fn room(self, sum: DType, size: [usize; 3], needs_copy: bool) -> u64 {
+        match self {
+            Multiplier::Matrices(gemm) => gemm.room(sum, size, needs_copy),
+            Multiplier::Windows(tiles) => tiles.room(sum, size, needs_copy),
+            Multiplier::Dots(_) => dots::ROOM,
         }
     }
 }
@@ -106,13 +135,6 @@ enum SumTarget {
     Sums(u64, CompiledKernel),
     /// To where they are stored.
     View(View),
-}
-
-/// An operand that is computed into an array: batch, free, depth.
-struct Packed {
-    sweep: SweepId,
-    at: u64,
-    count: i64,
 }
 
 impl CompileContext<'_> {
@@ -127,9 +149,7 @@ impl CompileContext<'_> {
                 for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
                     *n = volume(extents)?;
                 }
-                let operands = self.operands(m, size)?;
-                self.note_copies(&operands, size);
-                Some(operands)
+                Some(self.member_operands(m, size)?)
             }
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
@@ -152,14 +172,13 @@ impl CompileContext<'_> {
             }
             to => to,
         };
-        let copies = |s: &OperandSource| matches!(s, OperandSource::Windows(_));
-        let by = match operands.iter().flatten().any(copies) {
-            true => Multiplier::Windows(tiles()),
-            false => Multiplier::Matrices(best()),
-        };
+        let by = Multiplier::new(operands.as_ref());
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let far = operands.iter().flatten().any(|s| s.needs_copy(most[2], bytes));
-        let room = i64::try_from(by.gemm().room(m.sum, most, far)).unwrap_or(i64::MAX);
+        let far = match &operands {
+            Some(MemberOperands::Sources(all)) => all.iter().any(|s| s.needs_copy(most[2], bytes)),
+            _ => false,
+        };
+        let room = i64::try_from(by.room(m.sum, most, far)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
         Ok(CompiledMember {
             size,
@@ -171,6 +190,61 @@ impl CompileContext<'_> {
             room,
             met: SubnormalState::default(),
         })
+    }
+
+    /// The operands: packed for a kernel of dot products, if the host has one that keeps the mode's promise.
+    fn member_operands(
+        &mut self,
+        m: &Member,
+        size: [i64; 4],
+    ) -> Result<MemberOperands, Diagnostic> {
+        let Some(element) = dot_element(m, size) else { return self.plain_operands(m, size) };
+        let bytes = reserved(element, m.sum, size).unwrap_or(i64::MAX);
+        let at = self.shared.take(bytes, 1)?;
+        // What is used lies in what is reserved.
+        let all = *self.shared;
+        *self.shared = OffsetAllocator::at(at).within(bytes as u64);
+        let made = match self.dot_kernel(element) {
+            Some(kernel) => self.tiled_operands(m, size, kernel),
+            None => self.plain_operands(m, size),
+        };
+        *self.shared = all;
+        made
+    }
+
+    /// The kernel for such elements, if what is made is to run on this host.
+    fn dot_kernel(&self, element: DType) -> Option<&'static DotKernel> {
+        dots::find(element, self.compiler.as_ref()?.dot_order()?)
+    }
+
+    fn tiled_operands(
+        &mut self,
+        m: &Member,
+        [batch, rows, cols, depth]: [i64; 4],
+        kernel: &'static DotKernel,
+    ) -> Result<MemberOperands, Diagnostic> {
+        let mut operand = |side, feed: &Feed, free: &Extents, lines| {
+            let groups = [&m.batch, free, &m.depth];
+            let source = match elements(self.program, feed, groups, kernel.element()) {
+                Some(view) => TileSource::View(view),
+                None => {
+                    let extents = groups.into_iter().flatten().copied().collect();
+                    TileSource::Array(self.operand(feed, extents, kernel.element())?)
+                }
+            };
+            let size = [batch, lines, depth];
+            let bytes = packed_bytes(kernel.element(), size).unwrap_or(i64::MAX);
+            let at = self.shared.take(bytes, 1)?;
+            Ok::<_, Diagnostic>(TiledOperand { kernel, side, source, size, at })
+        };
+        let left = operand(Side::Left, &m.lhs, &m.rows, rows)?;
+        Ok(MemberOperands::Tiles([left, operand(Side::Right, &m.rhs, &m.cols, cols)?]))
+    }
+
+    fn plain_operands(&mut self, m: &Member, size: [i64; 4]) -> Result<MemberOperands, Diagnostic> {
+        let operands = self.operands(m, size)?;
+        self.note_copies(&operands, size);
+        Ok(MemberOperands::Sources(operands))
     }
 
     /// Where the operands are. Windows that overlap are copied as tiles go, which reads no more than there
@@ -224,7 +298,12 @@ impl CompileContext<'_> {
         })
     }
 
-    fn operand(&mut self, feed: &Feed, extents: Extents, to: DType) -> Result<Packed, Diagnostic> {
+    fn operand(
+        &mut self,
+        feed: &Feed,
+        extents: Extents,
+        to: DType,
+    ) -> Result<ComputedOperand, Diagnostic> {
         let count = volume(&extents)?;
         let at = self.shared.take(count, to.bytes())?;
         let mut body = feed.program.clone();
@@ -246,7 +325,7 @@ impl CompileContext<'_> {
             target: None,
             part: SweepRole::Operand,
         })?;
-        Ok(Packed { sweep, at, count })
+        Ok(ComputedOperand { sweep, at, count })
     }
 }
 
@@ -306,20 +385,19 @@ struct TaskRange {
 impl CompiledMember {
     /// What multiplies.
     pub(super) fn generator(&self) -> &'static str {
-        self.by.gemm().name(self.sum)
+        self.by.name(self.sum)
     }
 
     pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         if let Some(operands) = &self.operands {
-            let bytes = self.sum.bytes();
-            for operand in operands {
-                let OperandSource::Packed(packed) = operand else { continue };
-                worker_set.each((packed.count + TASK - 1) / TASK, |code, worker, k| {
-                    let at = worker.all(packed.at);
-                    worker.set(0, at, 0, bytes);
-                    let end = ((k + 1) * TASK).min(packed.count);
-                    worker.sweep(code, packed.sweep, k * TASK, end);
-                });
+            match operands {
+                MemberOperands::Tiles(all) => all.iter().for_each(|o| o.pack(worker_set)),
+                MemberOperands::Sources(all) => {
+                    for operand in all {
+                        let OperandSource::Packed(array) = operand else { continue };
+                        array.compute(worker_set, self.sum.bytes());
+                    }
+                }
             }
             let [batch, rows, cols, _] = self.size;
             let (all, [height, width]) = (batch * rows, self.cut.task);
@@ -343,12 +421,69 @@ impl CompiledMember {
     }
 
     /// Multiplies a piece, and does what follows.
-    fn piece<'a>(
+    fn piece(&self, code: &Code, worker: &mut Worker, operands: &MemberOperands, p: TaskRange) {
+        let [_, rows, cols, _] = self.size;
+        let bytes = self.sum.bytes();
+        let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
+        let out = match &self.to {
+            SumTarget::Sums(at, _) => MatrixView { at: worker.at(*at), row: n as isize, column: 1 },
+            SumTarget::View(v) => {
+                let first = p.rows[0] * v.steps[0] + p.cols[0] * v.steps[1];
+                let at = v.start(worker, p.batch, bytes);
+                let at = at.wrapping_offset((first * bytes as i64) as isize);
+                MatrixView { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
+            }
+        };
+        match operands {
+            MemberOperands::Sources(sources) => self.multiply(worker, sources, &p, out),
+            MemberOperands::Tiles(tiles) => self.multiply_tiles(worker, tiles, &p, out),
+        }
+        let SumTarget::Sums(at, then) = &self.to else {
+            let size = [m, n].map(|n| n as usize);
+            // SAFETY: these sums are this task's alone.
+            #[allow(unsafe_code)]
+            return unsafe { canonical(self.sum, size, out) };
+        };
+        let at = worker.at(*at);
+        let first = (p.batch * rows + p.rows[0]) * cols;
+        if n == cols {
+            then.sums(worker, at, first, bytes);
+            return then.points(code, worker, first, first + m * n);
+        }
+        for i in 0..m {
+            let first = first + i * cols + p.cols[0];
+            let at = at.wrapping_add((i * n) as usize * bytes as usize);
+            then.sums(worker, at, first, bytes);
+            then.points(code, worker, first, first + n);
+        }
+    }
+
+    /// The sums of a piece, of operands that are packed.
+    fn multiply_tiles(
         &self,
-        code: &Code,
-        worker: &mut Worker,
+        worker: &Worker,
+        [left, right]: &[TiledOperand; 2],
+        p: &TaskRange,
+        out: MatrixView,
+    ) {
+        let range = [p.rows, p.cols].map(|r| r.map(|n| n as usize));
+        let sides = [left, right].map(|o| o.start(worker, p.batch).cast_const());
+        let (depth, room) = (self.size[3] as usize, worker.at(self.room));
+        // SAFETY: both operands have been packed, by tasks that are done; the sums of these rows and columns are this task's
+        // alone, and an array of the worker has the room that was asked for.
+        #[allow(unsafe_code)]
+        unsafe {
+            left.kernel.product((range, depth), sides, (out, self.sum), room);
+        }
+    }
+
+    /// The sums of a piece, of operands that are where a program has them, or have been computed.
+    fn multiply<'a>(
+        &self,
+        worker: &Worker,
         [lhs, rhs]: &'a [OperandSource; 2],
-        p: TaskRange,
+        p: &TaskRange,
+        out: MatrixView,
     ) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
@@ -375,15 +510,6 @@ impl CompiledMember {
         };
         let sides = [of(lhs, rows, p.rows[0], true), of(rhs, cols, p.cols[0], false)];
         let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
-        let out = match &self.to {
-            SumTarget::Sums(at, _) => MatrixView { at: worker.at(*at), row: n as isize, column: 1 },
-            SumTarget::View(v) => {
-                let first = p.rows[0] * v.steps[0] + p.cols[0] * v.steps[1];
-                let at = v.start(worker, p.batch, bytes);
-                let at = at.wrapping_offset((first * bytes as i64) as isize);
-                MatrixView { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
-            }
-        };
         let size = [m, n, depth].map(|n| n as usize);
         let room = worker.at(self.room);
         // SAFETY: operands are computed in full, or elements of buffers that the verifier has proven to
@@ -398,22 +524,6 @@ impl CompiledMember {
                 // Matrices are multiplied by what copies, too.
                 _ => tiles().windows(self.sum, size, sides, out, room),
             }
-            if let SumTarget::View(_) = &self.to {
-                canonical(self.sum, [size[0], size[1]], out);
-            }
-        }
-        let SumTarget::Sums(at, then) = &self.to else { return };
-        let at = worker.at(*at);
-        let first = (p.batch * rows + p.rows[0]) * cols;
-        if n == cols {
-            then.sums(worker, at, first, bytes);
-            return then.points(code, worker, first, first + m * n);
-        }
-        for i in 0..m {
-            let first = first + i * cols + p.cols[0];
-            let at = at.wrapping_add((i * n) as usize * bytes as usize);
-            then.sums(worker, at, first, bytes);
-            then.points(code, worker, first, first + n);
         }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) mod steps;
 pub(crate) mod strict_folds;
 pub(crate) mod sweep_facts;
 pub(crate) mod thread_pool;
+pub(crate) mod tiled_operand;
 pub(crate) mod workers;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_x86.rs")]
 pub(crate) mod x86;
