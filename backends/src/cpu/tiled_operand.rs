@@ -2,15 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::gemm::MatrixView;
-use super::gemm::dots::{DotKernel, LINES, Side, candidate, packed_bytes};
+use super::gemm::dots::{DotKernel, LINES, OperandSide, STRIPE, candidate, packed_bytes};
 use super::machine_code::SweepId;
 use super::operand::View;
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Feed, Member};
-
-/// Bytes of an operand that one task packs, about.
-const TASK: i64 = 1 << 16;
 
 /// An operand that a sweep computes into an array: batch, free axis, depth.
 pub(super) struct ComputedOperand {
@@ -19,8 +16,8 @@ pub(super) struct ComputedOperand {
     pub(super) count: i64,
 }
 
-/// Elements of an array that one task computes.
-const ELEMENTS: i64 = 1 << 16;
+/// Elements of an array that one task computes, at least a few microseconds of work.
+const ELEMENTS: i64 = 1 << 14;
 
 impl ComputedOperand {
     /// Computes the array, whose elements have this many bytes.
@@ -43,7 +40,7 @@ pub(super) enum TileSource {
 /// A packed operand.
 pub(super) struct TiledOperand {
     pub(super) kernel: &'static DotKernel,
-    pub(super) side: Side,
+    pub(super) side: OperandSide,
     pub(super) source: TileSource,
     /// Batch, lines, depth.
     pub(super) size: [i64; 3],
@@ -99,18 +96,16 @@ impl TiledOperand {
             array.compute(worker_set, bytes);
         }
         let [batch, lines, depth] = self.size;
-        let (panels, all) = (self.panels(), batch * self.panels());
-        let step = (TASK / self.panel_bytes() as i64).max(1);
-        worker_set.each((all + step - 1) / step, |_, worker, task| {
-            for n in task * step..((task + 1) * step).min(all) {
-                let (matrix, first) = (n / panels, n % panels * LINES as i64);
-                let from = self.lines(worker, matrix, first);
-                let count = (lines - first).min(LINES as i64) as usize;
-                let to = worker.all(self.at).wrapping_add(n as usize * self.panel_bytes());
-                // SAFETY: the verifier has proven that the buffer has these elements, or the array has just been
-                // computed; each panel is packed by one task, and there is room for all.
-                unsafe { self.kernel.pack(self.side, from, [count, depth as usize], to) };
-            }
+        let tasks = (lines + STRIPE as i64 - 1) / STRIPE as i64;
+        worker_set.each(batch * tasks, |_, worker, task| {
+            let (matrix, first) = (task / tasks, task % tasks * STRIPE as i64);
+            let from = self.lines(worker, matrix, first);
+            let count = (lines - first).min(STRIPE as i64) as usize;
+            let skipped = first as usize / LINES * self.panel_bytes();
+            let to = self.start(worker, matrix).wrapping_add(skipped);
+            // SAFETY: the verifier has proven that the buffer has these elements, or the array has just been
+            // computed; each panel is packed by one task, and there is room for all.
+            unsafe { self.kernel.pack(self.side, from, [count, depth as usize], to) };
         });
     }
 

@@ -2,11 +2,13 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
+mod dots;
 mod folds;
 mod lines;
 mod modes;
 mod nontemporal;
 mod prims;
+mod products;
 mod schedules;
 mod slices;
 mod sorting;

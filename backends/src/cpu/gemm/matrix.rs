@@ -11,6 +11,7 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     /// Scratch memory of [`Gemm::room`] bytes, aligned to cache lines.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) met: &'a SubnormalState,
 }
 

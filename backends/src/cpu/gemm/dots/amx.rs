@@ -98,17 +98,23 @@ unsafe fn end() {
 macro_rules! kernel {
     ($name:ident, $dot:literal) => {
         /// # Safety
-        /// The panels have as many tiles, and there is room for the sums; tiles are configured.
+        /// The panels have as many tiles, at least one, and there is room for the sums; tiles are configured.
         unsafe fn $name(b: &DotBlock) {
             // SAFETY: as the caller promises. Each turn reads the next tile of each panel.
             unsafe {
                 asm!(
+                    "test {adds}, {adds}",
+                    "jnz 3f",
                     "tilezero tmm0",
                     "tilezero tmm1",
                     "tilezero tmm2",
                     "tilezero tmm3",
-                    "test {tiles}, {tiles}",
-                    "jz 3f",
+                    "jmp 2f",
+                    "3:",
+                    "tileloadd tmm0, [{out} + {row}]",
+                    "tileloadd tmm1, [{out} + {row} + 64]",
+                    "tileloadd tmm2, [{below} + {row}]",
+                    "tileloadd tmm3, [{below} + {row} + 64]",
                     "2:",
                     "tileloadd tmm4, [{a} + {line}]",
                     "tileloadd tmm6, [{c} + {line}]",
@@ -124,7 +130,6 @@ macro_rules! kernel {
                     "add {d}, {tile}",
                     "dec {tiles}",
                     "jnz 2b",
-                    "3:",
                     "tilestored [{out} + {row}], tmm0",
                     "tilestored [{out} + {row} + 64], tmm1",
                     "tilestored [{below} + {row}], tmm2",
@@ -137,6 +142,7 @@ macro_rules! kernel {
                     out = in(reg) b.out,
                     below = in(reg) b.out.wrapping_add(LINES * b.row),
                     row = in(reg) b.row,
+                    adds = in(reg) usize::from(b.adds),
                     line = in(reg) DEEP,
                     tile = const TILE,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,

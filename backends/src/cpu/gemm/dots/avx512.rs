@@ -1,6 +1,6 @@
 //! Kernels in vectors of 512 bits: `vdpbf16ps` and `vpdpbusd`.
 
-use super::{DEEP, DotBlock, DotKernel, LINES, Side, TILE};
+use super::{DEEP, DotBlock, DotKernel, LINES, OperandSide, TILE};
 use adfuse_ir::DType;
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -21,14 +21,15 @@ pub(super) const BF16: DotKernel = DotKernel {
 pub(super) const I8: DotKernel = DotKernel {
     name: "avx512_vnni",
     element: DType::I8,
-    flipped: Some(Side::Left),
+    flipped: Some(OperandSide::Left),
     available: || is_x86_feature_detected!("avx512vnni") && base(),
     begin,
     end,
     block: integers,
 };
 
-pub(super) const U8: DotKernel = DotKernel { element: DType::U8, flipped: Some(Side::Right), ..I8 };
+pub(super) const U8: DotKernel =
+    DotKernel { element: DType::U8, flipped: Some(OperandSide::Right), ..I8 };
 
 /// What the kernels and `pack` use beside dot products.
 pub(super) fn base() -> bool {
@@ -54,6 +55,13 @@ unsafe fn block(b: &DotBlock, dot: impl Fn(__m512i, __m512i, __m512i) -> __m512i
         unsafe {
             let left = b.left[row / LINES].add(row % LINES * DEEP);
             let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
+            let line = |i: usize| b.out.add((row + i) * b.row);
+            if b.adds {
+                for (i, [x, y]) in sums.iter_mut().enumerate() {
+                    *x = _mm512_loadu_si512(line(i).cast());
+                    *y = _mm512_loadu_si512(line(i).add(LINES * 4).cast());
+                }
+            }
             for t in 0..b.tiles {
                 let at = left.add(t * TILE);
                 let columns = b.right.map(|p| p.add(t * TILE));
@@ -68,9 +76,8 @@ unsafe fn block(b: &DotBlock, dot: impl Fn(__m512i, __m512i, __m512i) -> __m512i
                 }
             }
             for (i, [x, y]) in sums.into_iter().enumerate() {
-                let to = b.out.add((row + i) * b.row);
-                _mm512_storeu_si512(to.cast(), x);
-                _mm512_storeu_si512(to.add(LINES * 4).cast(), y);
+                _mm512_storeu_si512(line(i).cast(), x);
+                _mm512_storeu_si512(line(i).add(LINES * 4).cast(), y);
             }
         }
     }

@@ -6,6 +6,8 @@
 //! Integers are exact in every order, so their products are used in every mode. The orders of `bf16` are those of the
 //! instructions (`docs/fp.md`), so their products are not used in the strict mode.
 #![allow(unsafe_code)]
+// Other hosts have no kernels.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -22,6 +24,9 @@ use std::array::from_fn;
 /// Lines of a tile: rows of the left operand, columns of the right one.
 pub(in crate::cpu) const LINES: usize = 16;
 
+/// Lines that are packed at once.
+pub(in crate::cpu) const STRIPE: usize = 4 * LINES;
+
 /// Bytes of the depth in a tile.
 const DEEP: usize = 64;
 
@@ -34,9 +39,12 @@ const SUMS: usize = LINES * 4;
 /// Rows and columns of the sums that a kernel computes at once.
 const SIDE: usize = 2 * LINES;
 
+/// Tiles of a panel that are multiplied at a time: those of two panels of columns stay in the first cache while rows pass by.
+const CHUNK: usize = 16;
+
 /// Which operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::cpu) enum Side {
+pub(in crate::cpu) enum OperandSide {
     Left,
     Right,
 }
@@ -49,6 +57,8 @@ struct DotBlock {
     right: [*const u8; 2],
     /// Tiles of a panel.
     tiles: usize,
+    /// Whether there are sums to add to.
+    adds: bool,
     out: *mut u8,
     /// Bytes from one row of the sums to the next.
     row: usize,
@@ -61,7 +71,7 @@ pub(in crate::cpu) struct DotKernel {
     element: DType,
     /// For which operand the sign bits of integers are flipped when it is packed: the left operand of `vpdpbusd` is
     /// unsigned, the right one signed.
-    flipped: Option<Side>,
+    flipped: Option<OperandSide>,
     available: fn() -> bool,
     /// Called before the first block of a thread's product, and after the last.
     begin: unsafe fn(),
@@ -163,33 +173,35 @@ impl DotKernel {
             let last = (end - 1) / LINES;
             from_fn(|k| all.wrapping_add((at / LINES + k).min(last) * step))
         };
-        let start = |n: usize| n / LINES * LINES;
+        let blocks = |[from, end]: [usize; 2]| (from / LINES * LINES..end).step_by(SIDE);
+        let inside = |at: usize, [from, end]: [usize; 2]| at >= from && at + SIDE <= end;
         let in_place = sum.bytes() == 4 && out.column == 1 && self.flipped.is_none();
         // SAFETY: as the caller promises.
         unsafe {
             (self.begin)();
-            for j in (start(cols[0])..cols[1]).step_by(SIDE) {
-                for i in (start(rows[0])..rows[1]).step_by(SIDE) {
-                    let (left, right) = (two(left, i, rows[1]), two(right, j, cols[1]));
-                    let whole = i >= rows[0] && j >= cols[0];
-                    let whole = whole && i + SIDE <= rows[1] && j + SIDE <= cols[1];
-                    let block = |out, row| DotBlock { left, right, tiles: count, out, row };
-                    if in_place && whole {
-                        let to = out.place::<u32>(i - rows[0], j - cols[0]);
-                        (self.block)(&block(to.cast(), out.row as usize * 4));
-                        continue;
+            for j in blocks(cols) {
+                let right = two(right, j, cols[1]);
+                let direct = |i: usize| in_place && inside(i, rows) && inside(j, cols);
+                for from in (0..count).step_by(CHUNK) {
+                    for i in blocks(rows).filter(|&i| direct(i)) {
+                        let skipped = |p: *const u8| p.add(from * TILE);
+                        (self.block)(&DotBlock {
+                            left: two(left, i, rows[1]).map(skipped),
+                            right: right.map(skipped),
+                            tiles: CHUNK.min(count - from),
+                            adds: from > 0,
+                            out: out.place::<u32>(i - rows[0], j - cols[0]).cast(),
+                            row: out.row as usize * 4,
+                        });
                     }
-                    (self.block)(&block(room, SIDE * 4));
+                }
+                for i in blocks(rows).filter(|&i| !direct(i)) {
+                    let left = two(left, i, rows[1]);
+                    let (adds, row) = (false, SIDE * 4);
+                    (self.block)(&DotBlock { left, right, tiles: count, adds, out: room, row });
                     let sums = &mut *room.cast::<BlockSums<u32>>();
                     self.correct(sums, [left, right], count);
-                    let down = [i.max(rows[0]), (i + SIDE).min(rows[1])];
-                    let across = [j.max(cols[0]), (j + SIDE).min(cols[1])];
-                    let [y, x] = [down[0] - rows[0], across[0] - cols[0]];
-                    let inside = [down.map(|n| n - i), across.map(|n| n - j)];
-                    match sum.bytes() {
-                        4 => put(sums, inside, out.from::<u32>(y, x), |s| s),
-                        _ => put(sums, inside, out.from::<u8>(y, x), |s| s as u8),
-                    }
+                    put_block(sums, [i, j], range, (out, sum));
                 }
             }
             (self.end)();
@@ -215,17 +227,39 @@ impl DotKernel {
         };
         match self.flipped {
             None => {}
-            Some(Side::Left) => {
+            Some(OperandSide::Left) => {
                 let columns = of(right);
                 for row in sums {
                     row.iter_mut().zip(&columns).for_each(|(s, c)| *s = s.wrapping_sub(*c));
                 }
             }
-            Some(Side::Right) => {
+            Some(OperandSide::Right) => {
                 for (row, more) in sums.iter_mut().zip(of(left)) {
                     row.iter_mut().for_each(|s| *s = s.wrapping_add(more));
                 }
             }
+        }
+    }
+}
+
+/// Writes what is asked for of a block that begins at this row and column, as elements of the type of the sums.
+///
+/// # Safety
+/// As of [`DotKernel::product`].
+unsafe fn put_block(
+    sums: &BlockSums<u32>,
+    at: [usize; 2],
+    range: BlockRange,
+    (out, sum): (MatrixView, DType),
+) {
+    let part = |k: usize| [at[k].max(range[k][0]), (at[k] + SIDE).min(range[k][1])];
+    let inside = from_fn(|k| part(k).map(|n| n - at[k]));
+    let [i, j] = from_fn(|k| part(k)[0] - range[k][0]);
+    // SAFETY: as the caller promises.
+    unsafe {
+        match sum.bytes() {
+            4 => put(sums, inside, out.from::<u32>(i, j), |s| s),
+            _ => put(sums, inside, out.from::<u8>(i, j), |s| s as u8),
         }
     }
 }

@@ -122,7 +122,7 @@ fn first(memory: &mut [[u64; 8]]) -> *mut u8 {
 
 fn packed(
     kernel: &DotKernel,
-    side: Side,
+    side: OperandSide,
     at: Laid,
     size: [usize; 2],
     memory: &[u8],
@@ -131,20 +131,20 @@ fn packed(
     let step = kernel.panel(depth);
     let mut all = aligned(lines.div_ceil(LINES) * step);
     let to = first(&mut all);
-    for (n, line) in (0..lines).step_by(LINES).enumerate() {
+    for (n, line) in (0..lines).step_by(STRIPE).enumerate() {
         let at = MatrixView {
             at: memory.as_ptr().cast_mut(),
             row: at.row as isize,
             column: at.column as isize,
         };
-        let count = LINES.min(lines - line);
+        let count = STRIPE.min(lines - line);
         // SAFETY: the memory has these elements, and there is room for each panel.
         unsafe {
             let from = match kernel.element.bytes() {
                 2 => at.from::<u16>(line, 0),
                 _ => at.from::<u8>(line, 0),
             };
-            kernel.pack(side, from, [count, depth], to.add(n * step));
+            kernel.pack(side, from, [count, depth], to.add(n * STRIPE / LINES * step));
         }
     }
     all
@@ -174,8 +174,8 @@ fn kernels_follow_their_definitions() {
                 let (x, y) = (layouts(rows, depth)[x], layouts(cols, depth)[y]);
                 let (left, a) = operand(kernel, x, [rows, depth], n as u32);
                 let (right, b) = operand(kernel, y, [cols, depth], 77 + n as u32);
-                let mut left = packed(kernel, Side::Left, x, [rows, depth], &left);
-                let mut right = packed(kernel, Side::Right, y, [cols, depth], &right);
+                let mut left = packed(kernel, OperandSide::Left, x, [rows, depth], &left);
+                let mut right = packed(kernel, OperandSide::Right, y, [cols, depth], &right);
                 let sides = [first(&mut left).cast_const(), first(&mut right).cast_const()];
                 for range in ranges([rows, cols]) {
                     agrees(kernel, (range, [cols, depth]), sides, [&a, &b]);
