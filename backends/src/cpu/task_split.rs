@@ -137,3 +137,59 @@ impl ProductTasks {
         TaskSplit { task: [task.max(1), width], rows: height }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [[i64; 4]; 7] = [
+        [1, 128, 1024, 784],
+        [1, 1024, 256, 256],
+        [32, 128, 128, 64],
+        [1, 1024, 1024, 1024],
+        [1, 16, 4096, 150],
+        [1, 33, 65, 7],
+        [1, 70, 5, 100_000],
+    ];
+
+    fn tasks(size: [i64; 4], packing: PiecePacking, followed: bool) -> ProductTasks {
+        ProductTasks { size, cuts: TaskGranularity::default(), followed, bytes: 4, packing }
+    }
+
+    /// What pieces need is planned for one thread.
+    #[test]
+    fn more_threads_have_no_larger_pieces() {
+        for size in SIZES {
+            for packing in [PiecePacking::Columns, PiecePacking::Both, PiecePacking::Nothing] {
+                for followed in [false, true] {
+                    let of = tasks(size, packing, followed);
+                    let mut last = of.split(1);
+                    for threads in [2, 3, 4, 8, 16, 64] {
+                        let split = of.split(threads);
+                        assert!(split.rows <= last.rows, "{size:?}, {threads}");
+                        assert!(split.task[1] <= last.task[1], "{size:?}, {threads}");
+                        last = split;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_a_gflop_is_work_for_sixteen_threads() {
+        for size in SIZES.into_iter().filter(|s| s.iter().product::<i64>() >= 50_000_000) {
+            let [height, width] = tasks(size, PiecePacking::Columns, false).split(16).task;
+            let parts = |n: i64, each: i64| (n + each - 1) / each;
+            let count = parts(size[0] * size[1], height) * parts(size[2], width);
+            assert!(count >= 16, "{size:?}: {count} tasks");
+        }
+    }
+
+    #[test]
+    fn only_few_deep_sums_have_chunks() {
+        assert_eq!(chunk_sums([1, 70, 5, 100_000], 4), Some(70 * 5 * 196));
+        assert_eq!(chunk_sums([1, 1024, 1024, 1024], 4), None);
+        assert_eq!(chunk_sums([1, 64, 64, 512], 4), None);
+        assert_eq!(chunk_sums([1, 64, 64, 1 << 40], 4), None);
+    }
+}
