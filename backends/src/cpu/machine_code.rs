@@ -66,6 +66,7 @@ pub(super) struct SweepCompiler {
     /// What is known of the functions.
     pub(super) listing: Listing,
     contract: bool,
+    fp: Fp,
     /// Whether the functions are made to be read alone: addresses in them are nominal, so that they are the
     /// same every time.
     is_listed: bool,
@@ -200,8 +201,15 @@ impl SweepCompiler {
             host_fma,
             listing: Listing::default(),
             contract: fp != Fp::Strict && host_fma,
+            fp,
             is_listed: false,
         })
+    }
+
+    /// Whether sums of products must be in the strict order; `None` where what is made is not to be run, so that it does not
+    /// depend on what multiplies on this host.
+    pub(super) fn dot_order(&self) -> Option<bool> {
+        (!self.is_listed).then_some(self.fp == Fp::Strict)
     }
 
     /// Compiles a sweep, unless one of its form has been: then it shares that one's function. Listings have texts of all.

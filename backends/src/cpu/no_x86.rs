@@ -15,6 +15,7 @@ pub(crate) enum NoCode {
     /// The sweep is not of the kind that this emitter takes.
     Taken(Unsupported),
     /// It is, and something is wrong.
+    #[allow(dead_code)]
     Failed(Diagnostic),
 }
 
@@ -32,15 +33,20 @@ impl SweepCode {
     }
 }
 
-/// Memory for code; it is always empty.
-pub(crate) struct CodePages;
+/// Memory for code.
+pub(crate) mod code_pages {
+    use super::{Diagnostic, SweepCode};
 
-impl CodePages {
-    pub(crate) fn new(_: &[SweepCode]) -> Result<CodePages, Diagnostic> {
-        Ok(CodePages)
-    }
+    /// No pages: there are no functions.
+    pub(crate) struct CodePages;
 
-    pub(crate) fn entry(&self, _: usize) -> Option<*const u8> {
-        None
+    impl CodePages {
+        pub(crate) fn new(_: &[SweepCode]) -> Result<CodePages, Diagnostic> {
+            Ok(CodePages)
+        }
+
+        pub(crate) fn entry(&self, _: usize) -> Option<*const u8> {
+            None
+        }
     }
 }

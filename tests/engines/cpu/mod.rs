@@ -3,11 +3,13 @@
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
 mod attention;
+mod dots;
 mod folds;
 mod lines;
 mod modes;
 mod nontemporal;
 mod prims;
+mod products;
 mod schedules;
 mod slices;
 mod sorting;
