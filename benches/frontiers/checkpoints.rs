@@ -6,9 +6,10 @@
 
 use adfuse::ir::op::{Body, Op};
 use adfuse::ir::text::{Names, parse, print_function};
-use adfuse::ir::{Function, Module, Value};
+use adfuse::ir::{Function, Module, Value, ValueDef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// Products of a block, at least.
 const PRODUCTS: [usize; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48];
@@ -32,7 +33,7 @@ pub(crate) fn in_blocks(f: &Function) -> Result<Vec<Module>, String> {
     }
     let read = |ends: &Vec<usize>| {
         let text = with_regions(f, ends);
-        parse(&text).map_err(|all| format!("{}\n{text}", all[0]))
+        parse(&text).map_err(|all| format!("with blocks that end at {ends:?}: {}", all[0]))
     };
     seen.iter().map(read).collect()
 }
@@ -63,7 +64,25 @@ fn lives(f: &Function) -> BTreeMap<Value, usize> {
         lives.extend(f.args(i).iter().map(|&v| (v, at + 1)));
     }
     lives.extend(f.results().iter().map(|&v| (v, usize::MAX)));
+    let fixed = fixed(f);
+    lives.retain(|v, _| !fixed.contains(v));
     lives
+}
+
+/// The values that depend on no parameter, as masks do: no block has them.
+fn fixed(f: &Function) -> BTreeSet<Value> {
+    let mut fixed = BTreeSet::new();
+    for &i in f.body_insts() {
+        let is_fixed = |v: &Value| fixed.contains(v) || is_literal(f, *v);
+        if f.args(i).iter().all(is_fixed) {
+            fixed.extend(f.inst_results(i).iter().copied());
+        }
+    }
+    fixed
+}
+
+fn is_literal(f: &Function, v: Value) -> bool {
+    !matches!(f.def(v), ValueDef::Inst(..) | ValueDef::Param(..))
 }
 
 /// The values of the instructions from one place to another that later ones read, or that are results.
@@ -75,28 +94,38 @@ fn left(f: &Function, lives: &BTreeMap<Value, usize>, begin: usize, end: usize) 
 /// The text of a module in which each block but the last, which has the loss, is a function.
 fn with_regions(f: &Function, ends: &[usize]) -> String {
     let (names, insts, printed) = (Names::of(f), f.body_insts(), print_function(f));
-    let lives = lives(f);
+    let (lives, fixed) = (lives(f), fixed(f));
     let lines: Vec<&str> = printed.lines().collect();
+    let is_fixed = |at: usize| f.inst_results(insts[at]).iter().any(|v| fixed.contains(v));
+    let body = |places: Range<usize>, of_fixed: bool| -> String {
+        let places = places.filter(|&at| is_fixed(at) == of_fixed);
+        places.map(|at| format!("{}\n", lines[1 + at])).collect()
+    };
     let name = |v: &Value| format!("%{}", names.get(*v));
-    let (mut main, mut blocks, mut begin) = (format!("{}\n", lines[0]), String::new(), 0);
+    let last = ends.last().copied().unwrap_or(0);
+    let (mut main, mut blocks) = (format!("{}\n", lines[0]), String::new());
+    main += &body(0..last, true);
+    let mut begin = 0;
     for (k, &end) in ends.iter().enumerate() {
+        let here = || (begin..end).filter(|&at| !is_fixed(at)).map(|at| insts[at]);
         let made: BTreeSet<Value> =
-            insts[begin..end].iter().flat_map(|&i| f.inst_results(i).iter().copied()).collect();
-        let read = insts[begin..end].iter().flat_map(|&i| f.args(i).iter().copied());
-        let read: BTreeSet<Value> = read.filter(|v| !made.contains(v)).collect();
+            here().flat_map(|i| f.inst_results(i).iter().copied()).collect();
+        let read = here().flat_map(|i| f.args(i).iter().copied());
+        let read: BTreeSet<Value> =
+            read.filter(|v| !made.contains(v) && !is_literal(f, *v)).collect();
         let results = left(f, &lives, begin, end);
         let list = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(", ");
         let given = list(&mut read.iter().map(name));
         let typed = list(&mut read.iter().map(|v| format!("{}: {}", name(v), f.ty(*v))));
         let types = list(&mut results.iter().map(|v| f.ty(*v).to_string()));
         let handed = list(&mut results.iter().map(name));
-        let body = lines[1 + begin..1 + end].join("\n");
+        let body = body(begin..end, false);
         // Nothing is wrong with writing to a string.
         let _ = writeln!(main, "  {handed} = call {given} {{func = @block{k}}} : {types}");
         let types = if results.len() == 1 { types } else { format!("({types})") };
         let _ = write!(
             blocks,
-            "\nfunc @block{k}({typed}) -> {types} checkpoint(remat) {{\n{body}\n  return {handed}\n}}\n"
+            "\nfunc @block{k}({typed}) -> {types} checkpoint(remat) {{\n{body}  return {handed}\n}}\n"
         );
         begin = end;
     }

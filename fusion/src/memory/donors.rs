@@ -49,21 +49,8 @@ pub(super) fn use_donors(wanted: &ArenaRequest<'_>, memory: &mut Memory) -> Resu
     let orders = if few { &ORDERS[..] } else { &ORDERS[..1] };
     let Some(packing) = flat.rooms.plan(orders, memory.arena)? else { return Ok(()) };
     let (mut offsets, mut arena) = (packing.offsets, flat.rooms.arena(packing.peak));
-    // What is left is packed by itself, as well as it would be without donors.
-    let mut elsewhere = memory.in_donor.clone();
-    flat.slices(&offsets).for_each(|(b, slice)| elsewhere[b] = Some(slice));
-    let rest = Arena::of(wanted, &elsewhere).ok_or_else(too_large)?;
-    let again = rest.pack(wanted.effort)?;
-    if again.peak < arena {
-        arena = again.peak;
-        let blocks = rest.blocks.iter().map(|(b, id)| (flat.blocks[b], *id));
-        let scratch = flat.scratch.iter().copied().zip(rest.scratch.iter().copied());
-        for (id, own) in blocks.chain(scratch) {
-            if let (Some(id), Some(own)) = (id, own) {
-                offsets[id] = flat.rooms.address(again.offsets[own]);
-            }
-        }
-        flat.share(&rest.in_place);
+    if few && let Some(again) = packed_rest(wanted, memory, &mut flat, &offsets, arena)? {
+        (offsets, arena) = again;
     }
     if arena < memory.arena {
         check_offsets(flat.rooms.problem(), &offsets).map_err(DonorError::Found)?;
@@ -71,6 +58,34 @@ pub(super) fn use_donors(wanted: &ArenaRequest<'_>, memory: &mut Memory) -> Resu
         flat.places(&offsets, wanted, memory);
     }
     Ok(())
+}
+
+/// The offsets where what is left for the arena is packed by itself, as well as it would be without donors, if it is
+/// smaller then.
+fn packed_rest(
+    wanted: &ArenaRequest<'_>,
+    memory: &Memory,
+    flat: &mut WithDonors,
+    offsets: &PrimaryMap<BufferId, Offset>,
+    arena: u64,
+) -> Result<Option<(PrimaryMap<BufferId, Offset>, u64)>, PlanError> {
+    let mut elsewhere = memory.in_donor.clone();
+    flat.slices(offsets).for_each(|(b, slice)| elsewhere[b] = Some(slice));
+    let rest = Arena::of(wanted, &elsewhere).ok_or_else(too_large)?;
+    let again = rest.pack(wanted.effort)?;
+    if again.peak >= arena {
+        return Ok(None);
+    }
+    let mut offsets = offsets.clone();
+    let blocks = rest.blocks.iter().map(|(b, id)| (flat.blocks[b], *id));
+    let scratch = flat.scratch.iter().copied().zip(rest.scratch.iter().copied());
+    for (id, own) in blocks.chain(scratch) {
+        if let (Some(id), Some(own)) = (id, own) {
+            offsets[id] = flat.rooms.address(again.offsets[own]);
+        }
+    }
+    flat.share(&rest.in_place);
+    Ok(Some((offsets, again.peak)))
 }
 
 fn too_large() -> PlanError {
