@@ -10,7 +10,9 @@ use crate::ir::{Diagnostic, Module, text};
 /// All that is wrong with the text, or cannot be imported, with places in it.
 pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
     match is_stablehlo(source) {
-        true => stablehlo(source, &Options::default()).map(|i| i.module).map_err(|e| e.diagnostics()),
+        true => {
+            stablehlo(source, &Options::default()).map(|i| i.module).map_err(|e| e.diagnostics())
+        }
         false => text::parse(source),
     }
 }

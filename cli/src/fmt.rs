@@ -43,7 +43,9 @@ impl Fmt {
             let source = SourceText::read(path)?;
             if is_stablehlo(&source.text) {
                 let m = format!("`{}` is StableHLO, which has no canonical form here", source.name);
-                return Err(Failure::usage(m).hint(Some("`adfuse import` gives its `.ir` text".into())));
+                return Err(
+                    Failure::usage(m).hint(Some("`adfuse import` gives its `.ir` text".into()))
+                );
             }
             let canonical = canonical(&source)?;
             let comments = Comments::of(&source.text);

@@ -74,20 +74,27 @@ impl Counted {
         let &[at, bound] = f.args(less) else { return None };
         let counter = test.params.iter().position(|&v| v == at)?;
         // Anything else in the condition is read by nothing.
-        let invariant: Vec<bool> = data.results.iter().zip(&data.params).map(|(r, p)| r == p).collect();
+        let invariant: Vec<bool> =
+            data.results.iter().zip(&data.params).map(|(r, p)| r == p).collect();
         let bound_carry = test.params.iter().position(|&v| v == bound);
         let outer = match f.def(bound) {
             ValueDef::Literal(_) => true,
             ValueDef::Inst(b, _) => !test.insts.contains(&b),
             ValueDef::Param(region, _) => region != f.inst(i).regions[0],
         };
-        if !(outer || bound_carry.is_some_and(|k| invariant[k])) || !f.ty(at).dtype.is_int() || f.ty(at).rank() != 0 {
+        if !(outer || bound_carry.is_some_and(|k| invariant[k]))
+            || !f.ty(at).dtype.is_int()
+            || f.ty(at).rank() != 0
+        {
             return None;
         }
         let steps = |k: usize| {
             let next = defined_by(f, data.results[k], Op::Add);
             next.is_some_and(|add| match f.args(add) {
-                &[a, b] => a == data.params[k] && integer(f, b) == Some(1) || b == data.params[k] && integer(f, a) == Some(1),
+                &[a, b] => {
+                    a == data.params[k] && integer(f, b) == Some(1)
+                        || b == data.params[k] && integer(f, a) == Some(1)
+                }
                 _ => false,
             })
         };
@@ -95,7 +102,9 @@ impl Counted {
             return None;
         }
         let twins: Vec<bool> = (0..args.len())
-            .map(|k| k == counter || args[k] == args[counter] && f.literal(args[k]).is_some() && steps(k))
+            .map(|k| {
+                k == counter || args[k] == args[counter] && f.literal(args[k]).is_some() && steps(k)
+            })
             .collect();
         let trips = match (integer(f, args[counter]), integer(f, bound)) {
             (Some(0), Some(n)) if n > 0 => n as u64,
@@ -115,9 +124,14 @@ impl Counted {
             return Some((0, n));
         }
         match f.def(v) {
-            ValueDef::Param(region, k) if region == self.body && self.is_counter(k as usize) => Some((1, 0)),
+            ValueDef::Param(region, k) if region == self.body && self.is_counter(k as usize) => {
+                Some((1, 0))
+            }
             ValueDef::Inst(i, _) if levels > 0 && matches!(f.op(i), Op::Add | Op::Sub) => {
-                let (a, b) = (self.affine(f, f.args(i)[0], levels - 1)?, self.affine(f, f.args(i)[1], levels - 1)?);
+                let (a, b) = (
+                    self.affine(f, f.args(i)[0], levels - 1)?,
+                    self.affine(f, f.args(i)[1], levels - 1)?,
+                );
                 let sign = if f.op(i) == Op::Add { 1 } else { -1 };
                 Some((a.0.checked_add(sign * b.0)?, a.1.checked_add(b.1.checked_mul(sign)?)?))
             }
@@ -131,7 +145,9 @@ impl Counted {
         let &[p, plain, _] = f.args(choice) else { return None };
         let less = defined_by(f, p, Op::Lt)?;
         let &[index, zero] = f.args(less) else { return None };
-        let at = self.affine(f, plain, levels - 1).filter(|_| index == plain && integer(f, zero) == Some(0))?;
+        let at = self
+            .affine(f, plain, levels - 1)
+            .filter(|_| index == plain && integer(f, zero) == Some(0))?;
         self.direction(at).map(|_| at)
     }
 
@@ -163,19 +179,28 @@ impl Counted {
         }
         let data = f.region(self.body);
         let inside: BTreeSet<u32> = data.insts.iter().map(|i| i.as_u32()).collect();
-        let mut slices = Slices { reads: Vec::new(), writes: Vec::new(), reads_counter: false, live: BTreeSet::new() };
+        let mut slices = Slices {
+            reads: Vec::new(),
+            writes: Vec::new(),
+            reads_counter: false,
+            live: BTreeSet::new(),
+        };
         for &inst in &data.insts {
             let args = f.args(inst);
             match f.op(inst) {
                 Op::DynamicSlice => {
                     let outer = match f.def(args[0]) {
-                        ValueDef::Param(region, k) if region == self.body => self.invariant[k as usize],
+                        ValueDef::Param(region, k) if region == self.body => {
+                            self.invariant[k as usize]
+                        }
                         ValueDef::Inst(made, _) => !inside.contains(&made.as_u32()),
                         _ => true,
                     };
                     let dims = f.ty(f.inst_results(inst)[0]).dims().unwrap_or_default();
                     let direction = self.along(f, &args[1..]);
-                    if let (true, true, Some(direction)) = (outer, self.is_row(f, args[0], &dims), direction) {
+                    if let (true, true, Some(direction)) =
+                        (outer, self.is_row(f, args[0], &dims), direction)
+                    {
                         slices.reads.push(Read { inst, direction });
                     }
                 }
@@ -183,13 +208,20 @@ impl Counted {
                     let dims = f.ty(args[1]).dims().unwrap_or_default();
                     let carry = data.params.iter().position(|&p| p == args[0]);
                     let direction = self.along(f, &args[2..]);
-                    if let (Some(carry), true, Some(direction)) = (carry, self.is_row(f, args[0], &dims), direction) {
+                    if let (Some(carry), true, Some(direction)) =
+                        (carry, self.is_row(f, args[0], &dims), direction)
+                    {
                         let result = f.inst_results(inst)[0];
                         let alone = |v: Value| {
-                            let readers = data.insts.iter().filter(|&&j| f.reads(j, &|x| x == v)).count();
+                            let readers =
+                                data.insts.iter().filter(|&&j| f.reads(j, &|x| x == v)).count();
                             (readers, data.results.iter().filter(|&&r| r == v).count())
                         };
-                        if alone(args[0]) == (1, 0) && alone(result) == (0, 1) && data.results[carry] == result && f.args(inst)[1] != args[0] {
+                        if alone(args[0]) == (1, 0)
+                            && alone(result) == (0, 1)
+                            && data.results[carry] == result
+                            && f.args(inst)[1] != args[0]
+                        {
                             slices.writes.push(Write { inst, carry, direction });
                         }
                     }
@@ -214,17 +246,21 @@ impl Counted {
             }
         }
         needed.extend(slices.writes.iter().map(|w| f.args(w.inst)[1].as_u32()));
-        let counters: Vec<Value> =
-            (0..data.params.len()).filter(|&k| self.is_counter(k)).map(|k| data.params[k]).collect();
+        let counters: Vec<Value> = (0..data.params.len())
+            .filter(|&k| self.is_counter(k))
+            .map(|k| data.params[k])
+            .collect();
         for (n, &inst) in data.insts.iter().enumerate().rev() {
-            let wanted = f.inst_results(inst).iter().any(|v| needed.contains(&v.as_u32())) || f.has_effect(inst);
+            let wanted = f.inst_results(inst).iter().any(|v| needed.contains(&v.as_u32()))
+                || f.has_effect(inst);
             if !wanted || slices.replaces(inst) {
                 continue;
             }
             slices.live.insert(inst.as_u32());
             needed.extend(f.args(inst).iter().map(|v| v.as_u32()));
             if !f.inst(inst).regions.is_empty() {
-                let before = data.insts[..n].iter().flat_map(|&j| f.inst_results(j)).chain(&data.params);
+                let before =
+                    data.insts[..n].iter().flat_map(|&j| f.inst_results(j)).chain(&data.params);
                 needed.extend(before.filter(|&&v| f.reads(inst, &|x| x == v)).map(|v| v.as_u32()));
             }
         }
@@ -250,7 +286,8 @@ impl Slices {
 
     /// Whether the scan goes from the last element to the first: where all slices do.
     pub(crate) fn reverse(&self) -> bool {
-        let mut all = self.reads.iter().map(|r| r.direction).chain(self.writes.iter().map(|w| w.direction));
+        let mut all =
+            self.reads.iter().map(|r| r.direction).chain(self.writes.iter().map(|w| w.direction));
         all.all(|d| d == Direction::Backward)
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::counted::{Counted, Direction, Slices};
 use adfuse_ir::rewrite::{Copier, dce};
-use adfuse_ir::{Attr, Attrs, Builder, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value};
+use adfuse_ir::{
+    Attr, Attrs, Builder, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
+};
 
 type Placed = Result<(), Diagnostic>;
 
@@ -47,7 +49,12 @@ fn results(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, of: impl Fn(usize)
 }
 
 /// Copies what a loop's body computes.
-fn body(copier: &mut Copier<'_>, b: &mut Builder, region: Region, skip: &dyn Fn(Inst) -> bool) -> Placed {
+fn body(
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    region: Region,
+    skip: &dyn Fn(Inst) -> bool,
+) -> Placed {
     for &i in &copier.from().region(region).insts {
         if !skip(i) {
             each(copier, b, i)?;
@@ -66,7 +73,8 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &Counted) ->
         Some(k) => args[k],
         None => copier.get(b, counted.bound),
     };
-    let carried: Vec<usize> = (0..args.len()).filter(|k| !counted.is_counter(*k) && !counted.invariant[*k]).collect();
+    let carried: Vec<usize> =
+        (0..args.len()).filter(|k| !counted.is_counter(*k) && !counted.invariant[*k]).collect();
     let params = f.region(region).params.clone();
     let made = b.open_region();
     let place = b.param(b.ty(lower).clone(), f.name_of(params[counted.counter]));
@@ -105,13 +113,20 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &Counted) ->
 }
 
 /// Operands and parameters of a scan under construction.
-fn scan(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, (counted, slices): (&Counted, &Slices)) -> Placed {
+fn scan(
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    i: Inst,
+    (counted, slices): (&Counted, &Slices),
+) -> Placed {
     let f = copier.from();
     let region = f.inst(i).regions[1];
     let args: Vec<Value> = f.args(i).to_vec().iter().map(|&v| copier.get(b, v)).collect();
     let params = f.region(region).params.clone();
     let carried: Vec<usize> = (0..args.len())
-        .filter(|&k| !counted.is_counter(k) && !counted.invariant[k] && slices.stack_of(k).is_none())
+        .filter(|&k| {
+            !counted.is_counter(k) && !counted.invariant[k] && slices.stack_of(k).is_none()
+        })
         .collect();
     for k in (0..args.len()).filter(|&k| counted.invariant[k]) {
         copier.set(params[k], args[k]);
@@ -169,7 +184,14 @@ fn scan(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, (counted, slices): (&
     types.extend(slices.writes.iter().map(|w| f.ty(params[w.carry]).clone()));
     let attrs = Attrs::none()
         .with_int("carry", carried.len() as i64)
-        .with_int("length", if operands.len() > carried.len() || !slices.writes.is_empty() { 0 } else { counted.trips as i64 })
+        .with_int(
+            "length",
+            if operands.len() > carried.len() || !slices.writes.is_empty() {
+                0
+            } else {
+                counted.trips as i64
+            },
+        )
         .with("reverse", Attr::Bool(reverse))
         .with_int("unroll", 1);
     b.follow(f, i);
@@ -180,7 +202,8 @@ fn scan(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, (counted, slices): (&
             *value = b.op_with(Op::Rev, &[*value], Attrs::none().with_ints("axes", [0]));
         }
     }
-    let end = b.literal(&TensorType::scalar(counter), Literal::from_i64(counter, counted.trips as i64));
+    let end =
+        b.literal(&TensorType::scalar(counter), Literal::from_i64(counter, counted.trips as i64));
     results(copier, b, i, |k| match (carried.iter().position(|&c| c == k), slices.stack_of(k)) {
         (Some(at), _) => Some(values[at]),
         (_, Some(at)) => Some(values[carried.len() + at]),

@@ -23,10 +23,15 @@ fn folder() -> PathBuf {
 fn fixtures() -> BTreeMap<String, Fixture> {
     let text = std::fs::read_to_string(folder().join("values.json")).expect("values.json");
     let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let lists = |v: &serde_json::Value| -> Vec<Vec<f64>> { serde_json::from_value(v.clone()).expect("lists of numbers") };
+    let lists = |v: &serde_json::Value| -> Vec<Vec<f64>> {
+        serde_json::from_value(v.clone()).expect("lists of numbers")
+    };
     let all = json.as_object().expect("an object").iter().map(|(name, v)| {
         let gradients = v.get("gradients").map(lists);
-        (name.clone(), Fixture { inputs: lists(&v["inputs"]), values: lists(&v["values"]), gradients })
+        (
+            name.clone(),
+            Fixture { inputs: lists(&v["inputs"]), values: lists(&v["values"]), gradients },
+        )
     });
     all.collect()
 }
@@ -42,7 +47,10 @@ fn main_of(module: &Module) -> &Function {
 
 fn arguments(f: &Function, inputs: &[Vec<f64>]) -> Vec<Array> {
     let each = f.param_types().into_iter().zip(inputs);
-    each.map(|(ty, v)| Array::from_f64s(ty.dtype, &ty.dims().expect("extents"), v).expect("an array")).collect()
+    each.map(|(ty, v)| {
+        Array::from_f64s(ty.dtype, &ty.dims().expect("extents"), v).expect("an array")
+    })
+    .collect()
 }
 
 /// Off by at most 2e-5 of the largest magnitude of the array, or of 1.
@@ -79,7 +87,8 @@ fn gradients_are_those_of_jax() {
         let module = imported(&name);
         let f = main_of(&module);
         let wrt: Vec<usize> = (0..f.params().len()).collect();
-        let made = value_and_grad_has_aux(&module, f, &wrt).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let made =
+            value_and_grad_has_aux(&module, f, &wrt).unwrap_or_else(|e| panic!("{name}: {e}"));
         let args = arguments(f, &fixture.inputs);
         let module = Module::single(made);
         let made = module.funcs.values().next().expect("a function");

@@ -55,8 +55,35 @@ fn programs() -> Vec<String> {
 
 /// What mutations put into a text.
 const PIECES: &[&str] = &[
-    "%", "@", "(", ")", "{", "}", "<", ">", "[", "]", "dense<", "tensor<9999999999x9xf64>", "tensor<?xf32>", ":", ",", "=", "->",
-    "-1", "0x", "18446744073709551616", "\"", "x", "#stablehlo<", "^bb0:", "stablehlo.while", "!", "\u{e9}", "loc(", "applies",
+    "%",
+    "@",
+    "(",
+    ")",
+    "{",
+    "}",
+    "<",
+    ">",
+    "[",
+    "]",
+    "dense<",
+    "tensor<9999999999x9xf64>",
+    "tensor<?xf32>",
+    ":",
+    ",",
+    "=",
+    "->",
+    "-1",
+    "0x",
+    "18446744073709551616",
+    "\"",
+    "x",
+    "#stablehlo<",
+    "^bb0:",
+    "stablehlo.while",
+    "!",
+    "\u{e9}",
+    "loc(",
+    "applies",
 ];
 
 /// A text with some bytes, words or lines changed.
@@ -91,7 +118,8 @@ fn mutated(text: &str, other: &str, r: &mut Random) -> String {
 
 #[test]
 fn mutated_programs_end_with_a_module_or_typed_errors() {
-    let cases = std::env::var("ADFUSE_FUZZ_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(4_000);
+    let cases =
+        std::env::var("ADFUSE_FUZZ_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(4_000);
     let (texts, mut r) = (programs(), Random(0x9e37_79b9_7f4a_7c15));
     let (mut syntax, mut unsupported, mut modules) = (0, 0, 0);
     for _ in 0..cases {
@@ -111,12 +139,20 @@ fn mutated_programs_end_with_a_module_or_typed_errors() {
         }
     }
     // Every outcome occurs: what is tried is neither nothing but noise nor what was written.
-    assert!(syntax > cases / 10 && unsupported > 0 && modules > 0, "{syntax} {unsupported} {modules}");
+    assert!(
+        syntax > cases / 10 && unsupported > 0 && modules > 0,
+        "{syntax} {unsupported} {modules}"
+    );
 }
 
 #[test]
 fn deep_texts_are_refused() {
-    for (open, close) in [("module { ", "}"), ("func.func @f() { ", "}"), ("func.func @f() { %0 = a.b (", ")"), ("func.func @f() { a.b [", "]")] {
+    for (open, close) in [
+        ("module { ", "}"),
+        ("func.func @f() { ", "}"),
+        ("func.func @f() { %0 = a.b (", ")"),
+        ("func.func @f() { a.b [", "]"),
+    ] {
         let text = open.repeat(100_000) + &close.repeat(100_000);
         assert!(matches!(stablehlo(&text, &Options::default()), Err(ImportError::Syntax(_))));
     }
