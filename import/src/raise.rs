@@ -4,7 +4,7 @@
 use crate::counted::{Counted, Direction, Slices};
 use adfuse_ir::rewrite::{Copier, dce};
 use adfuse_ir::{
-    Attr, Attrs, Builder, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
+    Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
 };
 
 type Placed = Result<(), Diagnostic>;
@@ -112,46 +112,44 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &Counted) ->
     Ok(())
 }
 
-/// Operands and parameters of a scan under construction.
-fn scan(
+/// The operands that a scan reads elements of: whole tensors, and the places, where its steps read those.
+fn scanned(
     copier: &mut Copier<'_>,
     b: &mut Builder,
-    i: Inst,
     (counted, slices): (&Counted, &Slices),
-) -> Placed {
+    counter: DType,
+) -> Vec<Value> {
     let f = copier.from();
-    let region = f.inst(i).regions[1];
-    let args: Vec<Value> = f.args(i).to_vec().iter().map(|&v| copier.get(b, v)).collect();
-    let params = f.region(region).params.clone();
-    let carried: Vec<usize> = (0..args.len())
-        .filter(|&k| {
-            !counted.is_counter(k) && !counted.invariant[k] && slices.stack_of(k).is_none()
-        })
-        .collect();
-    for k in (0..args.len()).filter(|&k| counted.invariant[k]) {
-        copier.set(params[k], args[k]);
-    }
-    // Slices of invariant carries are slices of what the loop was entered with.
-    let reverse = slices.reverse();
-    let mut operands: Vec<Value> = carried.iter().map(|&k| args[k]).collect();
+    let reversed =
+        |b: &mut Builder, v: Value| b.op_with(Op::Rev, &[v], Attrs::none().with_ints("axes", [0]));
+    let mut operands = Vec::new();
     for read in &slices.reads {
-        let whole = f.args(read.inst)[0];
-        let mut whole = copier.get(b, whole);
-        whole = b.materialize(whole);
-        if read.direction.is_backward() != reverse {
-            whole = b.op_with(Op::Rev, &[whole], Attrs::none().with_ints("axes", [0]));
+        let whole = copier.get(b, f.args(read.inst)[0]);
+        let mut whole = b.materialize(whole);
+        if read.direction.is_backward() != slices.reverse() {
+            whole = reversed(b, whole);
         }
         operands.push(whole);
     }
-    let counter = b.ty(args[counted.counter]).dtype;
     if slices.reads_counter {
         let ty = TensorType::of(counter, &[counted.trips]);
-        let mut places = b.op_as(Op::Iota, &[], Attrs::none().with_int("axis", 0), &ty);
-        if reverse {
-            places = b.op_with(Op::Rev, &[places], Attrs::none().with_ints("axes", [0]));
-        }
-        operands.push(places);
+        let places = b.op_as(Op::Iota, &[], Attrs::none().with_int("axis", 0), &ty);
+        // The counter goes up, whichever way elements are read.
+        operands.push(if slices.reverse() { reversed(b, places) } else { places });
     }
+    operands
+}
+
+/// The body of a scan, which is entered with carries, then elements.
+fn scan_body(
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    region: Region,
+    (counted, slices): (&Counted, &Slices),
+    (carried, counter): (&[usize], DType),
+) -> Result<Region, Diagnostic> {
+    let f = copier.from();
+    let params = f.region(region).params.clone();
     let made = b.open_region();
     carried.iter().for_each(|&k| copier.param(b, params[k]));
     for read in &slices.reads {
@@ -166,7 +164,7 @@ fn scan(
         // Dead instructions alone read it.
         false => b.literal(&TensorType::scalar(counter), Literal::zero(counter)),
     };
-    for k in (0..args.len()).filter(|&k| counted.is_counter(k)) {
+    for k in (0..params.len()).filter(|&k| counted.is_counter(k)) {
         copier.set(params[k], place);
     }
     body(copier, b, region, &|i| slices.replaces(i) || !slices.live(i))?;
@@ -180,30 +178,48 @@ fn scan(
         next.push(b.op_as(Op::Reshape, &[update], Attrs::none(), &element));
     }
     b.close_region(&next);
+    Ok(made)
+}
+
+fn scan(
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    i: Inst,
+    (counted, slices): (&Counted, &Slices),
+) -> Placed {
+    let f = copier.from();
+    let region = f.inst(i).regions[1];
+    let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
+    let params = f.region(region).params.clone();
+    let carried: Vec<usize> = (0..args.len())
+        .filter(|&k| {
+            !counted.is_counter(k) && !counted.invariant[k] && slices.stack_of(k).is_none()
+        })
+        .collect();
+    for k in (0..args.len()).filter(|&k| counted.invariant[k]) {
+        copier.set(params[k], args[k]);
+    }
+    let counter = b.ty(args[counted.counter]).dtype;
+    let mut operands: Vec<Value> = carried.iter().map(|&k| args[k]).collect();
+    operands.extend(scanned(copier, b, (counted, slices), counter));
+    let made = scan_body(copier, b, region, (counted, slices), (&carried, counter))?;
     let mut types: Vec<TensorType> = carried.iter().map(|&k| b.ty(args[k]).clone()).collect();
     types.extend(slices.writes.iter().map(|w| f.ty(params[w.carry]).clone()));
     let attrs = Attrs::none()
         .with_int("carry", carried.len() as i64)
-        .with_int(
-            "length",
-            if operands.len() > carried.len() || !slices.writes.is_empty() {
-                0
-            } else {
-                counted.trips as i64
-            },
-        )
-        .with("reverse", Attr::Bool(reverse))
+        .with_int("length", 0)
+        .with("reverse", Attr::Bool(slices.reverse()))
         .with_int("unroll", 1);
     b.follow(f, i);
     let inst = b.place(Op::Scan, &operands, attrs, &types, &[made]);
     let mut values = b.func().inst_results(inst).to_vec();
     for (write, value) in slices.writes.iter().zip(&mut values[carried.len()..]) {
-        if write.direction.is_backward() != reverse {
+        if write.direction.is_backward() != slices.reverse() {
             *value = b.op_with(Op::Rev, &[*value], Attrs::none().with_ints("axes", [0]));
         }
     }
-    let end =
-        b.literal(&TensorType::scalar(counter), Literal::from_i64(counter, counted.trips as i64));
+    let last = Literal::from_i64(counter, counted.trips as i64);
+    let end = b.literal(&TensorType::scalar(counter), last);
     results(copier, b, i, |k| match (carried.iter().position(|&c| c == k), slices.stack_of(k)) {
         (Some(at), _) => Some(values[at]),
         (_, Some(at)) => Some(values[carried.len() + at]),

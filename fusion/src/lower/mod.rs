@@ -230,7 +230,9 @@ impl Lower<'_> {
         let all = f.body_insts().iter().flat_map(each);
         for (i, v) in all.filter(|(_, v)| is_stored(f, *v)) {
             let role = match self.facts.class[i] {
-                InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
+                InstClass::Constant => {
+                    Role::Constant(f.attrs(i).literals("values").iter().collect())
+                }
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
                 // A loop, a branch, attention and what acts leave all that they compute, whoever reads it.

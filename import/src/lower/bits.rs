@@ -109,34 +109,89 @@ pub(crate) fn regroup(
     }
 }
 
+/// The word of 32 bits and the float that has its bits.
+const WORD: Element = Element::Int { bits: 32, signed: false };
+const SINGLE: Element = Element::Float(DType::F32);
+
+fn word(cx: &mut Lowering<'_>, like: Value, bits: u32) -> Value {
+    cx.literal_like(like, Literal::from_bits(DType::U32, bits.into()))
+}
+
 /// The bits of a float of 16 bits, as an integer of 16 bits.
-pub(crate) fn bits_of_half(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
-    if x.element != Element::Float(DType::BF16) {
-        return refuse(format!("the bits of {}", x.element));
-    }
-    // It is the upper half of a float of 32 bits.
+fn bits_of_half(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
     let single = cx.storage(x.value, DType::F32)?;
-    let word = Element::Int { bits: 32, signed: false };
-    let bits =
-        bitcast_to(cx, Val { element: Element::Float(DType::F32), value: single }, word)?.value;
-    let by = count(cx, bits, 16);
-    let high = cx.op(Op::ShiftRightLogical, &[bits, by])?;
-    let high = cx.storage(high, to.storage())?;
-    Ok(Val { element: to, value: wrap(cx, to, high)? })
+    let bits = bitcast_to(cx, Val { element: SINGLE, value: single }, WORD)?.value;
+    let half = match x.element {
+        // It is the upper half of a float of 32 bits.
+        Element::Float(DType::BF16) => {
+            let by = count(cx, bits, 16);
+            cx.op(Op::ShiftRightLogical, &[bits, by])?
+        }
+        _ => narrow_bits(cx, single, bits)?,
+    };
+    let half = cx.storage(half, to.storage())?;
+    Ok(Val { element: to, value: wrap(cx, to, half)? })
+}
+
+/// The bits of an `f16` that is held as `f32`.
+fn narrow_bits(cx: &mut Lowering<'_>, single: Value, bits: Value) -> Result<Value, Why> {
+    let magnitude = cx.op(Op::Abs, &[single])?;
+    let number =
+        |cx: &mut Lowering<'_>, n: f64| cx.literal_like(single, Literal::from_f64(DType::F32, n));
+    // Normal numbers have another bias, and fewer bits of mantissa, which are 0.
+    let (mask, bias, by) =
+        (word(cx, bits, 0x7fff_ffff), word(cx, bits, 112 << 23), count(cx, bits, 13));
+    let normal = cx.op(Op::And, &[bits, mask])?;
+    let normal = cx.op(Op::Sub, &[normal, bias])?;
+    let normal = cx.op(Op::ShiftRightLogical, &[normal, by])?;
+    // Subnormal ones are multiples of the least.
+    let (unit, least, infinity) =
+        (number(cx, 2f64.powi(24)), number(cx, 2f64.powi(-14)), number(cx, f64::INFINITY));
+    let multiple = cx.op(Op::Mul, &[magnitude, unit])?;
+    let multiple = cx.storage(multiple, DType::U32)?;
+    let (small, large) =
+        (cx.op(Op::Lt, &[magnitude, least])?, cx.op(Op::Eq, &[magnitude, infinity])?);
+    let nan = cx.op(Op::Ne, &[single, single])?;
+    let (inf_bits, nan_bits) = (word(cx, bits, 0x7c00), word(cx, bits, 0x7e00));
+    let size = cx.op(Op::SelectN, &[small, normal, multiple])?;
+    let size = cx.op(Op::SelectN, &[large, size, inf_bits])?;
+    let size = cx.op(Op::SelectN, &[nan, size, nan_bits])?;
+    let (down, top) = (count(cx, bits, 16), word(cx, bits, 0x8000));
+    let sign = cx.op(Op::ShiftRightLogical, &[bits, down])?;
+    let sign = cx.op(Op::And, &[sign, top])?;
+    cx.op(Op::Or, &[size, sign])
 }
 
 /// The float of 16 bits that has the bits of an integer.
-pub(crate) fn half_of_bits(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
-    if to != Element::Float(DType::BF16) {
-        return refuse(format!("bits as {to}"));
-    }
+fn half_of_bits(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
     let bits = cx.storage(x.value, DType::U32)?;
-    let by = count(cx, bits, 16);
-    let bits = cx.op(Op::ShiftLeft, &[bits, by])?;
-    let word = Element::Int { bits: 32, signed: false };
-    let single =
-        bitcast_to(cx, Val { element: word, value: bits }, Element::Float(DType::F32))?.value;
-    Ok(Val { element: to, value: cx.storage(single, DType::BF16)? })
+    let up = count(cx, bits, 16);
+    let high = cx.op(Op::ShiftLeft, &[bits, up])?;
+    if to == Element::Float(DType::BF16) {
+        let single = bitcast_to(cx, Val { element: WORD, value: high }, SINGLE)?.value;
+        return Ok(Val { element: to, value: cx.storage(single, DType::BF16)? });
+    }
+    let (mask, by, bias) = (word(cx, bits, 0x7fff), count(cx, bits, 13), word(cx, bits, 112 << 23));
+    let size = cx.op(Op::And, &[bits, mask])?;
+    let wide = cx.op(Op::ShiftLeft, &[size, by])?;
+    let normal = cx.op(Op::Add, &[wide, bias])?;
+    let normal = bitcast_to(cx, Val { element: WORD, value: normal }, SINGLE)?.value;
+    let special = word(cx, bits, 0x7f80_0000);
+    let special = cx.op(Op::Or, &[wide, special])?;
+    let special = bitcast_to(cx, Val { element: WORD, value: special }, SINGLE)?.value;
+    let unit = cx.literal_like(normal, Literal::from_f64(DType::F32, 2f64.powi(-24)));
+    let multiple = cx.storage(size, DType::F32)?;
+    let multiple = cx.op(Op::Mul, &[multiple, unit])?;
+    let (least, most) = (word(cx, bits, 0x0400), word(cx, bits, 0x7c00));
+    let (small, large) = (cx.op(Op::Lt, &[size, least])?, cx.op(Op::Ge, &[size, most])?);
+    let value = cx.op(Op::SelectN, &[small, normal, multiple])?;
+    let value = cx.op(Op::SelectN, &[large, value, special])?;
+    let sign = word(cx, bits, 0x8000_0000);
+    let sign = cx.op(Op::And, &[high, sign])?;
+    let raw = bitcast_to(cx, Val { element: SINGLE, value }, WORD)?.value;
+    let raw = cx.op(Op::Or, &[raw, sign])?;
+    let value = bitcast_to(cx, Val { element: WORD, value: raw }, SINGLE)?.value;
+    Ok(Val { element: to, value: cx.storage(value, DType::F16)? })
 }
 
 /// A float rounded to `e` bits of exponent and `m` of mantissa, ties to even; what is too large is infinite, what is
@@ -247,7 +302,7 @@ pub(crate) fn reduce_precision(cx: &mut Lowering<'_>, inst: &Instruction<'_>) ->
 pub(crate) fn next_after(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     let args = cx.operands(inst)?;
     let [x, y] = args[..] else { return refuse("other than two operands") };
-    if !matches!(x.element, Element::Float(DType::F32 | DType::F64)) {
+    if !x.element.is_float() {
         return refuse(format!("elements of type {}", x.element));
     }
     let int = Element::Int { bits: x.element.bits(), signed: true };

@@ -4,7 +4,7 @@ use super::context::{Lowered, Lowering, Val};
 use super::element::Element;
 use super::refusal::{Why, refuse};
 use crate::text::tree::{Attr, Dense, Instruction};
-use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType};
+use adfuse_ir::{Attr as IrAttr, Attrs, Elements, Literal, Op, TensorType};
 use smallvec::smallvec;
 
 pub(crate) fn constant(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
@@ -26,11 +26,11 @@ pub(crate) fn written(
     let Some(count) = ty.elements() else { return refuse("an extent that is not known") };
     let text = dense.payload.trim();
     let value = match elements(text, element, count)? {
-        Elements::All(l) => cx.b.literal(ty, l),
-        Elements::Each(all) if cx.lift.is_some() => {
+        Values::All(l) => cx.b.literal(ty, l),
+        Values::Each(all) if cx.lift.is_some() => {
             return refuse(format!("{} values in a function of elements", all.len()));
         }
-        Elements::Each(all) => {
+        Values::Each(all) => {
             let attrs = Attrs::none().with("values", IrAttr::Literals(all));
             cx.emit_as(Op::Constant, &[], attrs, ty)?
         }
@@ -38,15 +38,15 @@ pub(crate) fn written(
     Ok(Val { element, value })
 }
 
-enum Elements {
+enum Values {
     All(Literal),
-    Each(Vec<Literal>),
+    Each(Elements),
 }
 
 /// The elements of a tensor of this many.
-fn elements(text: &str, element: Element, count: u64) -> Result<Elements, Why> {
+fn elements(text: &str, element: Element, count: u64) -> Result<Values, Why> {
     if count == 0 {
-        return Ok(Elements::All(Literal::zero(element.storage())));
+        return Ok(Values::All(Literal::zero(element.storage())));
     }
     if let Some(hex) = text.strip_prefix("\"0x").and_then(|t| t.strip_suffix('"')) {
         return blob(hex, element, count);
@@ -55,18 +55,13 @@ fn elements(text: &str, element: Element, count: u64) -> Result<Elements, Why> {
         return refuse("values that are strings");
     }
     if !text.starts_with('[') {
-        return Ok(Elements::All(scalar(text, element)?));
+        return Ok(Values::All(scalar(text, element)?));
     }
-    // A list has at least one byte for each element.
-    let bound = usize::try_from(count).unwrap_or(usize::MAX).min(text.len());
-    let mut all = Vec::with_capacity(bound);
-    for word in text.split(|c: char| matches!(c, '[' | ']' | ',') || c.is_ascii_whitespace()) {
-        if !word.is_empty() {
-            all.push(scalar(word, element)?);
-        }
-    }
+    let words = text.split(|c: char| matches!(c, '[' | ']' | ',') || c.is_ascii_whitespace());
+    let all: Elements =
+        words.filter(|w| !w.is_empty()).map(|w| scalar(w, element)).collect::<Result<_, _>>()?;
     match all.len() as u64 == count {
-        true => Ok(Elements::Each(all)),
+        true => Ok(Values::Each(all)),
         false => refuse(format!("{} values for {count} elements", all.len())),
     }
 }
@@ -101,7 +96,7 @@ fn scalar(text: &str, element: Element) -> Result<Literal, Why> {
 }
 
 /// The bytes of all elements, or of one that stands for all, low bytes first; truth values are packed.
-fn blob(hex: &str, element: Element, count: u64) -> Result<Elements, Why> {
+fn blob(hex: &str, element: Element, count: u64) -> Result<Values, Why> {
     let width = match element {
         Element::Bool => 1,
         element => u64::from(element.bits().div_ceil(8)),
@@ -118,7 +113,7 @@ fn blob(hex: &str, element: Element, count: u64) -> Result<Elements, Why> {
     let given = digits.len() as u64 / 2;
     if element == Element::Bool && given == count.div_ceil(8) && count > 1 {
         let bit = |k: u64| byte((k / 8) as usize).map(|b| element.of_bits(b >> (k % 8)));
-        return (0..count).map(bit).collect::<Result<_, _>>().map(Elements::Each);
+        return (0..count).map(bit).collect::<Result<_, _>>().map(Values::Each);
     }
     let at = |k: u64| {
         let first = (k * width) as usize;
@@ -129,10 +124,10 @@ fn blob(hex: &str, element: Element, count: u64) -> Result<Elements, Why> {
         Ok(element.of_bits(bits))
     };
     if count.checked_mul(width) == Some(given) {
-        return (0..count).map(at).collect::<Result<_, _>>().map(Elements::Each);
+        return (0..count).map(at).collect::<Result<_, _>>().map(Values::Each);
     }
     match given == width {
-        true => Ok(Elements::All(at(0)?)),
+        true => Ok(Values::All(at(0)?)),
         false => refuse(format!("{given} bytes for {count} elements of {width}")),
     }
 }
@@ -144,8 +139,8 @@ mod tests {
     fn read(text: &str, name: &str, count: u64) -> Option<Vec<f64>> {
         let element = Element::named(name).expect("a type");
         match elements(text, element, count) {
-            Ok(Elements::All(l)) => Some(vec![l.to_f64()]),
-            Ok(Elements::Each(all)) => Some(all.iter().map(|l| l.to_f64()).collect()),
+            Ok(Values::All(l)) => Some(vec![l.to_f64()]),
+            Ok(Values::Each(all)) => Some(all.iter().map(|l| l.to_f64()).collect()),
             Err(_) => None,
         }
     }

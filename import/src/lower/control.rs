@@ -90,9 +90,10 @@ pub(crate) fn branch<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lo
 }
 
 pub(crate) fn call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
-    match inst.symbol {
-        Some(name) => call_of(cx, inst, name),
-        None => refuse("without a callee"),
+    match (inst.symbol, inst.attr("callee")) {
+        (Some(name), _) => call_of(cx, inst, name),
+        (None, Some(Attr::Symbol(name))) => call_of(cx, inst, name),
+        _ => refuse("without a callee"),
     }
 }
 
@@ -170,6 +171,7 @@ const CUSTOM: &[(&str, Custom)] = &[
     ("SPMDShardToFullShape", Custom::Identity),
     ("Sharding", Custom::Identity),
     ("annotate_device_placement", Custom::Identity),
+    ("check.expect_almost_eq", Custom::Check(Compare::Within(0.001))),
     ("check.expect_close", Custom::Check(Compare::Close)),
     ("check.expect_eq", Custom::Check(Compare::Equal)),
 ];
@@ -221,7 +223,7 @@ pub(crate) fn check_within(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Low
 /// A loop over elements along an axis of several operands, with values that are handed on.
 pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
     let axis = find(inst, &["dimension"]).map_or(Ok(0), number)?;
-    let carries = find(inst, &["inits"]).map_or(Ok(inst.inits.len() as i64), number)?;
+    let carries = inst.inits.len() as i64;
     let args = cx.operands(inst)?;
     let reverse = super::attributes::flag(inst, "is_reverse");
     let count = args.len().checked_sub(carries as usize);
@@ -230,6 +232,16 @@ pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
     };
     let mut operands: Vec<Value> = args[xs..].iter().map(|a| a.value).collect();
     let mut entered: Vec<(Element, TensorType)> = Vec::new();
+    let types = result_types(cx, inst)?;
+    let scanned = args[..xs].iter().map(|x| cx.b.ty(x.value).rank());
+    let stacked =
+        types.iter().take(types.len().saturating_sub(inst.inits.len())).map(|(_, ty)| ty.rank());
+    if axis < 0
+        || types.len() < inst.inits.len()
+        || scanned.chain(stacked).any(|rank| axis as usize >= rank)
+    {
+        return refuse(format!("the axis {axis}, or other results"));
+    }
     for x in &args[..xs] {
         let front = to_front(cx, x.value, axis)?;
         let ty = cx.b.ty(front).clone();
@@ -237,7 +249,6 @@ pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
         operands.push(front);
     }
     entered.extend(args[xs..].iter().map(|a| (a.element, cx.b.ty(a.value).clone())));
-    let types = result_types(cx, inst)?;
     let outputs = types.len() - carries as usize;
     let made = scan_body(cx, body, &entered, (xs, outputs))?;
     let mut declared: Vec<TensorType> = only_types(&types[outputs..]);

@@ -5,7 +5,7 @@ use super::context::{Lowered, Lowering, Val};
 use super::element::Element;
 use super::refusal::{Why, refuse};
 use crate::text::tree::{Attr, Instruction};
-use adfuse_ir::{Attrs, DType, Op, Value};
+use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
 
 /// One view of the first operand whose result type is written.
@@ -117,7 +117,19 @@ fn starts(cx: &mut Lowering<'_>, inst: &Instruction<'_>, from: usize) -> Result<
     if args.len() < from || args[from..].iter().any(|a| !a.element.is_int()) {
         return refuse("start indices that are no integers");
     }
-    Ok(args[from..].iter().map(|a| a.value).collect())
+    // Constants have one type: what is beyond it is beyond every axis.
+    let constant = |l: Literal| {
+        let place = l.to_i64().clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        Literal::from_i64(DType::I32, place)
+    };
+    let scalar = TensorType::scalar(DType::I32);
+    Ok(args[from..]
+        .iter()
+        .map(|a| match cx.b.func().literal(a.value) {
+            Some(l) => cx.b.literal(&scalar, constant(l)),
+            None => a.value,
+        })
+        .collect())
 }
 
 pub(crate) fn dynamic_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {

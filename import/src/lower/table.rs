@@ -39,7 +39,7 @@ pub(crate) const ROWS: &[Row] = &[
     map("chlo.square", Op::Square),
     map("chlo.tan", Op::Tan),
     by!("chlo.top_k", sort::top_k, "k", "largest"),
-    by!("func.call", control::call),
+    by!("func.call", control::call, "callee"),
     by!("sdy.sharding_constraint", elementwise::identity, "sharding"),
     by!("stablehlo.abs", elementwise::abs),
     map("stablehlo.add", Op::Add),
@@ -82,6 +82,16 @@ pub(crate) const ROWS: &[Row] = &[
         "contracting_dims",
         "dot_dimension_numbers"
     ),
+    by!(
+        "stablehlo.dynamic_broadcast_in_dim",
+        shape::broadcast_in_dim,
+        "dims",
+        "broadcast_dimensions",
+        "known_expanding_dimensions",
+        "known_nonexpanding_dimensions"
+    ),
+    by!("stablehlo.dynamic_iota", shape::iota, "dim", "iota_dimension"),
+    by!("stablehlo.dynamic_reshape", shape::reshape),
     by!("stablehlo.dynamic_slice", shape::dynamic_slice, "sizes", "slice_sizes"),
     by!("stablehlo.dynamic_update_slice", shape::dynamic_update_slice),
     map("stablehlo.exponential", Op::Exp),

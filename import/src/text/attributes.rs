@@ -3,7 +3,7 @@
 use super::lexer::{Token, wrong};
 use super::parser::Parser;
 use super::tree::{Attr, Dense};
-use adfuse_ir::{Diagnostic, Span};
+use adfuse_ir::Diagnostic;
 
 impl<'a> Parser<'a> {
     /// An attribute value. `inner` ones, inside of brackets, may have a type behind them.
@@ -184,8 +184,7 @@ impl<'a> Parser<'a> {
             return Err(wrong(start, self.here.end, "expected `<` behind `dense`"));
         }
         let payload = self.raw_angled()?;
-        let span = Span::new(start, self.before);
         let ty = if inner && self.eat(b':')? { Some(self.parse_type()?) } else { None };
-        Ok(Dense { payload, ty, span })
+        Ok(Dense { payload, ty })
     }
 }

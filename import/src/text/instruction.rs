@@ -98,6 +98,12 @@ impl<'a> Parser<'a> {
                 let attr = self.attribute(false)?;
                 inst.words.push(attr);
             }
+            Token::Ident("inits") => {
+                self.advance()?;
+                let given = inst.operands.len();
+                self.group(inst)?;
+                inst.inits.extend(inst.operands.split_off(given));
+            }
             Token::Ident(word) => {
                 self.advance()?;
                 if self.eat(b'=')? {
@@ -238,6 +244,10 @@ impl<'a> Parser<'a> {
                     inst.regions.push(region);
                 }
                 Token::Ident("loc") => self.skip_location()?,
+                Token::Punct(b'{') if !self.here.leads => {
+                    let entries = self.dictionary()?;
+                    inst.attrs.extend(entries);
+                }
                 _ => return Ok(()),
             }
         }

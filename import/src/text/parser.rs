@@ -2,7 +2,7 @@
 
 use super::MOST_NESTED;
 use super::lexer::{Lexed, Lexer, Token, wrong};
-use super::tree::{FunctionTree, Param, Region};
+use super::tree::{Attr, FunctionTree, Instruction, Param, Region};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
 
 /// Instructions of a text.
@@ -16,6 +16,34 @@ pub(super) struct Parser<'a> {
     pub(super) before: usize,
     depth: usize,
     instructions: usize,
+}
+
+/// The functions of a module, or the function, that stands in the generic form.
+fn generic<'a>(
+    inst: Instruction<'a>,
+    functions: &mut Vec<FunctionTree<'a>>,
+) -> Result<(), Diagnostic> {
+    if inst.op == "builtin.module" {
+        let insts = inst.regions.into_iter().flat_map(|r| r.insts);
+        return insts.filter(|i| !i.op.starts_with("sdy.")).try_for_each(|i| generic(i, functions));
+    }
+    let at = |m: &str| Diagnostic::new(At::span(inst.span), Kind::Syntax, m);
+    let text = |name: &str| match inst.attr(name) {
+        Some(Attr::Str(text)) => Some(*text),
+        _ => None,
+    };
+    let name = text("sym_name").filter(|_| inst.op == "func.func");
+    let name = name.ok_or_else(|| at("expected a function with its name"))?;
+    let private = text("sym_visibility") == Some("private");
+    let span = inst.span;
+    let body = inst.regions.into_iter().next();
+    let body = body.ok_or_else(|| {
+        Diagnostic::new(At::span(span), Kind::Syntax, "expected the function's body")
+    })?;
+    // Its type says no more than what it returns.
+    let results = body.insts.last().and_then(|ret| ret.operand_types.clone()).unwrap_or_default();
+    functions.push(FunctionTree { name, private, results, body, span });
+    Ok(())
 }
 
 /// The functions of a text.
@@ -205,6 +233,10 @@ impl<'a> Parser<'a> {
             }
             Token::Ident(name) if name.starts_with("sdy.") => self.skip_line(),
             Token::Hash(_) => self.skip_line(),
+            Token::Str("builtin.module" | "func.func") => {
+                let inst = self.instruction()?;
+                generic(inst, functions)
+            }
             _ => Err(self.expected("`module` or `func.func`")),
         }
     }

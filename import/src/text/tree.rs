@@ -18,8 +18,6 @@ pub(crate) struct Dense<'a> {
     pub(crate) payload: &'a str,
     /// Their type.
     pub(crate) ty: Option<Type<'a>>,
-    /// Where they stand.
-    pub(crate) span: Span,
 }
 
 /// The value of an attribute.
