@@ -1,8 +1,7 @@
 //! General registers for the integers of a loop program: each value has one home, a register or the stack frame.
 //!
 //! A value is alive from its definition to its last use, and all along a loop that it is used in but not defined in. The
-//! registers are given out along the program; where they run out, the value that is used least, uses in inner loops
-//! counting more, is in the frame for all of its life.
+//! values that are used most, inner loops counting more, choose first among the registers that are free all that time.
 
 use super::frame::StackFrame;
 use crate::cpu::codegen::loop_program::{
@@ -72,44 +71,34 @@ pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
     f.define(LoopVal::BEGIN, None);
     f.define(LoopVal::END, None);
     f.block(&p.code);
+    let mut order: Vec<usize> = (0..f.ranges.len()).collect();
+    order.sort_by_key(|&k| std::cmp::Reverse(f.ranges[k].weight));
     let mut homes = vec![ValueHome::Unused; f.ranges.len()];
-    let mut order: Vec<usize> = Vec::new();
-    for (k, home) in homes.iter_mut().enumerate() {
-        let range = f.ranges[k];
-        match f.ops[k] {
-            Some(LoopOp::Int(x)) => *home = ValueHome::Number(x),
-            _ if range.weight == 0 => {}
-            // An entry of the table is an operand as it is, where it is not used in a loop that it is not defined in.
-            Some(LoopOp::Pointer(at)) if range.weight <= 2 * LOOP_WEIGHT.pow(range.depth) => {
-                *home = ValueHome::Table(at);
-            }
-            _ => order.push(k),
-        }
-    }
-    order.sort_by_key(|&k| f.ranges[k].begin);
-    // What each register holds where the next value begins.
-    let mut held: [Option<usize>; REGISTERS.len()] = [None; REGISTERS.len()];
+    let mut taken: [Vec<(u32, u32)>; REGISTERS.len()] = Default::default();
     for k in order {
         let range = f.ranges[k];
-        for held in &mut held {
-            *held = held.filter(|&other| f.ranges[other].end >= range.begin);
+        let home = &mut homes[k];
+        if let Some(LoopOp::Int(x)) = f.ops[k] {
+            *home = ValueHome::Number(x);
+            continue;
         }
-        let least = |n: &usize| held[*n].map(|other| (f.ranges[other].weight, other));
-        let Some(n) = (0..REGISTERS.len()).min_by_key(least) else { continue };
-        let loses = match held[n] {
-            Some(other) if f.ranges[other].weight >= range.weight => Some(k),
-            other => {
-                held[n] = Some(k);
-                homes[k] = ValueHome::In(REGISTERS[n]);
-                other
+        if range.weight == 0 {
+            continue;
+        }
+        let apart = |&(begin, end): &(u32, u32)| range.end < begin || end < range.begin;
+        let free = taken.iter().position(|all| all.iter().all(apart));
+        // A pointer of the table is an operand as it is, where it is not used in a loop that it is not defined in.
+        *home = match (free, f.ops[k]) {
+            (_, Some(LoopOp::Pointer(at))) if range.weight <= 2 * LOOP_WEIGHT.pow(range.depth) => {
+                ValueHome::Table(at)
             }
+            (Some(n), _) => {
+                taken[n].push((range.begin, range.end));
+                ValueHome::In(REGISTERS[n])
+            }
+            (None, Some(LoopOp::Pointer(at))) => ValueHome::Table(at),
+            (None, _) => ValueHome::Slot(frame.long()),
         };
-        if let Some(loses) = loses {
-            homes[loses] = match f.ops[loses] {
-                Some(LoopOp::Pointer(at)) => ValueHome::Table(at),
-                _ => ValueHome::Slot(frame.long()),
-            };
-        }
     }
     homes
 }
