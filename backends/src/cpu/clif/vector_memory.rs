@@ -68,7 +68,7 @@ impl FunctionEmitter<'_, '_> {
         }
     }
 
-    /// Where the element of a coordinate is, of elements so many bytes apart.
+    /// Where the element of a coordinate is, of elements this many bytes apart.
     fn even_address(
         &mut self,
         s: &LoopScope<'_>,

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::str::FromStr;
 
 /// What is wrong, with the line.
-type Parsed<T> = Result<T, String>;
+type LoopTextResult<T> = Result<T, String>;
 
 /// A program of a text.
-pub(crate) fn parse(text: &str) -> Parsed<LoopProgram> {
+pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
     let lines = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty());
     let mut p = LoopParser { lines: lines.map(|(k, l)| (k + 1, l)).collect() };
     let mut line = p.line("groups")?;
@@ -56,7 +56,7 @@ struct LineWords<'s> {
 }
 
 impl<'s> LineWords<'s> {
-    fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
+    fn wrong<T>(&self, wanted: &str) -> LoopTextResult<T> {
         let there = self.words.front().copied().unwrap_or("the end");
         Err(format!("line {}: {wanted} is expected, and there is {there}", self.number))
     }
@@ -73,12 +73,12 @@ impl<'s> LineWords<'s> {
         there
     }
 
-    fn expect(&mut self, word: &str) -> Parsed<()> {
+    fn expect(&mut self, word: &str) -> LoopTextResult<()> {
         if self.accept(word) { Ok(()) } else { self.wrong(word) }
     }
 
     /// What a word says.
-    fn word<T>(&mut self, wanted: &str, of: impl Fn(&str) -> Option<T>) -> Parsed<T> {
+    fn word<T>(&mut self, wanted: &str, of: impl Fn(&str) -> Option<T>) -> LoopTextResult<T> {
         match self.words.front().and_then(|w| of(w)) {
             Some(found) => {
                 self.words.pop_front();
@@ -88,28 +88,28 @@ impl<'s> LineWords<'s> {
         }
     }
 
-    fn number<T: FromStr>(&mut self) -> Parsed<T> {
+    fn number<T: FromStr>(&mut self) -> LoopTextResult<T> {
         self.word("a number", |w| w.parse().ok())
     }
 
-    fn numbered<T: FromStr>(&mut self, letter: char) -> Parsed<T> {
+    fn numbered<T: FromStr>(&mut self, letter: char) -> LoopTextResult<T> {
         let wanted = format!("{letter} and a number");
         self.word(&wanted, |w| w.strip_prefix(letter)?.parse().ok())
     }
 
-    fn value(&mut self) -> Parsed<LoopVal> {
+    fn value(&mut self) -> LoopTextResult<LoopVal> {
         self.numbered('v').map(LoopVal)
     }
 
-    fn scalar(&mut self) -> Parsed<SVal> {
+    fn scalar(&mut self) -> LoopTextResult<SVal> {
         self.numbered('s').map(SVal::from_u32)
     }
 
-    fn dtype(&mut self) -> Parsed<DType> {
+    fn dtype(&mut self) -> LoopTextResult<DType> {
         self.word("an element type", |w| w.parse().ok())
     }
 
-    fn literal(&mut self, d: DType) -> Parsed<Literal> {
+    fn literal(&mut self, d: DType) -> LoopTextResult<Literal> {
         self.word("a constant", |w| match d {
             DType::Bool => w.parse().ok().map(|b: bool| Literal::from_bits(d, b.into())),
             d if d.is_float() => w.parse().ok().map(|x| Literal::from_f64(d, x)),
@@ -117,12 +117,12 @@ impl<'s> LineWords<'s> {
         })
     }
 
-    fn typed_literal(&mut self) -> Parsed<Literal> {
+    fn typed_literal(&mut self) -> LoopTextResult<Literal> {
         let d = self.dtype()?;
         self.literal(d)
     }
 
-    fn op(&mut self) -> Parsed<LoopOp> {
+    fn op(&mut self) -> LoopTextResult<LoopOp> {
         let name = self.word("an operation", |w| Some(w.to_owned()))?;
         Ok(match name.as_str() {
             "int" => LoopOp::Int(self.number()?),
@@ -148,7 +148,7 @@ impl<'s> LineWords<'s> {
         })
     }
 
-    fn conditions(&mut self) -> Parsed<Vec<LoopCond>> {
+    fn conditions(&mut self) -> LoopTextResult<Vec<LoopCond>> {
         let mut all = Vec::new();
         while !self.accept("{") {
             all.push(if self.accept("within") {
@@ -163,7 +163,7 @@ impl<'s> LineWords<'s> {
         Ok(all)
     }
 
-    fn params(&mut self) -> Parsed<Vec<(usize, LoopVal)>> {
+    fn params(&mut self) -> LoopTextResult<Vec<(usize, LoopVal)>> {
         let mut all = Vec::new();
         while self.words.front().is_some_and(|w| w.starts_with('p')) {
             all.push((self.numbered('p')?, self.value()?));
@@ -171,13 +171,13 @@ impl<'s> LineWords<'s> {
         Ok(all)
     }
 
-    fn fold(&mut self, lanes: bool) -> Parsed<GroupFold> {
+    fn fold(&mut self, lanes: bool) -> LoopTextResult<GroupFold> {
         let monoid = self.word("a fold", |w| Monoid::ALL.into_iter().find(|m| m.name() == w))?;
         Ok(GroupFold { monoid, dtype: self.dtype()?, lanes })
     }
 
     /// A statement without blocks, by its first word.
-    fn stmt(&mut self, name: &str) -> Parsed<LoopStmt> {
+    fn stmt(&mut self, name: &str) -> LoopTextResult<LoopStmt> {
         Ok(match name {
             "groups" => {
                 let last = self.value()?;
@@ -243,12 +243,12 @@ impl<'s> LineWords<'s> {
         })
     }
 
-    fn ends(&self) -> Parsed<()> {
+    fn ends(&self) -> LoopTextResult<()> {
         if self.is_empty() { Ok(()) } else { self.wrong("the end of the line") }
     }
 }
 
-fn group_write(mut l: LineWords<'_>) -> Parsed<GroupWrite> {
+fn group_write(mut l: LineWords<'_>) -> LoopTextResult<GroupWrite> {
     let name = l.word("how it is written", |w| Some(w.to_owned()))?;
     let write = match name.as_str() {
         "element" => GroupWrite::Element,
@@ -281,7 +281,7 @@ impl<'s> LoopParser<'s> {
         self.lines.front().is_some_and(|(_, l)| l.trim_start().starts_with(text))
     }
 
-    fn words(&mut self) -> Parsed<LineWords<'s>> {
+    fn words(&mut self) -> LoopTextResult<LineWords<'s>> {
         let Some((number, line)) = self.lines.pop_front() else {
             return Err("the text ends too early".into());
         };
@@ -289,13 +289,13 @@ impl<'s> LoopParser<'s> {
     }
 
     /// The next line, which begins with a word.
-    fn line(&mut self, word: &str) -> Parsed<LineWords<'s>> {
+    fn line(&mut self, word: &str) -> LoopTextResult<LineWords<'s>> {
         let mut line = self.words()?;
         line.expect(word)?;
         Ok(line)
     }
 
-    fn body(&mut self) -> Parsed<ScalarProgram> {
+    fn body(&mut self) -> LoopTextResult<ScalarProgram> {
         let mut body = ScalarProgram::default();
         loop {
             let mut line = self.words()?;
@@ -316,7 +316,7 @@ impl<'s> LoopParser<'s> {
         }
     }
 
-    fn group_read(&mut self, mut l: LineWords<'s>) -> Parsed<GroupRead> {
+    fn group_read(&mut self, mut l: LineWords<'s>) -> LoopTextResult<GroupRead> {
         let name = l.word("how it is read", |w| Some(w.to_owned()))?;
         let read = match name.as_str() {
             "fixed" => GroupRead::Fixed,
@@ -371,7 +371,7 @@ impl<'s> LoopParser<'s> {
     }
 
     /// Statements up to a closing brace; gives what follows that in its line.
-    fn block(&mut self) -> Parsed<(LoopBlock, LineWords<'s>)> {
+    fn block(&mut self) -> LoopTextResult<(LoopBlock, LineWords<'s>)> {
         let mut stmts = Vec::new();
         loop {
             let mut line = self.words()?;
@@ -397,7 +397,7 @@ impl<'s> LoopParser<'s> {
         }
     }
 
-    fn branch(&mut self, mut line: LineWords<'s>) -> Parsed<LoopStmt> {
+    fn branch(&mut self, mut line: LineWords<'s>) -> LoopTextResult<LoopStmt> {
         let all = line.conditions()?;
         let (then, mut line) = self.block()?;
         line.expect("else")?;
@@ -411,7 +411,7 @@ impl<'s> LoopParser<'s> {
         Ok(LoopStmt::If { all, then, otherwise, results })
     }
 
-    fn turns(&mut self, mut line: LineWords<'s>) -> Parsed<LoopStmt> {
+    fn turns(&mut self, mut line: LineWords<'s>) -> LoopTextResult<LoopStmt> {
         let mut carried = Vec::new();
         while !line.accept("below") {
             carried.push((line.value()?, line.value()?));
@@ -429,7 +429,7 @@ impl<'s> LoopParser<'s> {
 }
 
 /// `mul.f32 s0 s1`
-fn instruction(line: &mut LineWords<'_>) -> Parsed<SInst> {
+fn instruction(line: &mut LineWords<'_>) -> LoopTextResult<SInst> {
     let typed = |w: &str| {
         let (name, d) = w.rsplit_once('.')?;
         Some((name.to_owned(), d.parse::<DType>().ok()?))

@@ -9,6 +9,7 @@
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
+use smallvec::{SmallVec, smallvec};
 
 /// A value: an integer of 64 bits, or an element.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,7 +50,7 @@ pub(crate) enum LoopOp {
     Bound(LoopVal, LoopVal, LoopVal),
     /// The element at an address.
     Load(DType, LoopVal),
-    /// The element of so many bits that begins at a bit of the byte at an address.
+    /// The element of this many bits that begins at a bit of the byte at an address.
     LoadBits(DType, u8, LoopVal, LoopVal),
     /// An element of a type as an integer.
     Widen(DType, LoopVal),
@@ -58,13 +59,16 @@ pub(crate) enum LoopOp {
 /// What must hold for a block to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoopCond {
-    /// A value is one of so many from a number on.
+    /// A value is one of this many from a number on.
     Within(LoopVal, i64, i64),
     Less(LoopVal, LoopVal),
     Zero(LoopVal),
 }
 
 pub(crate) type LoopBlock = Vec<LoopStmt>;
+
+/// The values that something names.
+pub(crate) type LoopOperands = SmallVec<[LoopVal; 4]>;
 
 /// How many groups a loop computes at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +145,7 @@ pub(crate) enum LoopStmt {
         at: LoopVal,
         value: LoopVal,
     },
-    /// Sets what an output folds into to what is neutral, for a group of columns: for so many, or for all.
+    /// Sets what an output folds into to what is neutral, for a group of columns: for a number of them, or for all.
     FillColumns {
         output: usize,
         at: LoopVal,
@@ -171,7 +175,7 @@ pub(crate) enum GroupRead {
     Packed { bits: u8, pointer: LoopVal, first: LoopVal },
     /// Coordinates in equal steps from the first on.
     Coord { first: LoopVal, step: i64 },
-    /// An element for each few coordinates, so many elements apart.
+    /// An element for each few coordinates, a step of elements apart.
     Spread { pointer: LoopVal, each: u32, step: u32 },
     /// Neighbouring elements at the bits of the coordinate that count: all of them, or none.
     Chosen { pointer: LoopVal, along: LoopVal },
@@ -230,61 +234,67 @@ impl GroupWrite {
     }
 
     /// The values that it names.
-    pub(crate) fn values(&self) -> Vec<LoopVal> {
+    pub(crate) fn values(&self) -> LoopOperands {
         match *self {
-            GroupWrite::Element => Vec::new(),
-            GroupWrite::Even { pointer, .. } | GroupWrite::Columns { pointer, .. } => vec![pointer],
-            GroupWrite::Packed { pointer, first, .. } => vec![pointer, first],
-            GroupWrite::Lanes { pointer, place, .. } => vec![pointer, place],
+            GroupWrite::Element => LoopOperands::new(),
+            GroupWrite::Even { pointer, .. } | GroupWrite::Columns { pointer, .. } => {
+                smallvec![pointer]
+            }
+            GroupWrite::Packed { pointer, first, .. } => smallvec![pointer, first],
+            GroupWrite::Lanes { pointer, place, .. } => smallvec![pointer, place],
         }
     }
 }
 
 impl GroupRead {
     /// The values that it names, but for those of a block of its own.
-    pub(crate) fn values(&self) -> Vec<LoopVal> {
+    pub(crate) fn values(&self) -> LoopOperands {
         match *self {
-            GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => Vec::new(),
-            GroupRead::Even { pointer, .. } | GroupRead::Spread { pointer, .. } => vec![pointer],
-            GroupRead::Coord { first, .. } => vec![first],
-            GroupRead::Packed { pointer, first, .. } => vec![pointer, first],
-            GroupRead::Chosen { pointer, along } => vec![pointer, along],
-            GroupRead::Masked { pointer, low, high, .. } => vec![pointer, low, high],
+            GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => LoopOperands::new(),
+            GroupRead::Even { pointer, .. } | GroupRead::Spread { pointer, .. } => {
+                smallvec![pointer]
+            }
+            GroupRead::Coord { first, .. } => smallvec![first],
+            GroupRead::Packed { pointer, first, .. } => smallvec![pointer, first],
+            GroupRead::Chosen { pointer, along } => smallvec![pointer, along],
+            GroupRead::Masked { pointer, low, high, .. } => smallvec![pointer, low, high],
         }
     }
 }
 
 impl LoopOp {
     /// The values that it names.
-    pub(crate) fn operands(&self) -> Vec<LoopVal> {
+    pub(crate) fn operands(&self) -> LoopOperands {
         match *self {
             LoopOp::Int(_) | LoopOp::Literal(_) | LoopOp::Pointer(_) | LoopOp::Repeated(_) => {
-                Vec::new()
+                LoopOperands::new()
             }
             LoopOp::Mul(a, _)
             | LoopOp::FloorDiv(a, _)
             | LoopOp::Rem(a, _)
             | LoopOp::Div(a, _)
             | LoopOp::Load(_, a)
-            | LoopOp::Widen(_, a) => vec![a],
+            | LoopOp::Widen(_, a) => smallvec![a],
             LoopOp::Add(a, b)
             | LoopOp::Sub(a, b)
             | LoopOp::And(a, b)
             | LoopOp::Min(a, b)
             | LoopOp::Max(a, b)
-            | LoopOp::LoadBits(_, _, a, b) => vec![a, b],
-            LoopOp::Bound(a, b, c) => vec![a, b, c],
+            | LoopOp::LoadBits(_, _, a, b) => smallvec![a, b],
+            LoopOp::Bound(a, b, c) => smallvec![a, b, c],
         }
     }
 }
 
 impl LoopStmt {
     /// The values that a statement without blocks names.
-    pub(crate) fn operands(&self) -> Vec<LoopVal> {
+    pub(crate) fn operands(&self) -> LoopOperands {
         match self {
             LoopStmt::Let(_, op) => op.operands(),
-            LoopStmt::If { .. } | LoopStmt::While { .. } | LoopStmt::FillLanes { .. } => Vec::new(),
-            LoopStmt::Groups { from, to, .. } => vec![*from, *to],
+            LoopStmt::If { .. } | LoopStmt::While { .. } | LoopStmt::FillLanes { .. } => {
+                LoopOperands::new()
+            }
+            LoopStmt::Groups { from, to, .. } => smallvec![*from, *to],
             LoopStmt::Partial { at, first, count } => {
                 first.iter().copied().chain([*at, *count]).collect()
             }
@@ -292,21 +302,21 @@ impl LoopStmt {
                 params.iter().map(|p| p.1).collect()
             }
             LoopStmt::Store { at, value, .. } | LoopStmt::Combine { at, value, .. } => {
-                vec![*at, *value]
+                smallvec![*at, *value]
             }
-            LoopStmt::StoreBits { at, shift, value, .. } => vec![*at, *shift, *value],
+            LoopStmt::StoreBits { at, shift, value, .. } => smallvec![*at, *shift, *value],
             LoopStmt::FillColumns { at, count, .. } => count.iter().copied().chain([*at]).collect(),
-            LoopStmt::JoinLanes { to, .. } => vec![*to],
+            LoopStmt::JoinLanes { to, .. } => smallvec![*to],
         }
     }
 }
 
 impl LoopCond {
     /// The values that it names.
-    pub(crate) fn operands(&self) -> Vec<LoopVal> {
+    pub(crate) fn operands(&self) -> LoopOperands {
         match *self {
-            LoopCond::Within(a, ..) | LoopCond::Zero(a) => vec![a],
-            LoopCond::Less(a, b) => vec![a, b],
+            LoopCond::Within(a, ..) | LoopCond::Zero(a) => smallvec![a],
+            LoopCond::Less(a, b) => smallvec![a, b],
         }
     }
 }

@@ -37,10 +37,10 @@ struct LoopVerifier<'a> {
     is_known: bool,
 }
 
-type Verdict<T = ()> = Result<T, String>;
+type VerifyResult<T = ()> = Result<T, String>;
 
 impl LoopVerifier<'_> {
-    fn define(&mut self, v: LoopVal, d: DType) -> Verdict {
+    fn define(&mut self, v: LoopVal, d: DType) -> VerifyResult {
         let k = v.0 as usize;
         if self.types.len() <= k {
             self.types.resize(k + 1, None);
@@ -53,25 +53,25 @@ impl LoopVerifier<'_> {
         Ok(())
     }
 
-    fn of(&self, v: LoopVal) -> Verdict<DType> {
+    fn of(&self, v: LoopVal) -> VerifyResult<DType> {
         let k = v.0 as usize;
         let seen = self.visible.get(k).copied().unwrap_or(false);
         let found = self.types.get(k).copied().flatten().filter(|_| seen);
         found.ok_or_else(|| format!("{v} is not defined here"))
     }
 
-    fn has(&self, v: LoopVal, d: DType) -> Verdict {
+    fn has(&self, v: LoopVal, d: DType) -> VerifyResult {
         match self.of(v)? {
             found if found == d => Ok(()),
             found => Err(format!("{v} is {found}, and {d} is asked for")),
         }
     }
 
-    fn int(&self, v: LoopVal) -> Verdict {
+    fn int(&self, v: LoopVal) -> VerifyResult {
         self.has(v, DType::I64)
     }
 
-    fn op(&self, op: &LoopOp) -> Verdict<DType> {
+    fn op(&self, op: &LoopOp) -> VerifyResult<DType> {
         if let LoopOp::Widen(d, v) = *op {
             return self.has(v, d).map(|()| DType::I64);
         }
@@ -87,11 +87,11 @@ impl LoopVerifier<'_> {
     }
 
     /// A block; what it defines is visible in it alone.
-    fn block(&mut self, block: &LoopBlock) -> Verdict {
+    fn block(&mut self, block: &LoopBlock) -> VerifyResult {
         block.iter().try_for_each(|s| self.stmt(s))
     }
 
-    fn scope(&mut self, emit: impl FnOnce(&mut Self) -> Verdict) -> Verdict {
+    fn scope(&mut self, emit: impl FnOnce(&mut Self) -> VerifyResult) -> VerifyResult {
         let (before, known) = (self.visible.clone(), self.is_known);
         emit(self)?;
         self.is_known = known;
@@ -101,11 +101,11 @@ impl LoopVerifier<'_> {
         Ok(())
     }
 
-    fn cond(&self, c: &LoopCond) -> Verdict {
+    fn cond(&self, c: &LoopCond) -> VerifyResult {
         c.operands().into_iter().try_for_each(|v| self.int(v))
     }
 
-    fn stmt(&mut self, s: &LoopStmt) -> Verdict {
+    fn stmt(&mut self, s: &LoopStmt) -> VerifyResult {
         match s {
             LoopStmt::Let(v, op) => {
                 let d = self.op(op)?;
@@ -186,17 +186,17 @@ impl LoopVerifier<'_> {
         }
     }
 
-    fn output(&self, k: usize) -> Verdict<DType> {
+    fn output(&self, k: usize) -> VerifyResult<DType> {
         let v = self.program.body.outputs.get(k).ok_or_else(|| format!("no output {k}"))?;
         Ok(self.program.body.insts[*v].dtype)
     }
 
-    fn param(&self, k: usize, v: LoopVal) -> Verdict {
+    fn param(&self, k: usize, v: LoopVal) -> VerifyResult {
         let d = self.program.body.params.get(k).ok_or_else(|| format!("no parameter {k}"))?;
         self.has(v, *d)
     }
 
-    fn folded(&self, k: usize) -> Verdict {
+    fn folded(&self, k: usize) -> VerifyResult {
         let write = self.program.writes.get(k);
         match write.and_then(GroupWrite::fold) {
             Some(_) => {
@@ -207,7 +207,7 @@ impl LoopVerifier<'_> {
     }
 
     /// What groups name is known here.
-    fn groups(&mut self) -> Verdict {
+    fn groups(&mut self) -> VerifyResult {
         if !self.is_known {
             return Err("groups before what does not change along a line".into());
         }

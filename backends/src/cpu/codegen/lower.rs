@@ -2,9 +2,9 @@
 //! and groups and elements along it.
 
 use super::interleave::Interleaving;
-use super::loop_builder::{LineState, LoopBuilder};
 use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal};
+use super::program_builder::{LineState, ProgramBuilder};
 use super::unused::without_unused;
 use super::{nontemporal, vectorize};
 use adfuse_ir::DType;
@@ -25,7 +25,7 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         GroupTarget::Whole(None) => 1,
         GroupTarget::Partial { lanes } => lanes,
     };
-    let mut b = LoopBuilder::new(p, lanes);
+    let mut b = ProgramBuilder::new(p, lanes);
     let n = p.walk.extents.last().copied().unwrap_or(1);
     b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| {
         let (line, low) = match p.inner() {
@@ -61,7 +61,7 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
     without_unused(program)
 }
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// The coordinates of a line.
     fn outer(&mut self, line: LoopVal) -> Vec<LoopVal> {
         let p = self.p;

@@ -5,9 +5,9 @@
 //! vector. If several outputs are not aligned together, stores are plain. A fence before the return orders them.
 
 use super::interleave::LIGHT;
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::{Access, LoadSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{GroupWrite, LoopVal};
+use super::program_builder::ProgramBuilder;
 use std::sync::OnceLock;
 
 /// Bytes of a last level of cache, where the system does not tell.
@@ -64,7 +64,7 @@ pub(crate) fn outputs(p: &LoopNest, lanes: u32) -> Vec<bool> {
     p.writes.iter().zip(&p.stores).map(nontemporal).collect()
 }
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// The outputs that go past the caches: where the element of coordinate 0 is, and its bytes.
     pub(crate) fn nontemporal_outputs(&self) -> Vec<(LoopVal, i64)> {
         let far = self.writes.iter().filter_map(|w| match *w {

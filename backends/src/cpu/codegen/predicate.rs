@@ -3,12 +3,12 @@
 //! A guard is affine along a line, so it holds between two coordinates, which are computed once a line. This is for
 //! short lines, which would be split into segments of a few elements.
 
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::FormRanges;
 use super::loop_program::LoopVal;
+use super::program_builder::ProgramBuilder;
 use std::ops::Range;
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// The coordinates of the line between which all guards hold; `None` where there are none.
     pub(crate) fn between(&mut self, guards: &FormRanges) -> Option<(LoopVal, LoopVal)> {
         let mut found: Option<(LoopVal, LoopVal)> = None;

@@ -1,11 +1,11 @@
 //! Single elements: parameters through guards, the body at one coordinate, and stores.
 
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::{Access, FormRanges, GuardedSource, LoadSource, ParamRead};
 use super::loop_program::{LoopCond, LoopOp, LoopStmt, LoopVal};
+use super::program_builder::ProgramBuilder;
 use adfuse_ir::DType;
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// What says that all guards hold at a coordinate.
     pub(crate) fn guards(
         &mut self,

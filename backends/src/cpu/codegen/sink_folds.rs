@@ -2,14 +2,14 @@
 //! are joined to its part where it ends. In between they stay in memory, also for the next call. Columns are combined in
 //! the array of parts.
 
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::WalkedFold;
 use super::loop_program::{GroupFold, GroupWrite, LoopCond, LoopStmt, LoopVal};
+use super::program_builder::ProgramBuilder;
 
 /// Lanes of a block.
 pub(crate) const BLOCK_LANES: i64 = 32;
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// The outputs that fold in the order of lanes.
     pub(crate) fn lane_folds(&self) -> Vec<usize> {
         let folds = self.p.folds.iter().enumerate();

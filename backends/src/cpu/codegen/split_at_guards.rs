@@ -4,12 +4,12 @@
 //! parameter is read from one source, chosen once: a pointer that advances with the coordinate, or a pointer to a
 //! literal that does not.
 
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::{LoadSource, ParamRead, VectorAccess};
 use super::loop_program::{LoopOp, LoopVal};
+use super::program_builder::ProgramBuilder;
 use std::ops::Range;
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// Whether a parameter is read from the source of a segment.
     pub(crate) fn is_chosen(&self, k: usize) -> bool {
         self.p.varies[k] && self.p.loads[k] == VectorAccess::Guarded

@@ -4,7 +4,7 @@ use super::loop_program::{GroupRead, LoopBlock, LoopCond, LoopProgram, LoopStmt,
 
 /// The program without operations whose values nobody names.
 pub(crate) fn without_unused(mut program: LoopProgram) -> LoopProgram {
-    let mut live = Liveness::default();
+    let mut live = NeededValues::default();
     for v in program.group_values() {
         live.mark(v);
     }
@@ -20,11 +20,11 @@ pub(crate) fn without_unused(mut program: LoopProgram) -> LoopProgram {
 }
 
 #[derive(Default)]
-struct Liveness {
+struct NeededValues {
     needed: Vec<bool>,
 }
 
-impl Liveness {
+impl NeededValues {
     fn mark(&mut self, v: LoopVal) {
         let k = v.0 as usize;
         if self.needed.len() <= k {

@@ -1,9 +1,9 @@
 //! Loops of groups along a line: whole groups and single elements, or groups of which some are partial.
 
 use super::interleave::{Interleaving, shapes};
-use super::loop_builder::LoopBuilder;
 use super::loop_ir::{LoadSource, ParamRead, VectorAccess};
 use super::loop_program::{GroupRead, GroupShape, GroupWrite, LoopCond, LoopOp, LoopStmt, LoopVal};
+use super::program_builder::ProgramBuilder;
 use super::sink_folds::BLOCK_LANES;
 
 /// Elements of a group of 128 bits.
@@ -18,7 +18,7 @@ struct SegmentEnds {
     to: LoopVal,
 }
 
-impl LoopBuilder<'_> {
+impl ProgramBuilder<'_> {
     /// The loops of a line of whole groups and single elements.
     pub(crate) fn whole_line(&mut self, [low, high]: [LoopVal; 2], groups: Option<Interleaving>) {
         let p = self.p;

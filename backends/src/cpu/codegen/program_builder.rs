@@ -7,7 +7,7 @@ use adfuse_ir::{DType, Literal};
 use hashbrown::HashMap;
 
 /// A sweep that becomes a loop program.
-pub(crate) struct LoopBuilder<'a> {
+pub(crate) struct ProgramBuilder<'a> {
     pub(crate) p: &'a LoopNest,
     /// Elements of a group; 1 where there are only single ones.
     pub(crate) lanes: u32,
@@ -40,9 +40,9 @@ struct OpenBlock {
     known: HashMap<LoopOp, LoopVal>,
 }
 
-impl<'a> LoopBuilder<'a> {
-    pub(crate) fn new(p: &'a LoopNest, lanes: u32) -> LoopBuilder<'a> {
-        LoopBuilder {
+impl<'a> ProgramBuilder<'a> {
+    pub(crate) fn new(p: &'a LoopNest, lanes: u32) -> ProgramBuilder<'a> {
+        ProgramBuilder {
             p,
             lanes,
             open: vec![OpenBlock::default()],
@@ -312,7 +312,7 @@ impl<'a> LoopBuilder<'a> {
         sum
     }
 
-    /// Where the element of coordinate 0 is, of elements of so many bytes. Pointers that differ by a number share
+    /// Where the element of coordinate 0 is, of elements of this many bytes. Pointers that differ by a number share
     /// the rest.
     pub(crate) fn pointer(&mut self, at: u32, form: usize, bytes: i64) -> LoopVal {
         let base = self.op(LoopOp::Pointer(at));
