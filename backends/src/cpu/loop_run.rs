@@ -97,7 +97,8 @@ impl StepRun<'_> {
                 return Ok(());
             }
             CompiledStep::Kernel(kernel) if self.recorder.is_none() => {
-                let worker = self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
+                let worker =
+                    self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
                 if kernel.run_alone(self.code, worker) {
                     return Ok(());
                 }
