@@ -141,7 +141,8 @@ fn known_forms_become_attention() {
         let (new, fired) = with_attention(f).unwrap_or_else(|d| panic!("{d}\n{text}"));
         assert_eq!(fired.len(), 1, "{text}");
         verify_function(&new).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-        let is = |op: Op| new.body_insts().iter().copied().find(move |&i| new.op(i) == op);
+        let made = &new;
+        let is = |op: Op| made.body_insts().iter().copied().find(|&i| made.op(i) == op);
         let found = is(Op::Attention).expect("attention");
         assert!(is(Op::Exp).is_none(), "{text}");
         assert_eq!(new.attrs(found).flag("causal"), kind == "causal", "{text}");
