@@ -15,12 +15,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// The function without calls, but for those of functions with a custom rule.
 pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     if f.rule.is_none() {
-        let made = inline(module, f, &|callee| callee.rule.is_none())?;
-        // What has no rule is differentiated as what it is composed of.
-        return with_steps(&made, &|op| match op.def().deriv {
-            Deriv::Structural => StepLowering::Composed(Composition::Other),
-            _ => StepLowering::Kept,
-        });
+        return inline(module, f, &|callee| callee.rule.is_none());
     }
     // A function with a rule is differentiated as a call of it.
     let mut b = Builder::new(f.name.clone());
@@ -32,6 +27,15 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
     let results = b.inst(Op::Call, &args, attrs, Some(&f.result_types()));
     b.set_results(&results);
     b.finish()
+}
+
+/// As [`prepare`], for a transformation that needs derivatives: an op that may be a step of its own and has no rule is what it
+/// is composed of.
+pub(crate) fn prepare_steps(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    with_steps(&prepare(module, f)?, &|op| match op.def().deriv {
+        Deriv::Structural => StepLowering::Composed(Composition::Other),
+        _ => StepLowering::Kept,
+    })
 }
 
 /// Marks the call of a backward rule that stands for a linear map: its operands are residuals and

@@ -1,10 +1,25 @@
 //! Steps that are one instruction: effects, calls of user functions, attention.
 
 use super::{Lower, is_stored};
+use crate::analysis::class::PartKind;
 use adfuse_ir::kernel::{Attend, Buffer, DebugPrint, Library, Step};
 use adfuse_ir::{Diagnostic, Inst, Op};
 
 impl Lower<'_> {
+    /// The step of a part that is one instruction and no loops over elements.
+    pub(super) fn whole(&mut self, kind: PartKind) -> Result<Option<Step>, Diagnostic> {
+        Ok(Some(match kind {
+            PartKind::Control(i) => self.control(i)?,
+            PartKind::Attention(i) => self.attention(i)?,
+            PartKind::Opaque(i) => self.opaque(i)?,
+            PartKind::Effect(i) => self.effect(i)?,
+            PartKind::Kernel
+            | PartKind::Contract(_)
+            | PartKind::Scatter(_)
+            | PartKind::Argsort(_) => return Ok(None),
+        }))
+    }
+
     /// The step of an effect.
     pub(super) fn effect(&mut self, i: Inst) -> Result<Step, Diagnostic> {
         let f = self.facts.f;

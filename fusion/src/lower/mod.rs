@@ -386,21 +386,12 @@ impl Lower<'_> {
                     let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
-                PartKind::Control(i) => {
-                    let step = self.control(i)?;
-                    self.program.steps.push(step);
-                }
-                PartKind::Attention(i) => {
-                    let step = self.attention(i)?;
-                    self.program.steps.push(step);
-                }
-                PartKind::Opaque(i) => {
-                    let step = self.opaque(i)?;
-                    self.program.steps.push(step);
-                }
-                PartKind::Effect(i) => {
-                    let step = self.effect(i)?;
-                    self.program.steps.push(step);
+                PartKind::Control(_)
+                | PartKind::Attention(_)
+                | PartKind::Opaque(_)
+                | PartKind::Effect(_) => {
+                    let step = self.whole(part.shape)?;
+                    self.program.steps.extend(step);
                 }
             }
         }

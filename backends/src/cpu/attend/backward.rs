@@ -5,14 +5,14 @@
 //! blocks of rows and then blocks of keys, and each tile is computed twice. The bits are the same.
 #![allow(unsafe_code)]
 
-use super::rows::{ExtraRow, ScoreElement, Tile};
+use super::rows::{ExtraRow, ScoreElement, ScoreTile};
 use super::{BLOCK, CompiledAttention, TaskMemory, matrix};
 use crate::cpu::workers::WorkerSet;
 use std::ops::Range;
 
 /// Which sums a tile is added to.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct WantedSums {
     queries: bool,
     keys: bool,
 }
@@ -27,19 +27,19 @@ impl CompiledAttention {
         let whole = row.saturating_mul((s.shared * of_rows.max(1)) as u64);
         self.begin::<T>(worker_set);
         if threads == 1 || s.groups >= 4 * threads {
-            let wanted = Wanted { queries: true, keys: true };
+            let wanted = WantedSums { queries: true, keys: true };
             self.pieces::<T>(worker_set, (s.groups, whole), |memory, group| {
                 for (head, a) in heads_of(group, s.shared, of_rows) {
                     (0..of_keys).for_each(|c| memory.backward((head, a, c), wanted));
                 }
             });
         } else {
-            let wanted = Wanted { queries: true, keys: false };
+            let wanted = WantedSums { queries: true, keys: false };
             self.pieces::<T>(worker_set, (heads * of_rows, row), |memory, k| {
                 let (head, a) = (k / of_rows, of_rows - 1 - k % of_rows);
                 (0..of_keys).for_each(|c| memory.backward((head, a, c), wanted));
             });
-            let wanted = Wanted { queries: false, keys: true };
+            let wanted = WantedSums { queries: false, keys: true };
             let column = whole / of_keys.max(1) as u64;
             self.pieces::<T>(worker_set, (s.groups * of_keys, column), |memory, k| {
                 for (head, a) in heads_of(k / of_keys, s.shared, of_rows) {
@@ -99,7 +99,7 @@ fn heads_of(group: usize, shared: usize, blocks: usize) -> impl Iterator<Item = 
 
 impl<T: ScoreElement> TaskMemory<'_, T> {
     /// Adds what a tile gives: rows `a` and keys `c` of a head.
-    fn backward(&mut self, (head, a, c): (usize, usize, usize), wanted: Wanted) {
+    fn backward(&mut self, (head, a, c): (usize, usize, usize), wanted: WantedSums) {
         let step = self.step;
         let s = step.shape;
         let keys = s.keys(c);
@@ -159,10 +159,11 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         let (mut shown, mut extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
         self.shown(rows.clone(), &keys, &mut shown);
         self.extra(head, rows, keys.start, &mut extra);
-        let tile = Tile { scores: &mut *scores, keys: n, shown: &shown[..m], extra: &extra[..m] };
+        let tile =
+            ScoreTile { scores: &mut *scores, keys: n, shown: &shown[..m], extra: &extra[..m] };
         // SAFETY: there is a logarithm for each row, the host has the instructions, and the mask or the bias has the extents
         // of scores.
-        unsafe { (self.kernels.again)(tile, std::slice::from_raw_parts(log_sum, m)) };
+        unsafe { (self.kernels.less_log_sum)(tile, std::slice::from_raw_parts(log_sum, m)) };
         self.each(step.exp, scores.as_mut_ptr(), m * n);
         scores
     }
@@ -180,7 +181,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         let (mut shown, mut extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
         self.shown(rows.clone(), &keys, &mut shown);
         self.extra(head, rows, keys.start, &mut extra);
-        let tile = Tile { scores: weights, keys: n, shown: &shown[..m], extra: &extra[..m] };
+        let tile = ScoreTile { scores: weights, keys: n, shown: &shown[..m], extra: &extra[..m] };
         // SAFETY: as for weights.
         unsafe {
             (self.kernels.cotangents)(tile, moved, std::slice::from_raw_parts(delta, m));

@@ -1,7 +1,7 @@
 //! Attention forward: a block of rows goes over all blocks of keys.
 #![allow(unsafe_code)]
 
-use super::rows::{ExtraRow, ScoreElement, Tile};
+use super::rows::{ExtraRow, ScoreElement, ScoreTile};
 use super::{BLOCK, CompiledAttention, TaskMemory, matrix};
 use crate::cpu::workers::WorkerSet;
 
@@ -56,7 +56,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
             self.extra(head, rows.clone(), keys.start, &mut extra);
             let (most, scale) = (&mut most[here.clone()], &mut scale[here.clone()]);
             let (shown, extra) = (&shown[..m], &extra[..m]);
-            let tile = Tile { scores: &mut *scores, keys: keys.len(), shown, extra };
+            let tile = ScoreTile { scores: &mut *scores, keys: keys.len(), shown, extra };
             // SAFETY: the host has the instructions, and the mask or the bias has the extents of scores.
             unsafe { (self.kernels.shifted)(tile, most, scale) };
             self.each(step.exp, scores.as_mut_ptr(), scores.len());

@@ -59,7 +59,7 @@ pub(super) enum ExtraRow<T> {
 }
 
 /// The rows of a tile: scores of `keys` keys, row after row.
-pub(super) struct Tile<'a, T> {
+pub(super) struct ScoreTile<'a, T> {
     pub(super) scores: &'a mut [T],
     pub(super) keys: usize,
     /// For each row how many keys causality shows; all of them where there is none.
@@ -151,7 +151,7 @@ fn sum<T: ScoreElement>(row: &[T]) -> T {
 /// # Safety
 /// As of [`masked`], for each row.
 #[inline(always)]
-unsafe fn shifted<T: ScoreElement>(tile: Tile<'_, T>, most: &mut [T], scale: &mut [T]) {
+unsafe fn shifted<T: ScoreElement>(tile: ScoreTile<'_, T>, most: &mut [T], scale: &mut [T]) {
     let rows = tile.scores.chunks_exact_mut(tile.keys).zip(tile.shown).zip(tile.extra);
     for (((row, &shown), &extra), (most, scale)) in rows.zip(most.iter_mut().zip(scale)) {
         // SAFETY: as the caller promises.
@@ -207,7 +207,7 @@ fn log_sums<T: ScoreElement>(most: &[T], log: &[T], to: &mut [T]) {
 /// # Safety
 /// As of [`masked`], for each row.
 #[inline(always)]
-unsafe fn again<T: ScoreElement>(tile: Tile<'_, T>, log_sum: &[T]) {
+unsafe fn less_log_sum<T: ScoreElement>(tile: ScoreTile<'_, T>, log_sum: &[T]) {
     let rows = tile.scores.chunks_exact_mut(tile.keys).zip(tile.shown).zip(tile.extra);
     for (((row, &shown), &extra), &log_sum) in rows.zip(log_sum) {
         // SAFETY: as the caller promises.
@@ -222,7 +222,7 @@ unsafe fn again<T: ScoreElement>(tile: Tile<'_, T>, log_sum: &[T]) {
 /// # Safety
 /// As of [`masked`], for each row.
 #[inline(always)]
-unsafe fn cotangents<T: ScoreElement>(tile: Tile<'_, T>, moved: &mut [T], delta: &[T]) {
+unsafe fn cotangents<T: ScoreElement>(tile: ScoreTile<'_, T>, moved: &mut [T], delta: &[T]) {
     let keys = tile.keys;
     let rows = tile.scores.chunks_exact_mut(keys).zip(tile.shown).zip(tile.extra);
     for (((row, &shown), &extra), (moved, &delta)) in
@@ -262,13 +262,13 @@ fn made_canonical<T: ScoreElement>(all: &mut [T]) {
 
 /// These functions, for an instruction set.
 pub(super) struct RowKernels<T: 'static> {
-    pub(super) shifted: unsafe fn(Tile<'_, T>, &mut [T], &mut [T]),
+    pub(super) shifted: unsafe fn(ScoreTile<'_, T>, &mut [T], &mut [T]),
     pub(super) summed: unsafe fn(&[T], usize, &[T], &mut [T]),
     pub(super) weighed: unsafe fn(&mut [T], usize, &[T], &[T]),
     pub(super) finished: unsafe fn(&[T], usize, &[T], &mut [T]),
     pub(super) log_sums: unsafe fn(&[T], &[T], &mut [T]),
-    pub(super) again: unsafe fn(Tile<'_, T>, &[T]),
-    pub(super) cotangents: unsafe fn(Tile<'_, T>, &mut [T], &[T]),
+    pub(super) less_log_sum: unsafe fn(ScoreTile<'_, T>, &[T]),
+    pub(super) cotangents: unsafe fn(ScoreTile<'_, T>, &mut [T], &[T]),
     pub(super) added: unsafe fn(&mut [T], &[T]),
     pub(super) canonical: unsafe fn(&mut [T]),
 }
@@ -276,16 +276,16 @@ pub(super) struct RowKernels<T: 'static> {
 macro_rules! instances {
     ($set:ident $(, $features:literal)?) => {
         mod $set {
-            use super::{RowKernels, ScoreElement, Tile};
+            use super::{RowKernels, ScoreElement, ScoreTile};
 
             instances!(@each $($features)?;
-                shifted(tile: Tile<'_, T>, most: &mut [T], scale: &mut [T]);
+                shifted(tile: ScoreTile<'_, T>, most: &mut [T], scale: &mut [T]);
                 summed(weights: &[T], keys: usize, scale: &[T], total: &mut [T]);
                 weighed(sums: &mut [T], width: usize, scale: &[T], part: &[T]);
                 finished(sums: &[T], width: usize, total: &[T], to: &mut [T]);
                 log_sums(most: &[T], log: &[T], to: &mut [T]);
-                again(tile: Tile<'_, T>, log_sum: &[T]);
-                cotangents(tile: Tile<'_, T>, moved: &mut [T], delta: &[T]);
+                less_log_sum(tile: ScoreTile<'_, T>, log_sum: &[T]);
+                cotangents(tile: ScoreTile<'_, T>, moved: &mut [T], delta: &[T]);
                 added(to: &mut [T], part: &[T]);
                 made_canonical(all: &mut [T]);
             );
@@ -297,7 +297,7 @@ macro_rules! instances {
                     weighed: weighed::<T>,
                     finished: finished::<T>,
                     log_sums: log_sums::<T>,
-                    again: again::<T>,
+                    less_log_sum: less_log_sum::<T>,
                     cotangents: cotangents::<T>,
                     added: added::<T>,
                     canonical: made_canonical::<T>,

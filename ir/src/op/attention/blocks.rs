@@ -2,8 +2,7 @@
 //!
 //! This is the definition. The reference engine runs it, and engines without a step for attention run it in strict mode.
 
-use super::ATTENTION_BLOCK as BLOCK;
-use super::writer::{AttentionShape, Extra, Writer};
+use super::writer::{ATTENTION_BLOCK as BLOCK, AttentionShape, AttentionWriter, ScoreExtra};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::entity::Value;
@@ -13,26 +12,24 @@ use crate::op::def::RuleCx;
 use crate::types::TensorType;
 use smallvec::{SmallVec, smallvec};
 
-type Results = SmallVec<[Value; 1]>;
-
 /// A block of keys: the place of the first, the keys, the values, and the mask or bias of all rows at these keys.
 struct KeyBlock {
     from: Value,
     k: Value,
     v: Value,
-    extra: Extra,
+    extra: ScoreExtra,
 }
 
 /// What the scores of a block are for.
-struct Scores {
+struct BlockScores {
     s: Value,
     /// Where a key is not hidden, by the mask or by causality; all are seen where there is none.
     seen: Option<Value>,
 }
 
 /// The results of `attention`: weighed values, and the logarithm of each row's sum of exponentials.
-pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
-    let Some(mut w) = Writer::new(b, cx) else { return smallvec![cx.args[0], cx.args[0]] };
+pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Value; 1]> {
+    let Some(mut w) = AttentionWriter::new(b, cx) else { return smallvec![cx.args[0], cx.args[0]] };
     let AttentionShape { groups, shared, rows, depth, width, .. } = w.shape;
     let q = w.by_heads(cx.args[0], depth);
     let (k, v) = (w.by_groups(cx.args[1], depth), w.by_groups(cx.args[2], width));
@@ -57,8 +54,8 @@ pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
 }
 
 /// The results of `attention_grad`: cotangents of queries, keys and values, and of the bias where that is asked for.
-pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
-    let Some(mut w) = Writer::new(b, cx) else {
+pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Value; 1]> {
+    let Some(mut w) = AttentionWriter::new(b, cx) else {
         return smallvec![cx.args[0], cx.args[0], cx.args[0]];
     };
     let AttentionShape { groups, shared, rows, stream, depth, width } = w.shape;
@@ -84,7 +81,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     let [dk, dv] = w.by_row_blocks([q, k, v], [dy, shift, delta], extra);
 
     let narrow = w.narrow;
-    let mut results: Results = smallvec![w.like_heads(dq, &[rows, depth], narrow)];
+    let mut results: SmallVec<[Value; 1]> = smallvec![w.like_heads(dq, &[rows, depth], narrow)];
     for (x, like) in [(dk, cx.types[1].clone()), (dv, cx.types[2].clone())] {
         let x = w.convert(x, like.dtype);
         results.push(w.b.op_as(Op::Reshape, &[x], Default::default(), &like));
@@ -99,7 +96,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     results
 }
 
-impl Writer<'_> {
+impl AttentionWriter<'_> {
     /// A number where it is finite or not a number, 0 in place of -inf.
     fn finite_or_zero(&mut self, m: Value) -> Value {
         let dims = self.dims(m);
@@ -114,9 +111,13 @@ impl Writer<'_> {
     fn key_blocks(
         &mut self,
         [k, v]: [Value; 2],
-        extra: Extra,
+        extra: ScoreExtra,
         begin: Vec<Value>,
-        body: &mut dyn FnMut(&mut Writer<'_>, &[Value], KeyBlock) -> (Vec<Value>, Vec<Value>),
+        body: &mut dyn FnMut(
+            &mut AttentionWriter<'_>,
+            &[Value],
+            KeyBlock,
+        ) -> (Vec<Value>, Vec<Value>),
     ) -> (Vec<Value>, Vec<Value>) {
         let stream = self.shape.stream;
         let mut full = stream / BLOCK;
@@ -184,7 +185,7 @@ impl Writer<'_> {
     }
 
     /// The scores of all rows at a block of keys.
-    fn scores(&mut self, q: Value, block: &KeyBlock) -> Scores {
+    fn scores(&mut self, q: Value, block: &KeyBlock) -> BlockScores {
         let s = self.dot([q, block.k], (&[0], &[0]), (3, 2));
         let dims = self.dims(s);
         let causal = self.causal.then(|| {
@@ -195,15 +196,15 @@ impl Writer<'_> {
         self.masked(s, block.extra, causal)
     }
 
-    /// Scores with their bias, and what is seen of them.
-    fn masked(&mut self, s: Value, extra: Extra, causal: Option<Value>) -> Scores {
+    /// BlockScores with their bias, and what is seen of them.
+    fn masked(&mut self, s: Value, extra: ScoreExtra, causal: Option<Value>) -> BlockScores {
         let (s, mask) = match extra {
-            Extra::Bias(bias) => (self.map(Op::Add, &[s, bias]), None),
-            Extra::Mask(mask) => (s, Some(mask)),
-            Extra::None => (s, None),
+            ScoreExtra::Bias(bias) => (self.map(Op::Add, &[s, bias]), None),
+            ScoreExtra::Mask(mask) => (s, Some(mask)),
+            ScoreExtra::None => (s, None),
         };
         let seen = self.both(mask, causal);
-        Scores { s: self.gated(seen, s, f64::NEG_INFINITY), seen }
+        BlockScores { s: self.gated(seen, s, f64::NEG_INFINITY), seen }
     }
 
     /// What becomes of the running maximum, the running sum and the weighed values at a block.
@@ -261,7 +262,7 @@ impl Writer<'_> {
     /// Weights from the logarithms of their sums, and the cotangents of scores. The last axis is that of keys.
     fn weights(
         &mut self,
-        scores: &Scores,
+        scores: &BlockScores,
         dp: Value,
         shift: Value,
         delta: Value,
@@ -282,7 +283,7 @@ impl Writer<'_> {
         &mut self,
         [q, k, v]: [Value; 3],
         [dy, shift, delta]: [Value; 3],
-        extra: Extra,
+        extra: ScoreExtra,
     ) -> [Value; 2] {
         let AttentionShape { groups, shared, rows, stream, depth, width } = self.shape;
         let (of_rows, of_keys) = (rows.div_ceil(BLOCK), stream.div_ceil(BLOCK));

@@ -7,7 +7,7 @@ mod whole;
 mod writer;
 
 pub(super) use whole::jvp;
-pub use writer::AttentionShape;
+pub use writer::{ATTENTION_BLOCK, AttentionShape};
 
 use super::Op;
 use super::def::{RuleCx, StepBody, Tangents};
@@ -19,9 +19,6 @@ use crate::infer::{InferCx, InferError, Types};
 use crate::literal::Literal;
 use crate::types::{Dim, Shape, TensorType};
 use smallvec::{SmallVec, smallvec};
-
-/// Keys of a block, and rows of a block where cotangents of keys and values are summed.
-pub const ATTENTION_BLOCK: u64 = 128;
 
 const CAUSAL: AttrSpec = maybe("causal", AttrKind::Bool, Attr0::False);
 
@@ -38,7 +35,7 @@ pub(super) const BACKWARD: StepBody =
     StepBody { defined: blocks::backward, other: whole::backward };
 
 /// The operands of both ops that come first, checked.
-struct Checked {
+struct OperandTypes {
     q: TensorType,
     k: TensorType,
     v: TensorType,
@@ -46,7 +43,7 @@ struct Checked {
     rows: Shape,
 }
 
-fn shapes(cx: &mut InferCx<'_>) -> Result<Checked, InferError> {
+fn shapes(cx: &mut InferCx<'_>) -> Result<OperandTypes, InferError> {
     let q = cx.require(0, DTypeSet::Float)?.clone();
     let [k, v] = [cx.require(1, DTypeSet::Float)?.clone(), cx.require(2, DTypeSet::Float)?.clone()];
     if k.dtype != q.dtype || v.dtype != q.dtype {
@@ -81,11 +78,11 @@ fn shapes(cx: &mut InferCx<'_>) -> Result<Checked, InferError> {
         return differ("groups divide heads", &q, &k);
     }
     let rows = q.shape[..rank - 1].iter().copied().collect();
-    Ok(Checked { q, k, v, rows })
+    Ok(OperandTypes { q, k, v, rows })
 }
 
 /// Checks a mask or a bias, of extents as scores have them, or 1.
-fn extra(cx: &InferCx<'_>, at: usize, c: &Checked) -> Result<(), InferError> {
+fn extra(cx: &InferCx<'_>, at: usize, c: &OperandTypes) -> Result<(), InferError> {
     if cx.arity() <= at {
         return Ok(());
     }

@@ -1,27 +1,25 @@
 //! Attention with all scores at once: the same numbers as the defined order gives, rounded otherwise. Derivatives of
 //! derivatives read it, and engines without a step for attention run it where the mode leaves the order to them.
 
-use super::writer::{AttentionShape, Extra, Writer};
+use super::writer::{AttentionShape, AttentionWriter, ScoreExtra};
 use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::{RuleCx, Tangents};
 use smallvec::{SmallVec, smallvec};
 
-type Results = SmallVec<[Value; 1]>;
-
 /// Queries, keys, values, and what all scores follow from.
-struct Operands {
+struct ScoreOperands {
     q: Value,
     k: Value,
     v: Value,
-    extra: Extra,
+    extra: ScoreExtra,
     /// Where a key is seen; everywhere where there is none.
     seen: Option<Value>,
 }
 
-impl Writer<'_> {
-    fn operands(&mut self, [q, k, v]: [Value; 3], extra: Option<&Value>) -> Operands {
+impl AttentionWriter<'_> {
+    fn operands(&mut self, [q, k, v]: [Value; 3], extra: Option<&Value>) -> ScoreOperands {
         let AttentionShape { groups, shared, rows, stream, depth, width } = self.shape;
         let extra = self.extra(extra);
         let causal = self.causal.then(|| {
@@ -29,10 +27,10 @@ impl Writer<'_> {
             self.spread(sees, &[2, 3], &[groups, shared, rows, stream])
         });
         let mask = match extra {
-            Extra::Mask(mask) => Some(mask),
+            ScoreExtra::Mask(mask) => Some(mask),
             _ => None,
         };
-        Operands {
+        ScoreOperands {
             q: self.by_heads(q, depth),
             k: self.by_groups(k, depth),
             v: self.by_groups(v, width),
@@ -42,17 +40,17 @@ impl Writer<'_> {
     }
 
     /// All scores.
-    fn all_scores(&mut self, o: &Operands) -> Value {
+    fn all_scores(&mut self, o: &ScoreOperands) -> Value {
         let s = self.dot([o.q, o.k], (&[0], &[0]), (3, 2));
         let s = match o.extra {
-            Extra::Bias(bias) => self.map(Op::Add, &[s, bias]),
+            ScoreExtra::Bias(bias) => self.map(Op::Add, &[s, bias]),
             _ => s,
         };
         self.gated(o.seen, s, f64::NEG_INFINITY)
     }
 
     /// All weights, from the logarithms of their sums.
-    fn all_weights(&mut self, o: &Operands, lse: Value) -> Value {
+    fn all_weights(&mut self, o: &ScoreOperands, lse: Value) -> Value {
         let (s, stream) = (self.all_scores(o), self.shape.stream);
         let lse = self.along(lse, stream);
         let less = self.map(Op::Sub, &[s, lse]);
@@ -62,8 +60,8 @@ impl Writer<'_> {
 }
 
 /// The results of `attention`.
-pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
-    let Some(mut w) = Writer::new(b, cx) else { return smallvec![cx.args[0], cx.args[0]] };
+pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Value; 1]> {
+    let Some(mut w) = AttentionWriter::new(b, cx) else { return smallvec![cx.args[0], cx.args[0]] };
     let AttentionShape { rows, stream, width, .. } = w.shape;
     let o = w.operands([cx.args[0], cx.args[1], cx.args[2]], cx.args.get(3));
     let s = w.all_scores(&o);
@@ -83,8 +81,8 @@ pub(in crate::op) fn forward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
 }
 
 /// The results of `attention_grad`.
-pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
-    let Some(mut w) = Writer::new(b, cx) else {
+pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Value; 1]> {
+    let Some(mut w) = AttentionWriter::new(b, cx) else {
         return smallvec![cx.args[0], cx.args[0], cx.args[0]];
     };
     let AttentionShape { groups, rows, stream, depth, width, .. } = w.shape;
@@ -99,7 +97,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     let ds = w.gated(o.seen, ds, 0.0);
     let dq = w.dot([ds, o.k], (&[0], &[0]), (3, 1));
     let narrow = w.narrow;
-    let mut results: Results = smallvec![w.like_heads(dq, &[rows, depth], narrow)];
+    let mut results: SmallVec<[Value; 1]> = smallvec![w.like_heads(dq, &[rows, depth], narrow)];
     // Sums over the heads that share keys, and over rows.
     for (weights, x, last, like) in [(ds, o.q, depth, 1), (p, dy, width, 2)] {
         let [_, shared, ..] = w.dims(weights)[..] else { continue };
@@ -117,7 +115,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
 
 /// The tangents of the results of `attention`: by all weights, which follow from the logarithms of their sums.
 pub(in crate::op) fn jvp(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Value>]) -> Tangents {
-    let Some(mut w) = Writer::new(b, cx) else { return smallvec![None, None] };
+    let Some(mut w) = AttentionWriter::new(b, cx) else { return smallvec![None, None] };
     let AttentionShape { rows, stream, depth, width, .. } = w.shape;
     let o = w.operands([cx.args[0], cx.args[1], cx.args[2]], cx.args.get(3));
     let lse = w.by_rows(cx.results[1]);
@@ -125,7 +123,7 @@ pub(in crate::op) fn jvp(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Va
     let tangent = |k: usize| tangents.get(k).copied().flatten();
     // Of the scores.
     let mut ds = None;
-    let mut add = |w: &mut Writer<'_>, term: Value| {
+    let mut add = |w: &mut AttentionWriter<'_>, term: Value| {
         ds = Some(match ds {
             None => term,
             Some(sum) => w.map(Op::Add, &[sum, term]),
@@ -141,7 +139,7 @@ pub(in crate::op) fn jvp(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Va
         let term = w.dot([o.q, t], (&[0], &[0]), (3, 2));
         add(&mut w, term);
     }
-    if let (Extra::Bias(_), Some(t)) = (o.extra, tangent(3)) {
+    if let (ScoreExtra::Bias(_), Some(t)) = (o.extra, tangent(3)) {
         if let Some(term) = w.extra(Some(&t)).value() {
             add(&mut w, term);
         }

@@ -9,6 +9,9 @@ use crate::op::Op;
 use crate::op::def::RuleCx;
 use crate::types::{Dim, TensorType};
 
+/// Keys of a block, and rows of a block where cotangents of keys and values are summed.
+pub const ATTENTION_BLOCK: u64 = 128;
+
 /// Extents of an attention, with one batch axis for all of the operands' and one for the heads that share keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttentionShape {
@@ -57,32 +60,32 @@ impl AttentionShape {
 
 /// A mask of truth values, or a bias of scores: the operand after the others.
 #[derive(Clone, Copy)]
-pub(super) enum Extra {
+pub(super) enum ScoreExtra {
     None,
     Bias(Value),
     Mask(Value),
 }
 
-impl Extra {
+impl ScoreExtra {
     pub(super) fn value(self) -> Option<Value> {
         match self {
-            Extra::None => None,
-            Extra::Bias(v) | Extra::Mask(v) => Some(v),
+            ScoreExtra::None => None,
+            ScoreExtra::Bias(v) | ScoreExtra::Mask(v) => Some(v),
         }
     }
 
     /// The same of another tensor.
-    pub(super) fn with(self, v: Option<Value>) -> Extra {
+    pub(super) fn with(self, v: Option<Value>) -> ScoreExtra {
         match (self, v) {
-            (Extra::Bias(_), Some(v)) => Extra::Bias(v),
-            (Extra::Mask(_), Some(v)) => Extra::Mask(v),
-            _ => Extra::None,
+            (ScoreExtra::Bias(_), Some(v)) => ScoreExtra::Bias(v),
+            (ScoreExtra::Mask(_), Some(v)) => ScoreExtra::Mask(v),
+            _ => ScoreExtra::None,
         }
     }
 }
 
 /// A composition under way.
-pub(super) struct Writer<'a> {
+pub(super) struct AttentionWriter<'a> {
     pub(super) b: &'a mut Builder,
     pub(super) shape: AttentionShape,
     pub(super) causal: bool,
@@ -94,9 +97,9 @@ pub(super) struct Writer<'a> {
     heads: Vec<u64>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> AttentionWriter<'a> {
     /// `None` where extents are unknown, which is an error that the builder keeps.
-    pub(super) fn new(b: &'a mut Builder, cx: &RuleCx<'_>) -> Option<Writer<'a>> {
+    pub(super) fn new(b: &'a mut Builder, cx: &RuleCx<'_>) -> Option<AttentionWriter<'a>> {
         let shape = AttentionShape::of(&cx.types[0], &cx.types[1], &cx.types[2]);
         let (Some(shape), Some(dims)) = (shape, cx.types[0].dims()) else {
             b.refuse("attention is written out for constant extents alone");
@@ -105,7 +108,7 @@ impl<'a> Writer<'a> {
         let narrow = cx.types[0].dtype;
         let heads = dims[..dims.len() - 2].to_vec();
         let causal = cx.attrs.flag("causal");
-        Some(Writer { b, shape, causal, wide: narrow.compute(), narrow, heads })
+        Some(AttentionWriter { b, shape, causal, wide: narrow.compute(), narrow, heads })
     }
 
     pub(super) fn dims(&self, v: Value) -> Vec<u64> {
@@ -264,8 +267,8 @@ impl<'a> Writer<'a> {
     }
 
     /// The mask or the bias over groups, heads that share keys, rows and the stream.
-    pub(super) fn extra(&mut self, x: Option<&Value>) -> Extra {
-        let Some(&x) = x else { return Extra::None };
+    pub(super) fn extra(&mut self, x: Option<&Value>) -> ScoreExtra {
+        let Some(&x) = x else { return ScoreExtra::None };
         let AttentionShape { groups, shared, rows, stream, .. } = self.shape;
         let mask = self.b.ty(x).dtype == DType::Bool;
         let x = if mask { x } else { self.convert(x, self.wide) };
@@ -274,7 +277,7 @@ impl<'a> Writer<'a> {
         let at: Vec<i64> = (0..dims.len() as i64).collect();
         let x = self.spread(x, &at, &dims);
         let x = self.reshape(x, &[groups, shared, rows, stream]);
-        if mask { Extra::Mask(x) } else { Extra::Bias(x) }
+        if mask { ScoreExtra::Mask(x) } else { ScoreExtra::Bias(x) }
     }
 
     /// A loop over the first axes of `xs`: the last carries, and what is stacked.
@@ -282,7 +285,11 @@ impl<'a> Writer<'a> {
         &mut self,
         carries: Vec<Value>,
         xs: &[Value],
-        body: &mut dyn FnMut(&mut Writer<'_>, &[Value], &[Value]) -> (Vec<Value>, Vec<Value>),
+        body: &mut dyn FnMut(
+            &mut AttentionWriter<'_>,
+            &[Value],
+            &[Value],
+        ) -> (Vec<Value>, Vec<Value>),
     ) -> (Vec<Value>, Vec<Value>) {
         let types: Vec<TensorType> = carries.iter().map(|&v| self.b.ty(v).clone()).collect();
         let region = self.b.open_region();

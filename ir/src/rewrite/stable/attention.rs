@@ -6,32 +6,32 @@ use crate::attrs::{Attr, Attrs, Ints};
 use crate::builder::Builder;
 use crate::entity::{Inst, Value};
 use crate::function::Function;
-use crate::op::Op;
+use crate::op::{ATTENTION_BLOCK, Op};
 use crate::rewrite::pattern::Match;
 use crate::rewrite::rule::Site;
 use crate::types::TensorType;
 
 /// What is added to scores, or hides them.
 #[derive(Clone, Copy)]
-enum Extra {
+enum MaskOrBias {
     Bias(Value),
     /// Of truth values; whether keys are hidden where they hold.
     Mask(Value, bool),
 }
 
 /// Attention that was found.
-pub(super) struct Found {
+pub(super) struct FoundAttention {
     /// The products of queries and keys.
     scores: Inst,
     /// What scores are multiplied with, or divided by.
     scale: Option<(Op, Value)>,
-    extra: Option<Extra>,
+    extra: Option<MaskOrBias>,
     causal: bool,
     v: Value,
 }
 
 /// A contraction of a softmax along the last axis with values.
-pub(super) fn is_attention(m: &Match<'_>) -> Option<Found> {
+pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
     let f = m.f;
     let root = m.root.inst;
     let &[p, v] = m.root.args else { return None };
@@ -42,7 +42,8 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<Found> {
     let sum = quotient(f, soft)?;
     let along_last = f.attrs(sum.sum).ints("axes") == [last];
     let weighs = f.attrs(root).pair("contract").0 == [last];
-    if !along_last || !weighs || dims.contains(&0) || m.root.ty.dtype != ty.dtype {
+    let short = dims.last().is_none_or(|&n| n < ATTENTION_BLOCK);
+    if !along_last || !weighs || short || dims.contains(&0) || m.root.ty.dtype != ty.dtype {
         return None;
     }
     if uses(f, p) > 1 {
@@ -53,7 +54,7 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<Found> {
     for _ in 0..REACH {
         let Some((inner, mask)) = hidden(f, x) else { break };
         match mask {
-            Extra::Mask(mask, false) if !causal && is_causal(f, mask, &dims) => causal = true,
+            MaskOrBias::Mask(mask, false) if !causal && is_causal(f, mask, &dims) => causal = true,
             mask if extra.is_none() => extra = Some(mask),
             _ => return None,
         }
@@ -67,10 +68,10 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<Found> {
         if f.literal(bias).is_some() {
             return None;
         }
-        (x, extra) = (inner, Some(Extra::Bias(bias)));
+        (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
     }
     let (scores, scale) = under_scale(f, x)?;
-    let found = Found { scores, scale, extra, causal, v };
+    let found = FoundAttention { scores, scale, extra, causal, v };
     found.fits(f, root).then_some(found)
 }
 
@@ -82,13 +83,13 @@ fn uses(f: &Function, v: Value) -> usize {
 }
 
 /// What is left where truth values hold, of a choice between it and -inf.
-fn hidden(f: &Function, x: Value) -> Option<(Value, Extra)> {
+fn hidden(f: &Function, x: Value) -> Option<(Value, MaskOrBias)> {
     let i = made_by(f, x, Op::SelectN)?;
     let &[mask, no, yes] = f.args(i) else { return None };
     let least = |v: Value| number(f, v).is_some_and(|l| l.to_f64() == f64::NEG_INFINITY);
     match (least(no), least(yes)) {
-        (true, false) => Some((yes, Extra::Mask(mask, false))),
-        (false, true) => Some((no, Extra::Mask(mask, true))),
+        (true, false) => Some((yes, MaskOrBias::Mask(mask, false))),
+        (false, true) => Some((no, MaskOrBias::Mask(mask, true))),
         _ => None,
     }
 }
@@ -162,7 +163,7 @@ fn under_scale(f: &Function, x: Value) -> Option<(Inst, Option<(Op, Value)>)> {
     both_ways(f.args(i)).into_iter().find_map(|(v, by)| scaled(Op::Mul, v, by))
 }
 
-impl Found {
+impl FoundAttention {
     /// Whether both contractions have the axes of attention: batch axes first and in order; queries have one further axis, or
     /// two where heads share keys.
     fn fits(&self, f: &Function, root: Inst) -> bool {
@@ -221,7 +222,7 @@ fn narrow(site: &mut Site<'_, '_>, v: Value, dims: &[u64]) -> (Value, Vec<u64>) 
     (reshaped(site.b, inner, &kept), kept)
 }
 
-pub(super) fn attention(site: &mut Site<'_, '_>, found: Found) -> Value {
+pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value {
     let f = site.f;
     let contract = f.attrs(found.scores).pair("contract");
     let [q, k] = [f.args(found.scores)[0], f.args(found.scores)[1]].map(|v| site.get(v));
@@ -260,10 +261,10 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: Found) -> Value {
         reshaped(site.b, v, &heads(&of_v)),
     ];
     if let Some(extra) = found.extra {
-        let (Extra::Bias(x) | Extra::Mask(x, _)) = extra;
+        let (MaskOrBias::Bias(x) | MaskOrBias::Mask(x, _)) = extra;
         let full = scores.map(|d| d.to_vec()).unwrap_or_default();
         let (mut x, mut own) = narrow(site, x, &full);
-        if let Extra::Mask(_, true) = extra {
+        if let MaskOrBias::Mask(_, true) = extra {
             x = site.b.op(Op::Not, &[x]);
         }
         // Heads that share keys are merged with the groups where the mask has both or neither.

@@ -84,7 +84,7 @@ pub static ATTENTION: RuleTable = RuleTable {
     rules: &[Rule {
         name: "attention",
         doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
-              that leaves -inf, causal or not. A softmax that is read elsewhere too stays.",
+              that leaves -inf, causal or not. A softmax of fewer than 128 keys stays, and one that is read elsewhere too.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
         then: &When { condition: attention::is_attention, build: attention::attention },
