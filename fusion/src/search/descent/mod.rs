@@ -6,7 +6,8 @@
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
 //! size of the plan, and equal layers are priced once. What is faster is done at once, and so is what is as fast and
 //! leaves fewer bytes to other groups. What leaves more bytes to them must save as much time as moving these takes once
-//! more: memory is not paid for gains that the model cannot tell.
+//! more, and is left alone where the engine does not say what it makes of a step: memory is not paid for gains that the
+//! model cannot tell.
 
 mod pricer;
 mod table;
@@ -35,8 +36,8 @@ const NEAR: usize = 2;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
-/// Groups of different forms that are priced at most: this bounds the time.
-const MOST_FORMS: usize = 20_000;
+/// Members of the groups that are priced at most, for each instruction of the function and beside: this bounds the time.
+const MOST_PRICED: [usize; 2] = [16, 4000];
 
 /// A plan that no single change makes faster, found from another; `None` where nothing is changed.
 ///
@@ -126,20 +127,24 @@ impl Descent<'_, '_> {
     fn round(&mut self) -> bool {
         self.round += 1;
         let mut changed = false;
-        for &i in self.table.facts.f.body_insts() {
-            let changes = match self.table.facts.class[i] {
-                InstClass::Free => self.kept(i),
-                InstClass::Point => self.inlined(i).into_iter().collect(),
-                _ => continue,
-            };
-            changed |= self.best(changes);
-        }
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
             // Each time one has joined, there may be others.
             while self.joined_by_another(g) {
                 changed = true;
             }
+        }
+        // The largest values first, where there is most to be had.
+        let facts = &self.table.facts;
+        let mut insts = facts.f.body_insts().to_vec();
+        insts.sort_by_key(|&i| std::cmp::Reverse(facts.elements[facts.f.inst_results(i)[0]]));
+        for i in insts {
+            let changes = match self.table.facts.class[i] {
+                InstClass::Free => self.kept(i),
+                InstClass::Point => self.inlined(i).into_iter().collect(),
+                _ => continue,
+            };
+            changed |= self.best(changes);
         }
         changed
     }
@@ -152,7 +157,8 @@ impl Descent<'_, '_> {
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<Change>) -> bool {
         let mut best: Option<(f64, i128, Change)> = None;
-        if self.pricer.forms() >= MOST_FORMS {
+        let [each, beside] = MOST_PRICED;
+        if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
             return false;
         }
         for change in changes {
@@ -163,7 +169,8 @@ impl Descent<'_, '_> {
         }
         let Some((seconds, bytes, change)) = best else { return false };
         let rent = bytes.max(0) as f64 / self.bandwidth;
-        if seconds + rent > 0.0 || seconds == 0.0 && bytes >= 0 {
+        let costs = bytes > 0 && (!self.pricer.knows() || seconds + rent > 0.0);
+        if costs || seconds > 0.0 || seconds == 0.0 && bytes >= 0 {
             return false;
         }
         self.make(change)
@@ -212,23 +219,12 @@ impl Descent<'_, '_> {
     /// of its own before that.
     fn kept(&self, i: Inst) -> Vec<Change> {
         let table = &self.table;
-        let facts = &table.facts;
         let users = table.users(i);
         let Some(&first) = users.first() else { return Vec::new() };
         let operands = table.operands(i);
         let homes = operands.iter().filter_map(|&v| table.home[v]);
         let last = homes.max_by_key(|&g| table.rows[g].place);
-        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
-        // Kernels read what is repeated where it is once.
-        let repeated = facts.is_aligned(i)
-            && facts
-                .f
-                .args(i)
-                .iter()
-                .all(|&a| facts.elements[a] < facts.elements[facts.f.inst_results(i)[0]]);
-        if users.iter().chain(&last).all(|&g| self.is_settled(g))
-            || repeated && users.iter().all(kernel)
-        {
+        if users.iter().chain(&last).all(|&g| self.is_settled(g)) || !self.may_be_kept(i, &users) {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -259,6 +255,18 @@ impl Descent<'_, '_> {
             changes.push(Change { replaced: SmallVec::new(), new, inlined });
         }
         changes
+    }
+
+    /// Whether an inlined instruction may be worth a buffer. Kernels read what is repeated where it is once, and windows
+    /// and slices where they lie; an interchange of axes, what contractions read and what is computed may be.
+    fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
+        let facts = &self.table.facts;
+        let size = |v: Value| facts.elements[v];
+        let own = size(facts.f.inst_results(i)[0]);
+        let view = matches!(facts.f.op(i).def().body, Body::View(_));
+        let repeats = facts.f.args(i).iter().all(|&a| size(a) < own);
+        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
+        !view || facts.is_aligned(i) && !repeats || !users.iter().all(kernel)
     }
 
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
