@@ -25,7 +25,7 @@ use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use pricer::GroupPricer;
 use smallvec::SmallVec;
-use table::{Change, GroupId, GroupTable};
+use table::{GroupId, GroupTable, SingleChange};
 
 /// The most rounds over a function.
 const ROUNDS: u32 = 4;
@@ -155,8 +155,8 @@ impl Descent<'_, '_> {
     }
 
     /// Makes the best of some changes, if it is better than none; whether it is.
-    fn best(&mut self, changes: Vec<Change>) -> bool {
-        let mut best: Option<(f64, i128, Change)> = None;
+    fn best(&mut self, changes: Vec<SingleChange>) -> bool {
+        let mut best: Option<(f64, i128, SingleChange)> = None;
         let [each, beside] = MOST_PRICED;
         if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
             return false;
@@ -178,7 +178,7 @@ impl Descent<'_, '_> {
 
     /// What a change adds in seconds, none where they differ by rounding alone, and in bytes of temporaries. `None`
     /// where it makes no plan.
-    fn tried(&mut self, change: &Change) -> Option<(f64, i128)> {
+    fn tried(&mut self, change: &SingleChange) -> Option<(f64, i128)> {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
         if !self.fixed.is_empty()
@@ -188,7 +188,7 @@ impl Descent<'_, '_> {
         }
         let applied = self.table.apply(change.clone());
         let found = match self.table.is_ordered(&applied) {
-            true => self.table.added_seconds(&applied, &mut self.pricer),
+            true => self.pricer.added(&self.table, &applied),
             false => None,
         };
         let bytes = applied.bytes;
@@ -199,10 +199,10 @@ impl Descent<'_, '_> {
     }
 
     /// Makes a change that was tried; whether a plan may have it.
-    fn make(&mut self, change: Change) -> bool {
+    fn make(&mut self, change: SingleChange) -> bool {
         let inlined = change.inlined.is_some_and(|(_, inlined)| inlined);
         let applied = self.table.apply(change);
-        let prices = self.table.added_seconds(&applied, &mut self.pricer);
+        let prices = self.pricer.added(&self.table, &applied);
         let Some((_, now)) = prices.filter(|_| !inlined || self.table.facts.too_deep().is_none())
         else {
             self.table.undo(applied);
@@ -217,7 +217,7 @@ impl Descent<'_, '_> {
 
     /// Ways to compute an inlined instruction: in the group of the last operand, in that of the first user, in a group
     /// of its own before that.
-    fn kept(&self, i: Inst) -> Vec<Change> {
+    fn kept(&self, i: Inst) -> Vec<SingleChange> {
         let table = &self.table;
         let users = table.users(i);
         let Some(&first) = users.first() else { return Vec::new() };
@@ -234,7 +234,7 @@ impl Descent<'_, '_> {
                 let mut members = members.clone();
                 members.push(i);
                 let group = Group { parts: vec![self.in_order(members)] };
-                changes.push(Change {
+                changes.push(SingleChange {
                     replaced: SmallVec::from_iter([(g, group, row.place)]),
                     new: None,
                     inlined: Some((i, false)),
@@ -252,7 +252,7 @@ impl Descent<'_, '_> {
             let place = to - ((to - from) / 8).max(1);
             let group = Group { parts: vec![vec![i]] };
             let (new, inlined) = (Some((group, place)), Some((i, false)));
-            changes.push(Change { replaced: SmallVec::new(), new, inlined });
+            changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
         changes
     }
@@ -270,7 +270,7 @@ impl Descent<'_, '_> {
     }
 
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
-    fn inlined(&self, i: Inst) -> Option<Change> {
+    fn inlined(&self, i: Inst) -> Option<SingleChange> {
         let facts = &self.table.facts;
         let v = facts.f.inst_results(i)[0];
         let body = facts.f.op(i).def().body;
@@ -287,7 +287,7 @@ impl Descent<'_, '_> {
         let mut group = row.group.clone();
         group.parts.iter_mut().for_each(|members| members.retain(|j| *j != i));
         group.parts.retain(|members| !members.is_empty());
-        Some(Change {
+        Some(SingleChange {
             replaced: SmallVec::from_iter([(g, group, row.place)]),
             new: None,
             inlined: Some((i, true)),
@@ -329,7 +329,7 @@ impl Descent<'_, '_> {
     }
 
     /// Two groups as one, where the later one is or where the earlier one is.
-    fn joined(&self, early: GroupId, late: GroupId) -> SmallVec<[Change; 2]> {
+    fn joined(&self, early: GroupId, late: GroupId) -> SmallVec<[SingleChange; 2]> {
         let contracts = |kind: Option<PartKind>| matches!(kind, Some(PartKind::Contract(_)));
         let (a, b) = (self.kind(early), self.kind(late));
         let several = contracts(a) && contracts(b);
@@ -339,7 +339,7 @@ impl Descent<'_, '_> {
         let rows = [early, late].map(|g| &self.table.rows[g]);
         let members = rows.iter().flat_map(|row| row.group.parts.iter().flatten()).copied();
         let group = Group { parts: vec![self.in_order(members.collect())] };
-        let at = |place: u64| Change {
+        let at = |place: u64| SingleChange {
             replaced: SmallVec::from_iter([
                 (early, Group { parts: Vec::new() }, rows[0].place),
                 (late, group.clone(), place),

@@ -1,6 +1,6 @@
 //! Prices of single groups: each form of a group is lowered and priced once.
 
-use super::table::{GroupId, GroupTable};
+use super::table::{AppliedChange, GroupId, GroupTable};
 use crate::cost::step_cost_with;
 use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
 use crate::lower::single_group::GroupLowering;
@@ -69,6 +69,30 @@ impl<'a> GroupPricer<'a> {
         let seconds = program.ok().map(|program| self.priced(&program));
         self.seconds.insert(key.tokens, seconds);
         seconds
+    }
+
+    /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
+    /// it touches. `None` where a group is not priced, or is none that a kernel computes.
+    pub(super) fn added(
+        &mut self,
+        table: &GroupTable<'_>,
+        applied: &AppliedChange,
+    ) -> Option<(f64, Vec<(GroupId, f64)>)> {
+        let (mut now, mut then) = (Vec::new(), 0.0);
+        for (_, row) in &applied.before {
+            then += row.seconds?;
+        }
+        for &g in &applied.touched {
+            if !applied.before.iter().any(|(h, _)| *h == g) && Some(g) != applied.new {
+                then += table.rows[g].seconds?;
+            }
+            let seconds = match table.rows[g].group.parts.is_empty() {
+                true => 0.0,
+                false => self.seconds(table, g)?,
+            };
+            now.push((g, seconds));
+        }
+        Some((now.iter().map(|(_, seconds)| seconds).sum::<f64>() - then, now))
     }
 
     /// Whether the engine said what it makes of every step that was priced.
