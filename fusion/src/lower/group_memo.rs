@@ -346,6 +346,13 @@ impl BufferForm {
     /// That of a value without a buffer.
     pub(crate) const NONE: BufferForm = BufferForm(0);
 
+    /// That of a buffer of a program, or of a value without one; `None` for constants.
+    pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
+        let Some(b) = b else { return Some(BufferForm::NONE) };
+        let data = &program.buffers[b];
+        BufferForm::of(&data.role, data.storage)
+    }
+
     /// That of a buffer; `None` for constants, whose elements are not part of keys.
     pub(crate) fn of(role: &Role, storage: Storage) -> Option<BufferForm> {
         let role = match role {

@@ -67,6 +67,8 @@ pub(crate) struct Grown {
     pub(crate) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// Whether another part reads a value.
     pub(crate) read: SecondaryMap<Value, bool>,
+    /// Whether refusals say where: that names every value of the function.
+    locates: bool,
 }
 
 impl Grown {
@@ -82,6 +84,7 @@ impl Grown {
             home: SecondaryMap::new(),
             place: SecondaryMap::new(),
             read: SecondaryMap::new(),
+            locates: true,
         };
         for (g, group) in plan.groups.iter().enumerate() {
             let mut parts = Vec::new();
@@ -119,7 +122,7 @@ impl Grown {
     /// No parts yet: groups are grown by themselves, one after the other.
     pub(crate) fn empty() -> Grown {
         let (home, place, read) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
-        Grown { parts: Vec::new(), home, place, read }
+        Grown { parts: Vec::new(), home, place, read, locates: false }
     }
 
     /// Begins with a single group, whose parts are grown when they are asked for.
@@ -211,8 +214,8 @@ impl Grown {
             Some(part) => {
                 let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
                 part.join(&cx, i, &inside).map_err(|why| {
-                    let m = format!("it does not join its group: {why}");
-                    Diagnostic::new(at_inst(facts.f, i), Kind::Usage, m)
+                    let at = if self.locates { at_inst(facts.f, i) } else { Located::default() };
+                    Diagnostic::new(at, Kind::Usage, format!("it does not join its group: {why}"))
                 })?
             }
         };

@@ -38,8 +38,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
 use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
-use grown::{Grown, in_function};
-use grown::{regrow, regrow_lazily};
+use grown::{Grown, in_function, regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, scatter};
 use instances::{Instances, instances};
@@ -181,7 +180,8 @@ fn applied(
     lower.buffers()?;
     let mut keys = memo.map(|memo| KeyBuilder::new(memo, plan.fp == Fp::Strict));
     for (g, group) in plan.groups.iter().enumerate() {
-        let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, |v| lower.form(v)));
+        let form = |v| BufferForm::at(&lower.program, lower.buffers[v]);
+        let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, form));
         lower.keyed_group(g, key)?;
     }
     let results = lower.program.steps.len();
@@ -309,12 +309,6 @@ impl Lower<'_> {
                 return name;
             }
         }
-    }
-
-    fn form(&self, v: Value) -> Option<BufferForm> {
-        let Some(b) = self.buffers[v] else { return Some(BufferForm::NONE) };
-        let data = &self.program.buffers[b];
-        BufferForm::of(&data.role, data.storage)
     }
 
     /// The steps of a group: those that the memo has for its key, or those that it is lowered to, which are kept

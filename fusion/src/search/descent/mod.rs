@@ -6,7 +6,8 @@
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
 //! size of the plan, and equal layers are priced once. What is faster is done at once, and so is what is as fast and
 //! leaves fewer bytes to other groups. What leaves more bytes to them must save as much time as moving these takes once
-//! more: memory is not paid for gains that the model cannot tell.
+//! more, and is left alone where the engine does not say what it makes of a step: memory is not paid for gains that the
+//! model cannot tell.
 
 mod pricer;
 mod table;
@@ -24,7 +25,7 @@ use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use pricer::GroupPricer;
 use smallvec::SmallVec;
-use table::{Change, GroupId, GroupTable};
+use table::{GroupId, GroupTable, SingleChange};
 
 /// The most rounds over a function.
 const ROUNDS: u32 = 4;
@@ -35,8 +36,8 @@ const NEAR: usize = 2;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
-/// Groups of different forms that are priced at most: this bounds the time.
-const MOST_FORMS: usize = 20_000;
+/// Members of the groups that are priced at most, for each instruction of the function and beside: this bounds the time.
+const MOST_PRICED: [usize; 2] = [16, 4000];
 
 /// A plan that no single change makes faster, found from another; `None` where nothing is changed.
 ///
@@ -126,20 +127,24 @@ impl Descent<'_, '_> {
     fn round(&mut self) -> bool {
         self.round += 1;
         let mut changed = false;
-        for &i in self.table.facts.f.body_insts() {
-            let changes = match self.table.facts.class[i] {
-                InstClass::Free => self.kept(i),
-                InstClass::Point => self.inlined(i).into_iter().collect(),
-                _ => continue,
-            };
-            changed |= self.best(changes);
-        }
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
             // Each time one has joined, there may be others.
             while self.joined_by_another(g) {
                 changed = true;
             }
+        }
+        // The largest values first, where there is most to be had.
+        let facts = &self.table.facts;
+        let mut insts = facts.f.body_insts().to_vec();
+        insts.sort_by_key(|&i| std::cmp::Reverse(facts.elements[facts.f.inst_results(i)[0]]));
+        for i in insts {
+            let changes = match self.table.facts.class[i] {
+                InstClass::Free => self.kept(i),
+                InstClass::Point => self.inlined(i).into_iter().collect(),
+                _ => continue,
+            };
+            changed |= self.best(changes);
         }
         changed
     }
@@ -150,9 +155,10 @@ impl Descent<'_, '_> {
     }
 
     /// Makes the best of some changes, if it is better than none; whether it is.
-    fn best(&mut self, changes: Vec<Change>) -> bool {
-        let mut best: Option<(f64, i128, Change)> = None;
-        if self.pricer.forms() >= MOST_FORMS {
+    fn best(&mut self, changes: Vec<SingleChange>) -> bool {
+        let mut best: Option<(f64, i128, SingleChange)> = None;
+        let [each, beside] = MOST_PRICED;
+        if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
             return false;
         }
         for change in changes {
@@ -163,7 +169,8 @@ impl Descent<'_, '_> {
         }
         let Some((seconds, bytes, change)) = best else { return false };
         let rent = bytes.max(0) as f64 / self.bandwidth;
-        if seconds + rent > 0.0 || seconds == 0.0 && bytes >= 0 {
+        let costs = bytes > 0 && (!self.pricer.knows() || seconds + rent > 0.0);
+        if costs || seconds > 0.0 || seconds == 0.0 && bytes >= 0 {
             return false;
         }
         self.make(change)
@@ -171,7 +178,7 @@ impl Descent<'_, '_> {
 
     /// What a change adds in seconds, none where they differ by rounding alone, and in bytes of temporaries. `None`
     /// where it makes no plan.
-    fn tried(&mut self, change: &Change) -> Option<(f64, i128)> {
+    fn tried(&mut self, change: &SingleChange) -> Option<(f64, i128)> {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
         if !self.fixed.is_empty()
@@ -181,7 +188,7 @@ impl Descent<'_, '_> {
         }
         let applied = self.table.apply(change.clone());
         let found = match self.table.is_ordered(&applied) {
-            true => self.table.added_seconds(&applied, &mut self.pricer),
+            true => self.pricer.added(&self.table, &applied),
             false => None,
         };
         let bytes = applied.bytes;
@@ -192,10 +199,10 @@ impl Descent<'_, '_> {
     }
 
     /// Makes a change that was tried; whether a plan may have it.
-    fn make(&mut self, change: Change) -> bool {
+    fn make(&mut self, change: SingleChange) -> bool {
         let inlined = change.inlined.is_some_and(|(_, inlined)| inlined);
         let applied = self.table.apply(change);
-        let prices = self.table.added_seconds(&applied, &mut self.pricer);
+        let prices = self.pricer.added(&self.table, &applied);
         let Some((_, now)) = prices.filter(|_| !inlined || self.table.facts.too_deep().is_none())
         else {
             self.table.undo(applied);
@@ -210,25 +217,14 @@ impl Descent<'_, '_> {
 
     /// Ways to compute an inlined instruction: in the group of the last operand, in that of the first user, in a group
     /// of its own before that.
-    fn kept(&self, i: Inst) -> Vec<Change> {
+    fn kept(&self, i: Inst) -> Vec<SingleChange> {
         let table = &self.table;
-        let facts = &table.facts;
         let users = table.users(i);
         let Some(&first) = users.first() else { return Vec::new() };
         let operands = table.operands(i);
         let homes = operands.iter().filter_map(|&v| table.home[v]);
         let last = homes.max_by_key(|&g| table.rows[g].place);
-        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
-        // Kernels read what is repeated where it is once.
-        let repeated = facts.is_aligned(i)
-            && facts
-                .f
-                .args(i)
-                .iter()
-                .all(|&a| facts.elements[a] < facts.elements[facts.f.inst_results(i)[0]]);
-        if users.iter().chain(&last).all(|&g| self.is_settled(g))
-            || repeated && users.iter().all(kernel)
-        {
+        if users.iter().chain(&last).all(|&g| self.is_settled(g)) || !self.may_be_kept(i, &users) {
             return Vec::new();
         }
         let mut changes = Vec::new();
@@ -238,7 +234,7 @@ impl Descent<'_, '_> {
                 let mut members = members.clone();
                 members.push(i);
                 let group = Group { parts: vec![self.in_order(members)] };
-                changes.push(Change {
+                changes.push(SingleChange {
                     replaced: SmallVec::from_iter([(g, group, row.place)]),
                     new: None,
                     inlined: Some((i, false)),
@@ -256,13 +252,25 @@ impl Descent<'_, '_> {
             let place = to - ((to - from) / 8).max(1);
             let group = Group { parts: vec![vec![i]] };
             let (new, inlined) = (Some((group, place)), Some((i, false)));
-            changes.push(Change { replaced: SmallVec::new(), new, inlined });
+            changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
         changes
     }
 
+    /// Whether an inlined instruction may be worth a buffer. Kernels read what is repeated where it is once, and windows
+    /// and slices where they lie; an interchange of axes, what contractions read and what is computed may be.
+    fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
+        let facts = &self.table.facts;
+        let size = |v: Value| facts.elements[v];
+        let own = size(facts.f.inst_results(i)[0]);
+        let view = matches!(facts.f.op(i).def().body, Body::View(_));
+        let repeats = facts.f.args(i).iter().all(|&a| size(a) < own);
+        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
+        !view || facts.is_aligned(i) && !repeats || !users.iter().all(kernel)
+    }
+
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
-    fn inlined(&self, i: Inst) -> Option<Change> {
+    fn inlined(&self, i: Inst) -> Option<SingleChange> {
         let facts = &self.table.facts;
         let v = facts.f.inst_results(i)[0];
         let body = facts.f.op(i).def().body;
@@ -279,7 +287,7 @@ impl Descent<'_, '_> {
         let mut group = row.group.clone();
         group.parts.iter_mut().for_each(|members| members.retain(|j| *j != i));
         group.parts.retain(|members| !members.is_empty());
-        Some(Change {
+        Some(SingleChange {
             replaced: SmallVec::from_iter([(g, group, row.place)]),
             new: None,
             inlined: Some((i, true)),
@@ -321,7 +329,7 @@ impl Descent<'_, '_> {
     }
 
     /// Two groups as one, where the later one is or where the earlier one is.
-    fn joined(&self, early: GroupId, late: GroupId) -> SmallVec<[Change; 2]> {
+    fn joined(&self, early: GroupId, late: GroupId) -> SmallVec<[SingleChange; 2]> {
         let contracts = |kind: Option<PartKind>| matches!(kind, Some(PartKind::Contract(_)));
         let (a, b) = (self.kind(early), self.kind(late));
         let several = contracts(a) && contracts(b);
@@ -331,7 +339,7 @@ impl Descent<'_, '_> {
         let rows = [early, late].map(|g| &self.table.rows[g]);
         let members = rows.iter().flat_map(|row| row.group.parts.iter().flatten()).copied();
         let group = Group { parts: vec![self.in_order(members.collect())] };
-        let at = |place: u64| Change {
+        let at = |place: u64| SingleChange {
             replaced: SmallVec::from_iter([
                 (early, Group { parts: Vec::new() }, rows[0].place),
                 (late, group.clone(), place),

@@ -1,7 +1,6 @@
 //! The groups of a plan as a table that single changes edit: who computes a value, who reads it, and in which order
 //! groups run. A change costs what the groups that it touches are, whatever the size of the plan.
 
-use super::pricer::GroupPricer;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
@@ -58,7 +57,7 @@ type Operands = SmallVec<[Value; 8]>;
 
 /// A change: groups that replace others, groups that are new, and an instruction that is inlined or no longer is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Change {
+pub(super) struct SingleChange {
     /// Groups with what they become; without parts, they are no more.
     pub(super) replaced: SmallVec<[(GroupId, Group, u64); 2]>,
     pub(super) new: Option<(Group, u64)>,
@@ -69,13 +68,13 @@ pub(super) struct Change {
 /// What a change does to a plan, and what takes it back.
 pub(super) struct AppliedChange {
     /// Rows as they were.
-    before: Vec<(GroupId, TableRow)>,
-    new: Option<GroupId>,
+    pub(super) before: Vec<(GroupId, TableRow)>,
+    pub(super) new: Option<GroupId>,
     inlined: Option<(Inst, bool)>,
     /// What members read before.
     operands: Vec<(Inst, Operands)>,
     /// The groups that may cost something else now.
-    touched: SmallVec<[GroupId; 8]>,
+    pub(super) touched: SmallVec<[GroupId; 8]>,
     /// Bytes of temporaries that there are more of.
     pub(super) bytes: i128,
 }
@@ -247,7 +246,7 @@ impl<'f> GroupTable<'f> {
     }
 
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
-    pub(super) fn apply(&mut self, change: Change) -> AppliedChange {
+    pub(super) fn apply(&mut self, change: SingleChange) -> AppliedChange {
         let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
         if let Some((i, _)) = change.inlined {
             edited.extend(self.users(i));
@@ -341,30 +340,6 @@ impl<'f> GroupTable<'f> {
                 && readers.all(|&r| self.rows[r].place > row.place)
                 && row.group.parts.iter().all(begins)
         })
-    }
-
-    /// The seconds that a change adds, and those of each group that it touches. `None` where a group is not priced, or
-    /// is none that a kernel computes.
-    pub(super) fn added_seconds(
-        &self,
-        applied: &AppliedChange,
-        pricer: &mut GroupPricer<'_>,
-    ) -> Option<(f64, Vec<(GroupId, f64)>)> {
-        let (mut now, mut then) = (Vec::new(), 0.0);
-        for (_, row) in &applied.before {
-            then += row.seconds?;
-        }
-        for &g in &applied.touched {
-            if !applied.before.iter().any(|(h, _)| *h == g) && Some(g) != applied.new {
-                then += self.rows[g].seconds?;
-            }
-            let seconds = match self.rows[g].group.parts.is_empty() {
-                true => 0.0,
-                false => pricer.seconds(self, g)?,
-            };
-            now.push((g, seconds));
-        }
-        Some((now.iter().map(|(_, seconds)| seconds).sum::<f64>() - then, now))
     }
 
     /// Bytes of a value as it is stored.
