@@ -62,15 +62,14 @@ impl Rooms {
     /// # Errors
     /// [`PlanError::TooLarge`] when the rooms have more bytes than are planned for.
     pub fn room(&mut self, bytes: u64) -> Result<RoomId, PlanError> {
-        let guard = BufferSpec::new(0..self.end, self.align);
-        let at = bytes
-            .checked_next_multiple_of(self.align)
-            .and_then(|bytes| self.arena.checked_add(bytes))
-            .filter(|&at| at <= MOST_BYTES)
-            .ok_or(PlanError::TooLarge { buffer: BufferId::from_u32(0) })?;
-        self.problem.push(guard.with_align(self.align).with_fixed(Offset(at)));
+        let at = self.arena.checked_add(bytes).filter(|&at| at <= MOST_BYTES);
+        let at = at.ok_or(PlanError::TooLarge { buffer: BufferId::from_u32(0) })?;
+        // From the room's last byte to where the next one starts.
+        let next = (at + 1).next_multiple_of(self.align);
+        let guard = BufferSpec::new(0..self.end, next - at);
+        self.problem.push(guard.with_fixed(Offset(at)));
         self.rooms.push((self.arena, bytes));
-        self.arena = at + self.align;
+        self.arena = next;
         Ok(self.rooms.len() - 1)
     }
 
@@ -210,11 +209,18 @@ mod tests {
     fn no_buffer_reaches_from_room_to_room() {
         let mut rooms = Rooms::new(64, 10);
         for _ in 0..2 {
-            rooms.room(128).expect("small");
+            rooms.room(100).expect("small");
         }
-        let wide = rooms.push(0..9, 192);
-        let packing = planned(&rooms);
-        assert_eq!(rooms.find(packing.offsets[wide]), Location::Arena(Offset(0)));
+        // The first two are more than a room has, to its next aligned byte and beyond.
+        for (bytes, place) in [(101, None), (192, None), (100, Some(0))] {
+            let id = rooms.push(0..9, bytes);
+            let packing = planned(&rooms);
+            let found = match rooms.find(packing.offsets[id]) {
+                Location::Room(room, _) => Some(room),
+                Location::Arena(_) => None,
+            };
+            assert_eq!(found, place, "{bytes}");
+        }
     }
 
     #[test]

@@ -238,7 +238,7 @@ fn results_hold_temporaries_until_they_are_written() {
                 layout.in_donor[buffer(program, name)] = Some(DonorSlice { donor, at });
             }
             // What is read in another order cannot be written over.
-            let late = k == 1 && places.contains(&("u", 0, "y"));
+            let late = k == 1 && wrong.is_empty() && places.contains(&("u", 0, "y"));
             let wrong = if late { &["%u", "%y"] } else { wrong };
             let made = match compiled(program, &layout) {
                 Ok(made) => made,

@@ -10,7 +10,7 @@ use crate::common::{models, parallel};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::{ArenaLayout, check_layout};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Memory, block_memory, memory};
+use adfuse::fusion::{Memory, block_memory, memory_beside};
 use adfuse::ir::kernel::{Buffer, DonorSlice, Program, Role, Verified, is_donor, lives};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Module};
@@ -80,7 +80,9 @@ fn holds(f: &Function) -> Result<u64, String> {
     let (program, planned) = (&made.program, &made.memory);
     let why = |m: String| format!("{m}\n{}\n{}", layout(planned).text(program), **program);
     let effort = cpu.plan.effort;
-    let (alone, with) = (block_memory(program, effort, &[], &[]), memory(program, effort));
+    let scratch: Vec<u64> = program.steps.iter().map(|step| program.scratch(step)).collect();
+    let alone = block_memory(program, effort, &scratch, &[]);
+    let with = memory_beside(program, effort, &scratch);
     let (alone, with) =
         (alone.map_err(|d| why(d.to_string()))?, with.map_err(|d| why(d.to_string()))?);
     if with.arena > alone.arena || with.peak > alone.peak {
