@@ -70,6 +70,9 @@ impl Counted {
         let [test, body] = f.inst(i).regions[..] else { return None };
         let (test, data, args) = (f.region(test), f.region(body), f.args(i));
         let &[p] = &test.results[..] else { return None };
+        if data.results.len() != args.len() || data.params.len() != args.len() {
+            return None;
+        }
         let less = defined_by(f, p, Op::Lt)?;
         let &[at, bound] = f.args(less) else { return None };
         let counter = test.params.iter().position(|&v| v == at)?;

@@ -59,7 +59,9 @@ pub enum ImportError {
     Syntax(Diagnostic),
     /// Not all of it can be imported: all of what cannot.
     Unsupported(Coverage),
-    /// The result is no valid program.
+    /// It is no valid program: a function calls itself, a region gives other types than it must.
+    Invalid(Vec<Diagnostic>),
+    /// What was made of it is no valid program.
     Internal(Vec<Diagnostic>),
 }
 
@@ -69,7 +71,7 @@ impl ImportError {
         match self {
             ImportError::Syntax(error) => vec![error.clone()],
             ImportError::Unsupported(coverage) => report::diagnostics(&coverage.issues),
-            ImportError::Internal(errors) => errors.clone(),
+            ImportError::Invalid(errors) | ImportError::Internal(errors) => errors.clone(),
         }
     }
 }
@@ -94,7 +96,8 @@ impl std::error::Error for ImportError {}
 /// Imports StableHLO text.
 ///
 /// # Errors
-/// Where the text has a syntax error, and where something of it cannot be imported: then all of that is listed.
+/// Where the text has a syntax error, where something of it cannot be imported (then all of that is listed), and where
+/// it is no valid program.
 pub fn stablehlo(source: &str, options: &Options) -> Result<Imported, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
     let (lowered, coverage) =
@@ -108,11 +111,15 @@ pub fn stablehlo(source: &str, options: &Options) -> Result<Imported, ImportErro
         if !made.checks.is_empty() {
             checks.push((made.function.name.clone(), made.checks));
         }
-        let raised = raise::raise(&made.function).map_err(|e| ImportError::Internal(vec![e]))?;
-        module.funcs.push(raised);
+        module.funcs.push(made.function);
     }
-    verify(&module).map_err(ImportError::Internal)?;
-    Ok(Imported { module, checks, coverage })
+    verify(&module).map_err(ImportError::Invalid)?;
+    let mut raised = Module::default();
+    for f in module.funcs.values() {
+        raised.funcs.push(raise::raise(f).map_err(|e| ImportError::Internal(vec![e]))?);
+    }
+    verify(&raised).map_err(ImportError::Internal)?;
+    Ok(Imported { module: raised, checks, coverage })
 }
 
 /// What a text uses, and what of it cannot be imported.

@@ -135,6 +135,7 @@ fn mutated_programs_end_with_a_module_or_typed_errors() {
                 assert!(!coverage.issues.is_empty());
                 unsupported += 1;
             }
+            Err(ImportError::Invalid(errors)) => assert!(!errors.is_empty()),
             Err(e @ ImportError::Internal(_)) => panic!("{e}\n{text}"),
         }
     }

@@ -1,7 +1,9 @@
 //! Runs a folder of StableHLO tests, files with inputs, expected outputs and comparisons, and prints a verdict a file
 //! and counts by op:
 //!
-//!     cargo run --release -p adfuse-import --example suite -- DIR [--engine cpu|reference] [--quiet]
+//!     cargo run --release -p adfuse-import --example suite -- DIR [--engine cpu|reference] [--quiet] [--record FILE]
+//!
+//! `--record` writes the list of verdicts that `tests/suite.rs` compares.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,13 +11,14 @@ mod compare;
 mod verdict;
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use verdict::{Engine, Verdict, judge};
+use verdict::{Engine, Verdict, files, judge};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut folder, mut engine, mut quiet) = (None, Engine::Cpu, false);
+    let (mut folder, mut record, mut engine, mut quiet) = (None, None, Engine::Cpu, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--engine" if args.len() > 0 => match args.next().as_deref() {
@@ -24,13 +27,14 @@ fn main() -> ExitCode {
                 _ => return usage(),
             },
             "--quiet" => quiet = true,
+            "--record" if args.len() > 0 => record = args.next(),
             _ if folder.is_none() && !arg.starts_with('-') => folder = Some(PathBuf::from(arg)),
             _ => return usage(),
         }
     }
     let Some(folder) = folder else { return usage() };
     // Calls are followed by recursion.
-    let run = move || scoreboard(&folder, engine, quiet);
+    let run = move || scoreboard(&folder, engine, (quiet, record.as_deref()));
     let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(run);
     match thread.map(|t| t.join()) {
         Ok(Ok(code)) => code,
@@ -39,22 +43,8 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    println!("suite DIR [--engine cpu|reference] [--quiet]");
+    println!("suite DIR [--engine cpu|reference] [--quiet] [--record FILE]");
     ExitCode::from(2)
-}
-
-/// All `.mlir` files under a folder, in the order of their paths.
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
-    paths.sort();
-    for path in paths {
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|e| e == "mlir") {
-            found.push(path);
-        }
-    }
 }
 
 /// What a text has that is not imported by decision: the goal is told without such files.
@@ -99,15 +89,15 @@ struct Counts {
     reasons: BTreeMap<String, usize>,
 }
 
-fn scoreboard(folder: &Path, engine: Engine, quiet: bool) -> ExitCode {
+fn scoreboard(folder: &Path, engine: Engine, (quiet, record): (bool, Option<&str>)) -> ExitCode {
     // Panics are verdicts.
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut found, mut counts) = (Vec::new(), Counts::default());
-    files(folder, &mut found);
+    let (found, mut counts) = (files(folder), Counts::default());
     if found.is_empty() {
         println!("no `.mlir` files in `{}`", folder.display());
         return ExitCode::from(2);
     }
+    let mut list = String::new();
     for path in &found {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let verdict = judge(&text, engine);
@@ -116,6 +106,7 @@ fn scoreboard(folder: &Path, engine: Engine, quiet: bool) -> ExitCode {
             println!("{name}: {verdict}");
         }
         let class = verdict.class();
+        let _ = writeln!(list, "{class} {name}");
         *counts.all.entry(class).or_insert(0) += 1;
         if !outside(&text) {
             *counts.goal.entry(class).or_insert(0) += 1;
@@ -123,6 +114,10 @@ fn scoreboard(folder: &Path, engine: Engine, quiet: bool) -> ExitCode {
                 *counts.reasons.entry(why.clone()).or_insert(0) += 1;
             }
         }
+    }
+    if let Some(Err(e)) = record.map(|file| std::fs::write(file, &list)) {
+        println!("cannot write the list: {e}");
+        return ExitCode::from(2);
     }
     println!();
     let mut reasons: Vec<(&String, &usize)> = counts.reasons.iter().collect();

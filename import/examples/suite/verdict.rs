@@ -8,6 +8,7 @@ use adfuse::ir::{Diagnostic, Module};
 use adfuse_import::{Compare, ImportError, Imported, Options, stablehlo};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 
 /// What runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,22 @@ impl fmt::Display for Verdict {
             Verdict::Other(what) => write!(f, "other: {what}"),
         }
     }
+}
+
+/// All `.mlir` files under a folder, in the order of their paths.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false if path.extension().is_some_and(|e| e == "mlir") => found.push(path),
+            false => {}
+        }
+    }
+    found
 }
 
 /// The verdict on a file, whose modules are separated by lines `// -----`.

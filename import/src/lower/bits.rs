@@ -58,16 +58,18 @@ pub(crate) fn regroup(
 ) -> Result<Val, Why> {
     let (from, width) = (x.element.bits(), to.bits());
     let (narrow, wide) = (from.min(width), from.max(width));
-    if wide % narrow != 0 || narrow < 8 {
+    let rank = cx.b.ty(x.value).rank();
+    let splits = from == wide;
+    let fits = if splits { ty.rank() == rank + 1 } else { ty.rank() + 1 == rank };
+    if wide % narrow != 0 || narrow < 8 || !fits {
         return refuse(format!("bits of {} as {to}", x.element));
     }
     let parts = wide / narrow;
     let unsigned = |bits| Element::Int { bits, signed: false };
     let raw = bitcast_to(cx, x, unsigned(from))?;
     let (small, large) = (unsigned(narrow), unsigned(wide));
-    let rank = cx.b.ty(raw.value).rank();
     let mut pieces: Vec<Value> = Vec::new();
-    if from == wide {
+    if splits {
         let part = ty.with_dtype(small.storage());
         let mut one = part.clone();
         one.shape[rank] = 1.into();

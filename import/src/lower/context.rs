@@ -70,6 +70,8 @@ pub(crate) struct Lowering<'t> {
     /// Calls that are lowered in place: those that are open, and all.
     depth: usize,
     calls: usize,
+    /// Instructions of all functions.
+    emitted: usize,
 }
 
 impl<'t> Lowering<'t> {
@@ -95,6 +97,7 @@ impl<'t> Lowering<'t> {
             usage: Usage::default(),
             depth: 0,
             calls: 0,
+            emitted: 0,
         }
     }
 
@@ -224,6 +227,11 @@ impl<'t> Lowering<'t> {
         regions: &[adfuse_ir::Region],
     ) -> Result<SmallVec<[Value; 2]>, Why> {
         use adfuse_ir::{Kind, Operand};
+        const MOST: usize = 1_000_000;
+        self.emitted += 1;
+        if self.emitted > MOST {
+            return refuse(format!("more than {MOST} instructions"));
+        }
         let operands =
             |args: &[Value]| -> Vec<Operand> { args.iter().map(|&v| Operand::Value(v)).collect() };
         let mut made = self.b.try_inst(op, &operands(args), attrs.clone(), declared, regions);
@@ -329,12 +337,11 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    /// Gives a value its name in the source, unless that is a number or the value has one.
+    /// Gives a value its name in the source, unless it has one.
     pub(crate) fn name(&mut self, v: Val, name: &str) {
-        let numbered = name.bytes().all(|b| b.is_ascii_digit());
         let f = self.b.func_mut();
-        if !numbered && f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
-            f.set_name(v.value, Some(name));
+        if f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
+            f.set_name(v.value, word_name(name));
         }
     }
 
@@ -410,4 +417,11 @@ impl<'t> Lowering<'t> {
     pub(crate) fn leave(&mut self) {
         self.depth -= 1;
     }
+}
+
+/// The name of a value as the IR has it: none where it is a number, or too long.
+pub(crate) fn word_name(name: &str) -> Option<&str> {
+    const MOST: usize = 200;
+    let number = name.bytes().all(|b| b.is_ascii_digit());
+    (!number && name.len() <= MOST).then_some(name)
 }

@@ -1,7 +1,7 @@
 //! Control flow, calls, and custom calls.
 
 use super::attributes::{find, number};
-use super::context::{Compare, Lowered, Lowering, Results, Val};
+use super::context::{Compare, Lowered, Lowering, Results, Val, word_name};
 use super::element::Element;
 use super::refusal::{Why, refuse};
 use crate::text::tree::{Attr, FunctionTree, Instruction, Region};
@@ -46,8 +46,7 @@ fn region<'t>(
     let made = cx.b.open_region();
     let mut params = Vec::new();
     for (param, (element, ty)) in tree.params.iter().zip(entered) {
-        let numbered = param.name.bytes().all(|b| b.is_ascii_digit());
-        let value = cx.b.param(ty.clone(), (!numbered).then_some(param.name));
+        let value = cx.b.param(ty.clone(), word_name(param.name));
         params.push(Some(Val { element: *element, value }));
     }
     let results = cx.block(tree, &params);
@@ -285,7 +284,7 @@ fn scan_body<'t>(
         let (element, ty) = &entered[k];
         params[k] = Some(Val {
             element: *element,
-            value: cx.b.param(ty.clone(), Some(tree.params[k].name)),
+            value: cx.b.param(ty.clone(), word_name(tree.params[k].name)),
         });
     }
     let results = cx.block(tree, &params);

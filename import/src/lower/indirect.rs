@@ -125,6 +125,13 @@ pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> L
         return refuse("other than operands, indices and as many updates");
     }
     let (xs, updates) = (&args[..count], &args[count + 1..]);
+    let inside = |cx: &Lowering<'_>, u: &Val| {
+        let rank = cx.b.ty(u.value).rank();
+        n.window.iter().all(|&w| usize::try_from(w).is_ok_and(|w| w < rank))
+    };
+    if !updates.iter().all(|u| inside(cx, u)) {
+        return refuse("window axes that updates do not have");
+    }
     let at = indices(cx, args[count], &n)?;
     let places = Places { n: &n, at: &at };
     match recognized(region) {

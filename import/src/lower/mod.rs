@@ -93,8 +93,7 @@ fn function<'t>(
     for (name, ty) in signature {
         match (cx.type_of(ty), name) {
             (Ok((element, ty)), Some(name)) => {
-                let numbered = name.bytes().all(|b| b.is_ascii_digit());
-                let value = cx.b.param(ty, (!numbered).then_some(name));
+                let value = cx.b.param(ty, context::word_name(name));
                 params.push(Some(Val { element, value }));
             }
             (Ok(_), None) => {}

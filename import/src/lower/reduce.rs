@@ -175,7 +175,7 @@ fn arg_extremum<'t>(
     let Some(largest) = extremum_form(region).filter(|_| counts && !x.element.is_u64()) else {
         return Ok(None);
     };
-    if cx.dims(x)[axis as usize] == 0 || x.element == Element::Bool {
+    if cx.dims(x).get(axis as usize).is_none_or(|&n| n == 0) || x.element == Element::Bool {
         return Ok(None);
     }
     let (arg, best) =

@@ -156,6 +156,9 @@ pub(crate) fn sort<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
     let rank = cx.b.ty(x.value).rank() as i64;
     let axis = find(inst, &["dimension"]).map_or(Ok(-1), number)?;
     let axis = if axis < 0 { axis + rank } else { axis };
+    if region.params.len() != 2 * xs.len() {
+        return refuse("a comparator of other than two elements of each operand");
+    }
     let comparator = Comparator::of(region);
     let returned = region.insts.last().and_then(|r| r.operands.first());
     let Some(keys) = returned.and_then(|r| comparator.keys(r.name)) else {

@@ -217,6 +217,9 @@ pub(crate) fn convolution(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowe
     let [lhs, rhs, out] = &layouts[..] else { return refuse("other than three layouts") };
     let specs = [layout(lhs, "b", "f")?, layout(rhs, "o", "i")?, layout(out, "b", "f")?];
     let spatial = specs[0].len() - 2;
+    if specs.iter().any(|s| s.len() != spatial + 2) {
+        return refuse("layouts of different ranks");
+    }
     let window = inst.attr("window");
     let of = |pretty: &str, generic: &str, count: usize, default: i64| match window
         .and_then(|w| w.entry(pretty))
