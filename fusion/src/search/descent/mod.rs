@@ -5,7 +5,7 @@
 //! a computed one is inlined, two groups that have something to do with each other become one. A change is priced by
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
 //! size of the plan, and equal layers are priced once. What is faster is done at once, and so is what is as fast and
-//! leaves fewer bytes to other groups. What leaves more bytes to them must save as much time as moving these takes once
+//! leaves fewer bytes to other groups. What leaves more bytes to them, or to later phases, must save as much time as moving these takes once
 //! more, and is left alone where the engine does not say what it makes of a step: memory is not paid for gains that the
 //! model cannot tell.
 
@@ -106,6 +106,15 @@ fn waiting(facts: &Facts<'_>) -> EntitySet<Inst> {
     fixed
 }
 
+/// What a change adds to a plan.
+struct Added {
+    seconds: f64,
+    /// Bytes that groups leave to others.
+    bytes: i128,
+    /// Bytes that phases leave to later ones.
+    saved: i128,
+}
+
 struct Descent<'a, 'f> {
     table: GroupTable<'f>,
     pricer: GroupPricer<'a>,
@@ -156,29 +165,37 @@ impl Descent<'_, '_> {
 
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        let mut best: Option<(f64, i128, SingleChange)> = None;
         let [each, beside] = MOST_PRICED;
         if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
             return false;
         }
+        let mut best: Option<(Added, SingleChange)> = None;
         for change in changes {
-            let Some((seconds, bytes)) = self.tried(&change) else { continue };
-            if best.as_ref().is_none_or(|(s, b, _)| (seconds, bytes) < (*s, *b)) {
-                best = Some((seconds, bytes, change));
+            let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
+                continue;
+            };
+            let before = |known: &Added| {
+                added.seconds.total_cmp(&known.seconds).then(added.bytes.cmp(&known.bytes)).is_lt()
+            };
+            if best.as_ref().is_none_or(|(known, _)| before(known)) {
+                best = Some((added, change));
             }
         }
-        let Some((seconds, bytes, change)) = best else { return false };
-        let rent = bytes.max(0) as f64 / self.bandwidth;
-        let costs = bytes > 0 && (!self.pricer.knows() || seconds + rent > 0.0);
-        if costs || seconds > 0.0 || seconds == 0.0 && bytes >= 0 {
-            return false;
-        }
-        self.make(change)
+        best.is_some_and(|(_, change)| self.make(change))
     }
 
-    /// What a change adds in seconds, none where they differ by rounding alone, and in bytes of temporaries. `None`
-    /// where it makes no plan.
-    fn tried(&mut self, change: &SingleChange) -> Option<(f64, i128)> {
+    /// Whether a change is worth what it adds.
+    fn pays(&self, added: &Added) -> bool {
+        let bytes = added.bytes.max(added.saved);
+        if bytes > 0 {
+            let rent = bytes as f64 / self.bandwidth;
+            return self.pricer.knows() && added.seconds + rent < 0.0;
+        }
+        added.seconds < 0.0 || added.seconds == 0.0 && added.bytes < 0
+    }
+
+    /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.
+    fn tried(&mut self, change: &SingleChange) -> Option<Added> {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
         if !self.fixed.is_empty()
@@ -191,11 +208,12 @@ impl Descent<'_, '_> {
             true => self.pricer.added(&self.table, &applied),
             false => None,
         };
-        let bytes = applied.bytes;
+        let (bytes, saved) = (applied.bytes, applied.saved);
         self.table.undo(applied);
         let (added, now) = found?;
         let whole: f64 = now.iter().map(|(_, seconds)| seconds).sum();
-        Some((if added.abs() <= ROUNDING * whole { 0.0 } else { added }, bytes))
+        let seconds = if added.abs() <= ROUNDING * whole { 0.0 } else { added };
+        Some(Added { seconds, bytes, saved })
     }
 
     /// Makes a change that was tried; whether a plan may have it.

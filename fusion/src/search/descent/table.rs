@@ -9,7 +9,7 @@ use crate::fuse::greedy::narrow;
 use crate::lower::group_memo::BufferForm;
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
-use adfuse_ir::{Inst, Value, ValueDef};
+use adfuse_ir::{Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
 use smallvec::SmallVec;
 
@@ -30,6 +30,8 @@ pub(super) struct TableRow {
     pub(super) place: u64,
     /// The values that it reads from buffers.
     pub(super) reads: Vec<Value>,
+    /// The latest phase of its members.
+    latest: Phase,
     /// Predicted seconds; `None` for what is not priced by itself.
     pub(super) seconds: Option<f64>,
 }
@@ -77,6 +79,8 @@ pub(super) struct AppliedChange {
     pub(super) touched: SmallVec<[GroupId; 8]>,
     /// Bytes of temporaries that there are more of.
     pub(super) bytes: i128,
+    /// Bytes that there are more of between a phase and later ones.
+    pub(super) saved: i128,
 }
 
 impl<'f> GroupTable<'f> {
@@ -204,7 +208,8 @@ impl<'f> GroupTable<'f> {
     }
 
     fn push(&mut self, group: Group, place: u64) -> GroupId {
-        let row = TableRow { group, place, reads: Vec::new(), seconds: None };
+        let latest = Phase::default();
+        let row = TableRow { group, place, reads: Vec::new(), latest, seconds: None };
         match self.spare.take() {
             Some(g) => {
                 self.rows[g] = row;
@@ -227,6 +232,8 @@ impl<'f> GroupTable<'f> {
                 reads.push(v);
             }
         }
+        let phases = members.iter().map(|&i| self.facts.f.inst(i).phase);
+        self.rows[g].latest = phases.max().unwrap_or_default();
         self.rows[g].reads = reads;
     }
 
@@ -243,6 +250,14 @@ impl<'f> GroupTable<'f> {
 
     fn is_temporary(&self, v: Value) -> bool {
         self.home[v].is_some() && !self.results.contains(v) && !self.readers[v].is_empty()
+    }
+
+    /// Whether a temporary is read in a later phase than its own.
+    fn crosses(&self, v: Value) -> bool {
+        let f = self.facts.f;
+        let ValueDef::Inst(i, _) = f.def(v) else { return false };
+        let later = |&r: &GroupId| self.rows[r].latest > f.inst(i).phase;
+        self.is_temporary(v) && self.readers[v].iter().any(later)
     }
 
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
@@ -270,8 +285,9 @@ impl<'f> GroupTable<'f> {
         }
         near.sort_unstable();
         near.dedup();
-        let near: Vec<(Value, bool)> =
-            near.into_iter().map(|v| (v, self.is_temporary(v))).collect();
+        let state = |table: &GroupTable<'_>, v: Value| (table.is_temporary(v), table.crosses(v));
+        let near: Vec<(Value, (bool, bool))> =
+            near.into_iter().map(|v| (v, state(self, v))).collect();
         edited.iter().for_each(|&g| self.leave(g));
         for (g, group, place) in change.replaced {
             (self.rows[g].group, self.rows[g].place) = (group, place);
@@ -280,18 +296,20 @@ impl<'f> GroupTable<'f> {
         edited.extend(new);
         edited.iter().for_each(|&g| self.enter(g));
         let mut touched = edited;
-        let mut bytes = 0;
+        let (mut bytes, mut saved) = (0, 0);
+        let more = |was: bool, is: bool| i128::from(is) - i128::from(was);
         for (v, was) in near {
-            let is = self.is_temporary(v);
-            if was != is {
+            let is = state(self, v);
+            if was.0 != is.0 {
                 touched.extend(self.home[v]);
-                let size = i128::from(self.size(v));
-                bytes += if is { size } else { -size };
             }
+            let size = i128::from(self.size(v));
+            bytes += more(was.0, is.0) * size;
+            saved += more(was.1, is.1) * size;
         }
         touched.sort_unstable();
         touched.dedup();
-        AppliedChange { before, new, inlined: change.inlined, operands, touched, bytes }
+        AppliedChange { before, new, inlined: change.inlined, operands, touched, bytes, saved }
     }
 
     /// Takes back the change that was applied last.
