@@ -1,4 +1,4 @@
-//! What inverses save: `inverses [ROWS]` prints, for nets whose activations can be recovered from their answers, the bytes
+//! What inverses save: `inverses [ROWS]` prints, for nets of six layers whose activations can be recovered from their answers, the bytes
 //! that are kept for the backward pass, the peak and the times with and without, and the times within budgets. Mode
 //! `reproducible`, engine `cpu`, one thread; measured times are medians of turns.
 
@@ -12,6 +12,7 @@ use adfuse::fusion::{
     recover_operands,
 };
 use adfuse::ir::op::Domain;
+use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Function, Module};
 use adfuse::sample::{rng, sample};
@@ -48,25 +49,42 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A net of two products with a chain between them.
+/// Layers of two products with a chain between them.
+const LAYERS: usize = 6;
+
+/// A net of such layers.
 fn text(lines: &[&str], rows: u64) -> String {
-    let wide = format!("f32[{rows},512]");
-    let chain: String = lines.iter().map(|line| format!("  {line} : {wide}\n")).collect();
+    let (wide, narrow) = (format!("f32[{rows},512]"), format!("f32[{rows},64]"));
+    let params: String =
+        (0..LAYERS).map(|k| format!(", %w{k}: f32[64,512], %v{k}: f32[512,64]")).collect();
+    let mut body = String::new();
+    for k in 0..LAYERS {
+        let before = if k == 0 { "%x".into() } else { format!("%z{}", k - 1) };
+        body +=
+            &format!("  %h{k} = dot_general {before}, %w{k} {{contract = [1] x [0]}} : {wide}\n");
+        for line in lines {
+            let line = ["%a", "%b", "%h", "%y"]
+                .iter()
+                .fold((*line).to_owned(), |line, name| line.replace(name, &format!("{name}{k}")));
+            body += &format!("  {line} : {wide}\n");
+        }
+        body +=
+            &format!("  %z{k} = dot_general %y{k}, %v{k} {{contract = [1] x [0]}} : {narrow}\n");
+    }
     format!(
-        "func @f(%x: f32[{rows},64], %w: f32[64,512], %v: f32[512,64]) -> f32[] {{
-  %h = dot_general %x, %w {{contract = [1] x [0]}} : {wide}
-{chain}  %z = dot_general %y, %v {{contract = [1] x [0]}} : f32[{rows},64]
-  %q = square %z : f32[{rows},64]
+        "func @f(%x: {narrow}{params}) -> f32[] {{
+{body}  %q = square %z{last} : {narrow}
   %loss = reduce_sum %q {{axes = [0, 1]}} : f32[]
   return %loss
 }}
-"
+",
+        last = LAYERS - 1
     )
 }
 
 fn row(name: &str, text: &str) -> Result<String, Box<dyn Error>> {
     let module = parse(text).map_err(|all| all[0].to_string())?;
-    let f = module.funcs.values().next().ok_or("it has no function")?;
+    let f = &stabilize(module.funcs.values().next().ok_or("it has no function")?)?.0;
     let g = forward_and_backward(&module, f, &differentiable(f, None)?)?;
     let f = prepare(&Module::single(g.clone()), &g)?;
     let plan =

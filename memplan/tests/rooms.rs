@@ -1,7 +1,8 @@
-//! Properties of packings with rooms beside the arena.
+//! Packings with rooms beside the arena.
 
 use adfuse_memplan::{
-    BufferId, Location, Offset, PlacementOrder, Rooms, check_offsets, plan_in_order,
+    BufferId, Location, Offset, Packing, PlacementOrder, PlanError, Rooms, check_offsets,
+    plan_in_order,
 };
 use cranelift_entity::PrimaryMap;
 use proptest::prelude::*;
@@ -96,4 +97,85 @@ proptest! {
         let offsets: PrimaryMap<BufferId, Offset> = alone.offsets;
         prop_assert_eq!(found.map(|p| (p.peak, p.offsets)), Some((alone.peak, offsets)));
     }
+}
+
+/// Two rooms, of which the second is free up to time 4 and the first from time 4 on.
+fn two_rooms() -> (Rooms, [BufferId; 2]) {
+    let mut rooms = Rooms::new(64, 10);
+    let first = rooms.room(100).expect("small");
+    let second = rooms.room(256).expect("small");
+    let residents = [rooms.resident(first, 0..4, 100), rooms.resident(second, 4..10, 256)];
+    (rooms, residents)
+}
+
+fn planned(rooms: &Rooms) -> Packing {
+    let packing = rooms.plan(&PlacementOrder::ALL, u64::MAX).expect("is well formed");
+    let packing = packing.expect("is below");
+    assert_eq!(check_offsets(rooms.problem(), &packing.offsets), Ok(packing.peak));
+    packing
+}
+
+#[test]
+fn buffers_are_in_rooms_while_these_are_free() {
+    let (mut rooms, _) = two_rooms();
+    let early = rooms.push(0..4, 256);
+    let late = rooms.push(4..9, 64);
+    let large = rooms.push(1..3, 320);
+    let across = rooms.push(3..5, 64);
+    let packing = planned(&rooms);
+    let at = |id| rooms.find(packing.offsets[id]);
+    assert_eq!(at(early), Location::Room(1, Offset(0)));
+    assert_eq!(at(late), Location::Room(0, Offset(0)));
+    assert_eq!(at(large), Location::Arena(Offset(0)));
+    assert!(matches!(at(across), Location::Arena(_)));
+    assert_eq!(rooms.arena(packing.peak), 320);
+    // At time 2 there are 576 bytes to place and 284 of rooms are free.
+    assert!(rooms.plan(&PlacementOrder::ALL, 292).expect("is well formed").is_none());
+}
+
+#[test]
+fn no_buffer_reaches_from_room_to_room() {
+    let mut rooms = Rooms::new(64, 10);
+    for _ in 0..2 {
+        rooms.room(100).expect("small");
+    }
+    // The first two are more than a room has, to its next aligned byte and beyond.
+    for (bytes, place) in [(101, None), (192, None), (100, Some(0))] {
+        let id = rooms.push(0..9, bytes);
+        let packing = planned(&rooms);
+        let found = match rooms.find(packing.offsets[id]) {
+            Location::Room(room, _) => Some(room),
+            Location::Arena(_) => None,
+        };
+        assert_eq!(found, place, "{bytes}");
+    }
+}
+
+#[test]
+fn what_is_only_in_the_arena_is_there() {
+    let (mut rooms, _) = two_rooms();
+    let here = rooms.push_in_arena(0..3, 64);
+    let there = rooms.push(0..3, 64);
+    let packing = planned(&rooms);
+    assert_eq!(rooms.find(packing.offsets[here]), Location::Arena(Offset(0)));
+    assert_eq!(rooms.find(packing.offsets[there]), Location::Room(1, Offset(0)));
+    let (apart, address) = (Offset(64), rooms.address(Offset(64)));
+    assert_eq!(rooms.find(address), Location::Arena(apart));
+}
+
+#[test]
+fn a_resident_may_be_in_place_of_a_buffer() {
+    let (mut rooms, [_, result]) = two_rooms();
+    let parent = rooms.push(1..5, 256);
+    assert!(matches!(rooms.find(planned(&rooms).offsets[parent]), Location::Arena(_)));
+    rooms.may_share(result, parent);
+    let packing = planned(&rooms);
+    assert_eq!(rooms.find(packing.offsets[parent]), Location::Room(1, Offset(0)));
+}
+
+#[test]
+fn too_many_bytes_are_refused() {
+    let mut rooms = Rooms::new(64, 1);
+    rooms.room(1 << 61).expect("can be counted");
+    assert!(matches!(rooms.room(u64::MAX), Err(PlanError::TooLarge { .. })));
 }

@@ -1,8 +1,8 @@
 //! The arena: temporaries and the scratch of steps as a problem of the memory planner.
 
 use super::donation::DonorOf;
+use super::layout::{ALIGN, Memory};
 use super::size::{MOST_BYTES, bytes, first_reading};
-use super::{ALIGN, Memory};
 use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place};
 use adfuse_memplan::{

@@ -6,8 +6,8 @@
 //! Scratch stays in the arena, whose address engines know before a run.
 
 use super::arena::{Arena, ArenaRequest, FIRST, MOST_ORDERED, pairs, time};
+use super::layout::{ALIGN, Memory};
 use super::size::bytes;
-use super::{ALIGN, Memory};
 use adfuse_ir::kernel::{Buffer, DonorSlice, InPlace, Role, Space, is_donor};
 use adfuse_memplan::{
     BufferId, Location, Offset, PlacementOrder, PlanError, Rooms, Violation, check_offsets,

@@ -109,8 +109,8 @@ impl GroupGraph {
                 latest = latest.max(phase);
                 let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 let result = left.results.contains(v);
-                let own = if result && left.in_inputs.contains(v) { 0 } else { size(v) };
-                let own = if result && std::env::var_os("ADFUSE_X").is_some() { 0 } else { own };
+                // Until a result is computed, temporaries may be in its array.
+                let own = if left.in_inputs.contains(v) { 0 } else { size(v) };
                 let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(latest);
                 let op = if result { op.output() } else { op };
                 // An effect happens once.
