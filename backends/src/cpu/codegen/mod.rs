@@ -1,7 +1,9 @@
-//! Code generation before instruction selection: the loop IR of a sweep ([`loop_ir`]) and its passes.
+//! Code generation before instruction selection: a sweep becomes a loop nest, and that a loop program.
 //!
-//! [`loop_nest`] builds the loops and the sources of each operand. [`access_ranges`] finds where guards hold, and
-//! [`vector_width`] how wide vectors may be. [`machine_code`](super::machine_code) chooses the emitter.
+//! [`loop_nest`] builds the nest: axes that are merged, affine forms, the sources of each operand. [`access_ranges`] finds
+//! how groups reach each of them. [`lower`] makes the loop program ([`loop_program`]), which emitters translate; what it
+//! decides is in files of their names: [`split_at_guards`], [`predicate`], [`vectorize`], [`scalarize`], [`interleave`],
+//! [`sink_folds`], [`nontemporal`]. [`machine_code`](super::machine_code) chooses the emitter.
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;

@@ -1,7 +1,8 @@
 //! General registers for the integers of a loop program: each value has one home, a register or the stack frame.
 //!
 //! A value is alive from its definition to its last use, and all along a loop that it is used in but not defined in. The
-//! values that are used most, inner loops counting more, choose first among the registers that are free all that time.
+//! values that are used most, inner loops counting more, choose first among the registers that are free all that time. What is
+//! dead where groups are may be in the registers that groups have.
 
 use super::frame::StackFrame;
 use crate::cpu::codegen::loop_program::{
@@ -23,9 +24,20 @@ pub(crate) enum ValueHome {
     Table(u32),
 }
 
-/// Registers that values may be in. Others are for the table, the stack, the coordinate of a group, the end of a loop,
-/// and three to compute with.
-const REGISTERS: [Register; 9] = [
+/// The coordinate of a group.
+pub(crate) const ALONG: Register = Register::R9;
+
+/// One past the last coordinate of a loop of groups.
+pub(crate) const HIGH: Register = Register::R10;
+
+/// Registers that groups have for themselves: for their coordinate, and for the end of their loop.
+const OF_GROUPS: [Register; 2] = [ALONG, HIGH];
+
+/// Registers that values may be in, those of groups first. Others are for the table, the stack, and three to compute
+/// with.
+const REGISTERS: [Register; 11] = [
+    OF_GROUPS[0],
+    OF_GROUPS[1],
     Register::RBX,
     Register::R12,
     Register::R13,
@@ -61,13 +73,24 @@ struct RangeFinder<'a> {
     across: Vec<Vec<LoopVal>>,
     ops: Vec<Option<LoopOp>>,
     group: Vec<LoopVal>,
+    /// Where groups are.
+    groups_at: Vec<u32>,
 }
 
 /// The home of each value, by its number.
 pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
     let group = p.group_values().collect();
     let (loops, ranges, ops) = (Vec::new(), Vec::new(), Vec::new());
-    let mut f = RangeFinder { p, at: 0, loops, ranges, across: Vec::new(), ops, group };
+    let mut f = RangeFinder {
+        p,
+        at: 0,
+        loops,
+        ranges,
+        across: Vec::new(),
+        ops,
+        group,
+        groups_at: Vec::new(),
+    };
     f.define(LoopVal::BEGIN, None);
     f.define(LoopVal::END, None);
     f.block(&p.code);
@@ -75,6 +98,9 @@ pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
     order.sort_by_key(|&k| std::cmp::Reverse(f.ranges[k].weight));
     let mut homes = vec![ValueHome::Unused; f.ranges.len()];
     let mut taken: [Vec<(u32, u32)>; REGISTERS.len()] = Default::default();
+    for taken in &mut taken[..OF_GROUPS.len()] {
+        taken.extend(f.groups_at.iter().map(|&at| (at, at)));
+    }
     for k in order {
         let range = f.ranges[k];
         let home = &mut homes[k];
@@ -183,6 +209,12 @@ impl RangeFinder<'_> {
                 });
             }
             s => {
+                if let LoopStmt::Groups { .. }
+                | LoopStmt::Partial { .. }
+                | LoopStmt::FillColumns { .. } = s
+                {
+                    self.groups_at.push(self.at);
+                }
                 s.operands().into_iter().for_each(|a| self.uses(a, 0));
                 match s {
                     LoopStmt::Groups { .. } | LoopStmt::Partial { .. } => {

@@ -3,14 +3,12 @@
 use super::constant_pool::ConstantPool;
 use super::frame::StackFrame;
 use super::gpr::ValueHome;
+pub(crate) use super::gpr::{ALONG, HIGH};
 use super::inst::{CodeItem, Mem, RegClass, VirtualItem, VirtualReg};
 use crate::cpu::codegen::loop_program::LoopProgram;
 use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
-
-/// The coordinate along the line.
-pub(crate) const ALONG: Register = Register::R9;
 
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
@@ -110,9 +108,6 @@ pub(crate) struct LaneRegs {
     /// What is in each register.
     pub(crate) now: Vec<VirtualReg>,
 }
-
-/// One past the last coordinate of the line.
-pub(crate) const HIGH: Register = Register::R10;
 
 /// Which elements of a group are there; all of it in the function's frame.
 #[derive(Clone, Copy, Default)]
