@@ -14,6 +14,7 @@ pub mod data;
 pub mod device;
 pub mod engine;
 mod entries;
+pub mod frontend;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod kernel_cache;
@@ -35,6 +36,7 @@ pub mod whole;
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
+pub use adfuse_import as import;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
 pub use device::Device;
@@ -57,8 +59,8 @@ pub mod prelude {
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
     pub use crate::trace::{
-        Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer, evaluate,
-        f32s, f64s, i32s, keep, trace,
+        AttentionMask, Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer,
+        evaluate, f32s, f64s, i32s, keep, trace,
     };
     pub use crate::transform::{
         grad, hessian, hvp, jacfwd, jacrev, jit, jvp, value_and_grad, vjp, vmap,

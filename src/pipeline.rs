@@ -78,6 +78,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "stable forms for naive formulas, in modes that are not strict").prints("stabilize", passes::function),
         row("differentiate", [Function, Function], Verifier::Ir, passes::differentiate,
             "gradients beside the results, where they are asked for").prints("differentiate", passes::function),
+        row("compose_steps", [Function, Function], Verifier::Ir, passes::compose_steps,
+            "attention becomes what it is composed of, for engines without a step for it")
+            .prints("compose_steps", passes::function),
     ];
     #[rustfmt::skip]
     let back = [
@@ -101,7 +104,8 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "every temporary gets a place in one arena").of("cpu").prints("layout", passes::layout_text),
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
-            .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
+            .prints("asm", passes::asm_text).prints("loops", passes::loops_text)
+            .prints("clif", passes::clif_text),
         row("schedule", [Program, Schedule], Verifier::ReadsBack, passes::schedule,
             "what threads share, keep, prefetch, tile and sort of each step is decided").of("gpu")
             .prints("schedule", passes::schedule_text),

@@ -68,7 +68,7 @@ impl Runner {
         let beside = scratch(program).ok()?;
         let plan = memory_beside(program, Effort::Default, &beside).ok()?;
         let (bytes, offsets, scratch) = (plan.arena, plan.offsets, plan.scratch);
-        let layout = ArenaLayout { bytes, offsets, scratch, ..ArenaLayout::default() };
+        let layout = ArenaLayout { bytes, offsets, scratch, in_donor: plan.in_donor };
         let options = CpuOptions { threads, fp, ..CpuOptions::default() };
         let executable = CpuExecutable::compile(program, &layout, options).ok()?;
         let mut rng = rng(1, 0);

@@ -4,13 +4,14 @@
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::ArenaLayout;
-use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Parallelism, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    SizedProgram, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    SizedProgram, block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage,
+    recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -264,7 +265,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
         let effort = self.settings.plan.effort;
         self.backend.prepare(program, &|program, scratch, again| {
-            Ok(layout_of(&memory_apart(program, effort, scratch, again)?))
+            Ok(layout_of(&block_memory(program, effort, scratch, again)?))
         })
     }
 
@@ -315,6 +316,10 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 
     fn options(&self) -> &fusion::PlanOptions {
         &self.session.settings.plan
+    }
+
+    fn has_attention(&self) -> bool {
+        self.session.backend.capabilities().attention
     }
 
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
@@ -389,7 +394,11 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         device: &fusion::MachineModel,
     ) -> Option<Vec<fusion::KernelFacts>> {
         // Threads that share registers have no vectors.
-        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
+        let machine = match device.register_file {
+            0 => Parallelism::Vectors { lanes: device.lanes },
+            _ => Parallelism::Threads,
+        };
+        self.backend.facts(program, machine)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
@@ -476,7 +485,7 @@ where
 /// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not donate.

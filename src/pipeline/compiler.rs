@@ -13,6 +13,9 @@ pub trait Compiler {
     /// The options of plans.
     fn options(&self) -> &fusion::PlanOptions;
 
+    /// Whether the engine has a step for attention.
+    fn has_attention(&self) -> bool;
+
     /// A function with the prices of the user's functions in it.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ const SECTIONS: &[Section] = &[
     ("Reductions", |b| matches!(b, Body::Reduce(_))),
     ("Scans", |b| matches!(b, Body::Scan(_))),
     ("Contractions", |b| matches!(b, Body::Contract)),
+    ("Attention", |b| matches!(b, Body::Step(_))),
     ("Indirect access", |b| matches!(b, Body::Indirect(_))),
     ("Sources", |b| matches!(b, Body::Constant | Body::Source(_))),
     ("Composed of others", |b| matches!(b, Body::Composed(_))),
@@ -100,6 +101,7 @@ fn signature(sig: &Sig) -> String {
         Class::T => "T".to_string(),
         Class::Bool => "bool".into(),
         Class::Declared(set) => set.to_string(),
+        Class::SameWidth => "such a type of the same width".into(),
     };
     let args: Vec<String> = sig.args.iter().map(class).collect();
     format!("({}) -> {}, T is {}", args.join(", "), class(&sig.result), sig.t)
@@ -162,8 +164,11 @@ fn derivative(out: &mut String, op: Op) {
         }
         Deriv::Bilinear(_) => out.push_str("- derivative: linear in each operand by itself\n"),
         Deriv::Jvp(_) => out.push_str("- derivative: by a rule of its own\n"),
+        Deriv::Rules(..) => {
+            out.push_str("- derivative: by rules of its own, one forward and one in reverse\n")
+        }
         Deriv::Zero => out.push_str("- derivative: zero\n"),
-        Deriv::Structural if matches!(op.def().body, Body::Composed(_)) => {
+        Deriv::Structural if matches!(op.def().body, Body::Composed(_) | Body::Step(_)) => {
             out.push_str("- derivative: that of what it is composed of\n")
         }
         Deriv::Structural => out.push_str("- derivative: that of its regions or callee\n"),

@@ -5,6 +5,7 @@
 //! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
+mod attend;
 pub(crate) mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;

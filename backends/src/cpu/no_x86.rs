@@ -1,7 +1,7 @@
 //! The stand-in for the x86 emitter on other hosts: it supports no sweep. On such hosts vectors are never wider than
 //! Cranelift's.
 
-use super::codegen::loop_ir::LoopNest;
+use super::codegen::loop_program::LoopProgram;
 use super::codegen::vector_width::{Unsupported, Vectors};
 use adfuse_ir::Diagnostic;
 
@@ -19,7 +19,7 @@ pub(crate) enum NoCode {
     Failed(Diagnostic),
 }
 
-pub(crate) fn make(_: &LoopNest, _: Vectors) -> Result<SweepCode, NoCode> {
+pub(crate) fn make(_: &LoopProgram, _: Vectors) -> Result<SweepCode, NoCode> {
     Err(NoCode::Taken(Unsupported::Host))
 }
 
@@ -30,16 +30,6 @@ impl SweepCode {
 
     pub(crate) fn text(&self) -> String {
         String::new()
-    }
-}
-
-/// Which sweeps the emitter supports.
-pub(crate) mod supports {
-    use super::{LoopNest, Unsupported};
-
-    /// As on other hosts: none.
-    pub(crate) fn taken(_: &LoopNest, _: bool) -> Result<(), Unsupported> {
-        Err(Unsupported::Host)
     }
 }
 

@@ -3,7 +3,9 @@
 use super::inverse::*;
 use super::opcode::Op;
 use super::table::for_each_op;
-use super::{composed, contract, control, indirect, opaque, order, pad, reduce, reshape};
+use super::{
+    attention, composed, contract, control, indirect, opaque, order, pad, reduce, reshape,
+};
 use super::{def::*, maps::*, rows::*, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
@@ -27,6 +29,7 @@ const TEST2: Sig = Sig::new(DTypeSet::Any, &[T, T], BOOL);
 const CHOICE: Sig = Sig::new(DTypeSet::Any, &[BOOL, T, T], T);
 const FLAG: Sig = Sig::new(DTypeSet::Float, &[T], BOOL);
 const CONVERT: Sig = Sig::new(DTypeSet::Any, &[T], Class::Declared(DTypeSet::Any));
+const RECAST: Sig = Sig::new(DTypeSet::Plain, &[T], Class::SameWidth);
 
 const WIDE: &[Domain] = &[Domain::Uniform(-1.3, 1.3)];
 const UNIT: &[Domain] = &[Domain::Uniform(-0.9, 0.9)];

@@ -128,7 +128,7 @@ fn by_hand() -> Vec<Broken> {
     );
 
     let values = vec![Literal::from_f64(DType::F64, 1.0); 2];
-    let attrs = Attrs::none().with("values", Attr::Literals(values));
+    let attrs = Attrs::none().with("values", Attr::Literals(values.into()));
     let g = unchecked(Op::Constant, attrs, &[f32s(&[2])]);
     add("values of another type", single(g), Kind::DType, "value 1.0:f64 in f32[2]");
 
@@ -328,6 +328,8 @@ const NOT_MESSAGES: &[&str] = &[
     "batch and contract",
     // Asked of a composed op alone.
     "`{op}` is not composed of others",
+    // Asked of an op that may be a step.
+    "`{op}` is no step of its own",
     // Reading asks for the type first; the builder's tests have these.
     "the result type must be written, as `: f32[2]`",
     "the result types must be written, as `: f32[2]`",
