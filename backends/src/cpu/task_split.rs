@@ -23,6 +23,9 @@ const PRODUCTS: i64 = 1 << 24;
 /// The fewest products of a task, of a contraction on few threads and on many: some ten microseconds.
 const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
 
+/// Contractions of fewer products, which take some twenty microseconds, are one task.
+const ALONE: i64 = 1 << 21;
+
 /// Products by dot-product instructions in the time of one other.
 const DOT_RATE: i64 = 8;
 
@@ -109,7 +112,8 @@ impl ProductTasks {
         let many = threads > FEW_THREADS;
         let tasks = if many { TASKS * threads } else { TASKS };
         let rate = if packing == PiecePacking::Nothing { DOT_RATE } else { 1 };
-        let fewest = FEWEST[usize::from(many)].saturating_mul(rate);
+        let split = many && work(all, cols) >= ALONE.saturating_mul(rate);
+        let fewest = FEWEST[usize::from(split)].saturating_mul(rate);
         let products = (work(all, cols) / tasks).clamp(fewest, PRODUCTS.saturating_mul(rate));
         let square = parts && packing != PiecePacking::Columns;
         while square && width.min(height) > GRAIN && work(width, height) > products {
@@ -183,6 +187,12 @@ mod tests {
             let count = parts(size[0] * size[1], height) * parts(size[2], width);
             assert!(count >= 16, "{size:?}: {count} tasks");
         }
+    }
+
+    #[test]
+    fn short_products_are_one_task() {
+        let split = tasks([1, 120, 84, 64], PiecePacking::Columns, true).split(16);
+        assert_eq!(split.task, [120, 84]);
     }
 
     #[test]

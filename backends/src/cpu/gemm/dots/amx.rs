@@ -35,7 +35,7 @@ const INT8_BIT: u32 = 1 << 25;
 
 /// Whether the processor has tiles with this extension, and the system lets the process use them.
 fn granted(extension: u32) -> bool {
-    // Leaf 0 says how many leaves there are; the first registers' order is `eax`, `ebx`, `ecx`, `edx`.
+    // Leaf 0 says how many leaves there are.
     let has = || {
         __cpuid(0).eax >= 7
             && __cpuid_count(7, 0).edx & (extension | TILE_BIT) == extension | TILE_BIT

@@ -104,17 +104,12 @@ fn operand(
     (memory, bits)
 }
 
-/// Memory that is aligned as packed operands are.
+/// Memory with room for these bytes from its first line of the cache on.
 fn aligned(bytes: usize) -> Vec<[u64; 8]> {
-    #[derive(Clone, Copy)]
-    #[repr(align(64))]
-    struct Line([u64; 8]);
-    let lines = vec![Line([u64::MAX; 8]); bytes.div_ceil(64) + 1];
-    // The copy may lie elsewhere; whoever packs into it finds its first aligned line.
-    lines.into_iter().map(|l| l.0).collect()
+    vec![[u64::MAX; 8]; bytes.div_ceil(64) + 1]
 }
 
-/// Its first line that begins a line of the cache.
+/// Where the first line of the cache begins.
 fn first(memory: &mut [[u64; 8]]) -> *mut u8 {
     let at = memory.as_mut_ptr().cast::<u8>();
     at.wrapping_add(at.align_offset(64))
