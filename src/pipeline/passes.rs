@@ -1,6 +1,6 @@
 //! The passes that are not the planner's, and the printed forms of all artifacts.
 
-use super::compiler::Compiler;
+use super::compiler::{Compiler, composition};
 use super::text;
 use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
@@ -73,14 +73,15 @@ fn each_function(
 }
 
 pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
-    if compiler.has_attention() {
-        return Ok(());
+    composed_steps(unit, composition(compiler.has_attention(), compiler.options().fp))
+}
+
+/// Writes this composition of each op that may be a step of its own; none where they stay.
+pub(super) fn composed_steps(unit: &mut CompileUnit<'_>, which: Option<Composition>) -> PassResult {
+    match which {
+        None => Ok(()),
+        Some(which) => each_function(unit, &|f| with_steps(f, &|_| StepLowering::Composed(which))),
     }
-    let which = match compiler.options().fp {
-        Fp::Strict => Composition::Defined,
-        Fp::Reproducible | Fp::Fast => Composition::Other,
-    };
-    each_function(unit, &|f| with_steps(f, &|_| StepLowering::Composed(which)))
 }
 
 pub(super) fn differentiate(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {

@@ -106,6 +106,11 @@ pub struct MachineModel {
 const SMALL: i64 = 1 << 12;
 
 impl MachineModel {
+    /// Whether it is a GPU, whose threads share a file of registers.
+    pub fn is_gpu(&self) -> bool {
+        self.register_file > 0
+    }
+
     /// Two cores of a server processor with AVX-512.
     ///
     /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 150 to 167 where
