@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::source::{SourceText, is_stdin};
 use super::streams::Streams;
 use super::whole;
-use adfuse::import::{ImportError, Options, coverage, stablehlo};
+use adfuse::import::{ImportError, ImportOptions, coverage, stablehlo};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Import {
             write!(streams.out, "{table}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let imported = stablehlo(&source.text, &Options::default()).map_err(wrong)?;
+        let imported = stablehlo(&source.text, &ImportOptions::default()).map_err(wrong)?;
         let text = imported.module.to_string();
         match &self.output {
             None => streams.out.write_all(text.as_bytes())?,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const MOST_LEVELS: usize = 8;
 
 /// A loop that goes on while a counter is below a bound.
-pub(crate) struct Counted {
+pub(crate) struct CountedLoop {
     /// The carry that the condition compares.
     pub(crate) counter: usize,
     /// Carries that begin and go on as the counter does, itself among them.
@@ -26,28 +26,28 @@ pub(crate) struct Counted {
 
 /// Whether places go up with the counter, or down from the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Direction {
+pub(crate) enum RowDirection {
     Forward,
     Backward,
 }
 
 /// A slice that a step reads.
-pub(crate) struct Read {
+pub(crate) struct SliceRead {
     pub(crate) inst: Inst,
-    pub(crate) direction: Direction,
+    pub(crate) direction: RowDirection,
 }
 
 /// A slice that a step writes into a carry.
-pub(crate) struct Write {
+pub(crate) struct SliceWrite {
     pub(crate) inst: Inst,
     pub(crate) carry: usize,
-    pub(crate) direction: Direction,
+    pub(crate) direction: RowDirection,
 }
 
 /// The slices of a loop's steps.
-pub(crate) struct Slices {
-    pub(crate) reads: Vec<Read>,
-    pub(crate) writes: Vec<Write>,
+pub(crate) struct LoopSlices {
+    pub(crate) reads: Vec<SliceRead>,
+    pub(crate) writes: Vec<SliceWrite>,
     /// Whether anything else reads the counter.
     pub(crate) reads_counter: bool,
     live: BTreeSet<u32>,
@@ -64,9 +64,9 @@ fn integer(f: &Function, v: Value) -> Option<i64> {
     f.literal(v).filter(|l| l.dtype().is_int()).map(|l| l.to_i64())
 }
 
-impl Counted {
+impl CountedLoop {
     /// The facts of a `while` that counts by ones.
-    pub(crate) fn of(f: &Function, i: Inst) -> Option<Counted> {
+    pub(crate) fn of(f: &Function, i: Inst) -> Option<CountedLoop> {
         let [test, body] = f.inst(i).regions[..] else { return None };
         let (test, data, args) = (f.region(test), f.region(body), f.args(i));
         let &[p] = &test.results[..] else { return None };
@@ -113,7 +113,7 @@ impl Counted {
             (Some(0), Some(n)) if n > 0 => n as u64,
             _ => 0,
         };
-        Some(Counted { counter, twins, bound, bound_carry, invariant, trips, body })
+        Some(CountedLoop { counter, twins, bound, bound_carry, invariant, trips, body })
     }
 
     /// Whether a carry counts as the counter does.
@@ -154,16 +154,16 @@ impl Counted {
         self.direction(at).map(|_| at)
     }
 
-    fn direction(&self, at: (i64, i64)) -> Option<Direction> {
+    fn direction(&self, at: (i64, i64)) -> Option<RowDirection> {
         match at {
-            (1, 0) => Some(Direction::Forward),
-            (-1, last) if last + 1 == self.trips as i64 => Some(Direction::Backward),
+            (1, 0) => Some(RowDirection::Forward),
+            (-1, last) if last + 1 == self.trips as i64 => Some(RowDirection::Backward),
             _ => None,
         }
     }
 
     /// The direction of indices that are the counter's place on the first axis, and 0 on the others.
-    fn along(&self, f: &Function, indices: &[Value]) -> Option<Direction> {
+    fn along(&self, f: &Function, indices: &[Value]) -> Option<RowDirection> {
         let (&first, others) = indices.split_first()?;
         let rest = others.iter().all(|&v| integer(f, v) == Some(0));
         self.direction(self.affine(f, first, MOST_LEVELS)?).filter(|_| rest)
@@ -176,13 +176,13 @@ impl Counted {
     }
 
     /// The slices of a loop of a known number of steps; `None` where there are none.
-    pub(crate) fn slices(&self, f: &Function, i: Inst) -> Option<Slices> {
+    pub(crate) fn slices(&self, f: &Function, i: Inst) -> Option<LoopSlices> {
         if self.trips == 0 {
             return None;
         }
         let data = f.region(self.body);
         let inside: BTreeSet<u32> = data.insts.iter().map(|i| i.as_u32()).collect();
-        let mut slices = Slices {
+        let mut slices = LoopSlices {
             reads: Vec::new(),
             writes: Vec::new(),
             reads_counter: false,
@@ -204,7 +204,7 @@ impl Counted {
                     if let (true, true, Some(direction)) =
                         (outer, self.is_row(f, args[0], &dims), direction)
                     {
-                        slices.reads.push(Read { inst, direction });
+                        slices.reads.push(SliceRead { inst, direction });
                     }
                 }
                 Op::DynamicUpdateSlice => {
@@ -225,7 +225,7 @@ impl Counted {
                             && data.results[carry] == result
                             && f.args(inst)[1] != args[0]
                         {
-                            slices.writes.push(Write { inst, carry, direction });
+                            slices.writes.push(SliceWrite { inst, carry, direction });
                         }
                     }
                 }
@@ -240,7 +240,7 @@ impl Counted {
     }
 
     /// Which instructions the steps still need, and whether they need the counter.
-    fn mark_live(&self, f: &Function, _: Inst, slices: &mut Slices) {
+    fn mark_live(&self, f: &Function, _: Inst, slices: &mut LoopSlices) {
         let data = f.region(self.body);
         let mut needed: BTreeSet<u32> = BTreeSet::new();
         for (k, &v) in data.results.iter().enumerate() {
@@ -271,7 +271,7 @@ impl Counted {
     }
 }
 
-impl Slices {
+impl LoopSlices {
     /// The stack that takes the place of a carry.
     pub(crate) fn stack_of(&self, carry: usize) -> Option<usize> {
         self.writes.iter().position(|w| w.carry == carry)
@@ -291,6 +291,6 @@ impl Slices {
     pub(crate) fn reverse(&self) -> bool {
         let mut all =
             self.reads.iter().map(|r| r.direction).chain(self.writes.iter().map(|w| w.direction));
-        all.all(|d| d == Direction::Backward)
+        all.all(|d| d == RowDirection::Backward)
     }
 }

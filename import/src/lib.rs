@@ -27,14 +27,14 @@ use std::fmt;
 /// How a text is imported.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ImportOptions {
     checks: bool,
 }
 
-impl Options {
+impl ImportOptions {
     /// Comparisons that tests make (`check.expect_eq` and its like) are kept as results of their functions; without
     /// it they are refused.
-    pub fn checks(mut self, keep: bool) -> Options {
+    pub fn checks(mut self, keep: bool) -> ImportOptions {
         self.checks = keep;
         self
     }
@@ -98,7 +98,7 @@ impl std::error::Error for ImportError {}
 /// # Errors
 /// Where the text has a syntax error, where something of it cannot be imported (then all of that is listed), and where
 /// it is no valid program.
-pub fn stablehlo(source: &str, options: &Options) -> Result<Imported, ImportError> {
+pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
     let (lowered, coverage) =
         lower::lower(&trees, options.checks).map_err(|e| ImportError::Internal(vec![e]))?;

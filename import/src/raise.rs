@@ -1,13 +1,13 @@
 //! Loops that count are raised: a `while` whose condition compares a counter becomes a `fori`, and one that reads
 //! slices of tensors, and writes slices of others, at the place of its counter becomes a `scan`.
 
-use crate::counted::{Counted, Direction, Slices};
+use crate::counted::{CountedLoop, LoopSlices, RowDirection};
 use adfuse_ir::rewrite::{Copier, dce};
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
 };
 
-type Placed = Result<(), Diagnostic>;
+type RaiseResult = Result<(), Diagnostic>;
 
 /// The function with its counting loops raised, and what they no longer need removed.
 pub(crate) fn raise(f: &Function) -> Result<Function, Diagnostic> {
@@ -21,10 +21,10 @@ pub(crate) fn raise(f: &Function) -> Result<Function, Diagnostic> {
     Ok(raised)
 }
 
-fn each(copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> Placed {
+fn each(copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> RaiseResult {
     let f = copier.from();
     if f.op(i) == Op::While
-        && let Some(counted) = Counted::of(f, i)
+        && let Some(counted) = CountedLoop::of(f, i)
     {
         b.follow(f, i);
         return match counted.slices(f, i) {
@@ -54,7 +54,7 @@ fn body(
     b: &mut Builder,
     region: Region,
     skip: &dyn Fn(Inst) -> bool,
-) -> Placed {
+) -> RaiseResult {
     for &i in &copier.from().region(region).insts {
         if !skip(i) {
             each(copier, b, i)?;
@@ -63,7 +63,7 @@ fn body(
     Ok(())
 }
 
-fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &Counted) -> Placed {
+fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &CountedLoop) -> RaiseResult {
     let f = copier.from();
     let region = f.inst(i).regions[1];
     let old_args: Vec<Value> = f.args(i).to_vec();
@@ -116,7 +116,7 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &Counted) ->
 fn scanned(
     copier: &mut Copier<'_>,
     b: &mut Builder,
-    (counted, slices): (&Counted, &Slices),
+    (counted, slices): (&CountedLoop, &LoopSlices),
     counter: DType,
 ) -> Vec<Value> {
     let f = copier.from();
@@ -145,7 +145,7 @@ fn scan_body(
     copier: &mut Copier<'_>,
     b: &mut Builder,
     region: Region,
-    (counted, slices): (&Counted, &Slices),
+    (counted, slices): (&CountedLoop, &LoopSlices),
     (carried, counter): (&[usize], DType),
 ) -> Result<Region, Diagnostic> {
     let f = copier.from();
@@ -185,8 +185,8 @@ fn scan(
     copier: &mut Copier<'_>,
     b: &mut Builder,
     i: Inst,
-    (counted, slices): (&Counted, &Slices),
-) -> Placed {
+    (counted, slices): (&CountedLoop, &LoopSlices),
+) -> RaiseResult {
     let f = copier.from();
     let region = f.inst(i).regions[1];
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
@@ -229,8 +229,8 @@ fn scan(
     Ok(())
 }
 
-impl Direction {
+impl RowDirection {
     fn is_backward(self) -> bool {
-        self == Direction::Backward
+        self == RowDirection::Backward
     }
 }

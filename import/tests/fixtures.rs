@@ -5,7 +5,7 @@ use adfuse::autodiff::value_and_grad_has_aux;
 use adfuse::backends::{Array, reference};
 use adfuse::engine::Cpu;
 use adfuse::ir::{Function, Module, Op};
-use adfuse_import::{Options, stablehlo};
+use adfuse_import::{ImportOptions, stablehlo};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ fn fixtures() -> BTreeMap<String, Fixture> {
 
 fn imported(name: &str) -> Module {
     let text = std::fs::read_to_string(folder().join(format!("{name}.mlir"))).expect("a program");
-    stablehlo(&text, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}")).module
+    stablehlo(&text, &ImportOptions::default()).unwrap_or_else(|e| panic!("{name}: {e}")).module
 }
 
 fn main_of(module: &Module) -> &Function {

@@ -1,9 +1,9 @@
 //! Pretty and generic forms, what is refused and how it is told, names and places.
 
-use adfuse_import::{ImportError, Imported, Options, coverage, is_stablehlo, stablehlo};
+use adfuse_import::{ImportError, ImportOptions, Imported, coverage, is_stablehlo, stablehlo};
 
 fn imported(text: &str) -> Imported {
-    stablehlo(text, &Options::default()).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    stablehlo(text, &ImportOptions::default()).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
 
 /// A function of `params` with one result.
@@ -150,7 +150,7 @@ fn all_refusals_are_told_with_their_places() {
          %5 = stablehlo.sine %x {mode = 3 : i32} : tensor<2xf32>
          return %4 : tensor<2xf32>",
     );
-    let error = stablehlo(&text, &Options::default()).expect_err("is refused");
+    let error = stablehlo(&text, &ImportOptions::default()).expect_err("is refused");
     let told: Vec<String> = error.diagnostics().iter().map(|d| d.message.clone()).collect();
     assert_eq!(
         told,
@@ -187,7 +187,7 @@ fn syntax_errors_have_places() {
         ("func.func @f() { %0 = a.b \"open", "\"", "this string does not end"),
         ("func.func @f() { a.b : tensor<2xf32", "<", "this `<` is not closed"),
     ] {
-        let Err(ImportError::Syntax(error)) = stablehlo(text, &Options::default()) else {
+        let Err(ImportError::Syntax(error)) = stablehlo(text, &ImportOptions::default()) else {
             panic!("{text}")
         };
         let start = error.at.span.expect("a place").start as usize;

@@ -1,7 +1,7 @@
 //! Mutated programs: whatever a text holds, importing it ends with a module or with typed errors. `ADFUSE_FUZZ_CASES`
 //! sets how many are tried.
 
-use adfuse_import::{ImportError, Options, stablehlo};
+use adfuse_import::{ImportError, ImportOptions, stablehlo};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn mutated_programs_end_with_a_module_or_typed_errors() {
     for _ in 0..cases {
         let (k, other) = (r.below(texts.len()), r.below(texts.len()));
         let text = mutated(&texts[k], &texts[other], &mut r);
-        match stablehlo(&text, &Options::default()) {
+        match stablehlo(&text, &ImportOptions::default()) {
             Ok(_) => modules += 1,
             Err(ImportError::Syntax(error)) => {
                 assert!(error.at.span.is_some(), "{error}");
@@ -155,11 +155,11 @@ fn deep_texts_are_refused() {
         ("func.func @f() { a.b [", "]"),
     ] {
         let text = open.repeat(100_000) + &close.repeat(100_000);
-        assert!(matches!(stablehlo(&text, &Options::default()), Err(ImportError::Syntax(_))));
+        assert!(matches!(stablehlo(&text, &ImportOptions::default()), Err(ImportError::Syntax(_))));
     }
     let mut nested = "func.func @f() { a.b ".to_string();
     (0..100_000).for_each(|_| nested.push_str("{a = ["));
-    assert!(matches!(stablehlo(&nested, &Options::default()), Err(ImportError::Syntax(_))));
+    assert!(matches!(stablehlo(&nested, &ImportOptions::default()), Err(ImportError::Syntax(_))));
 }
 
 #[test]
@@ -184,7 +184,10 @@ fn calls_that_double_at_every_level_are_refused() {
         );
     }
     text.push_str("func.func private @f60(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }");
-    assert!(matches!(stablehlo(&text, &Options::default()), Err(ImportError::Unsupported(_))));
+    assert!(matches!(
+        stablehlo(&text, &ImportOptions::default()),
+        Err(ImportError::Unsupported(_))
+    ));
 }
 
 /// 50 MB of text, nearly all of it weights: read in time that grows with the text alone.
@@ -202,7 +205,7 @@ fn a_large_module_is_read_in_time() {
     text.push_str("  return %x : tensor<f32>\n}\n");
     assert!(text.len() > 49 << 20);
     let start = Instant::now();
-    let imported = stablehlo(&text, &Options::default()).expect("imports");
+    let imported = stablehlo(&text, &ImportOptions::default()).expect("imports");
     let took = start.elapsed();
     assert_eq!(imported.module.find("main").expect("main").inst_count(), tensors);
     // Ten times what a quiet machine takes.

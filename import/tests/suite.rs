@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
-use verdict::{Engine, files, judge};
+use verdict::{SuiteEngine, files, judge};
 
 const FOLDER: &str = "ADFUSE_STABLEHLO_SUITE";
 
@@ -33,7 +33,7 @@ fn compared() -> Result<Completion, Failed> {
         let Some(&wanted) = listed.get(name.as_str()) else { continue };
         found += 1;
         let text = std::fs::read_to_string(&path)?;
-        for (engine, on) in [(Engine::Cpu, "cpu"), (Engine::Reference, "reference")] {
+        for (engine, on) in [(SuiteEngine::Cpu, "cpu"), (SuiteEngine::Reference, "reference")] {
             let verdict = judge(&text, engine);
             if verdict.class() != wanted {
                 wrong.push(format!("{name} was {wanted}, is on {on} {verdict}"));

@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use verdict::{Engine, Verdict, files, judge};
+use verdict::{SuiteEngine, SuiteVerdict, files, judge};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut folder, mut record, mut engine, mut quiet) = (None, None, Engine::Cpu, false);
+    let (mut folder, mut record, mut engine, mut quiet) = (None, None, SuiteEngine::Cpu, false);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--engine" if args.len() > 0 => match args.next().as_deref() {
-                Some("cpu") => engine = Engine::Cpu,
-                Some("reference") => engine = Engine::Reference,
+                Some("cpu") => engine = SuiteEngine::Cpu,
+                Some("reference") => engine = SuiteEngine::Reference,
                 _ => return usage(),
             },
             "--quiet" => quiet = true,
@@ -89,7 +89,11 @@ struct Counts {
     reasons: BTreeMap<String, usize>,
 }
 
-fn scoreboard(folder: &Path, engine: Engine, (quiet, record): (bool, Option<&str>)) -> ExitCode {
+fn scoreboard(
+    folder: &Path,
+    engine: SuiteEngine,
+    (quiet, record): (bool, Option<&str>),
+) -> ExitCode {
     // Panics are verdicts.
     std::panic::set_hook(Box::new(|_| {}));
     let (found, mut counts) = (files(folder), Counts::default());
@@ -110,7 +114,7 @@ fn scoreboard(folder: &Path, engine: Engine, (quiet, record): (bool, Option<&str
         *counts.all.entry(class).or_insert(0) += 1;
         if !outside(&text) {
             *counts.goal.entry(class).or_insert(0) += 1;
-            if let Verdict::Unsupported(why) = &verdict {
+            if let SuiteVerdict::Unsupported(why) = &verdict {
                 *counts.reasons.entry(why.clone()).or_insert(0) += 1;
             }
         }

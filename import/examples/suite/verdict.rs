@@ -5,20 +5,20 @@ use adfuse::backends::Array;
 use adfuse::backends::reference;
 use adfuse::engine::Cpu;
 use adfuse::ir::{Diagnostic, Module};
-use adfuse_import::{Compare, ImportError, Imported, Options, stablehlo};
+use adfuse_import::{Compare, ImportError, ImportOptions, Imported, stablehlo};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 /// What runs the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
+pub(crate) enum SuiteEngine {
     Cpu,
     Reference,
 }
 
 /// What became of a file.
-pub(crate) enum Verdict {
+pub(crate) enum SuiteVerdict {
     /// All comparisons hold.
     Passed,
     /// One does not.
@@ -29,24 +29,24 @@ pub(crate) enum Verdict {
     Other(String),
 }
 
-impl Verdict {
+impl SuiteVerdict {
     pub(crate) fn class(&self) -> &'static str {
         match self {
-            Verdict::Passed => "passed",
-            Verdict::Wrong(_) => "wrong",
-            Verdict::Unsupported(_) => "unsupported",
-            Verdict::Other(_) => "other",
+            SuiteVerdict::Passed => "passed",
+            SuiteVerdict::Wrong(_) => "wrong",
+            SuiteVerdict::Unsupported(_) => "unsupported",
+            SuiteVerdict::Other(_) => "other",
         }
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for SuiteVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Passed => f.write_str("passed"),
-            Verdict::Wrong(what) => write!(f, "wrong: {what}"),
-            Verdict::Unsupported(what) => write!(f, "unsupported: {what}"),
-            Verdict::Other(what) => write!(f, "other: {what}"),
+            SuiteVerdict::Passed => f.write_str("passed"),
+            SuiteVerdict::Wrong(what) => write!(f, "wrong: {what}"),
+            SuiteVerdict::Unsupported(what) => write!(f, "unsupported: {what}"),
+            SuiteVerdict::Other(what) => write!(f, "other: {what}"),
         }
     }
 }
@@ -68,28 +68,33 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The verdict on a file, whose modules are separated by lines `// -----`.
-pub(crate) fn judge(text: &str, engine: Engine) -> Verdict {
+pub(crate) fn judge(text: &str, engine: SuiteEngine) -> SuiteVerdict {
     let mut compared = 0;
     for part in text.split("// -----") {
         let judged = catch_unwind(AssertUnwindSafe(|| module(part, engine)));
         match judged {
             Ok(Ok(n)) => compared += n,
             Ok(Err(verdict)) => return verdict,
-            Err(_) => return Verdict::Other("a panic".into()),
+            Err(_) => return SuiteVerdict::Other("a panic".into()),
         }
     }
-    if compared == 0 { Verdict::Other("nothing is compared".into()) } else { Verdict::Passed }
+    if compared == 0 {
+        SuiteVerdict::Other("nothing is compared".into())
+    } else {
+        SuiteVerdict::Passed
+    }
 }
 
 /// The number of comparisons of a module, all of which hold.
-fn module(text: &str, engine: Engine) -> Result<usize, Verdict> {
-    let imported = stablehlo(text, &Options::default().checks(true)).map_err(|e| match &e {
-        ImportError::Unsupported(coverage) => match coverage.issues.first() {
-            Some(issue) => Verdict::Unsupported(format!("{}: {}", issue.op, issue.what)),
-            None => Verdict::Other(e.to_string()),
-        },
-        e => Verdict::Other(e.to_string()),
-    })?;
+fn module(text: &str, engine: SuiteEngine) -> Result<usize, SuiteVerdict> {
+    let imported =
+        stablehlo(text, &ImportOptions::default().checks(true)).map_err(|e| match &e {
+            ImportError::Unsupported(coverage) => match coverage.issues.first() {
+                Some(issue) => SuiteVerdict::Unsupported(format!("{}: {}", issue.op, issue.what)),
+                None => SuiteVerdict::Other(e.to_string()),
+            },
+            e => SuiteVerdict::Other(e.to_string()),
+        })?;
     let mut compared = 0;
     for (name, checks) in &imported.checks {
         compared += function(&imported, name, checks, engine)?;
@@ -101,28 +106,29 @@ fn function(
     imported: &Imported,
     name: &str,
     checks: &[Compare],
-    engine: Engine,
-) -> Result<usize, Verdict> {
+    engine: SuiteEngine,
+) -> Result<usize, SuiteVerdict> {
     let Some(f) = imported.module.find(name) else {
-        return Err(Verdict::Other("no function".into()));
+        return Err(SuiteVerdict::Other("no function".into()));
     };
     if !f.params().is_empty() {
-        return Err(Verdict::Other(format!("@{name} has parameters")));
+        return Err(SuiteVerdict::Other(format!("@{name} has parameters")));
     }
-    let results = run(&imported.module, name, engine).map_err(|e| Verdict::Other(e.to_string()))?;
+    let results =
+        run(&imported.module, name, engine).map_err(|e| SuiteVerdict::Other(e.to_string()))?;
     let pairs = results[results.len() - 2 * checks.len()..].chunks(2);
     for (k, (pair, &compare)) in pairs.zip(checks).enumerate() {
         if let Some(found) = difference(&pair[0], &pair[1], compare) {
-            return Err(Verdict::Wrong(format!("@{name}, comparison {k}: {found}")));
+            return Err(SuiteVerdict::Wrong(format!("@{name}, comparison {k}: {found}")));
         }
     }
     Ok(checks.len())
 }
 
-fn run(module: &Module, name: &str, engine: Engine) -> Result<Vec<Array>, Diagnostic> {
+fn run(module: &Module, name: &str, engine: SuiteEngine) -> Result<Vec<Array>, Diagnostic> {
     let f = module.find(name).expect("it was found before");
     match engine {
-        Engine::Reference => reference::run(module, f, &[], &mut reference::Silent),
-        Engine::Cpu => Cpu::default().compile(module, f)?.run(&[] as &[Array]),
+        SuiteEngine::Reference => reference::run(module, f, &[], &mut reference::Silent),
+        SuiteEngine::Cpu => Cpu::default().compile(module, f)?.run(&[] as &[Array]),
     }
 }

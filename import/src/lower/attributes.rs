@@ -1,7 +1,7 @@
 //! Attributes: numbers and lists of them under the names that pretty and generic forms use, and names that mean nothing.
 
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction, Type};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction, Type};
 
 /// Attributes that say how to compute, where, or for whom, and change no value.
 const MEANINGLESS: &[&str] = &[
@@ -30,40 +30,40 @@ pub(crate) fn says_nothing(name: &str) -> bool {
 }
 
 /// The attribute under one of its names.
-pub(crate) fn find<'i, 'a>(inst: &'i Instruction<'a>, names: &[&str]) -> Option<&'i Attr<'a>> {
+pub(crate) fn find<'i, 'a>(inst: &'i Instruction<'a>, names: &[&str]) -> Option<&'i Attribute<'a>> {
     names.iter().find_map(|n| inst.attr(n))
 }
 
 /// A number.
-pub(crate) fn number(attr: &Attr<'_>) -> Result<i64, Why> {
-    let Attr::Number(text) = attr else { return refuse("an attribute that is no integer") };
-    text.parse().map_err(|_| Why::Unsupported(format!("the integer {text}")))
+pub(crate) fn number(attr: &Attribute<'_>) -> Result<i64, Unlowered> {
+    let Attribute::Number(text) = attr else { return refuse("an attribute that is no integer") };
+    text.parse().map_err(|_| Unlowered::Unsupported(format!("the integer {text}")))
 }
 
 /// The numbers of a list, of `array<..>` or of `dense<..>`, in order.
-pub(crate) fn list(attr: &Attr<'_>) -> Result<Vec<i64>, Why> {
+pub(crate) fn list(attr: &Attribute<'_>) -> Result<Vec<i64>, Unlowered> {
     match attr {
-        Attr::List(items) => {
+        Attribute::List(items) => {
             let mut all = Vec::new();
             for item in items {
                 match item {
-                    Attr::List(_) => all.extend(list(item)?),
-                    Attr::Word("true") => all.push(1),
-                    Attr::Word("false") => all.push(0),
+                    Attribute::List(_) => all.extend(list(item)?),
+                    Attribute::Word("true") => all.push(1),
+                    Attribute::Word("false") => all.push(0),
                     item => all.push(number(item)?),
                 }
             }
             Ok(all)
         }
-        Attr::Dense(dense) => {
+        Attribute::Dense(dense) => {
             let cleaned = dense.payload.replace(['[', ']'], " ");
-            let parsed: Result<Vec<i64>, Why> = cleaned
+            let parsed: Result<Vec<i64>, Unlowered> = cleaned
                 .split([',', ' ', '\n'])
                 .filter(|s| !s.is_empty())
                 .map(|s| match s {
                     "true" => Ok(1),
                     "false" => Ok(0),
-                    s => s.parse().map_err(|_| Why::Unsupported(format!("the integer {s}"))),
+                    s => s.parse().map_err(|_| Unlowered::Unsupported(format!("the integer {s}"))),
                 })
                 .collect();
             let parsed = parsed?;
@@ -74,13 +74,13 @@ pub(crate) fn list(attr: &Attr<'_>) -> Result<Vec<i64>, Why> {
                 _ => Ok(parsed),
             }
         }
-        Attr::Word("[]") => Ok(Vec::new()),
+        Attribute::Word("[]") => Ok(Vec::new()),
         _ => refuse("an attribute that is no list of integers"),
     }
 }
 
 /// A list under one of its names, which must be there.
-pub(crate) fn need_list(inst: &Instruction<'_>, names: &[&str]) -> Result<Vec<i64>, Why> {
+pub(crate) fn need_list(inst: &Instruction<'_>, names: &[&str]) -> Result<Vec<i64>, Unlowered> {
     match find(inst, names) {
         Some(attr) => list(attr),
         None => refuse(format!("without `{}`", names[0])),
@@ -93,7 +93,7 @@ pub(crate) fn list_or(
     names: &[&str],
     count: usize,
     default: i64,
-) -> Result<Vec<i64>, Why> {
+) -> Result<Vec<i64>, Unlowered> {
     let found = match find(inst, names) {
         Some(attr) => list(attr)?,
         None => return Ok(vec![default; count]),
@@ -105,7 +105,7 @@ pub(crate) fn list_or(
 }
 
 /// A number under one of its names, which must be there.
-pub(crate) fn need_number(inst: &Instruction<'_>, names: &[&str]) -> Result<i64, Why> {
+pub(crate) fn need_number(inst: &Instruction<'_>, names: &[&str]) -> Result<i64, Unlowered> {
     match find(inst, names) {
         Some(attr) => number(attr),
         None => refuse(format!("without `{}`", names[0])),
@@ -113,11 +113,11 @@ pub(crate) fn need_number(inst: &Instruction<'_>, names: &[&str]) -> Result<i64,
 }
 
 /// The list of this name in a dictionary; empty where it is not there.
-pub(crate) fn entry(dict: &Attr<'_>, name: &str) -> Result<Vec<i64>, Why> {
+pub(crate) fn entry(dict: &Attribute<'_>, name: &str) -> Result<Vec<i64>, Unlowered> {
     dict.entry(name).map_or(Ok(Vec::new()), list)
 }
 
 /// Whether a flag is there and true.
 pub(crate) fn flag(inst: &Instruction<'_>, name: &str) -> bool {
-    inst.attr(name).and_then(Attr::word) == Some("true")
+    inst.attr(name).and_then(Attribute::word) == Some("true")
 }

@@ -2,15 +2,15 @@
 //! neighbouring numbers.
 
 use super::attributes::{find, number};
-use super::context::{Lowered, Lowering, Val};
-use super::element::Element;
+use super::context::{LoweredValues, ModuleLowering, Val};
+use super::element::ElementType;
 use super::integers::{count, wrap};
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
 
-pub(crate) fn bitcast(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn bitcast(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let (element, ty) = cx.result_type(inst, 0)?;
     if element == x.element {
@@ -23,7 +23,11 @@ pub(crate) fn bitcast(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered 
 }
 
 /// The same bits as an element of the same width.
-pub(crate) fn bitcast_to(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
+pub(crate) fn bitcast_to(
+    cx: &mut ModuleLowering<'_>,
+    x: Val,
+    to: ElementType,
+) -> Result<Val, Unlowered> {
     let (from, dtype) = (x.element.storage(), to.storage());
     let ty = cx.b.ty(x.value).clone();
     if x.element.is_promoted() || to.is_promoted() {
@@ -51,11 +55,11 @@ pub(crate) fn bitcast_to(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<V
 
 /// Bits as elements of another width: the last axis is split, or merged, low bits first.
 pub(crate) fn regroup(
-    cx: &mut Lowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     x: Val,
-    to: Element,
+    to: ElementType,
     ty: &TensorType,
-) -> Result<Val, Why> {
+) -> Result<Val, Unlowered> {
     let (from, width) = (x.element.bits(), to.bits());
     let (narrow, wide) = (from.min(width), from.max(width));
     let rank = cx.b.ty(x.value).rank();
@@ -65,7 +69,7 @@ pub(crate) fn regroup(
         return refuse(format!("bits of {} as {to}", x.element));
     }
     let parts = wide / narrow;
-    let unsigned = |bits| Element::Int { bits, signed: false };
+    let unsigned = |bits| ElementType::Int { bits, signed: false };
     let raw = bitcast_to(cx, x, unsigned(from))?;
     let (small, large) = (unsigned(narrow), unsigned(wide));
     let mut pieces: Vec<Value> = Vec::new();
@@ -112,20 +116,20 @@ pub(crate) fn regroup(
 }
 
 /// The word of 32 bits and the float that has its bits.
-const WORD: Element = Element::Int { bits: 32, signed: false };
-const SINGLE: Element = Element::Float(DType::F32);
+const WORD: ElementType = ElementType::Int { bits: 32, signed: false };
+const SINGLE: ElementType = ElementType::Float(DType::F32);
 
-fn word(cx: &mut Lowering<'_>, like: Value, bits: u32) -> Value {
+fn word(cx: &mut ModuleLowering<'_>, like: Value, bits: u32) -> Value {
     cx.literal_like(like, Literal::from_bits(DType::U32, bits.into()))
 }
 
 /// The bits of a float of 16 bits, as an integer of 16 bits.
-fn bits_of_half(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
+fn bits_of_half(cx: &mut ModuleLowering<'_>, x: Val, to: ElementType) -> Result<Val, Unlowered> {
     let single = cx.storage(x.value, DType::F32)?;
     let bits = bitcast_to(cx, Val { element: SINGLE, value: single }, WORD)?.value;
     let half = match x.element {
         // It is the upper half of a float of 32 bits.
-        Element::Float(DType::BF16) => {
+        ElementType::Float(DType::BF16) => {
             let by = count(cx, bits, 16);
             cx.op(Op::ShiftRightLogical, &[bits, by])?
         }
@@ -136,10 +140,15 @@ fn bits_of_half(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> 
 }
 
 /// The bits of an `f16` that is held as `f32`.
-fn narrow_bits(cx: &mut Lowering<'_>, single: Value, bits: Value) -> Result<Value, Why> {
+fn narrow_bits(
+    cx: &mut ModuleLowering<'_>,
+    single: Value,
+    bits: Value,
+) -> Result<Value, Unlowered> {
     let magnitude = cx.op(Op::Abs, &[single])?;
-    let number =
-        |cx: &mut Lowering<'_>, n: f64| cx.literal_like(single, Literal::from_f64(DType::F32, n));
+    let number = |cx: &mut ModuleLowering<'_>, n: f64| {
+        cx.literal_like(single, Literal::from_f64(DType::F32, n))
+    };
     // Normal numbers have another bias, and fewer bits of mantissa, which are 0.
     let (mask, bias, by) =
         (word(cx, bits, 0x7fff_ffff), word(cx, bits, 112 << 23), count(cx, bits, 13));
@@ -165,11 +174,11 @@ fn narrow_bits(cx: &mut Lowering<'_>, single: Value, bits: Value) -> Result<Valu
 }
 
 /// The float of 16 bits that has the bits of an integer.
-fn half_of_bits(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
+fn half_of_bits(cx: &mut ModuleLowering<'_>, x: Val, to: ElementType) -> Result<Val, Unlowered> {
     let bits = cx.storage(x.value, DType::U32)?;
     let up = count(cx, bits, 16);
     let high = cx.op(Op::ShiftLeft, &[bits, up])?;
-    if to == Element::Float(DType::BF16) {
+    if to == ElementType::Float(DType::BF16) {
         let single = bitcast_to(cx, Val { element: WORD, value: high }, SINGLE)?.value;
         return Ok(Val { element: to, value: cx.storage(single, DType::BF16)? });
     }
@@ -198,21 +207,28 @@ fn half_of_bits(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> 
 
 /// A float rounded to `e` bits of exponent and `m` of mantissa, ties to even; what is too large is infinite, what is
 /// below the normal numbers is 0.
-pub(crate) fn fewer_bits(cx: &mut Lowering<'_>, x: Val, e: u32, m: u32) -> Result<Val, Why> {
-    let Element::Float(dtype) = x.element else { return refuse("elements that are no floats") };
+pub(crate) fn fewer_bits(
+    cx: &mut ModuleLowering<'_>,
+    x: Val,
+    e: u32,
+    m: u32,
+) -> Result<Val, Unlowered> {
+    let ElementType::Float(dtype) = x.element else { return refuse("elements that are no floats") };
     let wide = match dtype {
         DType::F64 => x,
-        _ => Val { element: Element::Float(DType::F32), value: cx.storage(x.value, DType::F32)? },
+        _ => {
+            Val { element: ElementType::Float(DType::F32), value: cx.storage(x.value, DType::F32)? }
+        }
     };
     let (bits, mantissa, bias) = if dtype == DType::F64 { (64, 52, 1023) } else { (32, 23, 127) };
     if e == 0 || e > bits - 1 - mantissa || m > mantissa {
         return refuse(format!("a format of {e} and {m} bits"));
     }
-    let int = Element::Int { bits, signed: true };
+    let int = ElementType::Int { bits, signed: true };
     let mut raw = bitcast_to(cx, wide, int)?.value;
     if m < mantissa {
         let cut = mantissa - m;
-        let constant = |cx: &mut Lowering<'_>, n: i64| {
+        let constant = |cx: &mut ModuleLowering<'_>, n: i64| {
             cx.literal_like(raw, Literal::from_i64(int.storage(), n))
         };
         let (by, one) = (constant(cx, cut.into()), constant(cx, 1));
@@ -230,7 +246,7 @@ pub(crate) fn fewer_bits(cx: &mut Lowering<'_>, x: Val, e: u32, m: u32) -> Resul
     if range < bias {
         let magnitude = cx.op(Op::Abs, &[rounded])?;
         let most = (2.0 - 2f64.powi(-(m as i32))) * 2f64.powi(range);
-        let number = |cx: &mut Lowering<'_>, n: f64| {
+        let number = |cx: &mut ModuleLowering<'_>, n: f64| {
             cx.literal_like(rounded, Literal::from_f64(wide.element.storage(), n))
         };
         let (most, least) = (number(cx, most), number(cx, 2f64.powi(1 - range)));
@@ -249,12 +265,12 @@ pub(crate) fn fewer_bits(cx: &mut Lowering<'_>, x: Val, e: u32, m: u32) -> Resul
 
 /// The magnitude with the sign bit of `like`.
 fn signed(
-    cx: &mut Lowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     magnitude: Value,
     like: Value,
-    int: Element,
-) -> Result<Value, Why> {
-    let element = Element::Float(cx.b.ty(like).dtype);
+    int: ElementType,
+) -> Result<Value, Unlowered> {
+    let element = ElementType::Float(cx.b.ty(like).dtype);
     let bits = bitcast_to(cx, Val { element, value: like }, int)?.value;
     let least = cx.literal_like(bits, int.least());
     let sign = cx.op(Op::And, &[bits, least])?;
@@ -264,13 +280,15 @@ fn signed(
 }
 
 /// An integer with the total order of a float: -inf, .., -0, +0, .., inf, NaN.
-pub(crate) fn total_order(cx: &mut Lowering<'_>, x: Val) -> Result<Val, Why> {
+pub(crate) fn total_order(cx: &mut ModuleLowering<'_>, x: Val) -> Result<Val, Unlowered> {
     let wide = match x.element {
-        Element::Float(DType::F64) => x,
-        _ => Val { element: Element::Float(DType::F32), value: cx.storage(x.value, DType::F32)? },
+        ElementType::Float(DType::F64) => x,
+        _ => {
+            Val { element: ElementType::Float(DType::F32), value: cx.storage(x.value, DType::F32)? }
+        }
     };
     let bits = wide.element.bits();
-    let element = Element::Int { bits, signed: true };
+    let element = ElementType::Int { bits, signed: true };
     let raw = bitcast_to(cx, wide, element)?;
     let count = cx.literal_like(raw.value, element.of_bits(u64::from(bits) - 1));
     let most = cx.literal_like(raw.value, element.greatest());
@@ -280,9 +298,12 @@ pub(crate) fn total_order(cx: &mut Lowering<'_>, x: Val) -> Result<Val, Why> {
 }
 
 /// Rounds a float to fewer bits of exponent and mantissa.
-pub(crate) fn reduce_precision(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn reduce_precision(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
-    let pair = match find(inst, &["format"]).and_then(Attr::word) {
+    let pair = match find(inst, &["format"]).and_then(Attribute::word) {
         Some(format) => format
             .strip_prefix('e')
             .and_then(|f| f.split_once('m'))
@@ -301,13 +322,13 @@ pub(crate) fn reduce_precision(cx: &mut Lowering<'_>, inst: &Instruction<'_>) ->
 }
 
 /// The next number after the first operand towards the second.
-pub(crate) fn next_after(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn next_after(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let args = cx.operands(inst)?;
     let [x, y] = args[..] else { return refuse("other than two operands") };
     if !x.element.is_float() {
         return refuse(format!("elements of type {}", x.element));
     }
-    let int = Element::Int { bits: x.element.bits(), signed: true };
+    let int = ElementType::Int { bits: x.element.bits(), signed: true };
     let zero = cx.literal_like(x.value, Literal::zero(x.element.storage()));
     let bits = bitcast_to(cx, x, int)?.value;
     let one = cx.literal_like(bits, int.of_bits(1));

@@ -1,16 +1,16 @@
 //! Constants: `dense<..>` with one value for all, nested lists, or the bytes of all elements in hexadecimal.
 
-use super::context::{Lowered, Lowering, Val};
-use super::element::Element;
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Dense, Instruction};
+use super::context::{LoweredValues, ModuleLowering, Val};
+use super::element::ElementType;
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, DenseText, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, Elements, Literal, Op, TensorType};
 use smallvec::smallvec;
 
-pub(crate) fn constant(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn constant(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (element, ty) = cx.result_type(inst, 0)?;
     let dense = inst.words.first().or(inst.attr("value"));
-    let Some(Attr::Dense(dense)) = dense else {
+    let Some(Attribute::Dense(dense)) = dense else {
         return refuse("values that are not written as `dense<..>`");
     };
     Ok(smallvec![written(cx, dense, element, &ty)?])
@@ -18,11 +18,11 @@ pub(crate) fn constant(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered
 
 /// The value of `dense<..>`.
 pub(crate) fn written(
-    cx: &mut Lowering<'_>,
-    dense: &Dense<'_>,
-    element: Element,
+    cx: &mut ModuleLowering<'_>,
+    dense: &DenseText<'_>,
+    element: ElementType,
     ty: &TensorType,
-) -> Result<Val, Why> {
+) -> Result<Val, Unlowered> {
     let Some(count) = ty.elements() else { return refuse("an extent that is not known") };
     let text = dense.payload.trim();
     let value = match elements(text, element, count)? {
@@ -44,7 +44,7 @@ enum Values {
 }
 
 /// The elements of a tensor of this many.
-fn elements(text: &str, element: Element, count: u64) -> Result<Values, Why> {
+fn elements(text: &str, element: ElementType, count: u64) -> Result<Values, Unlowered> {
     if count == 0 {
         return Ok(Values::All(Literal::zero(element.storage())));
     }
@@ -67,9 +67,9 @@ fn elements(text: &str, element: Element, count: u64) -> Result<Values, Why> {
 }
 
 /// One element as written: a decimal, the bits of a float, a truth value.
-fn scalar(text: &str, element: Element) -> Result<Literal, Why> {
+fn scalar(text: &str, element: ElementType) -> Result<Literal, Unlowered> {
     let wrong = || {
-        Why::Unsupported(format!(
+        Unlowered::Unsupported(format!(
             "the value `{}` of type {element}",
             text.chars().take(40).collect::<String>()
         ))
@@ -78,15 +78,15 @@ fn scalar(text: &str, element: Element) -> Result<Literal, Why> {
         return u64::from_str_radix(hex, 16).map(|bits| element.of_bits(bits)).map_err(|_| wrong());
     }
     match element {
-        Element::Float(dtype) => {
+        ElementType::Float(dtype) => {
             text.parse().map(|x| Literal::from_f64(dtype, x)).map_err(|_| wrong())
         }
-        Element::Bool => match text {
+        ElementType::Bool => match text {
             "true" | "1" => Ok(element.of_bits(1)),
             "false" | "0" => Ok(element.of_bits(0)),
             _ => Err(wrong()),
         },
-        Element::Int { .. } => {
+        ElementType::Int { .. } => {
             let whole: i128 = text.parse().map_err(|_| wrong())?;
             let bits = whole as i64 as u64;
             let fits = i128::from(bits as i64) == whole || i128::from(bits) == whole;
@@ -96,9 +96,9 @@ fn scalar(text: &str, element: Element) -> Result<Literal, Why> {
 }
 
 /// The bytes of all elements, or of one that stands for all, low bytes first; truth values are packed.
-fn blob(hex: &str, element: Element, count: u64) -> Result<Values, Why> {
+fn blob(hex: &str, element: ElementType, count: u64) -> Result<Values, Unlowered> {
     let width = match element {
-        Element::Bool => 1,
+        ElementType::Bool => 1,
         element => u64::from(element.bits().div_ceil(8)),
     };
     let digits = hex.as_bytes();
@@ -111,7 +111,7 @@ fn blob(hex: &str, element: Element, count: u64) -> Result<Values, Why> {
         _ => refuse("digits that are not hexadecimal"),
     };
     let given = digits.len() as u64 / 2;
-    if element == Element::Bool && given == count.div_ceil(8) && count > 1 {
+    if element == ElementType::Bool && given == count.div_ceil(8) && count > 1 {
         let bit = |k: u64| byte((k / 8) as usize).map(|b| element.of_bits(b >> (k % 8)));
         return (0..count).map(bit).collect::<Result<_, _>>().map(Values::Each);
     }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, name: &str, count: u64) -> Option<Vec<f64>> {
-        let element = Element::named(name).expect("a type");
+        let element = ElementType::named(name).expect("a type");
         match elements(text, element, count) {
             Ok(Values::All(l)) => Some(vec![l.to_f64()]),
             Ok(Values::Each(all)) => Some(all.iter().map(|l| l.to_f64()).collect()),

@@ -1,10 +1,10 @@
 //! What lowering an instruction sees: the values so far, the function under construction, and what was refused.
 
 use super::attributes::says_nothing;
-use super::element::Element;
-use super::refusal::{Why, refuse};
+use super::element::ElementType;
+use super::refusal::{Unlowered, refuse};
 use crate::report::{Issue, Usage};
-use crate::text::tree::{FunctionTree, Instruction, Operand, Region, Type};
+use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
 use adfuse_ir::{Attrs, Builder, DType, Literal, Op, Span, TensorType, Value};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -12,30 +12,30 @@ use std::collections::{BTreeMap, HashMap};
 /// A value: its element type, and the value of the storage type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Val {
-    pub(crate) element: Element,
+    pub(crate) element: ElementType,
     pub(crate) value: Value,
 }
 
-pub(crate) type Results = SmallVec<[Val; 2]>;
-pub(crate) type Lowered = Result<Results, Why>;
+pub(crate) type Vals = SmallVec<[Val; 2]>;
+pub(crate) type LoweredValues = Result<Vals, Unlowered>;
 
 /// How an op is lowered.
 #[derive(Clone, Copy)]
-pub(crate) enum Lower {
+pub(crate) enum LoweringRule {
     /// The op of the IR applied to each element.
     Map(Op),
     /// This function.
-    By(for<'t> fn(&mut Lowering<'t>, &'t Instruction<'t>) -> Lowered),
+    By(for<'t> fn(&mut ModuleLowering<'t>, &'t Instruction<'t>) -> LoweredValues),
 }
 
 /// A row of the table of ops.
 #[derive(Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct OpRow {
     /// The op with its dialect.
     pub(crate) name: &'static str,
     /// Attributes that it reads; others are refused unless they mean nothing.
     pub(crate) attrs: &'static [&'static str],
-    pub(crate) lower: Lower,
+    pub(crate) lower: LoweringRule,
 }
 
 /// What a function computes for a comparison.
@@ -50,12 +50,12 @@ pub enum Compare {
 }
 
 /// A module that is being lowered, function by function.
-pub(crate) struct Lowering<'t> {
+pub(crate) struct ModuleLowering<'t> {
     pub(crate) functions: &'t [FunctionTree<'t>],
     /// The number of a function, and its name in the IR.
     pub(crate) names: BTreeMap<&'t str, (usize, String)>,
-    rows: fn(&str) -> Option<&'static Row>,
-    map: for<'i> fn(&mut Lowering<'t>, Op, &Instruction<'i>) -> Lowered,
+    rows: fn(&str) -> Option<&'static OpRow>,
+    map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
     pub(crate) b: Builder,
     values: HashMap<&'t str, SmallVec<[Option<Val>; 1]>>,
     /// What names stood for outside of the regions that are open.
@@ -74,15 +74,15 @@ pub(crate) struct Lowering<'t> {
     emitted: usize,
 }
 
-impl<'t> Lowering<'t> {
+impl<'t> ModuleLowering<'t> {
     pub(crate) fn new(
         functions: &'t [FunctionTree<'t>],
         names: BTreeMap<&'t str, (usize, String)>,
-        rows: fn(&str) -> Option<&'static Row>,
-        map: for<'i> fn(&mut Lowering<'t>, Op, &Instruction<'i>) -> Lowered,
+        rows: fn(&str) -> Option<&'static OpRow>,
+        map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
         keeps_checks: bool,
-    ) -> Lowering<'t> {
-        Lowering {
+    ) -> ModuleLowering<'t> {
+        ModuleLowering {
             functions,
             names,
             rows,
@@ -113,12 +113,12 @@ impl<'t> Lowering<'t> {
     }
 
     /// The imported type.
-    pub(crate) fn type_of(&self, ty: &Type<'_>) -> Result<(Element, TensorType), Why> {
+    pub(crate) fn type_of(&self, ty: &Type<'_>) -> Result<(ElementType, TensorType), Unlowered> {
         let Type::Tensor(extents, element) = ty else {
             let Type::Other(text) = ty else { return refuse("a type") };
             return refuse(format!("the type {text}"));
         };
-        let Some(element) = Element::named(element) else {
+        let Some(element) = ElementType::named(element) else {
             return refuse(format!("elements of type {}", element.split('<').next().unwrap_or("")));
         };
         let known: Option<Vec<u64>> = extents.iter().copied().collect();
@@ -135,7 +135,7 @@ impl<'t> Lowering<'t> {
         &self,
         inst: &Instruction<'_>,
         k: usize,
-    ) -> Result<(Element, TensorType), Why> {
+    ) -> Result<(ElementType, TensorType), Unlowered> {
         let written = match inst.operand_types.is_none() && inst.result_count() == 1 {
             true => inst.types.last(),
             false => inst.types.get(k),
@@ -156,19 +156,19 @@ impl<'t> Lowering<'t> {
     }
 
     /// The value of this name.
-    pub(crate) fn find(&self, operand: Operand<'_>) -> Result<Val, Why> {
+    pub(crate) fn find(&self, operand: OperandName<'_>) -> Result<Val, Unlowered> {
         let Some(all) = self.values.get(operand.name) else {
             return refuse(format!("`%{}` is not defined", operand.name));
         };
         match all.get(operand.result as usize) {
             Some(Some(v)) => Ok(*v),
-            Some(None) => Err(Why::Poisoned),
+            Some(None) => Err(Unlowered::Poisoned),
             None => refuse(format!("`%{}` has {} results", operand.name, all.len())),
         }
     }
 
     /// An operand; in a region that is computed at a shape, of that shape.
-    pub(crate) fn value(&mut self, operand: Operand<'_>) -> Result<Val, Why> {
+    pub(crate) fn value(&mut self, operand: OperandName<'_>) -> Result<Val, Unlowered> {
         let found = self.find(operand)?;
         let Some(shape) = self.lift.clone() else { return Ok(found) };
         let ty = self.b.ty(found.value);
@@ -182,7 +182,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// Operand number `k`.
-    pub(crate) fn operand(&mut self, inst: &Instruction<'_>, k: usize) -> Result<Val, Why> {
+    pub(crate) fn operand(&mut self, inst: &Instruction<'_>, k: usize) -> Result<Val, Unlowered> {
         match inst.all_operands().nth(k) {
             Some(operand) => self.value(operand),
             None => refuse(format!("operand {k} is missing")),
@@ -190,8 +190,8 @@ impl<'t> Lowering<'t> {
     }
 
     /// All operands.
-    pub(crate) fn operands(&mut self, inst: &Instruction<'_>) -> Result<Vec<Val>, Why> {
-        let all: Vec<Operand<'_>> = inst.all_operands().collect();
+    pub(crate) fn operands(&mut self, inst: &Instruction<'_>) -> Result<Vec<Val>, Unlowered> {
+        let all: Vec<OperandName<'_>> = inst.all_operands().collect();
         all.into_iter().map(|o| self.value(o)).collect()
     }
 
@@ -201,7 +201,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// A scalar repeated to a shape.
-    pub(crate) fn splat(&mut self, v: Val, shape: &TensorType) -> Result<Val, Why> {
+    pub(crate) fn splat(&mut self, v: Val, shape: &TensorType) -> Result<Val, Unlowered> {
         let ty = shape.with_dtype(v.element.storage());
         if let Some(l) = self.b.func().literal(v.value) {
             return Ok(Val { value: self.b.literal(&ty, l), ..v });
@@ -225,7 +225,7 @@ impl<'t> Lowering<'t> {
         attrs: Attrs,
         declared: Option<&[TensorType]>,
         regions: &[adfuse_ir::Region],
-    ) -> Result<SmallVec<[Value; 2]>, Why> {
+    ) -> Result<SmallVec<[Value; 2]>, Unlowered> {
         use adfuse_ir::{Kind, Operand};
         const MOST: usize = 1_000_000;
         self.emitted += 1;
@@ -246,12 +246,17 @@ impl<'t> Lowering<'t> {
     }
 
     /// Appends an instruction with one result.
-    pub(crate) fn emit(&mut self, op: Op, args: &[Value], attrs: Attrs) -> Result<Value, Why> {
+    pub(crate) fn emit(
+        &mut self,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+    ) -> Result<Value, Unlowered> {
         Ok(self.emit_all(op, args, attrs, None, &[])?[0])
     }
 
     /// Appends an instruction without attributes.
-    pub(crate) fn op(&mut self, op: Op, args: &[Value]) -> Result<Value, Why> {
+    pub(crate) fn op(&mut self, op: Op, args: &[Value]) -> Result<Value, Unlowered> {
         self.emit(op, args, Attrs::none())
     }
 
@@ -262,22 +267,26 @@ impl<'t> Lowering<'t> {
         args: &[Value],
         attrs: Attrs,
         ty: &TensorType,
-    ) -> Result<Value, Why> {
+    ) -> Result<Value, Unlowered> {
         Ok(self.emit_all(op, args, attrs, Some(std::slice::from_ref(ty)), &[])?[0])
     }
 
     /// Lowers the instructions of a region; its results, or why there are none.
-    pub(crate) fn block(&mut self, region: &'t Region<'t>, params: &[Option<Val>]) -> Lowered {
-        self.within(region, params, |cx, ret| cx.operands(ret).map(Results::from_vec))
+    pub(crate) fn block(
+        &mut self,
+        region: &'t RegionTree<'t>,
+        params: &[Option<Val>],
+    ) -> LoweredValues {
+        self.within(region, params, |cx, ret| cx.operands(ret).map(Vals::from_vec))
     }
 
     /// Lowers the instructions of a region; what `results` makes of the one that it ends with.
     fn within<T>(
         &mut self,
-        region: &'t Region<'t>,
+        region: &'t RegionTree<'t>,
         params: &[Option<Val>],
-        results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Why>,
-    ) -> Result<T, Why> {
+        results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
+    ) -> Result<T, Unlowered> {
         let mark = self.shadowed.len();
         for (param, &v) in region.params.iter().zip(params) {
             self.bind(param.name, SmallVec::from_iter([v]));
@@ -308,8 +317,8 @@ impl<'t> Lowering<'t> {
         let lowered = match (self.rows)(inst.op) {
             None => refuse("no such op here"),
             Some(row) => self.attributes(inst, row).and_then(|()| match row.lower {
-                Lower::Map(op) => (self.map)(self, op, inst),
-                Lower::By(lower) => lower(self, inst),
+                LoweringRule::Map(op) => (self.map)(self, op, inst),
+                LoweringRule::By(lower) => lower(self, inst),
             }),
         };
         let lowered = lowered.and_then(|values| match values.len() == inst.result_count() {
@@ -319,7 +328,7 @@ impl<'t> Lowering<'t> {
         let mut values = match lowered {
             Ok(values) => values.into_iter().map(Some).collect::<Vec<_>>(),
             Err(why) => {
-                if let Why::Unsupported(what) = why {
+                if let Unlowered::Unsupported(what) = why {
                     let name = inst.symbol.filter(|_| inst.op.ends_with("custom_call"));
                     let op = name.map_or(inst.op.to_string(), |n| format!("{} @{n}", inst.op));
                     self.issue(&op, what, inst.span);
@@ -345,7 +354,7 @@ impl<'t> Lowering<'t> {
         }
     }
 
-    fn attributes(&self, inst: &Instruction<'_>, row: &Row) -> Result<(), Why> {
+    fn attributes(&self, inst: &Instruction<'_>, row: &OpRow) -> Result<(), Unlowered> {
         let known = |name: &str| row.attrs.contains(&name) || says_nothing(name);
         match inst.attrs.iter().find(|(name, _)| !known(name)) {
             Some((name, _)) => refuse(format!("the attribute `{name}`")),
@@ -354,7 +363,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// The function that is called, and its name in the IR.
-    pub(crate) fn callee(&self, name: &str) -> Result<(&'t FunctionTree<'t>, String), Why> {
+    pub(crate) fn callee(&self, name: &str) -> Result<(&'t FunctionTree<'t>, String), Unlowered> {
         match self.names.get(name) {
             Some((k, name)) => Ok((&self.functions[*k], name.clone())),
             None => refuse(format!("the function @{name} is not there")),
@@ -362,7 +371,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// Lowers a function of elements at the shape of `args`: the region's instructions, applied to whole tensors.
-    pub(crate) fn elements(&mut self, region: &'t Region<'t>, args: &[Val]) -> Lowered {
+    pub(crate) fn elements(&mut self, region: &'t RegionTree<'t>, args: &[Val]) -> LoweredValues {
         let shape = self.b.ty(args[0].value).clone();
         let outer = self.lift.replace(shape);
         let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
@@ -371,25 +380,25 @@ impl<'t> Lowering<'t> {
         results
     }
 
-    /// As [`Lowering::elements`], for the value of this name in the region.
+    /// As [`ModuleLowering::elements`], for the value of this name in the region.
     pub(crate) fn element(
         &mut self,
-        region: &'t Region<'t>,
+        region: &'t RegionTree<'t>,
         args: &[Val],
         name: &str,
-    ) -> Result<Val, Why> {
+    ) -> Result<Val, Unlowered> {
         let shape = self.b.ty(args[0].value).clone();
         let outer = self.lift.replace(shape);
         let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
         let found = self.within(region, &params, |cx, ret| {
-            cx.value(Operand { name, result: 0, span: ret.span })
+            cx.value(OperandName { name, result: 0, span: ret.span })
         });
         self.lift = outer;
         found
     }
 
     /// The same numbers in another storage type.
-    pub(crate) fn storage(&mut self, x: Value, dtype: DType) -> Result<Value, Why> {
+    pub(crate) fn storage(&mut self, x: Value, dtype: DType) -> Result<Value, Unlowered> {
         let ty = self.b.ty(x).clone();
         match self.b.func().literal(x) {
             _ if ty.dtype == dtype => Ok(x),
@@ -401,7 +410,7 @@ impl<'t> Lowering<'t> {
     }
 
     /// Enters the body of a callee in place of a call; errs where calls do not end, or double at every level.
-    pub(crate) fn enter(&mut self) -> Result<(), Why> {
+    pub(crate) fn enter(&mut self) -> Result<(), Unlowered> {
         const MOST_DEPTH: usize = 64;
         const MOST_CALLS: usize = 100_000;
         self.depth += 1;

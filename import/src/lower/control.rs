@@ -1,38 +1,38 @@
 //! Control flow, calls, and custom calls.
 
 use super::attributes::{find, number};
-use super::context::{Compare, Lowered, Lowering, Results, Val, word_name};
-use super::element::Element;
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, FunctionTree, Instruction, Region};
+use super::context::{Compare, LoweredValues, ModuleLowering, Val, Vals, word_name};
+use super::element::ElementType;
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, FunctionTree, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
 
 /// The types of all results.
 fn result_types(
-    cx: &Lowering<'_>,
+    cx: &ModuleLowering<'_>,
     inst: &Instruction<'_>,
-) -> Result<Vec<(Element, TensorType)>, Why> {
+) -> Result<Vec<(ElementType, TensorType)>, Unlowered> {
     (0..inst.result_count()).map(|k| cx.result_type(inst, k)).collect()
 }
 
 fn values_of(
-    types: Vec<(Element, TensorType)>,
+    types: Vec<(ElementType, TensorType)>,
     values: impl IntoIterator<Item = Value>,
-) -> Results {
+) -> Vals {
     types.into_iter().zip(values).map(|((element, _), value)| Val { element, value }).collect()
 }
 
-fn only_types(types: &[(Element, TensorType)]) -> Vec<TensorType> {
+fn only_types(types: &[(ElementType, TensorType)]) -> Vec<TensorType> {
     types.iter().map(|(_, ty)| ty.clone()).collect()
 }
 
 /// A region of the IR that is entered with values of these types.
 fn region<'t>(
-    cx: &mut Lowering<'t>,
-    tree: &'t Region<'t>,
-    entered: &[(Element, TensorType)],
-) -> Result<adfuse_ir::Region, Why> {
+    cx: &mut ModuleLowering<'t>,
+    tree: &'t RegionTree<'t>,
+    entered: &[(ElementType, TensorType)],
+) -> Result<adfuse_ir::Region, Unlowered> {
     if cx.lift.is_some() {
         return refuse("control flow in a function of elements");
     }
@@ -55,10 +55,13 @@ fn region<'t>(
     results.map(|_| made)
 }
 
-pub(crate) fn while_loop<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn while_loop<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
     let args = cx.operands(inst)?;
     let [test, body] = &inst.regions[..] else { return refuse("other than two regions") };
-    let types: Vec<(Element, TensorType)> =
+    let types: Vec<(ElementType, TensorType)> =
         args.iter().map(|a| (a.element, cx.b.ty(a.value).clone())).collect();
     let test = region(cx, test, &types);
     let body = region(cx, body, &types);
@@ -68,7 +71,7 @@ pub(crate) fn while_loop<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -
     Ok(values_of(types, results))
 }
 
-pub(crate) fn branch<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let p = cx.operand(inst, 0)?;
     let types = result_types(cx, inst)?;
     let made: Vec<_> = inst.regions.iter().map(|r| region(cx, r, &[])).collect();
@@ -88,23 +91,30 @@ pub(crate) fn branch<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lo
     Ok(values_of(types, results))
 }
 
-pub(crate) fn call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn call<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     match (inst.symbol, inst.attr("callee")) {
         (Some(name), _) => call_of(cx, inst, name),
-        (None, Some(Attr::Symbol(name))) => call_of(cx, inst, name),
+        (None, Some(Attribute::Symbol(name))) => call_of(cx, inst, name),
         _ => refuse("without a callee"),
     }
 }
 
 /// A function with a name of its own, computed as its decomposition says.
-pub(crate) fn composite<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn composite<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
     match inst.attr("decomposition") {
-        Some(Attr::Symbol(name)) => call_of(cx, inst, name),
+        Some(Attribute::Symbol(name)) => call_of(cx, inst, name),
         _ => refuse("without a decomposition"),
     }
 }
 
-fn call_of<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>, name: &str) -> Lowered {
+fn call_of<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+    name: &str,
+) -> LoweredValues {
     let (callee, name) = cx.callee(name)?;
     let args = cx.operands(inst)?;
     if args.len() != callee.body.params.len() {
@@ -175,8 +185,12 @@ const CUSTOM: &[(&str, Custom)] = &[
     ("check.expect_eq", Custom::Check(Compare::Equal)),
 ];
 
-pub(crate) fn custom_call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
-    let name = inst.symbol.or(inst.attr("call_target_name").and_then(Attr::word)).unwrap_or("");
+pub(crate) fn custom_call<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
+    let name =
+        inst.symbol.or(inst.attr("call_target_name").and_then(Attribute::word)).unwrap_or("");
     match CUSTOM.iter().find(|(n, _)| *n == name) {
         Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
         Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
@@ -185,7 +199,7 @@ pub(crate) fn custom_call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) 
 }
 
 /// Notes a comparison of the first operand with the second, or with a constant.
-fn check(cx: &mut Lowering<'_>, inst: &Instruction<'_>, compare: Compare) -> Lowered {
+fn check(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>, compare: Compare) -> LoweredValues {
     if !cx.keeps_checks {
         return refuse("a comparison of a test");
     }
@@ -194,25 +208,25 @@ fn check(cx: &mut Lowering<'_>, inst: &Instruction<'_>, compare: Compare) -> Low
     }
     let got = cx.operand(inst, 0)?;
     let wanted = match inst.words.first() {
-        Some(Attr::Dense(dense)) => {
+        Some(Attribute::Dense(dense)) => {
             let ty = cx.b.ty(got.value).clone();
             super::constant::written(cx, dense, got.element, &ty)?
         }
         _ => cx.operand(inst, 1)?,
     };
     cx.checks.push((compare, got, wanted));
-    Ok(Results::new())
+    Ok(Vals::new())
 }
 
-pub(crate) fn check_equal(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn check_equal(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     check(cx, inst, Compare::Equal)
 }
 
 /// Within an absolute difference: the one written, or .001.
-pub(crate) fn check_within(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn check_within(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let tolerance = match inst.attr("tolerance") {
-        Some(Attr::Number(text)) => {
-            text.parse().map_err(|_| Why::Unsupported(format!("the tolerance {text}")))?
+        Some(Attribute::Number(text)) => {
+            text.parse().map_err(|_| Unlowered::Unsupported(format!("the tolerance {text}")))?
         }
         _ => 0.001,
     };
@@ -220,7 +234,7 @@ pub(crate) fn check_within(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Low
 }
 
 /// A loop over elements along an axis of several operands, with values that are handed on.
-pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn scan<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let axis = find(inst, &["dimension"]).map_or(Ok(0), number)?;
     let carries = inst.inits.len() as i64;
     let args = cx.operands(inst)?;
@@ -230,7 +244,7 @@ pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
         return refuse("other than one region");
     };
     let mut operands: Vec<Value> = args[xs..].iter().map(|a| a.value).collect();
-    let mut entered: Vec<(Element, TensorType)> = Vec::new();
+    let mut entered: Vec<(ElementType, TensorType)> = Vec::new();
     let types = result_types(cx, inst)?;
     let scanned = args[..xs].iter().map(|x| cx.b.ty(x.value).rank());
     let stacked =
@@ -270,11 +284,11 @@ pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
 
 /// The body of a scan: the IR hands carries first, StableHLO elements first.
 fn scan_body<'t>(
-    cx: &mut Lowering<'t>,
-    tree: &'t Region<'t>,
-    entered: &[(Element, TensorType)],
+    cx: &mut ModuleLowering<'t>,
+    tree: &'t RegionTree<'t>,
+    entered: &[(ElementType, TensorType)],
     (xs, outputs): (usize, usize),
-) -> Result<adfuse_ir::Region, Why> {
+) -> Result<adfuse_ir::Region, Unlowered> {
     if tree.params.len() != entered.len() {
         return refuse("a region of other parameters");
     }
@@ -294,7 +308,7 @@ fn scan_body<'t>(
     results.map(|_| made)
 }
 
-fn to_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> {
+fn to_front(cx: &mut ModuleLowering<'_>, x: Value, axis: i64) -> Result<Value, Unlowered> {
     let rank = cx.b.ty(x).rank() as i64;
     let perm = std::iter::once(axis).chain((0..rank).filter(|&d| d != axis));
     let x = cx.b.materialize(x);
@@ -305,7 +319,7 @@ fn to_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> {
     }
 }
 
-fn from_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> {
+fn from_front(cx: &mut ModuleLowering<'_>, x: Value, axis: i64) -> Result<Value, Unlowered> {
     let rank = cx.b.ty(x).rank() as i64;
     let perm = (0..rank).map(|d| match d.cmp(&axis) {
         std::cmp::Ordering::Less => d + 1,
@@ -320,7 +334,7 @@ fn from_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> 
 }
 
 /// The derivative of digamma of an order that is a constant.
-pub(crate) fn polygamma(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn polygamma(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (n, x) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let Some(n) = cx.b.func().literal(n.value) else {
         return refuse("an order that is no constant");

@@ -1,16 +1,16 @@
 //! Elementwise ops: maps, comparison, choice, conversion of element types, reinterpretation of bits.
 
 use super::attributes::find;
-use super::context::{Lowered, Lowering, Results, Val};
-use super::element::Element;
-use super::refusal::{Why, refuse};
+use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::element::ElementType;
+use super::refusal::{Unlowered, refuse};
 use super::{bits, integers};
-use crate::text::tree::{Attr, Instruction};
+use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{DType, Op, Value};
 use smallvec::smallvec;
 
 /// An op applied to each element of its operands.
-pub(crate) fn map(cx: &mut Lowering<'_>, op: Op, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn map(cx: &mut ModuleLowering<'_>, op: Op, inst: &Instruction<'_>) -> LoweredValues {
     let args = cx.operands(inst)?;
     if args.is_empty() {
         return refuse("no operands");
@@ -19,36 +19,32 @@ pub(crate) fn map(cx: &mut Lowering<'_>, op: Op, inst: &Instruction<'_>) -> Lowe
 }
 
 /// An op applied to each element of values of one element type.
-pub(crate) fn apply(cx: &mut Lowering<'_>, op: Op, args: &[Val]) -> Result<Val, Why> {
+pub(crate) fn apply(cx: &mut ModuleLowering<'_>, op: Op, args: &[Val]) -> Result<Val, Unlowered> {
     let element = args[0].element;
     let values: Vec<Value> = args.iter().map(|a| a.value).collect();
     let value = match (element, op) {
-        (Element::Bool, Op::Add) => cx.op(Op::Or, &values)?,
-        (Element::Bool, Op::Mul) => cx.op(Op::And, &values)?,
+        (ElementType::Bool, Op::Add) => cx.op(Op::Or, &values)?,
+        (ElementType::Bool, Op::Mul) => cx.op(Op::And, &values)?,
         (e, Op::Pow) if e.is_int() => integers::power(cx, e, values[0], values[1])?,
         (e, op) if e.is_u64() => integers::unsigned(cx, op, &values)?,
         (e, op) if e.is_promoted() => integers::promoted(cx, e, op, &values)?,
         (_, op) => cx.op(op, &values)?,
     };
-    let result = if op.is_comparison() { Element::Bool } else { element };
+    let result = if is_comparison(op) { ElementType::Bool } else { element };
     Ok(Val { element: result, value })
 }
 
 /// Whether an op gives truth values of numbers.
-trait Comparison {
-    fn is_comparison(self) -> bool;
-}
-
-impl Comparison for Op {
-    fn is_comparison(self) -> bool {
-        matches!(self, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::IsFinite)
-    }
+fn is_comparison(op: Op) -> bool {
+    matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::IsFinite)
 }
 
 /// Direction and order of a comparison.
-pub(crate) fn direction(inst: &Instruction<'_>) -> Result<(Op, bool), Why> {
+pub(crate) fn direction(inst: &Instruction<'_>) -> Result<(Op, bool), Unlowered> {
     let of = |name: &str, k: usize| {
-        find(inst, &[name]).and_then(Attr::word).or_else(|| inst.words.get(k).and_then(Attr::word))
+        find(inst, &[name])
+            .and_then(Attribute::word)
+            .or_else(|| inst.words.get(k).and_then(Attribute::word))
     };
     let op = match of("comparison_direction", 0) {
         Some("EQ") => Op::Eq,
@@ -62,7 +58,7 @@ pub(crate) fn direction(inst: &Instruction<'_>) -> Result<(Op, bool), Why> {
     Ok((op, of("compare_type", 1) == Some("TOTALORDER")))
 }
 
-pub(crate) fn compare(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn compare(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (op, total) = direction(inst)?;
     let mut args = cx.operands(inst)?;
     let [x, y] = args[..] else { return refuse("a comparison of other than two operands") };
@@ -72,7 +68,7 @@ pub(crate) fn compare(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered 
     Ok(smallvec![apply(cx, op, &args)?])
 }
 
-pub(crate) fn select(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn select(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let args = cx.operands(inst)?;
     let [p, yes, no] = args[..] else { return refuse("a choice of other than three operands") };
     let shape = cx.b.ty(yes.value).clone();
@@ -80,32 +76,36 @@ pub(crate) fn select(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     Ok(smallvec![Val { value: cx.op(Op::SelectN, &[p.value, no.value, yes.value])?, ..yes }])
 }
 
-pub(crate) fn clamp(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn clamp(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let args = cx.operands(inst)?;
     let [low, x, high] = args[..] else { return refuse("a clamp of other than three operands") };
     let shape = cx.b.ty(x.value).clone();
     let mut full = |v: Val| if cx.b.ty(v.value).rank() == 0 { cx.splat(v, &shape) } else { Ok(v) };
     let (low, high) = (full(low)?, full(high)?);
-    if x.element == Element::Bool || x.element.is_u64() {
+    if x.element == ElementType::Bool || x.element.is_u64() {
         let raised = apply(cx, Op::Max, &[low, x])?;
         return Ok(smallvec![apply(cx, Op::Min, &[raised, high])?]);
     }
     Ok(smallvec![Val { value: cx.op(Op::Clamp, &[low.value, x.value, high.value])?, ..x }])
 }
 
-pub(crate) fn convert(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn convert(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let (element, _) = cx.result_type(inst, 0)?;
     Ok(smallvec![convert_to(cx, x, element)?])
 }
 
 /// The same numbers as elements of another type.
-pub(crate) fn convert_to(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<Val, Why> {
+pub(crate) fn convert_to(
+    cx: &mut ModuleLowering<'_>,
+    x: Val,
+    to: ElementType,
+) -> Result<Val, Unlowered> {
     if x.element == to {
         return Ok(x);
     }
     let value = match (x.element, to) {
-        (from, Element::Float(dtype)) if from.is_u64() => {
+        (from, ElementType::Float(dtype)) if from.is_u64() => {
             integers::float_of_unsigned(cx, x.value, dtype)?
         }
         (from, to) if from.is_float() && to.is_u64() => integers::unsigned_of_float(cx, x.value)?,
@@ -118,7 +118,7 @@ pub(crate) fn convert_to(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<V
         }
         (_, to) => {
             let value = cx.storage(x.value, to.storage())?;
-            let narrows = to.is_promoted() && x.element != Element::Bool;
+            let narrows = to.is_promoted() && x.element != ElementType::Bool;
             if narrows { integers::wrap(cx, to, value)? } else { value }
         }
     };
@@ -126,15 +126,15 @@ pub(crate) fn convert_to(cx: &mut Lowering<'_>, x: Val, to: Element) -> Result<V
 }
 
 /// The operands as they are: what says where or how a value is kept.
-pub(crate) fn identity(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
-    cx.operands(inst).map(Results::from_vec)
+pub(crate) fn identity(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    cx.operands(inst).map(Vals::from_vec)
 }
 
 /// The sign bit of a float, by which -0 is told from +0, is not part of `abs`; of unsigned integers it is the operand.
-pub(crate) fn abs(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn abs(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     match x.element {
-        Element::Int { signed: false, .. } => Ok(smallvec![x]),
+        ElementType::Int { signed: false, .. } => Ok(smallvec![x]),
         _ => map(cx, Op::Abs, inst),
     }
 }

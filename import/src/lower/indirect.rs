@@ -2,12 +2,12 @@
 //! for goes over its updates in a loop, unless they are said to have different places.
 
 use super::attributes::{entry, flag, need_list, number};
-use super::context::{Lowered, Lowering, Results, Val};
-use super::element::Element;
+use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::element::ElementType;
 use super::integers::flipped;
-use super::reduce::{Combine, recognized};
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction, Region};
+use super::reduce::{Combiner, recognized};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, TensorType, Value};
 use smallvec::{SmallVec, smallvec};
 
@@ -18,7 +18,7 @@ struct Indices {
 }
 
 /// The dimension numbers of a gather or of a scatter.
-struct Numbers {
+struct DimensionNumbers {
     window: Vec<i64>,
     removed: Vec<i64>,
     batching: Vec<i64>,
@@ -27,10 +27,10 @@ struct Numbers {
     vector: i64,
 }
 
-impl Numbers {
-    fn of(attr: Option<&Attr<'_>>, names: [&str; 5]) -> Result<Numbers, Why> {
+impl DimensionNumbers {
+    fn of(attr: Option<&Attribute<'_>>, names: [&str; 5]) -> Result<DimensionNumbers, Unlowered> {
         let Some(attr) = attr else { return refuse("without dimension numbers") };
-        Ok(Numbers {
+        Ok(DimensionNumbers {
             window: entry(attr, names[0])?,
             removed: entry(attr, names[1])?,
             batching: entry(attr, names[2])?,
@@ -49,7 +49,11 @@ impl Numbers {
 }
 
 /// Brings index vectors into the last axis, with a component that counts for each batching dimension.
-fn indices(cx: &mut Lowering<'_>, given: Val, n: &Numbers) -> Result<Indices, Why> {
+fn indices(
+    cx: &mut ModuleLowering<'_>,
+    given: Val,
+    n: &DimensionNumbers,
+) -> Result<Indices, Unlowered> {
     if !given.element.is_int() {
         return refuse(format!("indices of type {}", given.element));
     }
@@ -87,7 +91,7 @@ fn indices(cx: &mut Lowering<'_>, given: Val, n: &Numbers) -> Result<Indices, Wh
     Ok(Indices { value, map })
 }
 
-pub(crate) fn gather(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let names = [
         "offset_dims",
         "collapsed_slice_dims",
@@ -95,7 +99,7 @@ pub(crate) fn gather(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
         "start_indices_batching_dims",
         "start_index_map",
     ];
-    let n = Numbers::of(inst.attr("dimension_numbers"), names)?;
+    let n = DimensionNumbers::of(inst.attr("dimension_numbers"), names)?;
     let sizes = need_list(inst, &["slice_sizes"])?;
     let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let at = indices(cx, given, &n)?;
@@ -109,7 +113,7 @@ pub(crate) fn gather(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     Ok(smallvec![Val { value: cx.emit(Op::Gather, &[full, at.value], attrs)?, ..x }])
 }
 
-pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn scatter<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let names = [
         "update_window_dims",
         "inserted_window_dims",
@@ -117,7 +121,7 @@ pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> L
         "scatter_indices_batching_dims",
         "scatter_dims_to_operand_dims",
     ];
-    let n = Numbers::of(inst.attr("scatter_dimension_numbers"), names)?;
+    let n = DimensionNumbers::of(inst.attr("scatter_dimension_numbers"), names)?;
     let args = cx.operands(inst)?;
     let count = args.len() / 2;
     let [region] = &inst.regions[..] else { return refuse("other than one region") };
@@ -125,7 +129,7 @@ pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> L
         return refuse("other than operands, indices and as many updates");
     }
     let (xs, updates) = (&args[..count], &args[count + 1..]);
-    let inside = |cx: &Lowering<'_>, u: &Val| {
+    let inside = |cx: &ModuleLowering<'_>, u: &Val| {
         let rank = cx.b.ty(u.value).rank();
         n.window.iter().all(|&w| usize::try_from(w).is_ok_and(|w| w < rank))
     };
@@ -133,7 +137,7 @@ pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> L
         return refuse("window axes that updates do not have");
     }
     let at = indices(cx, args[count], &n)?;
-    let places = Places { n: &n, at: &at };
+    let places = ScatterPlaces { n: &n, at: &at };
     match recognized(region) {
         Some(combine) if count == 1 && combine.row(xs[0].element).is_some() => {
             Ok(smallvec![places.by_row(cx, combine, xs[0], updates[0])?])
@@ -143,28 +147,28 @@ pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> L
     }
 }
 
-impl Combine {
+impl Combiner {
     /// The scatter of the IR.
-    fn row(self, element: Element) -> Option<Op> {
+    fn row(self, element: ElementType) -> Option<Op> {
         match self.on(element) {
-            Combine::Add => Some(Op::ScatterAdd),
-            Combine::Max => Some(Op::ScatterMax),
-            Combine::Min => Some(Op::ScatterMin),
-            Combine::Or if element == Element::Bool => Some(Op::ScatterMax),
-            Combine::And if element == Element::Bool => Some(Op::ScatterMin),
-            Combine::Second => Some(Op::Scatter),
+            Combiner::Add => Some(Op::ScatterAdd),
+            Combiner::Max => Some(Op::ScatterMax),
+            Combiner::Min => Some(Op::ScatterMin),
+            Combiner::Or if element == ElementType::Bool => Some(Op::ScatterMax),
+            Combiner::And if element == ElementType::Bool => Some(Op::ScatterMin),
+            Combiner::Second => Some(Op::Scatter),
             _ => None,
         }
     }
 }
 
 /// Where a scatter puts its updates.
-struct Places<'a> {
-    n: &'a Numbers,
+struct ScatterPlaces<'a> {
+    n: &'a DimensionNumbers,
     at: &'a Indices,
 }
 
-impl Places<'_> {
+impl ScatterPlaces<'_> {
     fn attrs(&self, window: &[i64]) -> Attrs {
         Attrs::none()
             .with_ints("window_dims", window.iter().copied())
@@ -190,22 +194,22 @@ impl Places<'_> {
 
     fn by_row(
         &self,
-        cx: &mut Lowering<'_>,
-        combine: Combine,
+        cx: &mut ModuleLowering<'_>,
+        combine: Combiner,
         x: Val,
         update: Val,
-    ) -> Result<Val, Why> {
+    ) -> Result<Val, Unlowered> {
         let Some(op) = combine.row(x.element) else { return refuse("no row") };
         let (mut a, mut u) = (cx.b.materialize(x.value), update.value);
         let attrs = self.attrs(&self.n.window);
         let turned = x.element.is_u64() && matches!(op, Op::ScatterMax | Op::ScatterMin);
-        if x.element == Element::Bool {
+        if x.element == ElementType::Bool {
             (a, u) = (cx.storage(a, DType::U8)?, cx.storage(u, DType::U8)?);
         } else if turned {
             (a, u) = (flipped(cx, a)?, flipped(cx, u)?);
         }
         let mut value = cx.emit(op, &[a, self.at.value, u], attrs)?;
-        if x.element == Element::Bool {
+        if x.element == ElementType::Bool {
             value = cx.storage(value, DType::Bool)?;
         } else if turned {
             value = flipped(cx, value)?;
@@ -216,11 +220,11 @@ impl Places<'_> {
     /// One step for all updates: what they fall on is read, combined with them and written.
     fn at_once<'t>(
         &self,
-        cx: &mut Lowering<'t>,
-        region: &'t Region<'t>,
+        cx: &mut ModuleLowering<'t>,
+        region: &'t RegionTree<'t>,
         xs: &[Val],
         updates: &[Val],
-    ) -> Lowered {
+    ) -> LoweredValues {
         let window = &self.n.window;
         let at = self.at.value;
         self.step(cx, region, (xs, updates), (at, window))
@@ -228,11 +232,11 @@ impl Places<'_> {
 
     fn step<'t>(
         &self,
-        cx: &mut Lowering<'t>,
-        region: &'t Region<'t>,
+        cx: &mut ModuleLowering<'t>,
+        region: &'t RegionTree<'t>,
         (xs, updates): (&[Val], &[Val]),
         (at, window): (Value, &[i64]),
-    ) -> Lowered {
+    ) -> LoweredValues {
         let mut args = Vec::new();
         for (&x, &u) in xs.iter().zip(updates) {
             let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u));
@@ -242,10 +246,10 @@ impl Places<'_> {
         }
         args.extend(updates.iter().copied());
         let combined = cx.elements(region, &args)?;
-        let mut results = Results::new();
+        let mut results = Vals::new();
         for (&x, new) in xs.iter().zip(combined) {
             let full = cx.b.materialize(x.value);
-            let (full, narrow) = if x.element == Element::Bool {
+            let (full, narrow) = if x.element == ElementType::Bool {
                 (cx.storage(full, DType::U8)?, cx.storage(new.value, DType::U8)?)
             } else {
                 (full, new.value)
@@ -259,11 +263,11 @@ impl Places<'_> {
     /// A loop over index vectors, in their order.
     fn in_a_loop<'t>(
         &self,
-        cx: &mut Lowering<'t>,
-        region: &'t Region<'t>,
+        cx: &mut ModuleLowering<'t>,
+        region: &'t RegionTree<'t>,
         xs: &[Val],
         updates: &[Val],
-    ) -> Lowered {
+    ) -> LoweredValues {
         let at = cx.b.ty(self.at.value).clone();
         let dims = at.dims().unwrap_or_default();
         let (&length, batch) = match dims.split_last() {
@@ -315,7 +319,12 @@ impl Places<'_> {
     }
 
     /// Updates with the axes of index vectors as one, in front.
-    fn steps_first(&self, cx: &mut Lowering<'_>, u: Val, steps: u64) -> Result<Val, Why> {
+    fn steps_first(
+        &self,
+        cx: &mut ModuleLowering<'_>,
+        u: Val,
+        steps: u64,
+    ) -> Result<Val, Unlowered> {
         let dims = cx.dims(u);
         let window = &self.n.window;
         let batch = (0..dims.len() as i64).filter(|d| !window.contains(d));
@@ -331,7 +340,7 @@ impl Places<'_> {
     }
 }
 
-fn spread(cx: &mut Lowering<'_>, ty: &TensorType, l: Literal) -> Value {
+fn spread(cx: &mut ModuleLowering<'_>, ty: &TensorType, l: Literal) -> Value {
     let v = cx.b.literal(ty, l);
     cx.b.materialize(v)
 }

@@ -1,19 +1,23 @@
 //! Integers that the IR lacks: those of 64 bits without sign as `i64`, those of 2, 4 and 16 bits in the next wider
 //! type.
 
-use super::context::Lowering;
-use super::element::Element;
-use super::refusal::Why;
+use super::context::ModuleLowering;
+use super::element::ElementType;
+use super::refusal::Unlowered;
 use adfuse_ir::{DType, Literal, Op, Value};
 
 /// The value with its top bit flipped: the order of unsigned numbers becomes that of signed ones.
-pub(crate) fn flipped(cx: &mut Lowering<'_>, x: Value) -> Result<Value, Why> {
+pub(crate) fn flipped(cx: &mut ModuleLowering<'_>, x: Value) -> Result<Value, Unlowered> {
     let least = cx.literal_like(x, Literal::from_i64(DType::I64, i64::MIN));
     cx.op(Op::Xor, &[x, least])
 }
 
 /// An op on unsigned numbers of 64 bits.
-pub(crate) fn unsigned(cx: &mut Lowering<'_>, op: Op, args: &[Value]) -> Result<Value, Why> {
+pub(crate) fn unsigned(
+    cx: &mut ModuleLowering<'_>,
+    op: Op,
+    args: &[Value],
+) -> Result<Value, Unlowered> {
     match op {
         Op::Lt | Op::Le | Op::Gt | Op::Ge => {
             let (x, y) = (flipped(cx, args[0])?, flipped(cx, args[1])?);
@@ -36,7 +40,7 @@ pub(crate) fn unsigned(cx: &mut Lowering<'_>, op: Op, args: &[Value]) -> Result<
 }
 
 /// Quotient and remainder of unsigned numbers of 64 bits; all ones and the dividend where the divisor is 0.
-fn quotient(cx: &mut Lowering<'_>, x: Value, y: Value) -> Result<(Value, Value), Why> {
+fn quotient(cx: &mut ModuleLowering<'_>, x: Value, y: Value) -> Result<(Value, Value), Unlowered> {
     let (zero, one) = (
         cx.literal_like(x, Literal::zero(DType::I64)),
         cx.literal_like(x, Literal::one(DType::I64)),
@@ -64,10 +68,10 @@ fn quotient(cx: &mut Lowering<'_>, x: Value, y: Value) -> Result<(Value, Value),
 
 /// Unsigned numbers of 64 bits as floats, rounded once.
 pub(crate) fn float_of_unsigned(
-    cx: &mut Lowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     x: Value,
     dtype: DType,
-) -> Result<Value, Why> {
+) -> Result<Value, Unlowered> {
     let (zero, one) = (
         cx.literal_like(x, Literal::zero(DType::I64)),
         cx.literal_like(x, Literal::one(DType::I64)),
@@ -84,7 +88,7 @@ pub(crate) fn float_of_unsigned(
 }
 
 /// Floats as unsigned numbers of 64 bits: towards zero, saturated, 0 of NaN.
-pub(crate) fn unsigned_of_float(cx: &mut Lowering<'_>, x: Value) -> Result<Value, Why> {
+pub(crate) fn unsigned_of_float(cx: &mut ModuleLowering<'_>, x: Value) -> Result<Value, Unlowered> {
     let x = cx.storage(x, DType::F64)?;
     let limit = cx.literal_like(x, Literal::from_f64(DType::F64, 9_223_372_036_854_775_808.0));
     let small = cx.storage(x, DType::I64)?;
@@ -97,13 +101,17 @@ pub(crate) fn unsigned_of_float(cx: &mut Lowering<'_>, x: Value) -> Result<Value
     cx.op(Op::SelectN, &[above, small, large])
 }
 
-pub(crate) fn count(cx: &mut Lowering<'_>, like: Value, bits: u32) -> Value {
+pub(crate) fn count(cx: &mut ModuleLowering<'_>, like: Value, bits: u32) -> Value {
     let dtype = cx.b.ty(like).dtype;
     cx.literal_like(like, Literal::from_i64(dtype, bits.into()))
 }
 
 /// The value as its type has it, read off the low bits.
-pub(crate) fn wrap(cx: &mut Lowering<'_>, element: Element, x: Value) -> Result<Value, Why> {
+pub(crate) fn wrap(
+    cx: &mut ModuleLowering<'_>,
+    element: ElementType,
+    x: Value,
+) -> Result<Value, Unlowered> {
     if !element.is_promoted() {
         return Ok(x);
     }
@@ -119,7 +127,11 @@ pub(crate) fn wrap(cx: &mut Lowering<'_>, element: Element, x: Value) -> Result<
 }
 
 /// The low bits alone, as many as the type has.
-fn low_bits(cx: &mut Lowering<'_>, element: Element, x: Value) -> Result<Value, Why> {
+fn low_bits(
+    cx: &mut ModuleLowering<'_>,
+    element: ElementType,
+    x: Value,
+) -> Result<Value, Unlowered> {
     let mask = Literal::from_i64(element.storage(), (1 << element.bits()) - 1);
     let mask = cx.literal_like(x, mask);
     cx.op(Op::And, &[x, mask])
@@ -127,11 +139,11 @@ fn low_bits(cx: &mut Lowering<'_>, element: Element, x: Value) -> Result<Value, 
 
 /// An op on integers that are narrower than what they are kept in.
 pub(crate) fn promoted(
-    cx: &mut Lowering<'_>,
-    e: Element,
+    cx: &mut ModuleLowering<'_>,
+    e: ElementType,
     op: Op,
     args: &[Value],
-) -> Result<Value, Why> {
+) -> Result<Value, Unlowered> {
     match op {
         Op::Add | Op::Sub | Op::Mul | Op::Neg | Op::Abs | Op::ShiftLeft | Op::Div | Op::Not => {
             let value = cx.op(op, args)?;
@@ -164,7 +176,12 @@ pub(crate) fn promoted(
 }
 
 /// An integer power by repeated squaring; a negative exponent gives the integer part of the reciprocal.
-pub(crate) fn power(cx: &mut Lowering<'_>, e: Element, x: Value, y: Value) -> Result<Value, Why> {
+pub(crate) fn power(
+    cx: &mut ModuleLowering<'_>,
+    e: ElementType,
+    x: Value,
+    y: Value,
+) -> Result<Value, Unlowered> {
     let dtype = e.storage();
     let (zero, one) =
         (cx.literal_like(x, Literal::zero(dtype)), cx.literal_like(x, Literal::one(dtype)));

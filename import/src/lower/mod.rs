@@ -21,12 +21,12 @@ pub use context::Compare;
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
-use context::{Lowering, Val};
-use refusal::Why;
+use context::{ModuleLowering, Val};
+use refusal::Unlowered;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A lowered function, with the comparisons of tests at the end of its results: pairs of the value and what it should be.
-pub(crate) struct Lowered {
+pub(crate) struct LoweredFunction {
     pub(crate) function: Function,
     pub(crate) checks: Vec<Compare>,
 }
@@ -47,7 +47,7 @@ fn ir_name(name: &str, taken: &BTreeSet<String>) -> String {
 pub(crate) fn lower(
     functions: &[FunctionTree<'_>],
     keeps_checks: bool,
-) -> Result<(Vec<Lowered>, Coverage), Diagnostic> {
+) -> Result<(Vec<LoweredFunction>, Coverage), Diagnostic> {
     let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
     let mut coverage = Coverage::default();
     for (k, f) in functions.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(crate) fn lower(
         taken.insert(name.clone());
         names.entry(f.name).or_insert((k, name));
     }
-    let mut cx = Lowering::new(functions, names, table::row, elementwise::map, keeps_checks);
+    let mut cx = ModuleLowering::new(functions, names, table::row, elementwise::map, keeps_checks);
     let mut lowered = Vec::new();
     let order = functions.iter().enumerate().filter(|(_, f)| !f.private);
     for (k, f) in order.chain(functions.iter().enumerate().filter(|(_, f)| f.private)) {
@@ -77,9 +77,9 @@ pub(crate) fn lower(
 
 /// One function; `None` where something of it was refused, which has been noted.
 fn function<'t>(
-    cx: &mut Lowering<'t>,
+    cx: &mut ModuleLowering<'t>,
     f: &'t FunctionTree<'t>,
-) -> Result<Option<Lowered>, Diagnostic> {
+) -> Result<Option<LoweredFunction>, Diagnostic> {
     cx.forget();
     cx.checks.clear();
     let mut params: Vec<Option<Val>> = Vec::new();
@@ -99,7 +99,7 @@ fn function<'t>(
             (Ok(_), None) => {}
             (Err(why), name) => {
                 whole = false;
-                if let Why::Unsupported(what) = why {
+                if let Unlowered::Unsupported(what) = why {
                     cx.issue("func.func", what, f.span);
                 }
                 if name.is_some() {
@@ -117,7 +117,7 @@ fn function<'t>(
             cx.issue("func.return", format!("other than {} results", f.results.len()), f.span);
             return Ok(None);
         }
-        Err(Why::Unsupported(what)) => {
+        Err(Unlowered::Unsupported(what)) => {
             cx.issue("func.return", what, f.span);
             return Ok(None);
         }
@@ -127,5 +127,5 @@ fn function<'t>(
     values.extend(checks.iter().flat_map(|(_, got, wanted)| [got.value, wanted.value]));
     cx.b.set_results(&values);
     let made = std::mem::replace(&mut cx.b, Builder::new("")).finish()?;
-    Ok(Some(Lowered { function: made, checks: checks.into_iter().map(|c| c.0).collect() }))
+    Ok(Some(LoweredFunction { function: made, checks: checks.into_iter().map(|c| c.0).collect() }))
 }

@@ -2,18 +2,18 @@
 //! other function is applied to neighbouring elements until one is left.
 
 use super::attributes::need_list;
-use super::context::{Lowered, Lowering, Results, Val};
-use super::element::Element;
+use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::element::ElementType;
 use super::elementwise::{apply, convert_to};
 use super::integers::flipped;
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction, Region};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attrs, Dim, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::smallvec;
 
 /// A function of two elements that the IR reduces by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Combine {
+pub(crate) enum Combiner {
     Add,
     Mul,
     Max,
@@ -25,24 +25,24 @@ pub(crate) enum Combine {
 }
 
 /// The function of an op by name.
-fn combine_of(op: &str) -> Option<Combine> {
+fn combine_of(op: &str) -> Option<Combiner> {
     match op.strip_prefix("stablehlo.")? {
-        "add" => Some(Combine::Add),
-        "multiply" => Some(Combine::Mul),
-        "maximum" => Some(Combine::Max),
-        "minimum" => Some(Combine::Min),
-        "and" => Some(Combine::And),
-        "or" => Some(Combine::Or),
+        "add" => Some(Combiner::Add),
+        "multiply" => Some(Combiner::Mul),
+        "maximum" => Some(Combiner::Max),
+        "minimum" => Some(Combiner::Min),
+        "and" => Some(Combiner::And),
+        "or" => Some(Combiner::Or),
         _ => None,
     }
 }
 
-impl Combine {
+impl Combiner {
     /// On truth values a sum is a disjunction, and a product a conjunction.
-    pub(crate) fn on(self, element: Element) -> Combine {
+    pub(crate) fn on(self, element: ElementType) -> Combiner {
         match (self, element) {
-            (Combine::Add | Combine::Max, Element::Bool) => Combine::Or,
-            (Combine::Mul | Combine::Min, Element::Bool) => Combine::And,
+            (Combiner::Add | Combiner::Max, ElementType::Bool) => Combiner::Or,
+            (Combiner::Mul | Combiner::Min, ElementType::Bool) => Combiner::And,
             (c, _) => c,
         }
     }
@@ -50,46 +50,48 @@ impl Combine {
     /// The op that combines two elements.
     pub(crate) fn op(self) -> Option<Op> {
         match self {
-            Combine::Add => Some(Op::Add),
-            Combine::Mul => Some(Op::Mul),
-            Combine::Max => Some(Op::Max),
-            Combine::Min => Some(Op::Min),
-            Combine::And => Some(Op::And),
-            Combine::Or => Some(Op::Or),
-            Combine::Second => None,
+            Combiner::Add => Some(Op::Add),
+            Combiner::Mul => Some(Op::Mul),
+            Combiner::Max => Some(Op::Max),
+            Combiner::Min => Some(Op::Min),
+            Combiner::And => Some(Op::And),
+            Combiner::Or => Some(Op::Or),
+            Combiner::Second => None,
         }
     }
 
     /// The value that changes nothing.
-    pub(crate) fn neutral(self, element: Element) -> Option<Literal> {
+    pub(crate) fn neutral(self, element: ElementType) -> Option<Literal> {
         match self {
-            Combine::Add | Combine::Or => Some(Literal::zero(element.storage())),
-            Combine::Mul => Some(Literal::one(element.storage())),
-            Combine::Max => Some(element.least()),
-            Combine::Min => Some(element.greatest()),
-            Combine::And => Some(element.of_bits(u64::MAX)),
-            Combine::Second => None,
+            Combiner::Add | Combiner::Or => Some(Literal::zero(element.storage())),
+            Combiner::Mul => Some(Literal::one(element.storage())),
+            Combiner::Max => Some(element.least()),
+            Combiner::Min => Some(element.greatest()),
+            Combiner::And => Some(element.of_bits(u64::MAX)),
+            Combiner::Second => None,
         }
     }
 
     fn reduction(self) -> Option<Op> {
         match self {
-            Combine::Add => Some(Op::ReduceSum),
-            Combine::Mul => Some(Op::ReduceProd),
-            Combine::Max => Some(Op::ReduceMax),
-            Combine::Min => Some(Op::ReduceMin),
-            Combine::And => Some(Op::ReduceAnd),
-            Combine::Or => Some(Op::ReduceOr),
-            Combine::Second => None,
+            Combiner::Add => Some(Op::ReduceSum),
+            Combiner::Mul => Some(Op::ReduceProd),
+            Combiner::Max => Some(Op::ReduceMax),
+            Combiner::Min => Some(Op::ReduceMin),
+            Combiner::And => Some(Op::ReduceAnd),
+            Combiner::Or => Some(Op::ReduceOr),
+            Combiner::Second => None,
         }
     }
 }
 
 /// What a region of two parameters computes, where that is one op.
-pub(crate) fn recognized(region: &Region<'_>) -> Option<Combine> {
+pub(crate) fn recognized(region: &RegionTree<'_>) -> Option<Combiner> {
     let [a, b] = &region.params[..] else { return None };
     match &region.insts[..] {
-        [ret] if ret.operands.len() == 1 && ret.operands[0].name == b.name => Some(Combine::Second),
+        [ret] if ret.operands.len() == 1 && ret.operands[0].name == b.name => {
+            Some(Combiner::Second)
+        }
         [inst, ret] => {
             let [(name, 1)] = inst.results[..] else { return None };
             let returned = ret.operands.len() == 1 && ret.operands[0].name == name;
@@ -101,21 +103,21 @@ pub(crate) fn recognized(region: &Region<'_>) -> Option<Combine> {
     }
 }
 
-pub(crate) fn reduce<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn reduce<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let axes = need_list(inst, &["dimensions"])?;
     let args = cx.operands(inst)?;
     if args.is_empty() || args.len() % 2 != 0 {
         return refuse("operands without an initial value each");
     }
     let (xs, inits) = args.split_at(args.len() / 2);
-    if let Some(Attr::Word(op)) =
-        inst.words.iter().find(|w| matches!(w, Attr::Word(w) if w.contains('.')))
+    if let Some(Attribute::Word(op)) =
+        inst.words.iter().find(|w| matches!(w, Attribute::Word(w) if w.contains('.')))
     {
         let Some(combine) = combine_of(op) else { return refuse(format!("applies {op}")) };
         return Ok(smallvec![by_op(cx, combine, xs[0], inits[0], &axes)?]);
     }
     let [region] = &inst.regions[..] else { return refuse("other than one region") };
-    if let (Some(combine), [x]) = (recognized(region).filter(|&c| c != Combine::Second), xs) {
+    if let (Some(combine), [x]) = (recognized(region).filter(|&c| c != Combiner::Second), xs) {
         return Ok(smallvec![by_op(cx, combine, *x, inits[0], &axes)?]);
     }
     if let Some(found) = arg_extremum(cx, region, xs, &axes)? {
@@ -126,19 +128,19 @@ pub(crate) fn reduce<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lo
 
 /// A reduction of the IR, and its result combined with the initial value where that changes something.
 pub(crate) fn by_op(
-    cx: &mut Lowering<'_>,
-    combine: Combine,
+    cx: &mut ModuleLowering<'_>,
+    combine: Combiner,
     x: Val,
     init: Val,
     axes: &[i64],
-) -> Result<Val, Why> {
+) -> Result<Val, Unlowered> {
     let combine = combine.on(x.element);
     let (Some(op), Some(each)) = (combine.reduction(), combine.op()) else {
         return refuse("no reduction");
     };
     let attrs = Attrs::none().with_ints("axes", axes.iter().copied());
     let full = cx.b.materialize(x.value);
-    let ordered = x.element.is_u64() && matches!(combine, Combine::Max | Combine::Min);
+    let ordered = x.element.is_u64() && matches!(combine, Combiner::Max | Combiner::Min);
     let mut value = if ordered {
         let signed = flipped(cx, full)?;
         let best = cx.emit(op, &[signed], attrs)?;
@@ -159,11 +161,11 @@ pub(crate) fn by_op(
 
 /// `argmax` and `argmin` as JAX writes them: the extremum and its first place, NaN before all.
 fn arg_extremum<'t>(
-    cx: &mut Lowering<'t>,
-    region: &'t Region<'t>,
+    cx: &mut ModuleLowering<'t>,
+    region: &'t RegionTree<'t>,
     xs: &[Val],
     axes: &[i64],
-) -> Result<Option<Results>, Why> {
+) -> Result<Option<Vals>, Unlowered> {
     let (&[x, places], &[axis]) = (xs, axes) else { return Ok(None) };
     let counts = match cx.b.func().def(places.value) {
         ValueDef::Inst(i, _) => {
@@ -175,7 +177,7 @@ fn arg_extremum<'t>(
     let Some(largest) = extremum_form(region).filter(|_| counts && !x.element.is_u64()) else {
         return Ok(None);
     };
-    if cx.dims(x).get(axis as usize).is_none_or(|&n| n == 0) || x.element == Element::Bool {
+    if cx.dims(x).get(axis as usize).is_none_or(|&n| n == 0) || x.element == ElementType::Bool {
         return Ok(None);
     }
     let (arg, best) =
@@ -183,13 +185,13 @@ fn arg_extremum<'t>(
     let full = cx.b.materialize(x.value);
     let value = cx.emit(best, &[full], Attrs::none().with_ints("axes", [axis]))?;
     let place = cx.emit(arg, &[full], Attrs::none().with_int("axis", axis))?;
-    let place = Val { element: Element::Int { bits: 32, signed: true }, value: place };
+    let place = Val { element: ElementType::Int { bits: 32, signed: true }, value: place };
     let place = convert_to(cx, place, places.element)?;
     Ok(Some(smallvec![Val { value, ..x }, place]))
 }
 
 /// Whether a region is that of argmax (`true`) or of argmin: `x > y || x != x`, then the smaller place of equal ones.
-fn extremum_form(region: &Region<'_>) -> Option<bool> {
+fn extremum_form(region: &RegionTree<'_>) -> Option<bool> {
     let [x, i, y, j] = region.params.iter().map(|p| p.name).collect::<Vec<_>>().try_into().ok()?;
     let (last, insts) = region.insts.split_last()?;
     let found = |want: &str, a: &str, b: &str| {
@@ -230,12 +232,12 @@ fn extremum_form(region: &Region<'_>) -> Option<bool> {
 
 /// Any function: neighbours are combined, in order, until one element is left; then the initial value with it.
 pub(crate) fn fold<'t>(
-    cx: &mut Lowering<'t>,
-    region: &'t Region<'t>,
+    cx: &mut ModuleLowering<'t>,
+    region: &'t RegionTree<'t>,
     xs: &[Val],
     inits: &[Val],
     axes: &[i64],
-) -> Lowered {
+) -> LoweredValues {
     let mut rows: Vec<Val> = Vec::new();
     for &x in xs {
         rows.push(flattened(cx, x, axes)?);
@@ -249,7 +251,7 @@ pub(crate) fn fold<'t>(
     }
     while n > 1 {
         let pairs = n / 2;
-        let part = |cx: &mut Lowering<'t>, x: Val, start: u64, limit: u64, stride: u64| {
+        let part = |cx: &mut ModuleLowering<'t>, x: Val, start: u64, limit: u64, stride: u64| {
             rows_of(cx, x, (start, limit, stride))
         };
         let mut args = Vec::new();
@@ -288,10 +290,10 @@ pub(crate) fn fold<'t>(
 
 /// Every `stride`th row from `start` to before `limit`.
 fn rows_of(
-    cx: &mut Lowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     x: Val,
     (start, limit, stride): (u64, u64, u64),
-) -> Result<Val, Why> {
+) -> Result<Val, Unlowered> {
     let dims = cx.dims(x);
     let of = |first: u64, others: &dyn Fn(u64) -> u64| -> Vec<i64> {
         std::iter::once(first)
@@ -307,7 +309,7 @@ fn rows_of(
 }
 
 /// The tensor with these axes first, as one.
-fn flattened(cx: &mut Lowering<'_>, x: Val, axes: &[i64]) -> Result<Val, Why> {
+fn flattened(cx: &mut ModuleLowering<'_>, x: Val, axes: &[i64]) -> Result<Val, Unlowered> {
     let dims = cx.dims(x);
     if axes.iter().any(|&a| a < 0 || a as usize >= dims.len()) {
         return refuse(format!("axes {axes:?} of {}", cx.b.ty(x.value)));
@@ -323,7 +325,10 @@ fn flattened(cx: &mut Lowering<'_>, x: Val, axes: &[i64]) -> Result<Val, Why> {
 }
 
 /// A function of elements applied to whole tensors.
-pub(crate) fn map_region<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn map_region<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
     let args = cx.operands(inst)?;
     match (&inst.regions[..], args.is_empty()) {
         ([region], false) => cx.elements(region, &args),

@@ -2,7 +2,7 @@
 
 /// Why an instruction is not lowered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Why {
+pub(crate) enum Unlowered {
     /// It reads what could not be imported, which has been told.
     Poisoned,
     /// This of it cannot be imported.
@@ -10,6 +10,6 @@ pub(crate) enum Why {
 }
 
 /// A refusal.
-pub(crate) fn refuse<T>(what: impl Into<String>) -> Result<T, Why> {
-    Err(Why::Unsupported(what.into()))
+pub(crate) fn refuse<T>(what: impl Into<String>) -> Result<T, Unlowered> {
+    Err(Unlowered::Unsupported(what.into()))
 }

@@ -1,21 +1,29 @@
 //! Changes of shape, sources, and slices at indices that are operands.
 
 use super::attributes::{entry, find, list, list_or, need_list, need_number};
-use super::context::{Lowered, Lowering, Val};
-use super::element::Element;
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction};
+use super::context::{LoweredValues, ModuleLowering, Val};
+use super::element::ElementType;
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
 
 /// One view of the first operand whose result type is written.
-fn written(cx: &mut Lowering<'_>, inst: &Instruction<'_>, op: Op, attrs: Attrs) -> Lowered {
+fn written(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    op: Op,
+    attrs: Attrs,
+) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let (_, ty) = cx.result_type(inst, 0)?;
     Ok(smallvec![Val { value: cx.emit_as(op, &[x.value], attrs, &ty)?, ..x }])
 }
 
-pub(crate) fn broadcast_in_dim(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn broadcast_in_dim(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+) -> LoweredValues {
     let dims = need_list(inst, &["dims", "broadcast_dimensions"])?;
     let x = cx.operand(inst, 0)?;
     let (_, ty) = cx.result_type(inst, 0)?;
@@ -37,7 +45,7 @@ pub(crate) fn broadcast_in_dim(cx: &mut Lowering<'_>, inst: &Instruction<'_>) ->
     Ok(smallvec![Val { value: cx.emit_as(Op::BroadcastInDim, &[value], attrs, &ty)?, ..x }])
 }
 
-pub(crate) fn reshape(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn reshape(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let (_, ty) = cx.result_type(inst, 0)?;
     match cx.b.func().literal(x.value) {
@@ -48,17 +56,17 @@ pub(crate) fn reshape(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered 
     }
 }
 
-pub(crate) fn transpose(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn transpose(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let perm = need_list(inst, &["dims", "permutation"])?;
     written(cx, inst, Op::Transpose, Attrs::none().with_ints("perm", perm))
 }
 
-pub(crate) fn reverse(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn reverse(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let axes = need_list(inst, &["dims", "dimensions"])?;
     written(cx, inst, Op::Rev, Attrs::none().with_ints("axes", axes))
 }
 
-pub(crate) fn concatenate(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn concatenate(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let axis = need_number(inst, &["dim", "dimension"])?;
     let args = cx.operands(inst)?;
     let values: Vec<Value> = args.iter().map(|a| a.value).collect();
@@ -68,14 +76,16 @@ pub(crate) fn concatenate(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowe
 }
 
 /// Start, limit and stride of each axis, from `[0:4:2, 1:3]` or from three lists.
-pub(crate) fn slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn slice(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (mut start, mut limit, mut stride) = (Vec::new(), Vec::new(), Vec::new());
     match inst.words.first() {
-        Some(Attr::List(ranges)) => {
+        Some(Attribute::List(ranges)) => {
             for range in ranges {
-                let Attr::Range(ends) = range else { return refuse("a slice that is no range") };
+                let Attribute::Range(ends) = range else {
+                    return refuse("a slice that is no range");
+                };
                 let n = |k: usize, default: i64| match ends.get(k) {
-                    Some(text) => super::attributes::number(&Attr::Number(text)),
+                    Some(text) => super::attributes::number(&Attribute::Number(text)),
                     None => Ok(default),
                 };
                 start.push(n(0, 0)?);
@@ -93,7 +103,7 @@ pub(crate) fn slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
 }
 
-pub(crate) fn pad(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (x, fill) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let attrs = Attrs::none()
         .with_ints("low", need_list(inst, &["low", "edge_padding_low"])?)
@@ -103,7 +113,7 @@ pub(crate) fn pad(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     Ok(smallvec![Val { value: cx.emit(Op::Pad, &[x_full, fill.value], attrs)?, ..x }])
 }
 
-pub(crate) fn iota(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn iota(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let axis = need_number(inst, &["dim", "iota_dimension"])?;
     let (element, ty) = cx.result_type(inst, 0)?;
     let value = cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis), &ty)?;
@@ -112,7 +122,11 @@ pub(crate) fn iota(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
 }
 
 /// Start indices: integers of any type.
-fn starts(cx: &mut Lowering<'_>, inst: &Instruction<'_>, from: usize) -> Result<Vec<Value>, Why> {
+fn starts(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    from: usize,
+) -> Result<Vec<Value>, Unlowered> {
     let args = cx.operands(inst)?;
     if args.len() < from || args[from..].iter().any(|a| !a.element.is_int()) {
         return refuse("start indices that are no integers");
@@ -132,7 +146,7 @@ fn starts(cx: &mut Lowering<'_>, inst: &Instruction<'_>, from: usize) -> Result<
         .collect())
 }
 
-pub(crate) fn dynamic_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn dynamic_slice(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let sizes = need_list(inst, &["sizes", "slice_sizes"])?;
     let x = cx.operand(inst, 0)?;
     let mut args = vec![cx.b.materialize(x.value)];
@@ -141,7 +155,10 @@ pub(crate) fn dynamic_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lo
     Ok(smallvec![Val { value, ..x }])
 }
 
-pub(crate) fn dynamic_update_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn dynamic_update_slice(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+) -> LoweredValues {
     let (x, update) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let mut args = vec![cx.b.materialize(x.value), cx.b.materialize(update.value)];
     args.extend(starts(cx, inst, 2)?);
@@ -149,7 +166,7 @@ pub(crate) fn dynamic_update_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>
 }
 
 /// The extent of an axis, which is known.
-pub(crate) fn dimension_size(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn dimension_size(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let axis = need_number(inst, &["dim", "dimension"])?;
     let (element, ty) = cx.result_type(inst, 0)?;
@@ -162,10 +179,10 @@ pub(crate) fn dimension_size(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> L
 }
 
 /// Products of two tensors, summed over the axes that are contracted.
-pub(crate) fn dot_general(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn dot_general(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let pair = |names: &[&str]| match find(inst, names) {
         None => Ok((Vec::new(), Vec::new())),
-        Some(Attr::Several(two)) if two.len() == 2 => Ok((list(&two[0])?, list(&two[1])?)),
+        Some(Attribute::Several(two)) if two.len() == 2 => Ok((list(&two[0])?, list(&two[1])?)),
         Some(_) => refuse(format!("`{}` that is not a pair of lists", names[0])),
     };
     let (batch, contract) = match inst.attr("dot_dimension_numbers") {
@@ -185,21 +202,26 @@ pub(crate) fn dot_general(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowe
 }
 
 /// The last axis of the first operand against the first of the second.
-pub(crate) fn dot(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn dot(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
     let last = cx.b.ty(x.value).rank() as i64 - 1;
     product(cx, inst, (Vec::new(), Vec::new()), (vec![last], vec![0]))
 }
 
-type Pair = (Vec<i64>, Vec<i64>);
+type AxisPair = (Vec<i64>, Vec<i64>);
 
-fn product(cx: &mut Lowering<'_>, inst: &Instruction<'_>, batch: Pair, contract: Pair) -> Lowered {
+fn product(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    batch: AxisPair,
+    contract: AxisPair,
+) -> LoweredValues {
     let (x, y) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let (element, ty) = cx.result_type(inst, 0)?;
     let attrs = Attrs::none()
         .with("batch", adfuse_ir::Attr::Pair(batch.0.into(), batch.1.into()))
         .with("contract", adfuse_ir::Attr::Pair(contract.0.into(), contract.1.into()));
-    if element == Element::Bool {
+    if element == ElementType::Bool {
         let (x, y) = (cx.storage(x.value, DType::I32)?, cx.storage(y.value, DType::I32)?);
         let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
         let sum = cx.emit(Op::DotGeneral, &[x, y], attrs)?;

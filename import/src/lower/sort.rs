@@ -2,18 +2,18 @@
 
 use super::attributes::{find, number};
 use super::bits::total_order;
-use super::context::{Lowered, Lowering, Results, Val};
+use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::elementwise::direction;
 use super::integers::flipped;
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction, Region};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, Op};
 use smallvec::smallvec;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// One key of a lexicographic order.
-struct Key<'t> {
+struct SortKey<'t> {
     /// The value in the comparator that is the key of the first element.
     name: &'t str,
     descending: bool,
@@ -35,7 +35,7 @@ const MOST_LEVELS: usize = 32;
 const MOST_STEPS: usize = 10_000;
 
 impl<'t> Comparator<'t> {
-    fn of(region: &'t Region<'t>) -> Comparator<'t> {
+    fn of(region: &'t RegionTree<'t>) -> Comparator<'t> {
         let defs =
             region.insts.iter().filter_map(|i| i.results.first().map(|r| (r.0, i))).collect();
         let params = region.params.iter().enumerate().map(|(k, p)| (p.name, k)).collect();
@@ -90,7 +90,7 @@ impl<'t> Comparator<'t> {
     }
 
     /// The key that `lt` compares.
-    fn key(&self, compare: &Instruction<'t>) -> Option<Key<'t>> {
+    fn key(&self, compare: &Instruction<'t>) -> Option<SortKey<'t>> {
         let (op, total) = direction(compare).ok()?;
         let args: [&'t str; 2] = Comparator::args(compare).try_into().ok()?;
         if !self.mirrored(args[0], args[1], MOST_LEVELS) {
@@ -104,7 +104,7 @@ impl<'t> Comparator<'t> {
         };
         let name = args[side];
         let plain = self.canonical(name);
-        Some(Key { name: plain.unwrap_or(name), descending, total: total && plain.is_none() })
+        Some(SortKey { name: plain.unwrap_or(name), descending, total: total && plain.is_none() })
     }
 
     /// The parameter behind `x != x ? NaN : x == 0 ? 0 : x`, which is what the order of the IR makes of it.
@@ -124,7 +124,7 @@ impl<'t> Comparator<'t> {
     }
 
     /// The keys of `lt`, or of `lt(a) | (eq(a) & rest)`.
-    fn keys(&self, name: &str) -> Option<Vec<Key<'t>>> {
+    fn keys(&self, name: &str) -> Option<Vec<SortKey<'t>>> {
         let (mut name, mut keys) = (name.to_string(), Vec::new());
         while keys.len() < MOST_KEYS {
             if let Some(compare) = self.inst(&name, "stablehlo.compare") {
@@ -148,7 +148,7 @@ impl<'t> Comparator<'t> {
     }
 }
 
-pub(crate) fn sort<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn sort<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let xs = cx.operands(inst)?;
     let ([region], Some(&x)) = (&inst.regions[..], xs.first()) else {
         return refuse("no operands, or no comparator");
@@ -195,25 +195,25 @@ pub(crate) fn sort<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowe
     Ok(moved.into_iter().collect())
 }
 
-fn order(axis: i64, key: &Key<'_>) -> Attrs {
+fn order(axis: i64, key: &SortKey<'_>) -> Attrs {
     Attrs::none().with_int("axis", axis).with("descending", IrAttr::Bool(key.descending))
 }
 
 /// A key that the comparator computes, of all elements.
 fn computed<'t>(
-    cx: &mut Lowering<'t>,
-    region: &'t Region<'t>,
+    cx: &mut ModuleLowering<'t>,
+    region: &'t RegionTree<'t>,
     xs: &[Val],
     name: &str,
-) -> Result<Val, Why> {
+) -> Result<Val, Unlowered> {
     let pairs: Vec<Val> = xs.iter().flat_map(|&x| [x, x]).collect();
     cx.element(region, &pairs, name)
 }
 
 /// The largest elements along the last axis, and their places.
-pub(crate) fn top_k(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn top_k(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let k = find(inst, &["k"]).map_or_else(|| refuse("without `k`"), number)?;
-    if inst.attr("largest").and_then(Attr::word) == Some("false") {
+    if inst.attr("largest").and_then(Attribute::word) == Some("false") {
         return refuse("the smallest elements");
     }
     let x = cx.operand(inst, 0)?;
@@ -224,8 +224,8 @@ pub(crate) fn top_k(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
     let found = cx.emit_all(Op::TopK, &[full], Attrs::none().with_int("k", k), None, &[])?;
     let value = if x.element.is_u64() { flipped(cx, found[0])? } else { found[0] };
     let (element, _) = cx.result_type(inst, 1)?;
-    let i32 = super::element::Element::Int { bits: 32, signed: true };
+    let i32 = super::element::ElementType::Int { bits: 32, signed: true };
     let places =
         super::elementwise::convert_to(cx, Val { element: i32, value: found[1] }, element)?;
-    Ok(Results::from_iter([Val { value, ..x }, places]))
+    Ok(Vals::from_iter([Val { value, ..x }, places]))
 }

@@ -1,21 +1,21 @@
 //! The table of ops: one row an op of StableHLO or CHLO.
 
-use super::context::{Lower, Row};
+use super::context::{LoweringRule, OpRow};
 use super::{bits, constant, control, elementwise, indirect, reduce, shape, sort, window};
 use adfuse_ir::Op;
 
-const fn map(name: &'static str, op: Op) -> Row {
-    Row { name, attrs: &[], lower: Lower::Map(op) }
+const fn map(name: &'static str, op: Op) -> OpRow {
+    OpRow { name, attrs: &[], lower: LoweringRule::Map(op) }
 }
 
 macro_rules! by {
     ($name:literal, $lower:expr $(, $attr:literal)*) => {
-        Row { name: $name, attrs: &[$($attr),*], lower: Lower::By(|cx, inst| $lower(cx, inst)) }
+        OpRow { name: $name, attrs: &[$($attr),*], lower: LoweringRule::By(|cx, inst| $lower(cx, inst)) }
     };
 }
 
 /// All rows, by name.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[OpRow] = &[
     by!("check.expect_almost_eq", control::check_within, "tolerance"),
     by!("check.expect_almost_eq_const", control::check_within, "tolerance"),
     by!("check.expect_eq", control::check_equal),
@@ -174,7 +174,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// The row of an op.
-pub(crate) fn row(name: &str) -> Option<&'static Row> {
+pub(crate) fn row(name: &str) -> Option<&'static OpRow> {
     ROWS.binary_search_by(|r| r.name.cmp(name)).ok().map(|k| &ROWS[k])
 }
 

@@ -1,11 +1,11 @@
 //! Windows: `reduce_window`, `select_and_scatter`, `convolution`.
 
 use super::attributes::{find, list, list_or, need_list};
-use super::context::{Lowered, Lowering, Val};
+use super::context::{LoweredValues, ModuleLowering, Val};
 use super::elementwise::convert_to;
-use super::reduce::{Combine, by_op, fold, recognized};
-use super::refusal::{Why, refuse};
-use crate::text::tree::{Attr, Instruction};
+use super::reduce::{Combiner, by_op, fold, recognized};
+use super::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op};
 use smallvec::smallvec;
 
@@ -20,7 +20,7 @@ struct Windows {
 }
 
 impl Windows {
-    fn of(inst: &Instruction<'_>) -> Result<Windows, Why> {
+    fn of(inst: &Instruction<'_>) -> Result<Windows, Unlowered> {
         let sizes = need_list(inst, &["window_dimensions"])?;
         let n = sizes.len();
         let padding = list_or(inst, &["padding"], 2 * n, 0)?;
@@ -61,7 +61,10 @@ impl Windows {
     }
 }
 
-pub(crate) fn reduce_window<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn reduce_window<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
     let windows = Windows::of(inst)?;
     let args = cx.operands(inst)?;
     if args.is_empty() || args.len() % 2 != 0 {
@@ -77,7 +80,7 @@ pub(crate) fn reduce_window<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>
             cx.b.ty(xs[0].value)
         ));
     }
-    let combine = recognized(region).filter(|&c| c != Combine::Second && xs.len() == 1);
+    let combine = recognized(region).filter(|&c| c != Combiner::Second && xs.len() == 1);
     if let Some(combine) = combine {
         if let Some(value) = pooled(cx, &windows, combine.on(xs[0].element), xs[0], inits[0])? {
             return Ok(smallvec![value]);
@@ -96,17 +99,17 @@ pub(crate) fn reduce_window<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>
 
 /// A pooling op of the IR, or a running fold, where the initial value is the one that changes nothing.
 fn pooled(
-    cx: &mut Lowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     windows: &Windows,
-    combine: Combine,
+    combine: Combiner,
     x: Val,
     init: Val,
-) -> Result<Option<Val>, Why> {
+) -> Result<Option<Val>, Unlowered> {
     let given = cx.b.func().literal(init.value);
     if given.is_none()
         || given != combine.neutral(x.element)
         || !(x.element.is_float() || x.element.is_int())
-        || x.element.is_u64() && combine != Combine::Add
+        || x.element.is_u64() && combine != Combiner::Add
     {
         return Ok(None);
     }
@@ -114,10 +117,10 @@ fn pooled(
     let dims = cx.dims(x);
     let value = if let Some((axis, reverse)) = windows.running(&dims) {
         let op = match combine {
-            Combine::Add => Op::Cumsum,
-            Combine::Mul => Op::Cumprod,
-            Combine::Max => Op::Cummax,
-            Combine::Min => Op::Cummin,
+            Combiner::Add => Op::Cumsum,
+            Combiner::Mul => Op::Cumprod,
+            Combiner::Max => Op::Cummax,
+            Combiner::Min => Op::Cummin,
             _ => return Ok(None),
         };
         let attrs =
@@ -125,9 +128,9 @@ fn pooled(
         cx.emit(op, &[full], attrs)?
     } else {
         let op = match combine {
-            Combine::Add => Op::ReduceWindowSum,
-            Combine::Max if x.element.is_float() => Op::ReduceWindowMax,
-            Combine::Min if x.element.is_float() => Op::ReduceWindowMin,
+            Combiner::Add => Op::ReduceWindowSum,
+            Combiner::Max if x.element.is_float() => Op::ReduceWindowMax,
+            Combiner::Min if x.element.is_float() => Op::ReduceWindowMin,
             _ => return Ok(None),
         };
         cx.emit(op, &[full], windows.pool())?
@@ -136,7 +139,12 @@ fn pooled(
 }
 
 /// The windows of a padded tensor, an axis of steps for each axis behind all.
-fn windowed(cx: &mut Lowering<'_>, windows: &Windows, x: Val, init: Val) -> Result<Val, Why> {
+fn windowed(
+    cx: &mut ModuleLowering<'_>,
+    windows: &Windows,
+    x: Val,
+    init: Val,
+) -> Result<Val, Unlowered> {
     let interior = windows.base.iter().map(|&d| d - 1);
     let attrs = Attrs::none()
         .with_ints("low", windows.low.iter().copied())
@@ -153,14 +161,17 @@ fn windowed(cx: &mut Lowering<'_>, windows: &Windows, x: Val, init: Val) -> Resu
 }
 
 /// Adds what is scattered to the place of each window that a comparison selects.
-pub(crate) fn select_and_scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+pub(crate) fn select_and_scatter<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+) -> LoweredValues {
     let windows = Windows::of(inst)?;
     let args = cx.operands(inst)?;
     let ([x, source, init], [select, scatter]) = (&args[..], &inst.regions[..]) else {
         return refuse("other than three operands and two regions");
     };
     let (x, source, init) = (*x, *source, *init);
-    if recognized(scatter) != Some(Combine::Add)
+    if recognized(scatter) != Some(Combiner::Add)
         || x.element.is_u64()
         || !(x.element.is_float() || x.element.is_int())
     {
@@ -194,12 +205,14 @@ pub(crate) fn select_and_scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instructio
 }
 
 /// The axes that a layout such as `[b, 0, f]` names: those of two letters, then the spatial ones.
-fn layout(attr: &Attr<'_>, first: &str, second: &str) -> Result<Vec<i64>, Why> {
-    let Attr::List(items) = attr else { return refuse("a layout that is no list") };
+fn layout(attr: &Attribute<'_>, first: &str, second: &str) -> Result<Vec<i64>, Unlowered> {
+    let Attribute::List(items) = attr else { return refuse("a layout that is no list") };
     let place = |wanted: &str| {
-        let at =
-            items.iter().position(|i| matches!(i, Attr::Word(w) | Attr::Number(w) if *w == wanted));
-        at.map(|k| k as i64).ok_or_else(|| Why::Unsupported(format!("a layout without `{wanted}`")))
+        let at = items
+            .iter()
+            .position(|i| matches!(i, Attribute::Word(w) | Attribute::Number(w) if *w == wanted));
+        at.map(|k| k as i64)
+            .ok_or_else(|| Unlowered::Unsupported(format!("a layout without `{wanted}`")))
     };
     let mut axes = vec![place(first)?, place(second)?];
     for k in 0..items.len().saturating_sub(2) {
@@ -208,12 +221,12 @@ fn layout(attr: &Attr<'_>, first: &str, second: &str) -> Result<Vec<i64>, Why> {
     Ok(axes)
 }
 
-pub(crate) fn convolution(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+pub(crate) fn convolution(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let numbers = match find(inst, &["dim_numbers", "dimension_numbers"]) {
-        Some(Attr::List(one)) if one.len() == 1 => one.first(),
+        Some(Attribute::List(one)) if one.len() == 1 => one.first(),
         other => other,
     };
-    let Some(Attr::Several(layouts)) = numbers else { return refuse("without layouts") };
+    let Some(Attribute::Several(layouts)) = numbers else { return refuse("without layouts") };
     let [lhs, rhs, out] = &layouts[..] else { return refuse("other than three layouts") };
     let specs = [layout(lhs, "b", "f")?, layout(rhs, "o", "i")?, layout(out, "b", "f")?];
     let spatial = specs[0].len() - 2;

@@ -1,19 +1,19 @@
 //! Attributes: numbers, words, lists, dictionaries, element values.
 
-use super::lexer::{Token, wrong};
-use super::parser::Parser;
-use super::tree::{Attr, Dense};
+use super::lexer::{MlirToken, wrong};
+use super::parser::MlirParser;
+use super::tree::{Attribute, DenseText};
 use adfuse_ir::Diagnostic;
 
-impl<'a> Parser<'a> {
+impl<'a> MlirParser<'a> {
     /// An attribute value. `inner` ones, inside of brackets, may have a type behind them.
-    pub(super) fn attribute(&mut self, inner: bool) -> Result<Attr<'a>, Diagnostic> {
+    pub(super) fn attribute(&mut self, inner: bool) -> Result<Attribute<'a>, Diagnostic> {
         let first = self.single(inner)?;
         let mut several = Vec::new();
         loop {
             match self.here.token {
-                Token::Ident("x") => {}
-                Token::Arrow if matches!(first, Attr::List(_)) => {}
+                MlirToken::Ident("x") => {}
+                MlirToken::Arrow if matches!(first, Attribute::List(_)) => {}
                 _ => break,
             }
             self.advance()?;
@@ -23,49 +23,49 @@ impl<'a> Parser<'a> {
             return Ok(first);
         }
         several.insert(0, first);
-        Ok(Attr::Several(several))
+        Ok(Attribute::Several(several))
     }
 
-    fn single(&mut self, inner: bool) -> Result<Attr<'a>, Diagnostic> {
+    fn single(&mut self, inner: bool) -> Result<Attribute<'a>, Diagnostic> {
         let lexed = self.here;
         Ok(match lexed.token {
-            Token::Number(n) => {
+            MlirToken::Number(n) => {
                 self.advance()?;
                 self.number(n, inner)?
             }
-            Token::Str(s) => {
+            MlirToken::Str(s) => {
                 self.advance()?;
                 if inner {
                     self.skip_type()?;
                 }
-                Attr::Str(s)
+                Attribute::Str(s)
             }
-            Token::Symbol(s) => {
+            MlirToken::Symbol(s) => {
                 self.advance()?;
-                Attr::Symbol(s)
+                Attribute::Symbol(s)
             }
-            Token::Punct(b'[') => self.list()?,
-            Token::Punct(b'{') => Attr::Dict(self.dictionary()?),
-            Token::Punct(b'<') => {
+            MlirToken::Punct(b'[') => self.list()?,
+            MlirToken::Punct(b'{') => Attribute::Dict(self.dictionary()?),
+            MlirToken::Punct(b'<') => {
                 self.advance()?;
                 self.angled_entries()?
             }
-            Token::Hash(_) => {
+            MlirToken::Hash(_) => {
                 self.advance()?;
                 match self.here.token {
-                    Token::Punct(b'<') if self.here.start == lexed.end => {
+                    MlirToken::Punct(b'<') if self.here.start == lexed.end => {
                         self.advance()?;
                         self.angled_entries()?
                     }
-                    _ => Attr::Word(&self.lexer.text()[lexed.start..lexed.end]),
+                    _ => Attribute::Word(&self.lexer.text()[lexed.start..lexed.end]),
                 }
             }
-            Token::Ident("dense") => Attr::Dense(self.dense(inner)?),
-            Token::Ident("array") => self.array()?,
-            Token::Ident("tensor") | Token::Bang(_) | Token::Punct(b'(') => {
-                Attr::Type(self.parse_type()?)
+            MlirToken::Ident("dense") => Attribute::Dense(self.dense(inner)?),
+            MlirToken::Ident("array") => self.array()?,
+            MlirToken::Ident("tensor") | MlirToken::Bang(_) | MlirToken::Punct(b'(') => {
+                Attribute::Type(self.parse_type()?)
             }
-            Token::Ident(word) => {
+            MlirToken::Ident(word) => {
                 self.advance()?;
                 if self.is(b'<') && self.here.start == lexed.end {
                     self.raw_angled()?;
@@ -73,19 +73,19 @@ impl<'a> Parser<'a> {
                 if inner {
                     self.skip_type()?;
                 }
-                Attr::Word(word)
+                Attribute::Word(word)
             }
             _ => return Err(self.expected("an attribute")),
         })
     }
 
     /// A number, a range `0:4:2`, or a number with its type behind it.
-    fn number(&mut self, first: &'a str, inner: bool) -> Result<Attr<'a>, Diagnostic> {
+    fn number(&mut self, first: &'a str, inner: bool) -> Result<Attribute<'a>, Diagnostic> {
         let mut range = vec![first];
         while inner && self.is(b':') {
             self.advance()?;
             match self.here.token {
-                Token::Number(n) => {
+                MlirToken::Number(n) => {
                     self.advance()?;
                     range.push(n);
                 }
@@ -95,7 +95,7 @@ impl<'a> Parser<'a> {
                 }
             }
         }
-        Ok(if range.len() == 1 { Attr::Number(first) } else { Attr::Range(range) })
+        Ok(if range.len() == 1 { Attribute::Number(first) } else { Attribute::Range(range) })
     }
 
     fn skip_type(&mut self) -> Result<(), Diagnostic> {
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn list(&mut self) -> Result<Attr<'a>, Diagnostic> {
+    fn list(&mut self) -> Result<Attribute<'a>, Diagnostic> {
         self.descend()?;
         self.expect(b'[')?;
         let mut items = Vec::new();
@@ -116,20 +116,21 @@ impl<'a> Parser<'a> {
             }
         }
         self.ascend();
-        Ok(Attr::List(items))
+        Ok(Attribute::List(items))
     }
 
     /// `{key = value, flag}`; a key may be quoted.
-    pub(super) fn dictionary(&mut self) -> Result<Vec<(&'a str, Attr<'a>)>, Diagnostic> {
+    pub(super) fn dictionary(&mut self) -> Result<Vec<(&'a str, Attribute<'a>)>, Diagnostic> {
         self.descend()?;
         self.expect(b'{')?;
         let mut entries = Vec::new();
         while !self.eat(b'}')? {
-            let (Token::Ident(key) | Token::Str(key)) = self.here.token else {
+            let (MlirToken::Ident(key) | MlirToken::Str(key)) = self.here.token else {
                 return Err(self.expected("an attribute's name"));
             };
             self.advance()?;
-            let value = if self.eat(b'=')? { self.attribute(true)? } else { Attr::Word("true") };
+            let value =
+                if self.eat(b'=')? { self.attribute(true)? } else { Attribute::Word("true") };
             entries.push((key, value));
             if !self.eat(b',')? && !self.is(b'}') {
                 return Err(self.expected("`,` or `}`"));
@@ -140,13 +141,13 @@ impl<'a> Parser<'a> {
     }
 
     /// What follows `<`, up to `>`: entries with names are a dictionary, others a list.
-    fn angled_entries(&mut self) -> Result<Attr<'a>, Diagnostic> {
+    fn angled_entries(&mut self) -> Result<Attribute<'a>, Diagnostic> {
         self.descend()?;
         let (mut named, mut items) = (Vec::new(), Vec::new());
         while !self.eat(b'>')? {
             let item = self.attribute(true)?;
             match item {
-                Attr::Word(key) if self.is(b'=') => {
+                Attribute::Word(key) if self.is(b'=') => {
                     self.advance()?;
                     let value = self.attribute(true)?;
                     named.push((key, value));
@@ -156,11 +157,11 @@ impl<'a> Parser<'a> {
             self.eat(b',')?;
         }
         self.ascend();
-        Ok(if items.is_empty() { Attr::Dict(named) } else { Attr::List(items) })
+        Ok(if items.is_empty() { Attribute::Dict(named) } else { Attribute::List(items) })
     }
 
     /// `array<i64: 1, 2>`.
-    fn array(&mut self) -> Result<Attr<'a>, Diagnostic> {
+    fn array(&mut self) -> Result<Attribute<'a>, Diagnostic> {
         self.advance()?;
         self.expect(b'<')?;
         self.parse_type()?;
@@ -174,17 +175,17 @@ impl<'a> Parser<'a> {
             }
         }
         self.expect(b'>')?;
-        Ok(Attr::List(items))
+        Ok(Attribute::List(items))
     }
 
     /// `dense<..>`, with its type behind it inside of brackets.
-    fn dense(&mut self, inner: bool) -> Result<Dense<'a>, Diagnostic> {
+    fn dense(&mut self, inner: bool) -> Result<DenseText<'a>, Diagnostic> {
         let start = self.advance()?.start;
         if !self.is(b'<') {
             return Err(wrong(start, self.here.end, "expected `<` behind `dense`"));
         }
         let payload = self.raw_angled()?;
         let ty = if inner && self.eat(b':')? { Some(self.parse_type()?) } else { None };
-        Ok(Dense { payload, ty })
+        Ok(DenseText { payload, ty })
     }
 }

@@ -1,19 +1,19 @@
 //! Instructions, in the generic form and in the pretty forms of all ops by one grammar: operands, named attributes,
 //! words and regions in any order, then types, then further regions.
 
-use super::lexer::{Token, wrong};
-use super::parser::Parser;
-use super::tree::{Attr, Instruction, Operand, Param, Region};
+use super::lexer::{MlirToken, wrong};
+use super::parser::MlirParser;
+use super::tree::{Attribute, Instruction, OperandName, ParamTree, RegionTree};
 use adfuse_ir::{Diagnostic, Span};
 
-impl<'a> Parser<'a> {
+impl<'a> MlirParser<'a> {
     /// `%a, %b:2 = op ..`.
     pub(super) fn instruction(&mut self) -> Result<Instruction<'a>, Diagnostic> {
         self.count()?;
         let start = self.here.start;
         let mut inst = Instruction { results: self.results()?, ..Instruction::default() };
         inst.op = match self.here.token {
-            Token::Ident(name) | Token::Str(name) => name,
+            MlirToken::Ident(name) | MlirToken::Str(name) => name,
             _ => return Err(self.expected("an instruction")),
         };
         inst.op = match inst.op {
@@ -35,11 +35,11 @@ impl<'a> Parser<'a> {
 
     fn results(&mut self) -> Result<Vec<(&'a str, u32)>, Diagnostic> {
         let mut results = Vec::new();
-        while let Token::Value(name, None) = self.here.token {
+        while let MlirToken::Value(name, None) = self.here.token {
             let at = self.advance()?;
             let mut count = 1;
             if self.eat(b':')? {
-                let Token::Number(n) = self.here.token else {
+                let MlirToken::Number(n) = self.here.token else {
                     return Err(self.expected("a number of results"));
                 };
                 count = n.parse().ok().filter(|n| (1..=4096).contains(n)).ok_or_else(|| {
@@ -62,10 +62,10 @@ impl<'a> Parser<'a> {
     fn ends_here(&self) -> bool {
         let comma = self.lexer.text().as_bytes().get(self.before.wrapping_sub(1)) == Some(&b',');
         match self.here.token {
-            Token::End | Token::Punct(b'}') => true,
-            Token::Ident("loc") => true,
-            Token::Value(..) | Token::Str(_) => self.here.leads && !comma,
-            Token::Ident(name) => {
+            MlirToken::End | MlirToken::Punct(b'}') => true,
+            MlirToken::Ident("loc") => true,
+            MlirToken::Value(..) | MlirToken::Str(_) => self.here.leads && !comma,
+            MlirToken::Ident(name) => {
                 let op = name.contains('.') || name == "return" || name == "call";
                 self.here.leads && !comma && op
             }
@@ -76,41 +76,41 @@ impl<'a> Parser<'a> {
     /// One of the things that stand between an op and its types.
     fn item(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         match self.here.token {
-            Token::Punct(b',') => {
+            MlirToken::Punct(b',') => {
                 self.advance()?;
             }
-            Token::Value(..) => {
+            MlirToken::Value(..) => {
                 let operand = self.operand()?;
                 inst.operands.push(operand);
             }
-            Token::Symbol(name) => {
+            MlirToken::Symbol(name) => {
                 self.advance()?;
                 inst.symbol = Some(name);
             }
-            Token::Punct(b'(') => self.group(inst)?,
-            Token::Punct(b'{') => self.braces(inst)?,
-            Token::Punct(b'<') => self.properties(inst)?,
-            Token::Ident("dense")
-            | Token::Punct(b'[')
-            | Token::Str(_)
-            | Token::Number(_)
-            | Token::Hash(_) => {
+            MlirToken::Punct(b'(') => self.group(inst)?,
+            MlirToken::Punct(b'{') => self.braces(inst)?,
+            MlirToken::Punct(b'<') => self.properties(inst)?,
+            MlirToken::Ident("dense")
+            | MlirToken::Punct(b'[')
+            | MlirToken::Str(_)
+            | MlirToken::Number(_)
+            | MlirToken::Hash(_) => {
                 let attr = self.attribute(false)?;
                 inst.words.push(attr);
             }
-            Token::Ident("inits") => {
+            MlirToken::Ident("inits") => {
                 self.advance()?;
                 let given = inst.operands.len();
                 self.group(inst)?;
                 inst.inits.extend(inst.operands.split_off(given));
             }
-            Token::Ident(word) => {
+            MlirToken::Ident(word) => {
                 self.advance()?;
                 if self.eat(b'=')? {
                     let value = self.attribute(false)?;
                     inst.attrs.push((word, value));
                 } else {
-                    inst.words.push(Attr::Word(word));
+                    inst.words.push(Attribute::Word(word));
                 }
             }
             _ => return Err(self.expected("an operand, an attribute or `:`")),
@@ -118,12 +118,12 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn operand(&mut self) -> Result<Operand<'a>, Diagnostic> {
-        let Token::Value(name, result) = self.here.token else {
+    fn operand(&mut self) -> Result<OperandName<'a>, Diagnostic> {
+        let MlirToken::Value(name, result) = self.here.token else {
             return Err(self.expected("an operand"));
         };
         let at = self.advance()?;
-        Ok(Operand { name, result: result.unwrap_or(0), span: Span::new(at.start, at.end) })
+        Ok(OperandName { name, result: result.unwrap_or(0), span: Span::new(at.start, at.end) })
     }
 
     /// `(%a, %b)`, `(%x init: %c)`, `(%i = %0)`, `({region}, {region})`, and named attributes among operands.
@@ -132,17 +132,17 @@ impl<'a> Parser<'a> {
         self.expect(b'(')?;
         while !self.eat(b')')? {
             match self.here.token {
-                Token::Punct(b'{') => {
+                MlirToken::Punct(b'{') => {
                     let region = self.region()?;
                     inst.regions.push(region);
                 }
-                Token::Ident("init") => {
+                MlirToken::Ident("init") => {
                     self.advance()?;
                     self.expect(b':')?;
                     let init = self.operand()?;
                     inst.inits.push(init);
                 }
-                Token::Value(name, None) => {
+                MlirToken::Value(name, None) => {
                     let operand = self.operand()?;
                     if self.eat(b'=')? {
                         inst.bound.push(name);
@@ -163,9 +163,11 @@ impl<'a> Parser<'a> {
     fn braces(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         let mut ahead = self.lexer;
         let region = match ahead.next()?.token {
-            Token::Block(_) | Token::Value(..) => true,
-            Token::Ident(name) => name.contains('.') && ahead.next()?.token != Token::Punct(b'='),
-            Token::Str(_) => ahead.next()?.token == Token::Punct(b'('),
+            MlirToken::Block(_) | MlirToken::Value(..) => true,
+            MlirToken::Ident(name) => {
+                name.contains('.') && ahead.next()?.token != MlirToken::Punct(b'=')
+            }
+            MlirToken::Str(_) => ahead.next()?.token == MlirToken::Punct(b'('),
             _ => false,
         };
         if region {
@@ -181,7 +183,7 @@ impl<'a> Parser<'a> {
     /// `<{attributes}>`; what else stands in angle brackets describes shardings.
     fn properties(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         let mut ahead = self.lexer;
-        if ahead.next()?.token != Token::Punct(b'{') {
+        if ahead.next()?.token != MlirToken::Punct(b'{') {
             self.raw_angled()?;
             return Ok(());
         }
@@ -194,7 +196,7 @@ impl<'a> Parser<'a> {
     fn signature(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         if self.is(b'(') {
             let types = self.parse_type_list()?;
-            if self.here.token == Token::Arrow {
+            if self.here.token == MlirToken::Arrow {
                 self.advance()?;
                 inst.operand_types = Some(types);
                 inst.types = self.parse_types()?;
@@ -204,7 +206,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         inst.types.push(self.parse_type()?);
-        if self.here.token == Token::Arrow {
+        if self.here.token == MlirToken::Arrow {
             self.advance()?;
             inst.operand_types = Some(std::mem::take(&mut inst.types));
             inst.types = self.parse_types()?;
@@ -213,7 +215,7 @@ impl<'a> Parser<'a> {
         while self.eat(b',')? {
             inst.types.push(self.parse_type()?);
         }
-        if self.here.token == Token::Arrow {
+        if self.here.token == MlirToken::Arrow {
             self.advance()?;
             inst.operand_types = Some(std::mem::take(&mut inst.types));
             inst.types = self.parse_types()?;
@@ -225,26 +227,26 @@ impl<'a> Parser<'a> {
     fn trailing(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         loop {
             match self.here.token {
-                Token::Ident("attributes") => {
+                MlirToken::Ident("attributes") => {
                     self.advance()?;
                     let entries = self.dictionary()?;
                     inst.attrs.extend(entries);
                 }
-                Token::Ident("cond" | "do") => {
+                MlirToken::Ident("cond" | "do") => {
                     self.advance()?;
                     let mut region = self.region()?;
                     let types = inst.types.iter().cloned();
                     let bound = inst.bound.iter().zip(types);
-                    region.params = bound.map(|(&name, ty)| Param { name, ty }).collect();
+                    region.params = bound.map(|(&name, ty)| ParamTree { name, ty }).collect();
                     inst.regions.push(region);
                 }
-                Token::Ident("reducer") => {
+                MlirToken::Ident("reducer") => {
                     self.advance()?;
                     let region = self.reducer()?;
                     inst.regions.push(region);
                 }
-                Token::Ident("loc") => self.skip_location()?,
-                Token::Punct(b'{') if !self.here.leads => {
+                MlirToken::Ident("loc") => self.skip_location()?,
+                MlirToken::Punct(b'{') if !self.here.leads => {
                     let entries = self.dictionary()?;
                     inst.attrs.extend(entries);
                 }
@@ -254,11 +256,12 @@ impl<'a> Parser<'a> {
     }
 
     /// `reducer(%a: T, %c: T) (%b: U, %d: U) {..}`: the parameters are all first ones, then all second ones.
-    fn reducer(&mut self) -> Result<Region<'a>, Diagnostic> {
-        let (mut firsts, mut seconds): (Vec<Param<'a>>, Vec<Param<'a>>) = (Vec::new(), Vec::new());
+    fn reducer(&mut self) -> Result<RegionTree<'a>, Diagnostic> {
+        let (mut firsts, mut seconds): (Vec<ParamTree<'a>>, Vec<ParamTree<'a>>) =
+            (Vec::new(), Vec::new());
         while self.is(b'(') {
             let pair = self.params()?;
-            let [first, second] = <[Param<'a>; 2]>::try_from(pair).map_err(|_| {
+            let [first, second] = <[ParamTree<'a>; 2]>::try_from(pair).map_err(|_| {
                 wrong(self.here.start, self.here.end, "a reducer has pairs of parameters")
             })?;
             firsts.push(first);

@@ -4,7 +4,7 @@ use adfuse_ir::{At, Diagnostic, Kind, Span};
 
 /// One token; texts are slices of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Token<'a> {
+pub(super) enum MlirToken<'a> {
     /// `%name`, with the number of a result after `#`.
     Value(&'a str, Option<u32>),
     /// `@name` or `@"name"`.
@@ -32,7 +32,7 @@ pub(super) enum Token<'a> {
 /// A token with its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lexed<'a> {
-    pub(super) token: Token<'a>,
+    pub(super) token: MlirToken<'a>,
     pub(super) start: usize,
     pub(super) end: usize,
     /// Whether it is the first of its line.
@@ -41,7 +41,7 @@ pub(super) struct Lexed<'a> {
 
 /// A position in the text.
 #[derive(Clone, Copy)]
-pub(super) struct Lexer<'a> {
+pub(super) struct MlirLexer<'a> {
     text: &'a str,
     at: usize,
 }
@@ -55,9 +55,9 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$')
 }
 
-impl<'a> Lexer<'a> {
-    pub(super) fn new(text: &'a str) -> Lexer<'a> {
-        Lexer { text, at: 0 }
+impl<'a> MlirLexer<'a> {
+    pub(super) fn new(text: &'a str) -> MlirLexer<'a> {
+        MlirLexer { text, at: 0 }
     }
 
     pub(super) fn text(&self) -> &'a str {
@@ -154,12 +154,12 @@ impl<'a> Lexer<'a> {
         Ok(Lexed { token, start, end, leads })
     }
 
-    fn token(&self, start: usize) -> Result<(Token<'a>, usize), Diagnostic> {
+    fn token(&self, start: usize) -> Result<(MlirToken<'a>, usize), Diagnostic> {
         let text = self.text;
         let named = |end: usize| &text[start + 1..end];
         let first = self.byte(start);
         Ok(match first {
-            0 if start >= text.len() => (Token::End, start),
+            0 if start >= text.len() => (MlirToken::End, start),
             b'%' => {
                 let end = self.word_end(start + 1);
                 let name = named(end);
@@ -168,46 +168,46 @@ impl<'a> Lexer<'a> {
                     let result = text[end + 1..last].parse().ok();
                     let result =
                         result.ok_or_else(|| wrong(start, last, "no number of a result"))?;
-                    (Token::Value(name, Some(result)), last)
+                    (MlirToken::Value(name, Some(result)), last)
                 } else {
-                    (Token::Value(name, None), end)
+                    (MlirToken::Value(name, None), end)
                 }
             }
             b'@' if self.byte(start + 1) == b'"' => {
                 let end = self.string_end(start + 1)?;
-                (Token::Symbol(&text[start + 2..end - 1]), end)
+                (MlirToken::Symbol(&text[start + 2..end - 1]), end)
             }
             b'@' => {
                 let end = self.word_end(start + 1);
-                (Token::Symbol(named(end)), end)
+                (MlirToken::Symbol(named(end)), end)
             }
             b'^' => {
                 let end = self.word_end(start + 1);
-                (Token::Block(named(end)), end)
+                (MlirToken::Block(named(end)), end)
             }
             b'#' | b'!' => {
                 let end = self.word_end(start + 1);
                 let name = named(end);
-                (if first == b'#' { Token::Hash(name) } else { Token::Bang(name) }, end)
+                (if first == b'#' { MlirToken::Hash(name) } else { MlirToken::Bang(name) }, end)
             }
             b'"' => {
                 let end = self.string_end(start)?;
-                (Token::Str(&text[start + 1..end - 1]), end)
+                (MlirToken::Str(&text[start + 1..end - 1]), end)
             }
-            b'-' if self.byte(start + 1) == b'>' => (Token::Arrow, start + 2),
+            b'-' if self.byte(start + 1) == b'>' => (MlirToken::Arrow, start + 2),
             b'-' if self.byte(start + 1).is_ascii_digit() => {
                 let end = self.number_end(start);
-                (Token::Number(&text[start..end]), end)
+                (MlirToken::Number(&text[start..end]), end)
             }
             b'0'..=b'9' => {
                 let end = self.number_end(start);
-                (Token::Number(&text[start..end]), end)
+                (MlirToken::Number(&text[start..end]), end)
             }
             b if b.is_ascii_alphabetic() || b == b'_' => {
                 let end = self.word_end(start);
-                (Token::Ident(&text[start..end]), end)
+                (MlirToken::Ident(&text[start..end]), end)
             }
-            b if b.is_ascii_graphic() => (Token::Punct(b), start + 1),
+            b if b.is_ascii_graphic() => (MlirToken::Punct(b), start + 1),
             _ => {
                 let c = text[start..].chars().next().unwrap_or(' ');
                 let end = start + c.len_utf8();

@@ -1,16 +1,16 @@
 //! Modules, functions and regions.
 
 use super::MOST_NESTED;
-use super::lexer::{Lexed, Lexer, Token, wrong};
-use super::tree::{Attr, FunctionTree, Instruction, Param, Region};
+use super::lexer::{Lexed, MlirLexer, MlirToken, wrong};
+use super::tree::{Attribute, FunctionTree, Instruction, ParamTree, RegionTree};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
 
 /// Instructions of a text.
 const MOST_INSTRUCTIONS: usize = 1_000_000;
 
 /// A text that is being read: the token that is looked at, and what follows.
-pub(super) struct Parser<'a> {
-    pub(super) lexer: Lexer<'a>,
+pub(super) struct MlirParser<'a> {
+    pub(super) lexer: MlirLexer<'a>,
     pub(super) here: Lexed<'a>,
     /// Where the token before ended.
     pub(super) before: usize,
@@ -29,7 +29,7 @@ fn generic<'a>(
     }
     let at = |m: &str| Diagnostic::new(At::span(inst.span), Kind::Syntax, m);
     let text = |name: &str| match inst.attr(name) {
-        Some(Attr::Str(text)) => Some(*text),
+        Some(Attribute::Str(text)) => Some(*text),
         _ => None,
     };
     let name = text("sym_name").filter(|_| inst.op == "func.func");
@@ -48,17 +48,17 @@ fn generic<'a>(
 
 /// The functions of a text.
 pub(crate) fn parse(text: &str) -> Result<Vec<FunctionTree<'_>>, Diagnostic> {
-    let mut lexer = Lexer::new(text);
+    let mut lexer = MlirLexer::new(text);
     let here = lexer.next()?;
-    let mut p = Parser { lexer, here, before: 0, depth: 0, instructions: 0 };
+    let mut p = MlirParser { lexer, here, before: 0, depth: 0, instructions: 0 };
     let mut functions = Vec::new();
-    while p.here.token != Token::End {
+    while p.here.token != MlirToken::End {
         p.top_level(&mut functions)?;
     }
     Ok(functions)
 }
 
-impl<'a> Parser<'a> {
+impl<'a> MlirParser<'a> {
     pub(super) fn advance(&mut self) -> Result<Lexed<'a>, Diagnostic> {
         let old = self.here;
         self.before = old.end;
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
     pub(super) fn expected(&self, what: &str) -> Diagnostic {
         let Lexed { token, start, end, .. } = self.here;
         let found = match token {
-            Token::End => "the end of the text".to_string(),
+            MlirToken::End => "the end of the text".to_string(),
             _ => format!(
                 "`{}`",
                 &self.lexer.text()[start..end.min(start + 40).max(start)].escape_debug()
@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn is(&self, b: u8) -> bool {
-        self.here.token == Token::Punct(b)
+        self.here.token == MlirToken::Punct(b)
     }
 
     pub(super) fn eat(&mut self, b: u8) -> Result<bool, Diagnostic> {
@@ -99,13 +99,13 @@ impl<'a> Parser<'a> {
 
     pub(super) fn expect_arrow(&mut self) -> Result<(), Diagnostic> {
         match self.here.token {
-            Token::Arrow => self.advance().map(|_| ()),
+            MlirToken::Arrow => self.advance().map(|_| ()),
             _ => Err(self.expected("`->`")),
         }
     }
 
     pub(super) fn eat_ident(&mut self, word: &str) -> Result<bool, Diagnostic> {
-        let found = self.here.token == Token::Ident(word);
+        let found = self.here.token == MlirToken::Ident(word);
         if found {
             self.advance()?;
         }
@@ -160,14 +160,14 @@ impl<'a> Parser<'a> {
         let (start, mut open) = (self.here, 0usize);
         loop {
             match self.advance()?.token {
-                Token::Punct(b'(' | b'[' | b'{' | b'<') => open += 1,
-                Token::Punct(b')' | b']' | b'}' | b'>') => {
+                MlirToken::Punct(b'(' | b'[' | b'{' | b'<') => open += 1,
+                MlirToken::Punct(b')' | b']' | b'}' | b'>') => {
                     open -= 1;
                     if open == 0 {
                         return Ok(());
                     }
                 }
-                Token::End => {
+                MlirToken::End => {
                     return Err(wrong(start.start, start.end, "this bracket is not closed"));
                 }
                 _ => {}
@@ -194,10 +194,10 @@ impl<'a> Parser<'a> {
     /// Skips what says nothing of values: definitions of locations, of meshes, of aliases, and resources.
     fn skip_line(&mut self) -> Result<(), Diagnostic> {
         self.advance()?;
-        while !self.here.leads && self.here.token != Token::End {
+        while !self.here.leads && self.here.token != MlirToken::End {
             match self.here.token {
-                Token::Punct(b'(' | b'[' | b'{' | b'<') => self.skip_brackets()?,
-                Token::Punct(b'}') => return Ok(()),
+                MlirToken::Punct(b'(' | b'[' | b'{' | b'<') => self.skip_brackets()?,
+                MlirToken::Punct(b'}') => return Ok(()),
                 _ => {
                     self.advance()?;
                 }
@@ -208,9 +208,9 @@ impl<'a> Parser<'a> {
 
     fn top_level(&mut self, functions: &mut Vec<FunctionTree<'a>>) -> Result<(), Diagnostic> {
         match self.here.token {
-            Token::Ident("module" | "builtin.module") => {
+            MlirToken::Ident("module" | "builtin.module") => {
                 self.advance()?;
-                if let Token::Symbol(_) = self.here.token {
+                if let MlirToken::Symbol(_) = self.here.token {
                     self.advance()?;
                 }
                 if self.eat_ident("attributes")? {
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
                 self.descend()?;
                 self.expect(b'{')?;
                 while !self.eat(b'}')? {
-                    if self.here.token == Token::End {
+                    if self.here.token == MlirToken::End {
                         return Err(self.expected("`}`"));
                     }
                     self.top_level(functions)?;
@@ -227,13 +227,13 @@ impl<'a> Parser<'a> {
                 self.ascend();
                 self.skip_location()
             }
-            Token::Ident("func.func") => {
+            MlirToken::Ident("func.func") => {
                 functions.push(self.function()?);
                 Ok(())
             }
-            Token::Ident(name) if name.starts_with("sdy.") => self.skip_line(),
-            Token::Hash(_) => self.skip_line(),
-            Token::Str("builtin.module" | "func.func") => {
+            MlirToken::Ident(name) if name.starts_with("sdy.") => self.skip_line(),
+            MlirToken::Hash(_) => self.skip_line(),
+            MlirToken::Str("builtin.module" | "func.func") => {
                 let inst = self.instruction()?;
                 generic(inst, functions)
             }
@@ -244,19 +244,19 @@ impl<'a> Parser<'a> {
     fn function(&mut self) -> Result<FunctionTree<'a>, Diagnostic> {
         let start = self.advance()?.start;
         let private = match self.here.token {
-            Token::Ident(word @ ("private" | "public" | "nested")) => {
+            MlirToken::Ident(word @ ("private" | "public" | "nested")) => {
                 self.advance()?;
                 word == "private"
             }
             _ => false,
         };
-        let Token::Symbol(name) = self.here.token else {
+        let MlirToken::Symbol(name) = self.here.token else {
             return Err(self.expected("a function's name"));
         };
         let end = self.advance()?.end;
-        let mut body = Region { params: self.params()?, insts: Vec::new() };
+        let mut body = RegionTree { params: self.params()?, insts: Vec::new() };
         let mut results = Vec::new();
-        if self.here.token == Token::Arrow {
+        if self.here.token == MlirToken::Arrow {
             self.advance()?;
             results = self.parse_types()?;
         }
@@ -272,16 +272,16 @@ impl<'a> Parser<'a> {
     }
 
     /// `(%a: T {..}, ..)`.
-    pub(super) fn params(&mut self) -> Result<Vec<Param<'a>>, Diagnostic> {
+    pub(super) fn params(&mut self) -> Result<Vec<ParamTree<'a>>, Diagnostic> {
         self.expect(b'(')?;
         let mut params = Vec::new();
         while !self.eat(b')')? {
-            let Token::Value(name, None) = self.here.token else {
+            let MlirToken::Value(name, None) = self.here.token else {
                 return Err(self.expected("a parameter"));
             };
             self.advance()?;
             self.expect(b':')?;
-            params.push(Param { name, ty: self.parse_type()? });
+            params.push(ParamTree { name, ty: self.parse_type()? });
             self.skip_annotations()?;
             if !self.eat(b',')? && !self.is(b')') {
                 return Err(self.expected("`,` or `)`"));
@@ -291,16 +291,16 @@ impl<'a> Parser<'a> {
     }
 
     /// `{ ^bb0(..): instructions }`.
-    pub(super) fn region(&mut self) -> Result<Region<'a>, Diagnostic> {
-        let mut region = Region::default();
+    pub(super) fn region(&mut self) -> Result<RegionTree<'a>, Diagnostic> {
+        let mut region = RegionTree::default();
         self.block(&mut region)?;
         Ok(region)
     }
 
-    fn block(&mut self, region: &mut Region<'a>) -> Result<(), Diagnostic> {
+    fn block(&mut self, region: &mut RegionTree<'a>) -> Result<(), Diagnostic> {
         self.descend()?;
         self.expect(b'{')?;
-        if let Token::Block(_) = self.here.token {
+        if let MlirToken::Block(_) = self.here.token {
             self.advance()?;
             if self.is(b'(') {
                 region.params = self.params()?;
@@ -308,7 +308,7 @@ impl<'a> Parser<'a> {
             self.expect(b':')?;
         }
         while !self.eat(b'}')? {
-            if let Token::Block(_) = self.here.token {
+            if let MlirToken::Block(_) = self.here.token {
                 let m = "a region of several blocks cannot be imported";
                 return Err(wrong(self.here.start, self.here.end, m));
             }

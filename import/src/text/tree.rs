@@ -13,7 +13,7 @@ pub(crate) enum Type<'a> {
 
 /// Element values as written, still to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Dense<'a> {
+pub(crate) struct DenseText<'a> {
     /// What stands between the angle brackets.
     pub(crate) payload: &'a str,
     /// Their type.
@@ -22,7 +22,7 @@ pub(crate) struct Dense<'a> {
 
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Attr<'a> {
+pub(crate) enum Attribute<'a> {
     /// `1`, `-0.5`, `0x7F`.
     Number(&'a str),
     /// A bare word, such as `LT` or `true`.
@@ -32,22 +32,22 @@ pub(crate) enum Attr<'a> {
     /// `@name`.
     Symbol(&'a str),
     /// `[..]` and `array<i64: ..>`; an enumeration `#dialect<kind WORD>` is a list of its words.
-    List(Vec<Attr<'a>>),
+    List(Vec<Attribute<'a>>),
     /// `{..}` and `#dialect.name<key = value>`.
-    Dict(Vec<(&'a str, Attr<'a>)>),
+    Dict(Vec<(&'a str, Attribute<'a>)>),
     /// `0:4:2`.
     Range(Vec<&'a str>),
     /// `[1] x [0]`, and what follows `->`.
-    Several(Vec<Attr<'a>>),
+    Several(Vec<Attribute<'a>>),
     /// `dense<..>`.
-    Dense(Dense<'a>),
+    Dense(DenseText<'a>),
     /// A type.
     Type(Type<'a>),
 }
 
 /// An operand: the name of a value, and which of several results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Operand<'a> {
+pub(crate) struct OperandName<'a> {
     pub(crate) name: &'a str,
     pub(crate) result: u32,
     pub(crate) span: Span,
@@ -55,15 +55,15 @@ pub(crate) struct Operand<'a> {
 
 /// A parameter of a function or of a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Param<'a> {
+pub(crate) struct ParamTree<'a> {
     pub(crate) name: &'a str,
     pub(crate) ty: Type<'a>,
 }
 
 /// A region of one block.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Region<'a> {
-    pub(crate) params: Vec<Param<'a>>,
+pub(crate) struct RegionTree<'a> {
+    pub(crate) params: Vec<ParamTree<'a>>,
     pub(crate) insts: Vec<Instruction<'a>>,
 }
 
@@ -74,17 +74,17 @@ pub(crate) struct Instruction<'a> {
     pub(crate) op: &'a str,
     /// Names of results, and how many each stands for.
     pub(crate) results: Vec<(&'a str, u32)>,
-    pub(crate) operands: Vec<Operand<'a>>,
+    pub(crate) operands: Vec<OperandName<'a>>,
     /// Initial values that stand beside operands, as `init: %c`.
-    pub(crate) inits: Vec<Operand<'a>>,
+    pub(crate) inits: Vec<OperandName<'a>>,
     /// Names that operands have inside of the regions, as in `while(%i = %0)`.
     pub(crate) bound: Vec<&'a str>,
-    pub(crate) attrs: Vec<(&'a str, Attr<'a>)>,
+    pub(crate) attrs: Vec<(&'a str, Attribute<'a>)>,
     /// Words, lists and strings without a name, in order.
-    pub(crate) words: Vec<Attr<'a>>,
+    pub(crate) words: Vec<Attribute<'a>>,
     /// The function that it calls, or the name of a custom call.
     pub(crate) symbol: Option<&'a str>,
-    pub(crate) regions: Vec<Region<'a>>,
+    pub(crate) regions: Vec<RegionTree<'a>>,
     pub(crate) operand_types: Option<Vec<Type<'a>>>,
     /// Result types, or the types that a form without an arrow lists.
     pub(crate) types: Vec<Type<'a>>,
@@ -97,13 +97,13 @@ pub(crate) struct FunctionTree<'a> {
     pub(crate) name: &'a str,
     pub(crate) private: bool,
     pub(crate) results: Vec<Type<'a>>,
-    pub(crate) body: Region<'a>,
+    pub(crate) body: RegionTree<'a>,
     pub(crate) span: Span,
 }
 
 impl<'a> Instruction<'a> {
     /// The attribute of this name.
-    pub(crate) fn attr(&self, name: &str) -> Option<&Attr<'a>> {
+    pub(crate) fn attr(&self, name: &str) -> Option<&Attribute<'a>> {
         self.attrs.iter().find(|(n, _)| *n == name).map(|(_, a)| a)
     }
 
@@ -113,25 +113,25 @@ impl<'a> Instruction<'a> {
     }
 
     /// All operands: those of pairs `(%x init: %c)` first, their initial values after them.
-    pub(crate) fn all_operands(&self) -> impl Iterator<Item = Operand<'a>> + '_ {
+    pub(crate) fn all_operands(&self) -> impl Iterator<Item = OperandName<'a>> + '_ {
         self.operands.iter().chain(&self.inits).copied()
     }
 }
 
-impl<'a> Attr<'a> {
+impl<'a> Attribute<'a> {
     /// A bare word, or that of an enumeration.
     pub(crate) fn word(&self) -> Option<&'a str> {
         match self {
-            Attr::Word(w) | Attr::Str(w) => Some(w),
-            Attr::List(items) => items.last().and_then(Attr::word),
+            Attribute::Word(w) | Attribute::Str(w) => Some(w),
+            Attribute::List(items) => items.last().and_then(Attribute::word),
             _ => None,
         }
     }
 
     /// The entry of this name.
-    pub(crate) fn entry(&self, name: &str) -> Option<&Attr<'a>> {
+    pub(crate) fn entry(&self, name: &str) -> Option<&Attribute<'a>> {
         match self {
-            Attr::Dict(entries) => entries.iter().find(|(n, _)| *n == name).map(|(_, a)| a),
+            Attribute::Dict(entries) => entries.iter().find(|(n, _)| *n == name).map(|(_, a)| a),
             _ => None,
         }
     }

@@ -1,33 +1,33 @@
 //! Types: tensors, and everything else as its text.
 
-use super::lexer::{Token, wrong};
-use super::parser::Parser;
+use super::lexer::{MlirToken, wrong};
+use super::parser::MlirParser;
 use super::tree::Type;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::types::MAX_RANK;
 
-impl<'a> Parser<'a> {
+impl<'a> MlirParser<'a> {
     /// One type.
     pub(super) fn parse_type(&mut self) -> Result<Type<'a>, Diagnostic> {
         let start = self.here.start;
         match self.here.token {
-            Token::Ident("tensor") => {
+            MlirToken::Ident("tensor") => {
                 self.advance()?;
                 let inner = self.raw_angled()?;
                 tensor(inner).map_err(|m| wrong(start, self.here.start, m))
             }
-            Token::Ident(_) | Token::Bang(_) => {
+            MlirToken::Ident(_) | MlirToken::Bang(_) => {
                 let end = self.here.end;
                 self.advance()?;
                 let end = match self.here.token {
-                    Token::Punct(b'<') if self.here.start == end => {
+                    MlirToken::Punct(b'<') if self.here.start == end => {
                         end + self.raw_angled()?.len() + 2
                     }
                     _ => end,
                 };
                 Ok(Type::Other(&self.lexer.text()[start..end]))
             }
-            Token::Punct(b'(') => {
+            MlirToken::Punct(b'(') => {
                 // A function's type stands as an attribute of generic forms alone.
                 self.parse_type_list()?;
                 self.expect_arrow()?;
@@ -46,7 +46,7 @@ impl<'a> Parser<'a> {
         while !self.eat(b')')? {
             types.push(self.parse_type()?);
             self.skip_annotations()?;
-            if !self.eat(b',')? && self.here.token != Token::Punct(b')') {
+            if !self.eat(b',')? && self.here.token != MlirToken::Punct(b')') {
                 return Err(self.expected("`,` or `)`"));
             }
         }
@@ -57,7 +57,7 @@ impl<'a> Parser<'a> {
     /// `T` or `(T, ..)`.
     pub(super) fn parse_types(&mut self) -> Result<Vec<Type<'a>>, Diagnostic> {
         match self.here.token {
-            Token::Punct(b'(') => self.parse_type_list(),
+            MlirToken::Punct(b'(') => self.parse_type_list(),
             _ => Ok(vec![self.parse_type()?]),
         }
     }
