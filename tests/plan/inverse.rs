@@ -167,7 +167,11 @@ fn softplus_between_two_products_keeps_its_answer_alone() {
 /// waits for a fold of all of it.
 #[test]
 fn exact_inverses_are_taken_in_strict_mode() {
-    for (op, ty) in [("neg %h", "f32[32,48]"), ("transpose %h {perm = [1, 0]}", "f32[48,32]")] {
+    for (op, ty, recovered) in [
+        ("neg %h", "f32[32,48]", true),
+        // Reading it across its lines takes longer than keeping so few bytes.
+        ("transpose %h {perm = [1, 0]}", "f32[48,32]", false),
+    ] {
         let (module, f) = text(&format!(
             "func @f(%x: f32[32,64], %w: f32[64,48], %g: f32[32,48]) -> ({ty}, f32[32,48]) {{
   %h = dot_general %x, %w {{contract = [1] x [0]}} : f32[32,48]
@@ -181,7 +185,8 @@ fn exact_inverses_are_taken_in_strict_mode() {
         ));
         let f = prepare(&module, &f).expect("prepares");
         let found = holds(&f, Fp::Strict).unwrap_or_else(|why| panic!("{op}: {why}"));
-        assert_eq!(found, [InverseChoice { of: "h".into(), from: "n".into() }], "{op}");
+        let expected = InverseChoice { of: "h".into(), from: "n".into() };
+        assert_eq!(found, Vec::from_iter(recovered.then_some(expected)), "{op}");
     }
 }
 

@@ -195,7 +195,7 @@ fn models() {
 }
 
 /// The fastest plan of a frontier is not beaten by one that decides otherwise about one value, where
-/// there are few enough to try.
+/// there are few enough to try. Kernels share launches last, which moves times by a fraction of a launch.
 #[test]
 fn no_other_decision_about_one_value_is_faster() {
     let options = options(Effort::Default);
@@ -212,7 +212,9 @@ fn no_other_decision_about_one_value_is_faster() {
                 Alternative::Keep(d) | Alternative::Remat(d) => d.seconds,
                 Alternative::None(_) => 0.0,
             };
-            let faster = all.iter().filter(|d| d.bound == Constraint::Search && seconds(d) < 0.0);
+            let launch = options.device.launch_s;
+            let gain = |d: &Decision| seconds(d) < -0.05 * launch;
+            let faster = all.iter().filter(|d| d.bound == Constraint::Search && gain(d));
             faster.count()
         };
         let frontier = models::frontier(&f, &options, None).expect("has a lowering");

@@ -106,11 +106,12 @@ fn bettered(
     Ok(chosen(f, points, options, engine))
 }
 
-/// The points that no other beats in both peak and time, by their peaks.
+/// The points that no other beats in both peak and time, by their peaks; of equal ones that which leaves least to later
+/// phases.
 fn undominated<T>(mut points: Vec<T>, of: impl Fn(&T) -> &PlanPoint) -> Vec<T> {
     points.sort_by(|a, b| {
         let (a, b) = (of(a), of(b));
-        a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds))
+        a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)).then(a.saved.cmp(&b.saved))
     });
     let mut best: Vec<T> = Vec::new();
     for point in points {

@@ -105,7 +105,7 @@ pub(crate) fn fastest(
             let (point, _) = measured(f, attempt.plan, options, &AnyEngine)?;
             by_peak.push(point);
         }
-        let least = by_peak.into_iter().min_by_key(|point| point.peak);
+        let least = by_peak.into_iter().min_by_key(|point| (point.peak, point.saved));
         return least.map_or_else(|| plan_at(f, options, 0.0, blocks), |point| Ok(point.plan));
     }
     match found.pop() {
