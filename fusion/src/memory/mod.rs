@@ -104,6 +104,24 @@ fn planned(
     (scratch, reads_again): (&[u64], &[bool]),
     donors: bool,
 ) -> Result<Memory, Diagnostic> {
+    let lives = lives(program);
+    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
+    let donors = donors && effort != Effort::Off;
+    if donors {
+        let results = results_in_inputs(program, &lives, reads_again);
+        if results.values().any(Option::is_some) {
+            let donated = placed(&wanted, results, donors)?;
+            // A result that is in an input has no room for temporaries before it is written, which may be worth more.
+            let apart = placed(&wanted, DonorOf::new(), donors)?;
+            return Ok(if apart.peak < donated.peak { apart } else { donated });
+        }
+    }
+    placed(&wanted, DonorOf::new(), donors)
+}
+
+/// Places what a program has, with these results in inputs.
+fn placed(wanted: &ArenaRequest<'_>, results: DonorOf, donors: bool) -> Result<Memory, Diagnostic> {
+    let ArenaRequest { program, effort, .. } = *wanted;
     let fail = |kind, message: String| {
         let at = At { func: Some(program.name.clone()), ..At::default() };
         Diagnostic::new(at, kind, message)
@@ -114,24 +132,17 @@ fn planned(
         PlanError::TooLarge { .. } => too_large(),
         e => wrong("memory was asked for wrongly", &e),
     };
-    let lives = lives(program);
-    let donors = donors && effort != Effort::Off;
-    let results = match donors {
-        true => results_in_inputs(program, &lives, reads_again),
-        false => DonorOf::new(),
-    };
     let mut memory = outside(program, &results).ok_or_else(too_large)?;
-    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
-    let arena = Arena::of(&wanted, &results).ok_or_else(too_large)?;
+    let arena = Arena::of(wanted, &results).ok_or_else(too_large)?;
     let packing = arena.pack(effort).map_err(asked)?;
     // Bound or free to share, what is in place must be so as a pair that is free to.
     check(&arena.with_pairs(false), &packing)
         .map_err(|e| wrong("memory was planned wrongly", &e))?;
     memory.in_donor = results;
-    arena.places(&packing, &wanted, &mut memory);
+    arena.places(&packing, wanted, &mut memory);
     // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
     if donors {
-        donors::use_donors(&wanted, &mut memory).map_err(|e| match e {
+        donors::use_donors(wanted, &mut memory).map_err(|e| match e {
             donors::DonorError::Asked(e) => asked(e),
             donors::DonorError::Found(e) => wrong("memory was planned wrongly", &e),
         })?;
