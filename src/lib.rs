@@ -14,6 +14,7 @@ pub mod data;
 pub mod device;
 pub mod engine;
 mod entries;
+pub mod frontend;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod kernel_cache;
@@ -35,6 +36,7 @@ pub mod whole;
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
+pub use adfuse_import as import;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
 pub use device::Device;

@@ -108,7 +108,8 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "every temporary gets a place in one arena").of("cpu").prints("layout", passes::layout_text),
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
-            .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
+            .prints("asm", passes::asm_text).prints("loops", passes::loops_text)
+            .prints("clif", passes::clif_text),
         row("schedule", [Program, Schedule], Verifier::ReadsBack, passes::schedule,
             "what threads share, keep, prefetch, tile and sort of each step is decided").of("gpu")
             .prints("schedule", passes::schedule_text),

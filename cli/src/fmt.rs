@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::source::{SourceText, is_stdin};
 use super::streams::Streams;
 use super::whole;
+use adfuse::import::is_stablehlo;
 use adfuse::ir::text::parse;
 use adfuse::ir::{At, Diagnostic, Kind};
 use clap::Args;
@@ -40,6 +41,12 @@ impl Fmt {
         let mut done: Vec<(&PathBuf, String)> = Vec::new();
         for path in &self.files {
             let source = SourceText::read(path)?;
+            if is_stablehlo(&source.text) {
+                let m = format!("`{}` is StableHLO, which has no canonical form here", source.name);
+                return Err(
+                    Failure::usage(m).hint(Some("`adfuse import` gives its `.ir` text".into()))
+                );
+            }
             let canonical = canonical(&source)?;
             let comments = Comments::of(&source.text);
             if !self.check && !self.write {

@@ -17,6 +17,7 @@ mod failure;
 mod fmt;
 mod freedom;
 mod given;
+mod import;
 mod inputs;
 mod json;
 mod losses;
@@ -69,7 +70,7 @@ struct Cli {
 }
 
 const AFTER: &str = "\
-Every FILE may be `-`, standard input.
+Every FILE may be `-`, standard input. A program is `.ir` text or StableHLO text; what it begins with tells which.
 
 Exit status: 0 if all is well, 1 if the program is wrong or a check fails, 2 if the command line or \
 a file it names cannot be used. NO_COLOR turns colors off.";
@@ -87,6 +88,7 @@ enum Command {
     Bench(bench::Bench),
     Emit(emit::EmitCommand),
     Fmt(fmt::Fmt),
+    Import(import::Import),
     Plan(plan::Show),
     Pack(pack::Pack),
     Cache(cache::Cache),
@@ -118,6 +120,7 @@ fn command_line() -> ExitCode {
         Command::Bench(command) => command.execute(&mut streams),
         Command::Emit(command) => command.execute(&mut streams),
         Command::Fmt(command) => command.execute(&mut streams),
+        Command::Import(command) => command.execute(&mut streams),
         Command::Plan(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
         Command::Cache(command) => command.execute(&mut streams),

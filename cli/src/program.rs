@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use super::source::{SourceText, is_stdin};
-use adfuse::ir::text::{Limits, parse};
+use adfuse::frontend::parse;
+use adfuse::ir::text::Limits;
 use adfuse::ir::{Diagnostic, Module, verify};
 use std::fs::File;
 use std::io::{self, Read};

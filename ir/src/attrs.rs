@@ -1,6 +1,6 @@
 //! Attributes of instructions: a small closed set of value kinds, and the schema an op row declares.
 
-use crate::literal::Literal;
+use crate::elements::{EMPTY, Elements};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum Attr {
     /// One of a row's own keywords.
     Word(&'static str),
     /// `dense [1.0, 2.0]`: element values, row-major.
-    Literals(Vec<Literal>),
+    Literals(Elements),
 }
 
 /// The kind of value an attribute takes.
@@ -167,15 +167,18 @@ impl fmt::Display for Attr {
             Attr::Word(w) => f.write_str(w),
             Attr::Literals(x) => {
                 f.write_str("dense ")?;
-                list(f, x)
+                list(f, x.iter())
             }
         }
     }
 }
 
-fn list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T]) -> fmt::Result {
+fn list<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+) -> fmt::Result {
     f.write_str("[")?;
-    for (i, x) in items.iter().enumerate() {
+    for (i, x) in items.into_iter().enumerate() {
         write!(f, "{}{x}", if i > 0 { ", " } else { "" })?;
     }
     f.write_str("]")
@@ -272,10 +275,10 @@ impl Attrs {
     }
 
     /// Element values; empty where absent.
-    pub fn literals(&self, name: &str) -> &[Literal] {
+    pub fn literals(&self, name: &str) -> &Elements {
         match self.get(name) {
             Some(Attr::Literals(x)) => x,
-            _ => &[],
+            _ => &EMPTY,
         }
     }
 

@@ -133,6 +133,8 @@ pub enum DTypeSet {
     IntBool,
     /// Everything but `token`.
     Any,
+    /// `f64 f32` and integers: what scalar programs compute on as it is.
+    Plain,
     /// Exactly one type.
     Only(DType),
 }
@@ -146,6 +148,7 @@ impl DTypeSet {
             DTypeSet::Number => d.is_float() || d.is_int(),
             DTypeSet::IntBool => d.is_int() || d == DType::Bool,
             DTypeSet::Any => d != DType::Token,
+            DTypeSet::Plain => matches!(d, DType::F64 | DType::F32) || d.is_int(),
             DTypeSet::Only(o) => d == o,
         }
     }
@@ -159,6 +162,7 @@ impl fmt::Display for DTypeSet {
             DTypeSet::Number => "a number type",
             DTypeSet::IntBool => "an integer type or bool",
             DTypeSet::Any => "any element type",
+            DTypeSet::Plain => "f64, f32 or an integer type",
             DTypeSet::Only(d) => d.name(),
         })
     }

@@ -167,6 +167,10 @@ pub fn known_dim(what: &str, d: Dim) -> Result<i64, InferError> {
     }
 }
 
+fn unwritten() -> InferError {
+    InferError::new(Kind::Arity, "the result type must be written, as `: f32[2]`")
+}
+
 /// How one operand or the result of a map relates to the signature's type variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
@@ -176,6 +180,8 @@ pub enum Class {
     Bool,
     /// Written by the user: any type of the set.
     Declared(DTypeSet),
+    /// Written by the user: a type of the variable's set, as wide as the variable.
+    SameWidth,
 }
 
 /// The element types of a map: all operands and the result share one shape.
@@ -227,10 +233,19 @@ impl Sig {
                 Some(ty) => {
                     Err(InferError::dtype(format!("result: expected {set}, found {}", ty.dtype)))
                 }
-                None => Err(InferError::new(
-                    Kind::Arity,
-                    "the result type must be written, as `: f32[2]`",
-                )),
+                None => Err(unwritten()),
+            },
+            Class::SameWidth => match (declared, t) {
+                (Some(ty), Some(t)) if self.t.contains(ty.dtype) && ty.dtype.bits() == t.bits() => {
+                    Ok(ty.dtype)
+                }
+                (Some(ty), Some(t)) => Err(InferError::dtype(format!(
+                    "result: expected {} of {} bits, found {}",
+                    self.t,
+                    t.bits(),
+                    ty.dtype
+                ))),
+                _ => Err(unwritten()),
             },
         };
         let result = like.with_dtype(of(self.result)?);

@@ -120,7 +120,7 @@ fn every_float_reads_back_to_its_bits() {
             .map(|&(d, b)| Literal::from_bits(d, b))
             .collect();
         let mut b = Builder::new("f");
-        let attrs = Attrs::none().with("values", Attr::Literals(of.clone()));
+        let attrs = Attrs::none().with("values", Attr::Literals(of.clone().into()));
         let ty = TensorType::of(dtype, &[of.len() as u64]);
         let v = b.op_as(Op::Constant, &[], attrs, &ty);
         b.set_results(&[v]);
@@ -128,7 +128,7 @@ fn every_float_reads_back_to_its_bits() {
         let m = reads(&text);
         let f = m.find("f").expect("defined");
         let read = f.attrs(f.body_insts()[0]).literals("values");
-        let wrong = of.iter().zip(read).find(|(a, b)| a != b);
+        let wrong = of.iter().zip(read.iter()).find(|(a, b)| *a != b);
         assert_eq!((wrong, read.len()), (None, of.len()), "{dtype}");
     }
 }

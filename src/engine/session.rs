@@ -4,13 +4,13 @@
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::ArenaLayout;
-use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Parallelism, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, Plan, PlanBudget, Recovered, SizedProgram,
-    decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::op::Composition;
@@ -270,7 +270,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
         let effort = self.settings.plan.effort;
         self.backend.prepare(program, &|program, scratch, again| {
-            Ok(layout_of(&memory_apart(program, effort, scratch, again)?))
+            Ok(layout_of(&block_memory(program, effort, scratch, again)?))
         })
     }
 
@@ -399,7 +399,11 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         device: &fusion::MachineModel,
     ) -> Option<Vec<fusion::KernelFacts>> {
         // Threads that share registers have no vectors.
-        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
+        let machine = match device.register_file {
+            0 => Parallelism::Vectors { lanes: device.lanes },
+            _ => Parallelism::Threads,
+        };
+        self.backend.facts(program, machine)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
@@ -486,7 +490,7 @@ where
 /// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not donate.

@@ -4,11 +4,12 @@ use super::compiler::{Compiler, composition};
 use super::text;
 use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
+use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
 use crate::ir::op::Composition;
 use crate::ir::rewrite::{self, StepLowering, stabilize as stable, with_attention, with_steps};
-use crate::ir::text::{parse as read, print_module};
+use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
 
@@ -180,13 +181,18 @@ pub(super) fn kernels_text(unit: &CompileUnit<'_>) -> TextResult {
 }
 
 pub(super) fn layout_text(unit: &CompileUnit<'_>) -> TextResult {
-    let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
-    Ok(text::layout(unit.program()?, &memory.0))
+    let (memory, layout) = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
+    text::layout(unit.program()?, layout, memory.peak)
 }
 
 pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.asm))
+}
+
+pub(super) fn loops_text(unit: &CompileUnit<'_>) -> TextResult {
+    let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
+    Ok(text::machine_code(listing, |f| &f.loops))
 }
 
 pub(super) fn clif_text(unit: &CompileUnit<'_>) -> TextResult {

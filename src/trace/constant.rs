@@ -4,7 +4,7 @@ use super::{AxisIndex, Tensor, Tracer, axes, record, trace};
 use crate::backends::Array;
 use crate::backends::reference::{Silent, run};
 use crate::ir::attrs::{Attr, Attrs};
-use crate::ir::{At, DType, Diagnostic, Kind, Literal, Module, Number, Op, Phase, TensorType};
+use crate::ir::{At, DType, Diagnostic, Kind, Module, Number, Op, Phase, TensorType};
 use std::ops::{Range, RangeInclusive};
 use std::panic::Location;
 
@@ -277,8 +277,7 @@ impl Tracer {
                 return self.zeros(TensorType::scalar(DType::F32));
             }
         };
-        let literals: Vec<Literal> = values.iter().collect();
-        let attrs = Attrs::none().with("values", Attr::Literals(literals));
+        let attrs = Attrs::none().with("values", Attr::Literals(values.iter().collect()));
         self.apply(Op::Constant, &[], attrs, Some(&values.ty()))
     }
 }

@@ -150,6 +150,17 @@ impl Tensor {
          is not 0 is true. In the type that it has it is the tensor itself.",
         "t.constant([1.5, -2.5]).convert(DType::I32)", "[1.0, -2.0]";
 
+        { pub fn bitcast(&self, dtype: DType) -> Tensor {
+            if self.ty.dtype == dtype {
+                return self.clone();
+            }
+            let ty = self.ty.with_dtype(dtype);
+            apply(&self.state, Op::BitcastConvert, &[self], Attrs::none(), Some(&ty))
+        } }
+        "The same bits in another element type of the same width; floats of 16 bits and truth values have none. In the \
+         type that it has it is the tensor itself.",
+        "t.constant([1i32, -1]).bitcast(DType::U32)", "[1.0, 4294967295.0]";
+
         { pub fn clamp(&self, low: impl TensorOperand, high: impl TensorOperand) -> Tensor {
             let (low, high) = (low.beside(self), high.beside(self));
             self.ternary(Op::Clamp, "clamp", [&low, self, &high])

@@ -25,6 +25,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("adfuse-memplan", &[]),
     ("adfuse-derive", &[]),
     ("adfuse-autodiff", &["adfuse-ir"]),
+    ("adfuse-import", &["adfuse-ir"]),
     ("adfuse-fusion", &["adfuse-ir", "adfuse-memplan"]),
     ("adfuse-backends", &["adfuse-ir", "adfuse-memplan"]),
     (
@@ -34,6 +35,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "adfuse-memplan",
             "adfuse-derive",
             "adfuse-autodiff",
+            "adfuse-import",
             "adfuse-fusion",
             "adfuse-backends",
         ],

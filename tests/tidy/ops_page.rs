@@ -101,6 +101,7 @@ fn signature(sig: &Sig) -> String {
         Class::T => "T".to_string(),
         Class::Bool => "bool".into(),
         Class::Declared(set) => set.to_string(),
+        Class::SameWidth => "such a type of the same width".into(),
     };
     let args: Vec<String> = sig.args.iter().map(class).collect();
     format!("({}) -> {}, T is {}", args.join(", "), class(&sig.result), sig.t)

@@ -9,6 +9,7 @@ mod decided;
 mod emit;
 mod engine;
 mod folder;
+mod import;
 mod kept;
 mod losses;
 mod pack;

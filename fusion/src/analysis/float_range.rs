@@ -46,9 +46,7 @@ impl<'f> FloatRanges<'f> {
             }
             // Elements of the operands, and of nothing else.
             Body::View(_) => args.iter().map(|&a| self.get(a)).reduce(union),
-            Body::Constant => {
-                f.attrs(i).literals("values").iter().map(|&l| number(l)).reduce(union)
-            }
+            Body::Constant => f.attrs(i).literals("values").iter().map(number).reduce(union),
             Body::Reduce(monoid) => {
                 let (x, y) = (args[0], f.inst_results(i)[0]);
                 let folds = f.ty(x).elements()? > 0 && f.ty(y).elements()? > 0;

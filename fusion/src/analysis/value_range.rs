@@ -1,5 +1,6 @@
 //! Value ranges of integers, so that a value is stored in no more bits than it needs.
 
+use super::class::InstClass;
 use super::facts::Facts;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::op::{Body, Indirect, Monoid};
@@ -29,6 +30,10 @@ impl ValueRanges {
 
     /// The narrowest form that keeps every number that a value may have.
     pub(crate) fn narrowest(&self, facts: &Facts<'_>, v: Value) -> Option<Storage> {
+        if matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == InstClass::Constant) {
+            // Its memory is part of the program, and no kernel writes it.
+            return None;
+        }
         let dtype = facts.f.ty(v).dtype;
         let bits = match dtype {
             DType::Bool => 1,
@@ -78,7 +83,7 @@ impl ValueRanges {
             // Elements of the operands, and of nothing else.
             Body::View(_) => self.union(facts, f.args(i)),
             Body::Constant => {
-                let mut numbers = f.attrs(i).literals("values").iter().map(|&l| number(l));
+                let mut numbers = f.attrs(i).literals("values").iter().map(number);
                 let first = numbers.next()??;
                 numbers.try_fold(first, |all, n| n.map(|n| union(all, n)))
             }

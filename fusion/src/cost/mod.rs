@@ -315,12 +315,14 @@ fn priced(
         return cost;
     }
     let mut load = StepLoad::new(program, device);
-    // Facts are in place of what the structure suggests; other steps have loops that are no sweeps.
+    // Facts of sweeps are in place of what the structure suggests; other steps have loops that are no sweeps. Launches have
+    // the loops of the structure.
+    let launched = facts.and_then(|facts| Some((facts, facts.launches.as_ref()?)));
     let of_sweeps =
         matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Contract(_) | Step::Scatter(_));
-    let facts = facts.filter(|_| of_sweeps);
-    load.structural = facts.is_none();
-    if let Some(facts) = facts {
+    let sweeps = facts.filter(|_| of_sweeps && launched.is_none());
+    load.structural = sweeps.is_none();
+    if let Some(facts) = sweeps {
         load.facts(facts);
     }
     let mut launches = 1;
@@ -330,6 +332,8 @@ fn priced(
         Step::Contract(contract) => load.members(contract),
         Step::Attend(attend) => load.attend(attend),
         Step::Scatter(scatter) => load.scatter(scatter),
+        // Passes over digits are no comparisons.
+        Step::Argsort(_) if launched.is_some() => load.busy = 1.0,
         Step::Argsort(argsort) => load.argsort(argsort),
         // Libraries know how to fill a device, and copies need not.
         Step::Library(library) => {
@@ -342,15 +346,20 @@ fn priced(
         Step::Loop(_) | Step::Branch(_) => {}
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.
-    if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
+    let mut beyond = 0;
+    if let Some((facts, of_step)) = launched {
+        load.launched(facts, of_step);
+        launches = u32::try_from(of_step.count).unwrap_or(u32::MAX).max(1);
+        beyond = of_step.beyond_bytes;
+    } else if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
         launches += 1;
     }
     let (registers, occupancy) = (load.work.registers, occupancy(load.work.registers, device));
     let hidden = (occupancy / ENOUGH_THREADS).min(1.0);
     let compute_s = (load.slots / device.ops_per_s + load.contract_s) / hidden;
 
-    let bytes = moved.reads.saturating_add(moved.writes);
-    let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    let bytes = moved.reads.saturating_add(moved.writes).saturating_add(beyond);
+    let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(beyond, u64::saturating_add);
     let resident = distinct.saturating_add(moved.writes) <= device.cache_bytes;
     let fastest = if resident { device.cache_bytes_per_s } else { device.memory_bytes_per_s };
     // One core does not reach what all of them reach together.

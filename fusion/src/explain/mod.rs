@@ -438,7 +438,12 @@ impl<'a> Explainer<'a> {
             Some(home) if home > to => Err(Refusal::Order(v)),
             home => Ok(home == Some(to)),
         };
-        let cx = PartContext { facts: &self.facts, device: self.device, place: &self.grown.place };
+        let cx = PartContext {
+            facts: &self.facts,
+            device: self.device,
+            place: &self.grown.place,
+            joins_unrelated: false,
+        };
         part.clone().join(&cx, i, &inside).map(|_| ())
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod indirect;
 pub(crate) mod instances;
 pub(crate) mod kernel;
 pub(crate) mod loop_schedule;
+pub(crate) mod single_group;
 pub(crate) mod stages;
 pub(crate) mod steps;
 
@@ -36,9 +37,8 @@ use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
-use group_memo::{GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
-use grown::{Grown, in_function};
-use grown::{regrow, regrow_lazily};
+use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
+use grown::{Grown, in_function, regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, scatter};
 use instances::{Instances, instances};
@@ -178,9 +178,10 @@ fn applied(
         numbered: f.value_count(),
     };
     lower.buffers()?;
-    let mut keys = memo.map(|memo| KeyBuilder::new(&facts, memo, plan.fp == Fp::Strict));
+    let mut keys = memo.map(|memo| KeyBuilder::new(memo, plan.fp == Fp::Strict));
     for (g, group) in plan.groups.iter().enumerate() {
-        let key = keys.as_mut().and_then(|keys| keys.key(group, &lower.program, &lower.buffers));
+        let form = |v| BufferForm::at(&lower.program, lower.buffers[v]);
+        let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, form));
         lower.keyed_group(g, key)?;
     }
     let results = lower.program.steps.len();
@@ -229,7 +230,9 @@ impl Lower<'_> {
         let all = f.body_insts().iter().flat_map(each);
         for (i, v) in all.filter(|(_, v)| is_stored(f, *v)) {
             let role = match self.facts.class[i] {
-                InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
+                InstClass::Constant => {
+                    Role::Constant(f.attrs(i).literals("values").iter().collect())
+                }
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
                 // A loop, a branch, attention and what acts leave all that they compute, whoever reads it.

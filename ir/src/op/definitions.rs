@@ -29,6 +29,7 @@ const TEST2: Sig = Sig::new(DTypeSet::Any, &[T, T], BOOL);
 const CHOICE: Sig = Sig::new(DTypeSet::Any, &[BOOL, T, T], T);
 const FLAG: Sig = Sig::new(DTypeSet::Float, &[T], BOOL);
 const CONVERT: Sig = Sig::new(DTypeSet::Any, &[T], Class::Declared(DTypeSet::Any));
+const RECAST: Sig = Sig::new(DTypeSet::Plain, &[T], Class::SameWidth);
 
 const WIDE: &[Domain] = &[Domain::Uniform(-1.3, 1.3)];
 const UNIT: &[Domain] = &[Domain::Uniform(-0.9, 0.9)];

@@ -5,9 +5,9 @@ use crate::attrs::{Attr, Attrs};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
+use crate::elements::Elements;
 use crate::entity::Inst;
 use crate::function::Function;
-use crate::literal::Literal;
 use crate::module::Module;
 use crate::op::Op;
 use crate::types::TensorType;
@@ -46,7 +46,7 @@ fn place(
     }
     let result = f.inst_results(i)[0];
     let ty = widened(f.ty(result));
-    let values: Vec<Literal> =
+    let values: Elements =
         f.attrs(i).literals("values").iter().map(|l| l.convert(ty.dtype)).collect();
     b.set_phase(f.inst(i).phase);
     b.follow(f, i);

@@ -80,7 +80,7 @@ fn value(
         }
         (AttrValue::Dense(list), AttrKind::Literals) => {
             let Some(dtype) = dtype else { return Err(Failed) };
-            Attr::Literals(elements(list, dtype, errors)?)
+            Attr::Literals(elements(list, dtype, errors)?.into())
         }
         (_, kind) => {
             let hint = match kind {

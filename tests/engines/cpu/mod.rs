@@ -3,11 +3,13 @@
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
 mod attention;
+mod dots;
 mod folds;
 mod lines;
 mod modes;
 mod nontemporal;
 mod prims;
+mod products;
 mod schedules;
 mod slices;
 mod sorting;
@@ -43,7 +45,7 @@ fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, St
         bytes: plan.arena,
         offsets: plan.offsets,
         scratch: plan.scratch,
-        ..ArenaLayout::default()
+        in_donor: plan.in_donor,
     })
 }
 

@@ -128,7 +128,7 @@ fn by_hand() -> Vec<Broken> {
     );
 
     let values = vec![Literal::from_f64(DType::F64, 1.0); 2];
-    let attrs = Attrs::none().with("values", Attr::Literals(values));
+    let attrs = Attrs::none().with("values", Attr::Literals(values.into()));
     let g = unchecked(Op::Constant, attrs, &[f32s(&[2])]);
     add("values of another type", single(g), Kind::DType, "value 1.0:f64 in f32[2]");
 

@@ -93,6 +93,7 @@ const ELEMENTWISE: &[(Op, Make)] = one! {
     Clz: _x n _b => n.clz();
     StopGradient: x _n _b => x.stop_gradient();
     ConvertElementType: x _n _b => x.convert(DType::F32);
+    BitcastConvert: _x n _b => n.bitcast(DType::F32);
 };
 
 const OTHERS: &[(Op, Make)] = &[

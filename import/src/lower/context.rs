@@ -1,0 +1,427 @@
+//! What lowering an instruction sees: the values so far, the function under construction, and what was refused.
+
+use super::attributes::says_nothing;
+use super::element::Element;
+use super::refusal::{Why, refuse};
+use crate::report::{Issue, Usage};
+use crate::text::tree::{FunctionTree, Instruction, Operand, Region, Type};
+use adfuse_ir::{Attrs, Builder, DType, Literal, Op, Span, TensorType, Value};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+
+/// A value: its element type, and the value of the storage type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Val {
+    pub(crate) element: Element,
+    pub(crate) value: Value,
+}
+
+pub(crate) type Results = SmallVec<[Val; 2]>;
+pub(crate) type Lowered = Result<Results, Why>;
+
+/// How an op is lowered.
+#[derive(Clone, Copy)]
+pub(crate) enum Lower {
+    /// The op of the IR applied to each element.
+    Map(Op),
+    /// This function.
+    By(for<'t> fn(&mut Lowering<'t>, &'t Instruction<'t>) -> Lowered),
+}
+
+/// A row of the table of ops.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    /// The op with its dialect.
+    pub(crate) name: &'static str,
+    /// Attributes that it reads; others are refused unless they mean nothing.
+    pub(crate) attrs: &'static [&'static str],
+    pub(crate) lower: Lower,
+}
+
+/// What a function computes for a comparison.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Compare {
+    /// The same values.
+    Equal,
+    /// Values within the tolerance of their type.
+    Close,
+    /// Values within this absolute difference.
+    Within(f64),
+}
+
+/// A module that is being lowered, function by function.
+pub(crate) struct Lowering<'t> {
+    pub(crate) functions: &'t [FunctionTree<'t>],
+    /// The number of a function, and its name in the IR.
+    pub(crate) names: BTreeMap<&'t str, (usize, String)>,
+    rows: fn(&str) -> Option<&'static Row>,
+    map: for<'i> fn(&mut Lowering<'t>, Op, &Instruction<'i>) -> Lowered,
+    pub(crate) b: Builder,
+    values: HashMap<&'t str, SmallVec<[Option<Val>; 1]>>,
+    /// What names stood for outside of the regions that are open.
+    shadowed: Vec<(&'t str, Option<SmallVec<[Option<Val>; 1]>>)>,
+    /// The shape at which scalars of a region are computed: that of the tensors whose elements it combines.
+    pub(crate) lift: Option<TensorType>,
+    /// Whether comparisons of tests are kept rather than refused.
+    pub(crate) keeps_checks: bool,
+    pub(crate) checks: Vec<(Compare, Val, Val)>,
+    pub(crate) issues: Vec<Issue>,
+    pub(crate) usage: Usage,
+    /// Calls that are lowered in place: those that are open, and all.
+    depth: usize,
+    calls: usize,
+    /// Instructions of all functions.
+    emitted: usize,
+}
+
+impl<'t> Lowering<'t> {
+    pub(crate) fn new(
+        functions: &'t [FunctionTree<'t>],
+        names: BTreeMap<&'t str, (usize, String)>,
+        rows: fn(&str) -> Option<&'static Row>,
+        map: for<'i> fn(&mut Lowering<'t>, Op, &Instruction<'i>) -> Lowered,
+        keeps_checks: bool,
+    ) -> Lowering<'t> {
+        Lowering {
+            functions,
+            names,
+            rows,
+            map,
+            b: Builder::new(""),
+            values: HashMap::new(),
+            shadowed: Vec::new(),
+            lift: None,
+            keeps_checks,
+            checks: Vec::new(),
+            issues: Vec::new(),
+            usage: Usage::default(),
+            depth: 0,
+            calls: 0,
+            emitted: 0,
+        }
+    }
+
+    /// Forgets all values, for the next function.
+    pub(crate) fn forget(&mut self) {
+        self.values.clear();
+        self.shadowed.clear();
+    }
+
+    /// Notes something that cannot be imported.
+    pub(crate) fn issue(&mut self, op: &str, what: String, span: Span) {
+        self.issues.push(Issue { op: op.to_string(), what, span });
+    }
+
+    /// The imported type.
+    pub(crate) fn type_of(&self, ty: &Type<'_>) -> Result<(Element, TensorType), Why> {
+        let Type::Tensor(extents, element) = ty else {
+            let Type::Other(text) = ty else { return refuse("a type") };
+            return refuse(format!("the type {text}"));
+        };
+        let Some(element) = Element::named(element) else {
+            return refuse(format!("elements of type {}", element.split('<').next().unwrap_or("")));
+        };
+        let known: Option<Vec<u64>> = extents.iter().copied().collect();
+        let Some(dims) = known else { return refuse("an extent that is not known") };
+        let ty = TensorType::of(element.storage(), &dims);
+        match ty.excess() {
+            Some(m) => refuse(m),
+            None => Ok((element, ty)),
+        }
+    }
+
+    /// Result number `k` as written; in a region that is computed at a shape, of that shape.
+    pub(crate) fn result_type(
+        &self,
+        inst: &Instruction<'_>,
+        k: usize,
+    ) -> Result<(Element, TensorType), Why> {
+        let written = match inst.operand_types.is_none() && inst.result_count() == 1 {
+            true => inst.types.last(),
+            false => inst.types.get(k),
+        };
+        let Some(written) = written else { return refuse("an instruction without its types") };
+        let (element, ty) = self.type_of(written)?;
+        match &self.lift {
+            None => Ok((element, ty)),
+            Some(shape) if ty.rank() == 0 => Ok((element, shape.with_dtype(ty.dtype))),
+            Some(_) => refuse("a tensor in a function of elements"),
+        }
+    }
+
+    /// Names results.
+    pub(crate) fn bind(&mut self, name: &'t str, values: SmallVec<[Option<Val>; 1]>) {
+        let old = self.values.insert(name, values);
+        self.shadowed.push((name, old));
+    }
+
+    /// The value of this name.
+    pub(crate) fn find(&self, operand: Operand<'_>) -> Result<Val, Why> {
+        let Some(all) = self.values.get(operand.name) else {
+            return refuse(format!("`%{}` is not defined", operand.name));
+        };
+        match all.get(operand.result as usize) {
+            Some(Some(v)) => Ok(*v),
+            Some(None) => Err(Why::Poisoned),
+            None => refuse(format!("`%{}` has {} results", operand.name, all.len())),
+        }
+    }
+
+    /// An operand; in a region that is computed at a shape, of that shape.
+    pub(crate) fn value(&mut self, operand: Operand<'_>) -> Result<Val, Why> {
+        let found = self.find(operand)?;
+        let Some(shape) = self.lift.clone() else { return Ok(found) };
+        let ty = self.b.ty(found.value);
+        if ty.shape == shape.shape {
+            return Ok(found);
+        }
+        match ty.rank() {
+            0 => self.splat(found, &shape),
+            _ => refuse("a tensor in a function of elements"),
+        }
+    }
+
+    /// Operand number `k`.
+    pub(crate) fn operand(&mut self, inst: &Instruction<'_>, k: usize) -> Result<Val, Why> {
+        match inst.all_operands().nth(k) {
+            Some(operand) => self.value(operand),
+            None => refuse(format!("operand {k} is missing")),
+        }
+    }
+
+    /// All operands.
+    pub(crate) fn operands(&mut self, inst: &Instruction<'_>) -> Result<Vec<Val>, Why> {
+        let all: Vec<Operand<'_>> = inst.all_operands().collect();
+        all.into_iter().map(|o| self.value(o)).collect()
+    }
+
+    /// Known extents of a value.
+    pub(crate) fn dims(&self, v: Val) -> SmallVec<[u64; 4]> {
+        self.b.ty(v.value).dims().unwrap_or_default()
+    }
+
+    /// A scalar repeated to a shape.
+    pub(crate) fn splat(&mut self, v: Val, shape: &TensorType) -> Result<Val, Why> {
+        let ty = shape.with_dtype(v.element.storage());
+        if let Some(l) = self.b.func().literal(v.value) {
+            return Ok(Val { value: self.b.literal(&ty, l), ..v });
+        }
+        let value =
+            self.emit_as(Op::BroadcastInDim, &[v.value], Attrs::none().with_ints("dims", []), &ty)?;
+        Ok(Val { value, ..v })
+    }
+
+    /// A literal like `v`: of its shape.
+    pub(crate) fn literal_like(&mut self, v: Value, l: Literal) -> Value {
+        let ty = self.b.ty(v).with_dtype(l.dtype());
+        self.b.literal(&ty, l)
+    }
+
+    /// Appends an instruction.
+    pub(crate) fn emit_all(
+        &mut self,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+        declared: Option<&[TensorType]>,
+        regions: &[adfuse_ir::Region],
+    ) -> Result<SmallVec<[Value; 2]>, Why> {
+        use adfuse_ir::{Kind, Operand};
+        const MOST: usize = 1_000_000;
+        self.emitted += 1;
+        if self.emitted > MOST {
+            return refuse(format!("more than {MOST} instructions"));
+        }
+        let operands =
+            |args: &[Value]| -> Vec<Operand> { args.iter().map(|&v| Operand::Value(v)).collect() };
+        let mut made = self.b.try_inst(op, &operands(args), attrs.clone(), declared, regions);
+        if matches!(&made, Err(e) if e.kind == Kind::Literal) {
+            let full: Vec<Value> = args.iter().map(|&v| self.b.materialize(v)).collect();
+            made = self.b.try_inst(op, &operands(&full), attrs, declared, regions);
+        }
+        match made {
+            Ok(inst) => Ok(self.b.func().inst_results(inst).iter().copied().collect()),
+            Err(e) => refuse(format!("{} (`{op}`)", e.message)),
+        }
+    }
+
+    /// Appends an instruction with one result.
+    pub(crate) fn emit(&mut self, op: Op, args: &[Value], attrs: Attrs) -> Result<Value, Why> {
+        Ok(self.emit_all(op, args, attrs, None, &[])?[0])
+    }
+
+    /// Appends an instruction without attributes.
+    pub(crate) fn op(&mut self, op: Op, args: &[Value]) -> Result<Value, Why> {
+        self.emit(op, args, Attrs::none())
+    }
+
+    /// Appends an instruction whose result type is written.
+    pub(crate) fn emit_as(
+        &mut self,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+        ty: &TensorType,
+    ) -> Result<Value, Why> {
+        Ok(self.emit_all(op, args, attrs, Some(std::slice::from_ref(ty)), &[])?[0])
+    }
+
+    /// Lowers the instructions of a region; its results, or why there are none.
+    pub(crate) fn block(&mut self, region: &'t Region<'t>, params: &[Option<Val>]) -> Lowered {
+        self.within(region, params, |cx, ret| cx.operands(ret).map(Results::from_vec))
+    }
+
+    /// Lowers the instructions of a region; what `results` makes of the one that it ends with.
+    fn within<T>(
+        &mut self,
+        region: &'t Region<'t>,
+        params: &[Option<Val>],
+        results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Why>,
+    ) -> Result<T, Why> {
+        let mark = self.shadowed.len();
+        for (param, &v) in region.params.iter().zip(params) {
+            self.bind(param.name, SmallVec::from_iter([v]));
+        }
+        let end =
+            region.insts.iter().position(|i| matches!(i.op, "stablehlo.return" | "func.return"));
+        let (insts, last) = region.insts.split_at(end.unwrap_or(region.insts.len()));
+        insts.iter().for_each(|inst| self.instruction(inst));
+        let results = match last.first() {
+            Some(ret) => results(self, ret),
+            None => refuse("a region without results"),
+        };
+        while self.shadowed.len() > mark {
+            if let Some((name, old)) = self.shadowed.pop() {
+                match old {
+                    Some(old) => self.values.insert(name, old),
+                    None => self.values.remove(name),
+                };
+            }
+        }
+        results
+    }
+
+    /// Lowers one instruction and names its results; what cannot be lowered is noted, and its results are poisoned.
+    pub(crate) fn instruction(&mut self, inst: &'t Instruction<'t>) {
+        self.b.set_span(Some(inst.span));
+        self.usage.count(inst.op, inst.symbol);
+        let lowered = match (self.rows)(inst.op) {
+            None => refuse("no such op here"),
+            Some(row) => self.attributes(inst, row).and_then(|()| match row.lower {
+                Lower::Map(op) => (self.map)(self, op, inst),
+                Lower::By(lower) => lower(self, inst),
+            }),
+        };
+        let lowered = lowered.and_then(|values| match values.len() == inst.result_count() {
+            true => Ok(values),
+            false => refuse(format!("{} results, not {}", values.len(), inst.result_count())),
+        });
+        let mut values = match lowered {
+            Ok(values) => values.into_iter().map(Some).collect::<Vec<_>>(),
+            Err(why) => {
+                if let Why::Unsupported(what) = why {
+                    let name = inst.symbol.filter(|_| inst.op.ends_with("custom_call"));
+                    let op = name.map_or(inst.op.to_string(), |n| format!("{} @{n}", inst.op));
+                    self.issue(&op, what, inst.span);
+                }
+                vec![None; inst.result_count()]
+            }
+        }
+        .into_iter();
+        for &(name, count) in &inst.results {
+            let group: SmallVec<[Option<Val>; 1]> = values.by_ref().take(count as usize).collect();
+            if let [Some(v)] = group[..] {
+                self.name(v, name);
+            }
+            self.bind(name, group);
+        }
+    }
+
+    /// Gives a value its name in the source, unless it has one.
+    pub(crate) fn name(&mut self, v: Val, name: &str) {
+        let f = self.b.func_mut();
+        if f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
+            f.set_name(v.value, word_name(name));
+        }
+    }
+
+    fn attributes(&self, inst: &Instruction<'_>, row: &Row) -> Result<(), Why> {
+        let known = |name: &str| row.attrs.contains(&name) || says_nothing(name);
+        match inst.attrs.iter().find(|(name, _)| !known(name)) {
+            Some((name, _)) => refuse(format!("the attribute `{name}`")),
+            None => Ok(()),
+        }
+    }
+
+    /// The function that is called, and its name in the IR.
+    pub(crate) fn callee(&self, name: &str) -> Result<(&'t FunctionTree<'t>, String), Why> {
+        match self.names.get(name) {
+            Some((k, name)) => Ok((&self.functions[*k], name.clone())),
+            None => refuse(format!("the function @{name} is not there")),
+        }
+    }
+
+    /// Lowers a function of elements at the shape of `args`: the region's instructions, applied to whole tensors.
+    pub(crate) fn elements(&mut self, region: &'t Region<'t>, args: &[Val]) -> Lowered {
+        let shape = self.b.ty(args[0].value).clone();
+        let outer = self.lift.replace(shape);
+        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        let results = self.block(region, &params);
+        self.lift = outer;
+        results
+    }
+
+    /// As [`Lowering::elements`], for the value of this name in the region.
+    pub(crate) fn element(
+        &mut self,
+        region: &'t Region<'t>,
+        args: &[Val],
+        name: &str,
+    ) -> Result<Val, Why> {
+        let shape = self.b.ty(args[0].value).clone();
+        let outer = self.lift.replace(shape);
+        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        let found = self.within(region, &params, |cx, ret| {
+            cx.value(Operand { name, result: 0, span: ret.span })
+        });
+        self.lift = outer;
+        found
+    }
+
+    /// The same numbers in another storage type.
+    pub(crate) fn storage(&mut self, x: Value, dtype: DType) -> Result<Value, Why> {
+        let ty = self.b.ty(x).clone();
+        match self.b.func().literal(x) {
+            _ if ty.dtype == dtype => Ok(x),
+            Some(l) => Ok(self.b.literal(&ty.with_dtype(dtype), l.convert(dtype))),
+            None => {
+                self.emit_as(Op::ConvertElementType, &[x], Attrs::none(), &ty.with_dtype(dtype))
+            }
+        }
+    }
+
+    /// Enters the body of a callee in place of a call; errs where calls do not end, or double at every level.
+    pub(crate) fn enter(&mut self) -> Result<(), Why> {
+        const MOST_DEPTH: usize = 64;
+        const MOST_CALLS: usize = 100_000;
+        self.depth += 1;
+        self.calls += 1;
+        let fits = self.depth <= MOST_DEPTH && self.calls <= MOST_CALLS;
+        if fits {
+            return Ok(());
+        }
+        self.depth -= 1;
+        refuse("calls that do not end, or too many")
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+}
+
+/// The name of a value as the IR has it: none where it is a number, or too long.
+pub(crate) fn word_name(name: &str) -> Option<&str> {
+    const MOST: usize = 200;
+    let number = name.bytes().all(|b| b.is_ascii_digit());
+    (!number && name.len() <= MOST).then_some(name)
+}

@@ -1,0 +1,330 @@
+//! Control flow, calls, and custom calls.
+
+use super::attributes::{find, number};
+use super::context::{Compare, Lowered, Lowering, Results, Val, word_name};
+use super::element::Element;
+use super::refusal::{Why, refuse};
+use crate::text::tree::{Attr, FunctionTree, Instruction, Region};
+use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value};
+use smallvec::smallvec;
+
+/// The types of all results.
+fn result_types(
+    cx: &Lowering<'_>,
+    inst: &Instruction<'_>,
+) -> Result<Vec<(Element, TensorType)>, Why> {
+    (0..inst.result_count()).map(|k| cx.result_type(inst, k)).collect()
+}
+
+fn values_of(
+    types: Vec<(Element, TensorType)>,
+    values: impl IntoIterator<Item = Value>,
+) -> Results {
+    types.into_iter().zip(values).map(|((element, _), value)| Val { element, value }).collect()
+}
+
+fn only_types(types: &[(Element, TensorType)]) -> Vec<TensorType> {
+    types.iter().map(|(_, ty)| ty.clone()).collect()
+}
+
+/// A region of the IR that is entered with values of these types.
+fn region<'t>(
+    cx: &mut Lowering<'t>,
+    tree: &'t Region<'t>,
+    entered: &[(Element, TensorType)],
+) -> Result<adfuse_ir::Region, Why> {
+    if cx.lift.is_some() {
+        return refuse("control flow in a function of elements");
+    }
+    if tree.params.len() != entered.len() {
+        return refuse(format!(
+            "a region of {} parameters, not {}",
+            tree.params.len(),
+            entered.len()
+        ));
+    }
+    let made = cx.b.open_region();
+    let mut params = Vec::new();
+    for (param, (element, ty)) in tree.params.iter().zip(entered) {
+        let value = cx.b.param(ty.clone(), word_name(param.name));
+        params.push(Some(Val { element: *element, value }));
+    }
+    let results = cx.block(tree, &params);
+    let values: Vec<Value> = results.iter().flatten().map(|v| v.value).collect();
+    cx.b.close_region(&values);
+    results.map(|_| made)
+}
+
+pub(crate) fn while_loop<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let args = cx.operands(inst)?;
+    let [test, body] = &inst.regions[..] else { return refuse("other than two regions") };
+    let types: Vec<(Element, TensorType)> =
+        args.iter().map(|a| (a.element, cx.b.ty(a.value).clone())).collect();
+    let test = region(cx, test, &types);
+    let body = region(cx, body, &types);
+    let values: Vec<Value> = args.iter().map(|a| a.value).collect();
+    let results =
+        cx.emit_all(Op::While, &values, Attrs::none(), Some(&only_types(&types)), &[test?, body?])?;
+    Ok(values_of(types, results))
+}
+
+pub(crate) fn branch<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let p = cx.operand(inst, 0)?;
+    let types = result_types(cx, inst)?;
+    let made: Vec<_> = inst.regions.iter().map(|r| region(cx, r, &[])).collect();
+    let regions: Vec<adfuse_ir::Region> = made.into_iter().collect::<Result<_, _>>()?;
+    let last = regions.len() as i64 - 1;
+    let (op, chosen) = match inst.op {
+        "stablehlo.if" => (Op::Cond, p.value),
+        _ => {
+            // An index that is no branch's number is the last branch's, below 0 too.
+            let zero = cx.literal_like(p.value, Literal::zero(p.element.storage()));
+            let most = cx.literal_like(p.value, Literal::from_i64(p.element.storage(), last));
+            let below = cx.op(Op::Lt, &[p.value, zero])?;
+            (Op::Switch, cx.op(Op::SelectN, &[below, p.value, most])?)
+        }
+    };
+    let results = cx.emit_all(op, &[chosen], Attrs::none(), Some(&only_types(&types)), &regions)?;
+    Ok(values_of(types, results))
+}
+
+pub(crate) fn call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    match (inst.symbol, inst.attr("callee")) {
+        (Some(name), _) => call_of(cx, inst, name),
+        (None, Some(Attr::Symbol(name))) => call_of(cx, inst, name),
+        _ => refuse("without a callee"),
+    }
+}
+
+/// A function with a name of its own, computed as its decomposition says.
+pub(crate) fn composite<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    match inst.attr("decomposition") {
+        Some(Attr::Symbol(name)) => call_of(cx, inst, name),
+        _ => refuse("without a decomposition"),
+    }
+}
+
+fn call_of<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>, name: &str) -> Lowered {
+    let (callee, name) = cx.callee(name)?;
+    let args = cx.operands(inst)?;
+    if args.len() != callee.body.params.len() {
+        return refuse(format!(
+            "{} operands for {} parameters",
+            args.len(),
+            callee.body.params.len()
+        ));
+    }
+    if cx.lift.is_none() && takes_a_slice(callee) {
+        cx.enter()?;
+        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        let results = cx.block(&callee.body, &params);
+        cx.leave();
+        return results;
+    }
+    if let (Some(shape), false) = (cx.lift.clone(), args.is_empty()) {
+        cx.enter()?;
+        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        debug_assert!(args.iter().all(|a| cx.b.ty(a.value).shape == shape.shape));
+        let results = cx.block(&callee.body, &params);
+        cx.leave();
+        return results;
+    }
+    for (arg, param) in args.iter().zip(&callee.body.params) {
+        let (element, ty) = cx.type_of(&param.ty)?;
+        if element != arg.element || &ty != cx.b.ty(arg.value) {
+            return refuse(format!("operands of other types than the parameters of @{name}"));
+        }
+    }
+    let types = result_types(cx, inst)?;
+    let values: Vec<Value> = args.iter().map(|a| cx.b.materialize(a.value)).collect();
+    let attrs = Attrs::none().with("func", IrAttr::Func(name));
+    let results = cx.emit_all(Op::Call, &values, attrs, Some(&only_types(&types)), &[])?;
+    Ok(values_of(types, results))
+}
+
+/// Whether a function does little but read or write a slice: loops that call it are recognized by what it does.
+fn takes_a_slice(f: &FunctionTree<'_>) -> bool {
+    const MOST: usize = 12;
+    let slices = |i: &Instruction<'_>| {
+        matches!(i.op, "stablehlo.dynamic_slice" | "stablehlo.dynamic_update_slice")
+    };
+    let straight = |i: &Instruction<'_>| i.regions.is_empty() && i.op != "func.call";
+    let insts = &f.body.insts;
+    f.private && insts.len() <= MOST && insts.iter().any(slices) && insts.iter().all(straight)
+}
+
+/// What a custom call does, by name.
+enum Custom {
+    /// The operands as they are.
+    Identity,
+    /// A test's comparison of two operands.
+    Check(Compare),
+}
+
+/// The custom calls that are known.
+const CUSTOM: &[(&str, Custom)] = &[
+    ("LayoutConstraint", Custom::Identity),
+    ("MoveToDevice", Custom::Identity),
+    ("MoveToHost", Custom::Identity),
+    ("SPMDFullToShardShape", Custom::Identity),
+    ("SPMDShardToFullShape", Custom::Identity),
+    ("Sharding", Custom::Identity),
+    ("annotate_device_placement", Custom::Identity),
+    ("check.expect_almost_eq", Custom::Check(Compare::Within(0.001))),
+    ("check.expect_close", Custom::Check(Compare::Close)),
+    ("check.expect_eq", Custom::Check(Compare::Equal)),
+];
+
+pub(crate) fn custom_call<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let name = inst.symbol.or(inst.attr("call_target_name").and_then(Attr::word)).unwrap_or("");
+    match CUSTOM.iter().find(|(n, _)| *n == name) {
+        Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
+        Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
+        None => refuse("a custom call that is not known"),
+    }
+}
+
+/// Notes a comparison of the first operand with the second, or with a constant.
+fn check(cx: &mut Lowering<'_>, inst: &Instruction<'_>, compare: Compare) -> Lowered {
+    if !cx.keeps_checks {
+        return refuse("a comparison of a test");
+    }
+    if cx.b.is_nested() {
+        return refuse("a comparison inside of a region");
+    }
+    let got = cx.operand(inst, 0)?;
+    let wanted = match inst.words.first() {
+        Some(Attr::Dense(dense)) => {
+            let ty = cx.b.ty(got.value).clone();
+            super::constant::written(cx, dense, got.element, &ty)?
+        }
+        _ => cx.operand(inst, 1)?,
+    };
+    cx.checks.push((compare, got, wanted));
+    Ok(Results::new())
+}
+
+pub(crate) fn check_equal(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    check(cx, inst, Compare::Equal)
+}
+
+/// Within an absolute difference: the one written, or .001.
+pub(crate) fn check_within(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let tolerance = match inst.attr("tolerance") {
+        Some(Attr::Number(text)) => {
+            text.parse().map_err(|_| Why::Unsupported(format!("the tolerance {text}")))?
+        }
+        _ => 0.001,
+    };
+    check(cx, inst, Compare::Within(tolerance))
+}
+
+/// A loop over elements along an axis of several operands, with values that are handed on.
+pub(crate) fn scan<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let axis = find(inst, &["dimension"]).map_or(Ok(0), number)?;
+    let carries = inst.inits.len() as i64;
+    let args = cx.operands(inst)?;
+    let reverse = super::attributes::flag(inst, "is_reverse");
+    let count = args.len().checked_sub(carries as usize);
+    let ([body], Some(xs)) = (&inst.regions[..], count) else {
+        return refuse("other than one region");
+    };
+    let mut operands: Vec<Value> = args[xs..].iter().map(|a| a.value).collect();
+    let mut entered: Vec<(Element, TensorType)> = Vec::new();
+    let types = result_types(cx, inst)?;
+    let scanned = args[..xs].iter().map(|x| cx.b.ty(x.value).rank());
+    let stacked =
+        types.iter().take(types.len().saturating_sub(inst.inits.len())).map(|(_, ty)| ty.rank());
+    if axis < 0
+        || types.len() < inst.inits.len()
+        || scanned.chain(stacked).any(|rank| axis as usize >= rank)
+    {
+        return refuse(format!("the axis {axis}, or other results"));
+    }
+    for x in &args[..xs] {
+        let front = to_front(cx, x.value, axis)?;
+        let ty = cx.b.ty(front).clone();
+        entered.push((x.element, TensorType::new(ty.dtype, ty.shape[1..].iter().copied())));
+        operands.push(front);
+    }
+    entered.extend(args[xs..].iter().map(|a| (a.element, cx.b.ty(a.value).clone())));
+    let outputs = types.len() - carries as usize;
+    let made = scan_body(cx, body, &entered, (xs, outputs))?;
+    let mut declared: Vec<TensorType> = only_types(&types[outputs..]);
+    for (_, ty) in &types[..outputs] {
+        let mut shape = ty.shape.clone();
+        let extent = shape.remove(axis as usize);
+        shape.insert(0, extent);
+        declared.push(TensorType { dtype: ty.dtype, shape });
+    }
+    let attrs = Attrs::none().with_int("carry", carries).with("reverse", IrAttr::Bool(reverse));
+    let results = cx.emit_all(Op::Scan, &operands, attrs, Some(&declared), &[made])?;
+    let (last, stacks) = results.split_at(carries as usize);
+    let mut values = Vec::new();
+    for &stack in stacks {
+        values.push(from_front(cx, stack, axis)?);
+    }
+    values.extend(last);
+    Ok(values_of(types, values))
+}
+
+/// The body of a scan: the IR hands carries first, StableHLO elements first.
+fn scan_body<'t>(
+    cx: &mut Lowering<'t>,
+    tree: &'t Region<'t>,
+    entered: &[(Element, TensorType)],
+    (xs, outputs): (usize, usize),
+) -> Result<adfuse_ir::Region, Why> {
+    if tree.params.len() != entered.len() {
+        return refuse("a region of other parameters");
+    }
+    let made = cx.b.open_region();
+    let mut params: Vec<Option<Val>> = vec![None; entered.len()];
+    for k in (xs..entered.len()).chain(0..xs) {
+        let (element, ty) = &entered[k];
+        params[k] = Some(Val {
+            element: *element,
+            value: cx.b.param(ty.clone(), word_name(tree.params[k].name)),
+        });
+    }
+    let results = cx.block(tree, &params);
+    let values: Vec<Value> = results.iter().flatten().map(|v| v.value).collect();
+    let order = values.iter().skip(outputs).chain(values.iter().take(outputs));
+    cx.b.close_region(&order.copied().collect::<Vec<_>>());
+    results.map(|_| made)
+}
+
+fn to_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> {
+    let rank = cx.b.ty(x).rank() as i64;
+    let perm = std::iter::once(axis).chain((0..rank).filter(|&d| d != axis));
+    let x = cx.b.materialize(x);
+    if axis == 0 {
+        Ok(x)
+    } else {
+        cx.emit(Op::Transpose, &[x], Attrs::none().with_ints("perm", perm))
+    }
+}
+
+fn from_front(cx: &mut Lowering<'_>, x: Value, axis: i64) -> Result<Value, Why> {
+    let rank = cx.b.ty(x).rank() as i64;
+    let perm = (0..rank).map(|d| match d.cmp(&axis) {
+        std::cmp::Ordering::Less => d + 1,
+        std::cmp::Ordering::Equal => 0,
+        std::cmp::Ordering::Greater => d,
+    });
+    if axis == 0 {
+        Ok(x)
+    } else {
+        cx.emit(Op::Transpose, &[x], Attrs::none().with_ints("perm", perm))
+    }
+}
+
+/// The derivative of digamma of an order that is a constant.
+pub(crate) fn polygamma(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let (n, x) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let Some(n) = cx.b.func().literal(n.value) else {
+        return refuse("an order that is no constant");
+    };
+    let attrs = Attrs::none().with_int("n", n.to_f64() as i64);
+    Ok(smallvec![Val { value: cx.emit(Op::Polygamma, &[x.value], attrs)?, ..x }])
+}

@@ -1,0 +1,337 @@
+//! Gathers and scatters. Batching dimensions become indices that count; a scatter by a function that the IR has no row
+//! for goes over its updates in a loop, unless they are said to have different places.
+
+use super::attributes::{entry, flag, need_list, number};
+use super::context::{Lowered, Lowering, Results, Val};
+use super::element::Element;
+use super::integers::flipped;
+use super::reduce::{Combine, recognized};
+use super::refusal::{Why, refuse};
+use crate::text::tree::{Attr, Instruction, Region};
+use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, TensorType, Value};
+use smallvec::{SmallVec, smallvec};
+
+/// Index vectors in the last axis, and the operand's axis for each of their components.
+struct Indices {
+    value: Value,
+    map: Vec<i64>,
+}
+
+/// The dimension numbers of a gather or of a scatter.
+struct Numbers {
+    window: Vec<i64>,
+    removed: Vec<i64>,
+    batching: Vec<i64>,
+    indices_batching: Vec<i64>,
+    map: Vec<i64>,
+    vector: i64,
+}
+
+impl Numbers {
+    fn of(attr: Option<&Attr<'_>>, names: [&str; 5]) -> Result<Numbers, Why> {
+        let Some(attr) = attr else { return refuse("without dimension numbers") };
+        Ok(Numbers {
+            window: entry(attr, names[0])?,
+            removed: entry(attr, names[1])?,
+            batching: entry(attr, names[2])?,
+            indices_batching: entry(attr, names[3])?,
+            map: entry(attr, names[4])?,
+            vector: attr.entry("index_vector_dim").map_or(Ok(0), number)?,
+        })
+    }
+
+    /// The operand's axes that no window has.
+    fn collapsed(&self) -> Vec<i64> {
+        let mut all: Vec<i64> = self.removed.iter().chain(&self.batching).copied().collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// Brings index vectors into the last axis, with a component that counts for each batching dimension.
+fn indices(cx: &mut Lowering<'_>, given: Val, n: &Numbers) -> Result<Indices, Why> {
+    if !given.element.is_int() {
+        return refuse(format!("indices of type {}", given.element));
+    }
+    let dims = cx.dims(given);
+    let vector = usize::try_from(n.vector).ok().filter(|&v| v <= dims.len());
+    let Some(vector) = vector else {
+        return refuse(format!("index vectors along axis {}", n.vector));
+    };
+    let mut value = cx.b.materialize(given.value);
+    let dtype = given.element.storage();
+    if vector == dims.len() {
+        let ty = TensorType::new(dtype, dims.iter().chain(&[1]).map(|&d| Dim::Const(d)));
+        value = cx.emit_as(Op::Reshape, &[value], Attrs::none(), &ty)?;
+    } else if vector + 1 != dims.len() {
+        let perm = (0..dims.len()).filter(|&d| d != vector).chain([vector]).map(|d| d as i64);
+        value = cx.emit(Op::Transpose, &[value], Attrs::none().with_ints("perm", perm))?;
+    }
+    let mut map = n.map.clone();
+    if n.batching.is_empty() {
+        return Ok(Indices { value, map });
+    }
+    // Of wider indices none counts too far.
+    value = cx.storage(value, DType::I64)?;
+    let mut shape: Vec<u64> = cx.b.ty(value).dims().unwrap_or_default().to_vec();
+    let last = shape.len() - 1;
+    shape[last] = 1;
+    let mut parts = vec![value];
+    for (&axis, &along) in n.batching.iter().zip(&n.indices_batching) {
+        let along = if along > n.vector { along - 1 } else { along };
+        let ty = TensorType::of(DType::I64, &shape);
+        parts.push(cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", along), &ty)?);
+        map.push(axis);
+    }
+    let value = cx.emit(Op::Concatenate, &parts, Attrs::none().with_int("axis", last as i64))?;
+    Ok(Indices { value, map })
+}
+
+pub(crate) fn gather(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let names = [
+        "offset_dims",
+        "collapsed_slice_dims",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+        "start_index_map",
+    ];
+    let n = Numbers::of(inst.attr("dimension_numbers"), names)?;
+    let sizes = need_list(inst, &["slice_sizes"])?;
+    let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let at = indices(cx, given, &n)?;
+    let attrs = Attrs::none()
+        .with_ints("offset_dims", n.window.iter().copied())
+        .with_ints("collapsed", n.collapsed())
+        .with_ints("start_map", at.map)
+        .with_ints("sizes", sizes)
+        .with("mode", IrAttr::Word("clip"));
+    let full = cx.b.materialize(x.value);
+    Ok(smallvec![Val { value: cx.emit(Op::Gather, &[full, at.value], attrs)?, ..x }])
+}
+
+pub(crate) fn scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let names = [
+        "update_window_dims",
+        "inserted_window_dims",
+        "input_batching_dims",
+        "scatter_indices_batching_dims",
+        "scatter_dims_to_operand_dims",
+    ];
+    let n = Numbers::of(inst.attr("scatter_dimension_numbers"), names)?;
+    let args = cx.operands(inst)?;
+    let count = args.len() / 2;
+    let [region] = &inst.regions[..] else { return refuse("other than one region") };
+    if args.len() < 3 || args.len() % 2 == 0 {
+        return refuse("other than operands, indices and as many updates");
+    }
+    let (xs, updates) = (&args[..count], &args[count + 1..]);
+    let inside = |cx: &Lowering<'_>, u: &Val| {
+        let rank = cx.b.ty(u.value).rank();
+        n.window.iter().all(|&w| usize::try_from(w).is_ok_and(|w| w < rank))
+    };
+    if !updates.iter().all(|u| inside(cx, u)) {
+        return refuse("window axes that updates do not have");
+    }
+    let at = indices(cx, args[count], &n)?;
+    let places = Places { n: &n, at: &at };
+    match recognized(region) {
+        Some(combine) if count == 1 && combine.row(xs[0].element).is_some() => {
+            Ok(smallvec![places.by_row(cx, combine, xs[0], updates[0])?])
+        }
+        _ if flag(inst, "unique_indices") => places.at_once(cx, region, xs, updates),
+        _ => places.in_a_loop(cx, region, xs, updates),
+    }
+}
+
+impl Combine {
+    /// The scatter of the IR.
+    fn row(self, element: Element) -> Option<Op> {
+        match self.on(element) {
+            Combine::Add => Some(Op::ScatterAdd),
+            Combine::Max => Some(Op::ScatterMax),
+            Combine::Min => Some(Op::ScatterMin),
+            Combine::Or if element == Element::Bool => Some(Op::ScatterMax),
+            Combine::And if element == Element::Bool => Some(Op::ScatterMin),
+            Combine::Second => Some(Op::Scatter),
+            _ => None,
+        }
+    }
+}
+
+/// Where a scatter puts its updates.
+struct Places<'a> {
+    n: &'a Numbers,
+    at: &'a Indices,
+}
+
+impl Places<'_> {
+    fn attrs(&self, window: &[i64]) -> Attrs {
+        Attrs::none()
+            .with_ints("window_dims", window.iter().copied())
+            .with_ints("inserted", self.n.collapsed())
+            .with_ints("start_map", self.at.map.iter().copied())
+            .with("mode", IrAttr::Word("drop"))
+    }
+
+    /// The gather that reads what updates of these extents fall on; 0 for what falls outside.
+    fn gather(&self, rank: usize, window: &[i64], updates: &[u64]) -> Attrs {
+        let collapsed = self.n.collapsed();
+        let mut extents = window.iter().map(|&w| updates[w as usize] as i64);
+        let sizes: Vec<i64> = (0..rank as i64)
+            .map(|d| if collapsed.contains(&d) { 1 } else { extents.next().unwrap_or(1) })
+            .collect();
+        Attrs::none()
+            .with_ints("offset_dims", window.iter().copied())
+            .with_ints("collapsed", collapsed)
+            .with_ints("start_map", self.at.map.iter().copied())
+            .with_ints("sizes", sizes)
+            .with("mode", IrAttr::Word("zero"))
+    }
+
+    fn by_row(
+        &self,
+        cx: &mut Lowering<'_>,
+        combine: Combine,
+        x: Val,
+        update: Val,
+    ) -> Result<Val, Why> {
+        let Some(op) = combine.row(x.element) else { return refuse("no row") };
+        let (mut a, mut u) = (cx.b.materialize(x.value), update.value);
+        let attrs = self.attrs(&self.n.window);
+        let turned = x.element.is_u64() && matches!(op, Op::ScatterMax | Op::ScatterMin);
+        if x.element == Element::Bool {
+            (a, u) = (cx.storage(a, DType::U8)?, cx.storage(u, DType::U8)?);
+        } else if turned {
+            (a, u) = (flipped(cx, a)?, flipped(cx, u)?);
+        }
+        let mut value = cx.emit(op, &[a, self.at.value, u], attrs)?;
+        if x.element == Element::Bool {
+            value = cx.storage(value, DType::Bool)?;
+        } else if turned {
+            value = flipped(cx, value)?;
+        }
+        Ok(Val { value: super::integers::wrap(cx, x.element, value)?, ..x })
+    }
+
+    /// One step for all updates: what they fall on is read, combined with them and written.
+    fn at_once<'t>(
+        &self,
+        cx: &mut Lowering<'t>,
+        region: &'t Region<'t>,
+        xs: &[Val],
+        updates: &[Val],
+    ) -> Lowered {
+        let window = &self.n.window;
+        let at = self.at.value;
+        self.step(cx, region, (xs, updates), (at, window))
+    }
+
+    fn step<'t>(
+        &self,
+        cx: &mut Lowering<'t>,
+        region: &'t Region<'t>,
+        (xs, updates): (&[Val], &[Val]),
+        (at, window): (Value, &[i64]),
+    ) -> Lowered {
+        let mut args = Vec::new();
+        for (&x, &u) in xs.iter().zip(updates) {
+            let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u));
+            let attrs = self.gather(rank, window, &extents);
+            let full = cx.b.materialize(x.value);
+            args.push(Val { value: cx.emit(Op::Gather, &[full, at], attrs)?, ..x });
+        }
+        args.extend(updates.iter().copied());
+        let combined = cx.elements(region, &args)?;
+        let mut results = Results::new();
+        for (&x, new) in xs.iter().zip(combined) {
+            let full = cx.b.materialize(x.value);
+            let (full, narrow) = if x.element == Element::Bool {
+                (cx.storage(full, DType::U8)?, cx.storage(new.value, DType::U8)?)
+            } else {
+                (full, new.value)
+            };
+            let value = cx.emit(Op::Scatter, &[full, at, narrow], self.attrs(window))?;
+            results.push(Val { value: cx.storage(value, x.element.storage())?, ..x });
+        }
+        Ok(results)
+    }
+
+    /// A loop over index vectors, in their order.
+    fn in_a_loop<'t>(
+        &self,
+        cx: &mut Lowering<'t>,
+        region: &'t Region<'t>,
+        xs: &[Val],
+        updates: &[Val],
+    ) -> Lowered {
+        let at = cx.b.ty(self.at.value).clone();
+        let dims = at.dims().unwrap_or_default();
+        let (&length, batch) = match dims.split_last() {
+            Some(parts) => parts,
+            None => return refuse("indices without an axis"),
+        };
+        let steps: u64 = batch.iter().product();
+        let rows = TensorType::of(at.dtype, &[steps, length]);
+        let rows = cx.emit_as(Op::Reshape, &[self.at.value], Attrs::none(), &rows)?;
+        let mut flat = Vec::new();
+        for &u in updates {
+            flat.push(self.steps_first(cx, u, steps)?);
+        }
+        let args: Vec<Value> = xs.iter().map(|x| cx.b.materialize(x.value)).collect();
+        let types: Vec<TensorType> = args.iter().map(|&v| cx.b.ty(v).clone()).collect();
+        let body = cx.b.open_region();
+        let mut carried: Vec<Val> = Vec::new();
+        for (ty, &x) in types.iter().zip(xs) {
+            carried.push(Val { value: cx.b.param(ty.clone(), None), ..x });
+        }
+        let row = cx.b.param(TensorType::of(at.dtype, &[length]), None);
+        let row = cx.emit_as(
+            Op::Reshape,
+            &[row],
+            Attrs::none(),
+            &TensorType::of(at.dtype, &[1, length]),
+        )?;
+        let mut entered: Vec<Val> = Vec::new();
+        for u in &flat {
+            let dims = cx.dims(*u);
+            let param = cx.b.param(TensorType::of(u.element.storage(), &dims[1..]), None);
+            let one =
+                std::iter::once(1).chain(dims[1..].iter().copied()).collect::<SmallVec<[u64; 4]>>();
+            let ty = TensorType::of(u.element.storage(), &one);
+            entered
+                .push(Val { value: cx.emit_as(Op::Reshape, &[param], Attrs::none(), &ty)?, ..*u });
+        }
+        let window: Vec<i64> = (1..=self.n.window.len() as i64).collect();
+        let next = self.step(cx, region, (&carried, &entered), (row, &window));
+        let values: Vec<Value> = next.iter().flatten().map(|v| v.value).collect();
+        cx.b.close_region(&values);
+        next?;
+        let mut operands = args;
+        operands.push(rows);
+        operands.extend(flat.iter().map(|u| u.value));
+        let attrs = Attrs::none().with_int("carry", xs.len() as i64);
+        let results = cx.emit_all(Op::Scan, &operands, attrs, Some(&types), &[body])?;
+        Ok(xs.iter().zip(results).map(|(&x, value)| Val { value, ..x }).collect())
+    }
+
+    /// Updates with the axes of index vectors as one, in front.
+    fn steps_first(&self, cx: &mut Lowering<'_>, u: Val, steps: u64) -> Result<Val, Why> {
+        let dims = cx.dims(u);
+        let window = &self.n.window;
+        let batch = (0..dims.len() as i64).filter(|d| !window.contains(d));
+        let perm: Vec<i64> = batch.chain(window.iter().copied()).collect();
+        let shape = std::iter::once(steps).chain(window.iter().map(|&w| dims[w as usize]));
+        let ty = TensorType::new(u.element.storage(), shape.map(Dim::Const));
+        let full = match cx.b.func().literal(u.value) {
+            Some(l) => return Ok(Val { value: spread(cx, &ty, l), ..u }),
+            None => u.value,
+        };
+        let value = cx.emit(Op::Transpose, &[full], Attrs::none().with_ints("perm", perm))?;
+        Ok(Val { value: cx.emit_as(Op::Reshape, &[value], Attrs::none(), &ty)?, ..u })
+    }
+}
+
+fn spread(cx: &mut Lowering<'_>, ty: &TensorType, l: Literal) -> Value {
+    let v = cx.b.literal(ty, l);
+    cx.b.materialize(v)
+}

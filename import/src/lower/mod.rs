@@ -1,0 +1,131 @@
+//! Lowering: functions of the syntax tree become functions of the IR.
+
+mod attributes;
+mod bits;
+mod constant;
+mod context;
+mod control;
+mod element;
+mod elementwise;
+mod indirect;
+mod integers;
+mod reduce;
+mod refusal;
+mod shape;
+mod sort;
+mod table;
+mod window;
+
+pub use context::Compare;
+
+use crate::report::Coverage;
+use crate::text::tree::FunctionTree;
+use adfuse_ir::{Builder, Diagnostic, Function, Value};
+use context::{Lowering, Val};
+use refusal::Why;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A lowered function, with the comparisons of tests at the end of its results: pairs of the value and what it should be.
+pub(crate) struct Lowered {
+    pub(crate) function: Function,
+    pub(crate) checks: Vec<Compare>,
+}
+
+/// The name that a function has in the IR: what its grammar does not allow becomes `_`.
+fn ir_name(name: &str, taken: &BTreeSet<String>) -> String {
+    let allowed =
+        |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '_' };
+    let mut plain: String = name.chars().map(allowed).take(200).collect();
+    if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        plain.insert(0, '_');
+    }
+    let numbered = (1..).map(|k| format!("{plain}_{k}"));
+    std::iter::once(plain.clone()).chain(numbered).find(|n| !taken.contains(n)).unwrap_or(plain)
+}
+
+/// The functions of a text, public ones first, and what of it cannot be imported.
+pub(crate) fn lower(
+    functions: &[FunctionTree<'_>],
+    keeps_checks: bool,
+) -> Result<(Vec<Lowered>, Coverage), Diagnostic> {
+    let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
+    let mut coverage = Coverage::default();
+    for (k, f) in functions.iter().enumerate() {
+        let name = ir_name(f.name, &taken);
+        taken.insert(name.clone());
+        names.entry(f.name).or_insert((k, name));
+    }
+    let mut cx = Lowering::new(functions, names, table::row, elementwise::map, keeps_checks);
+    let mut lowered = Vec::new();
+    let order = functions.iter().enumerate().filter(|(_, f)| !f.private);
+    for (k, f) in order.chain(functions.iter().enumerate().filter(|(_, f)| f.private)) {
+        let name = match cx.names.get(f.name) {
+            Some((first, name)) if *first == k => name.clone(),
+            _ => {
+                cx.issue("func.func", format!("a second function @{}", f.name), f.span);
+                continue;
+            }
+        };
+        cx.b = Builder::new(name);
+        if let Some(made) = function(&mut cx, f)? {
+            lowered.push(made);
+        }
+    }
+    (coverage.issues, coverage.usage) = (cx.issues, cx.usage);
+    Ok((lowered, coverage))
+}
+
+/// One function; `None` where something of it was refused, which has been noted.
+fn function<'t>(
+    cx: &mut Lowering<'t>,
+    f: &'t FunctionTree<'t>,
+) -> Result<Option<Lowered>, Diagnostic> {
+    cx.forget();
+    cx.checks.clear();
+    let mut params: Vec<Option<Val>> = Vec::new();
+    let signature = f
+        .body
+        .params
+        .iter()
+        .map(|p| (Some(p.name), &p.ty))
+        .chain(f.results.iter().map(|ty| (None, ty)));
+    let mut whole = true;
+    for (name, ty) in signature {
+        match (cx.type_of(ty), name) {
+            (Ok((element, ty)), Some(name)) => {
+                let value = cx.b.param(ty, context::word_name(name));
+                params.push(Some(Val { element, value }));
+            }
+            (Ok(_), None) => {}
+            (Err(why), name) => {
+                whole = false;
+                if let Why::Unsupported(what) = why {
+                    cx.issue("func.func", what, f.span);
+                }
+                if name.is_some() {
+                    params.push(None);
+                }
+            }
+        }
+    }
+    let results = cx.block(&f.body, &params);
+    let mut values: Vec<Value> = match results {
+        Ok(results) if whole && results.len() == f.results.len() => {
+            results.iter().map(|v| v.value).collect()
+        }
+        Ok(_) if whole => {
+            cx.issue("func.return", format!("other than {} results", f.results.len()), f.span);
+            return Ok(None);
+        }
+        Err(Why::Unsupported(what)) => {
+            cx.issue("func.return", what, f.span);
+            return Ok(None);
+        }
+        _ => return Ok(None),
+    };
+    let checks = std::mem::take(&mut cx.checks);
+    values.extend(checks.iter().flat_map(|(_, got, wanted)| [got.value, wanted.value]));
+    cx.b.set_results(&values);
+    let made = std::mem::replace(&mut cx.b, Builder::new("")).finish()?;
+    Ok(Some(Lowered { function: made, checks: checks.into_iter().map(|c| c.0).collect() }))
+}

@@ -1,0 +1,214 @@
+//! Changes of shape, sources, and slices at indices that are operands.
+
+use super::attributes::{entry, find, list, list_or, need_list, need_number};
+use super::context::{Lowered, Lowering, Val};
+use super::element::Element;
+use super::refusal::{Why, refuse};
+use crate::text::tree::{Attr, Instruction};
+use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
+use smallvec::smallvec;
+
+/// One view of the first operand whose result type is written.
+fn written(cx: &mut Lowering<'_>, inst: &Instruction<'_>, op: Op, attrs: Attrs) -> Lowered {
+    let x = cx.operand(inst, 0)?;
+    let (_, ty) = cx.result_type(inst, 0)?;
+    Ok(smallvec![Val { value: cx.emit_as(op, &[x.value], attrs, &ty)?, ..x }])
+}
+
+pub(crate) fn broadcast_in_dim(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let dims = need_list(inst, &["dims", "broadcast_dimensions"])?;
+    let x = cx.operand(inst, 0)?;
+    let (_, ty) = cx.result_type(inst, 0)?;
+    if let Some(l) = cx.b.func().literal(x.value) {
+        return Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }]);
+    }
+    if cx.b.ty(x.value) == &ty && dims.iter().enumerate().all(|(k, &d)| k as i64 == d) {
+        return Ok(smallvec![x]);
+    }
+    // The IR wants ascending axes: others are transposed first.
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    order.sort_by_key(|&k| dims[k]);
+    let mut value = x.value;
+    if order.iter().enumerate().any(|(k, &o)| k != o) {
+        let perm = order.iter().map(|&k| k as i64);
+        value = cx.emit(Op::Transpose, &[value], Attrs::none().with_ints("perm", perm))?;
+    }
+    let attrs = Attrs::none().with_ints("dims", order.iter().map(|&k| dims[k]));
+    Ok(smallvec![Val { value: cx.emit_as(Op::BroadcastInDim, &[value], attrs, &ty)?, ..x }])
+}
+
+pub(crate) fn reshape(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let x = cx.operand(inst, 0)?;
+    let (_, ty) = cx.result_type(inst, 0)?;
+    match cx.b.func().literal(x.value) {
+        Some(l) if ty.elements() == cx.b.ty(x.value).elements() => {
+            Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }])
+        }
+        _ => written(cx, inst, Op::Reshape, Attrs::none()),
+    }
+}
+
+pub(crate) fn transpose(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let perm = need_list(inst, &["dims", "permutation"])?;
+    written(cx, inst, Op::Transpose, Attrs::none().with_ints("perm", perm))
+}
+
+pub(crate) fn reverse(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let axes = need_list(inst, &["dims", "dimensions"])?;
+    written(cx, inst, Op::Rev, Attrs::none().with_ints("axes", axes))
+}
+
+pub(crate) fn concatenate(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let axis = need_number(inst, &["dim", "dimension"])?;
+    let args = cx.operands(inst)?;
+    let values: Vec<Value> = args.iter().map(|a| a.value).collect();
+    let Some(first) = args.first() else { return refuse("no operands") };
+    let value = cx.emit(Op::Concatenate, &values, Attrs::none().with_int("axis", axis))?;
+    Ok(smallvec![Val { value, ..*first }])
+}
+
+/// Start, limit and stride of each axis, from `[0:4:2, 1:3]` or from three lists.
+pub(crate) fn slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let (mut start, mut limit, mut stride) = (Vec::new(), Vec::new(), Vec::new());
+    match inst.words.first() {
+        Some(Attr::List(ranges)) => {
+            for range in ranges {
+                let Attr::Range(ends) = range else { return refuse("a slice that is no range") };
+                let n = |k: usize, default: i64| match ends.get(k) {
+                    Some(text) => super::attributes::number(&Attr::Number(text)),
+                    None => Ok(default),
+                };
+                start.push(n(0, 0)?);
+                limit.push(n(1, 0)?);
+                stride.push(n(2, 1)?);
+            }
+        }
+        _ => {
+            start = need_list(inst, &["start_indices"])?;
+            limit = need_list(inst, &["limit_indices"])?;
+            stride = list_or(inst, &["strides"], start.len(), 1)?;
+        }
+    }
+    let attrs = Attrs::none().with_ints("start", start).with_ints("limit", limit);
+    written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
+}
+
+pub(crate) fn pad(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let (x, fill) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let attrs = Attrs::none()
+        .with_ints("low", need_list(inst, &["low", "edge_padding_low"])?)
+        .with_ints("high", need_list(inst, &["high", "edge_padding_high"])?)
+        .with_ints("interior", need_list(inst, &["interior", "interior_padding"])?);
+    let x_full = cx.b.materialize(x.value);
+    Ok(smallvec![Val { value: cx.emit(Op::Pad, &[x_full, fill.value], attrs)?, ..x }])
+}
+
+pub(crate) fn iota(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let axis = need_number(inst, &["dim", "iota_dimension"])?;
+    let (element, ty) = cx.result_type(inst, 0)?;
+    let value = cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis), &ty)?;
+    let value = super::integers::wrap(cx, element, value)?;
+    Ok(smallvec![Val { element, value }])
+}
+
+/// Start indices: integers of any type.
+fn starts(cx: &mut Lowering<'_>, inst: &Instruction<'_>, from: usize) -> Result<Vec<Value>, Why> {
+    let args = cx.operands(inst)?;
+    if args.len() < from || args[from..].iter().any(|a| !a.element.is_int()) {
+        return refuse("start indices that are no integers");
+    }
+    // Constants have one type: what is beyond it is beyond every axis.
+    let constant = |l: Literal| {
+        let place = l.to_i64().clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        Literal::from_i64(DType::I32, place)
+    };
+    let scalar = TensorType::scalar(DType::I32);
+    Ok(args[from..]
+        .iter()
+        .map(|a| match cx.b.func().literal(a.value) {
+            Some(l) => cx.b.literal(&scalar, constant(l)),
+            None => a.value,
+        })
+        .collect())
+}
+
+pub(crate) fn dynamic_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let sizes = need_list(inst, &["sizes", "slice_sizes"])?;
+    let x = cx.operand(inst, 0)?;
+    let mut args = vec![cx.b.materialize(x.value)];
+    args.extend(starts(cx, inst, 1)?);
+    let value = cx.emit(Op::DynamicSlice, &args, Attrs::none().with_ints("sizes", sizes))?;
+    Ok(smallvec![Val { value, ..x }])
+}
+
+pub(crate) fn dynamic_update_slice(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let (x, update) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let mut args = vec![cx.b.materialize(x.value), cx.b.materialize(update.value)];
+    args.extend(starts(cx, inst, 2)?);
+    Ok(smallvec![Val { value: cx.op(Op::DynamicUpdateSlice, &args)?, ..x }])
+}
+
+/// The extent of an axis, which is known.
+pub(crate) fn dimension_size(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let x = cx.operand(inst, 0)?;
+    let axis = need_number(inst, &["dim", "dimension"])?;
+    let (element, ty) = cx.result_type(inst, 0)?;
+    let Some(&extent) = usize::try_from(axis).ok().and_then(|k| cx.b.ty(x.value).shape.get(k))
+    else {
+        return refuse(format!("axis {axis}"));
+    };
+    let Some(n) = extent.known() else { return refuse("an extent that is not known") };
+    Ok(smallvec![Val { element, value: cx.b.literal(&ty, element.of_bits(n)) }])
+}
+
+/// Products of two tensors, summed over the axes that are contracted.
+pub(crate) fn dot_general(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let pair = |names: &[&str]| match find(inst, names) {
+        None => Ok((Vec::new(), Vec::new())),
+        Some(Attr::Several(two)) if two.len() == 2 => Ok((list(&two[0])?, list(&two[1])?)),
+        Some(_) => refuse(format!("`{}` that is not a pair of lists", names[0])),
+    };
+    let (batch, contract) = match inst.attr("dot_dimension_numbers") {
+        Some(numbers) => (
+            (
+                entry(numbers, "lhs_batching_dimensions")?,
+                entry(numbers, "rhs_batching_dimensions")?,
+            ),
+            (
+                entry(numbers, "lhs_contracting_dimensions")?,
+                entry(numbers, "rhs_contracting_dimensions")?,
+            ),
+        ),
+        None => (pair(&["batching_dims"])?, pair(&["contracting_dims"])?),
+    };
+    product(cx, inst, batch, contract)
+}
+
+/// The last axis of the first operand against the first of the second.
+pub(crate) fn dot(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let x = cx.operand(inst, 0)?;
+    let last = cx.b.ty(x.value).rank() as i64 - 1;
+    product(cx, inst, (Vec::new(), Vec::new()), (vec![last], vec![0]))
+}
+
+type Pair = (Vec<i64>, Vec<i64>);
+
+fn product(cx: &mut Lowering<'_>, inst: &Instruction<'_>, batch: Pair, contract: Pair) -> Lowered {
+    let (x, y) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let (element, ty) = cx.result_type(inst, 0)?;
+    let attrs = Attrs::none()
+        .with("batch", adfuse_ir::Attr::Pair(batch.0.into(), batch.1.into()))
+        .with("contract", adfuse_ir::Attr::Pair(contract.0.into(), contract.1.into()));
+    if element == Element::Bool {
+        let (x, y) = (cx.storage(x.value, DType::I32)?, cx.storage(y.value, DType::I32)?);
+        let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
+        let sum = cx.emit(Op::DotGeneral, &[x, y], attrs)?;
+        return Ok(smallvec![Val { element, value: cx.storage(sum, DType::Bool)? }]);
+    }
+    // Operands of a narrower type are summed in that of the result.
+    let x = super::elementwise::convert_to(cx, x, element)?.value;
+    let y = super::elementwise::convert_to(cx, y, element)?.value;
+    let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
+    let value = cx.emit_as(Op::DotGeneral, &[x, y], attrs, &ty)?;
+    Ok(smallvec![Val { element, value: super::integers::wrap(cx, element, value)? }])
+}

@@ -1,0 +1,265 @@
+//! Windows: `reduce_window`, `select_and_scatter`, `convolution`.
+
+use super::attributes::{find, list, list_or, need_list};
+use super::context::{Lowered, Lowering, Val};
+use super::elementwise::convert_to;
+use super::reduce::{Combine, by_op, fold, recognized};
+use super::refusal::{Why, refuse};
+use crate::text::tree::{Attr, Instruction};
+use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op};
+use smallvec::smallvec;
+
+/// The windows of an instruction: an entry of each list for every axis.
+struct Windows {
+    sizes: Vec<i64>,
+    strides: Vec<i64>,
+    base: Vec<i64>,
+    dilation: Vec<i64>,
+    low: Vec<i64>,
+    high: Vec<i64>,
+}
+
+impl Windows {
+    fn of(inst: &Instruction<'_>) -> Result<Windows, Why> {
+        let sizes = need_list(inst, &["window_dimensions"])?;
+        let n = sizes.len();
+        let padding = list_or(inst, &["padding"], 2 * n, 0)?;
+        Ok(Windows {
+            strides: list_or(inst, &["window_strides"], n, 1)?,
+            base: list_or(inst, &["base_dilations"], n, 1)?,
+            dilation: list_or(inst, &["window_dilations"], n, 1)?,
+            low: padding.iter().step_by(2).copied().collect(),
+            high: padding.iter().skip(1).step_by(2).copied().collect(),
+            sizes,
+        })
+    }
+
+    fn pool(&self) -> Attrs {
+        Attrs::none()
+            .with_ints("window", self.sizes.iter().copied())
+            .with_ints("strides", self.strides.iter().copied())
+            .with_ints("low", self.low.iter().copied())
+            .with_ints("high", self.high.iter().copied())
+            .with_ints("base_dilation", self.base.iter().copied())
+            .with_ints("window_dilation", self.dilation.iter().copied())
+    }
+
+    /// The axis and the direction of a running fold: windows of a whole axis that end, or begin, at each element.
+    fn running(&self, dims: &[u64]) -> Option<(usize, bool)> {
+        let trivial = |k: usize| self.strides[k] == 1 && self.base[k] == 1 && self.dilation[k] == 1;
+        let mut axes = (0..dims.len())
+            .filter(|&k| self.sizes[k] != 1 || self.low[k] != 0 || self.high[k] != 0);
+        let axis = axes.next()?;
+        let n = dims[axis] as i64;
+        let whole =
+            axes.next().is_none() && (0..dims.len()).all(trivial) && self.sizes[axis] == n && n > 1;
+        match (self.low[axis], self.high[axis]) {
+            (low, 0) if whole && low == n - 1 => Some((axis, false)),
+            (0, high) if whole && high == n - 1 => Some((axis, true)),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn reduce_window<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let windows = Windows::of(inst)?;
+    let args = cx.operands(inst)?;
+    if args.is_empty() || args.len() % 2 != 0 {
+        return refuse("operands without an initial value each");
+    }
+    let (xs, inits) = args.split_at(args.len() / 2);
+    let [region] = &inst.regions[..] else { return refuse("other than one region") };
+    let rank = cx.b.ty(xs[0].value).rank();
+    if windows.sizes.len() != rank {
+        return refuse(format!(
+            "windows of {} axes of {}",
+            windows.sizes.len(),
+            cx.b.ty(xs[0].value)
+        ));
+    }
+    let combine = recognized(region).filter(|&c| c != Combine::Second && xs.len() == 1);
+    if let Some(combine) = combine {
+        if let Some(value) = pooled(cx, &windows, combine.on(xs[0].element), xs[0], inits[0])? {
+            return Ok(smallvec![value]);
+        }
+    }
+    let mut spread = Vec::new();
+    for (&x, &init) in xs.iter().zip(inits) {
+        spread.push(windowed(cx, &windows, x, init)?);
+    }
+    let axes: Vec<i64> = (rank as i64..2 * rank as i64).collect();
+    match combine {
+        Some(combine) => Ok(smallvec![by_op(cx, combine, spread[0], inits[0], &axes)?]),
+        None => fold(cx, region, &spread, inits, &axes),
+    }
+}
+
+/// A pooling op of the IR, or a running fold, where the initial value is the one that changes nothing.
+fn pooled(
+    cx: &mut Lowering<'_>,
+    windows: &Windows,
+    combine: Combine,
+    x: Val,
+    init: Val,
+) -> Result<Option<Val>, Why> {
+    let given = cx.b.func().literal(init.value);
+    if given.is_none()
+        || given != combine.neutral(x.element)
+        || !(x.element.is_float() || x.element.is_int())
+        || x.element.is_u64() && combine != Combine::Add
+    {
+        return Ok(None);
+    }
+    let full = cx.b.materialize(x.value);
+    let dims = cx.dims(x);
+    let value = if let Some((axis, reverse)) = windows.running(&dims) {
+        let op = match combine {
+            Combine::Add => Op::Cumsum,
+            Combine::Mul => Op::Cumprod,
+            Combine::Max => Op::Cummax,
+            Combine::Min => Op::Cummin,
+            _ => return Ok(None),
+        };
+        let attrs =
+            Attrs::none().with_int("axis", axis as i64).with("reverse", IrAttr::Bool(reverse));
+        cx.emit(op, &[full], attrs)?
+    } else {
+        let op = match combine {
+            Combine::Add => Op::ReduceWindowSum,
+            Combine::Max if x.element.is_float() => Op::ReduceWindowMax,
+            Combine::Min if x.element.is_float() => Op::ReduceWindowMin,
+            _ => return Ok(None),
+        };
+        cx.emit(op, &[full], windows.pool())?
+    };
+    Ok(Some(Val { value: super::integers::wrap(cx, x.element, value)?, ..x }))
+}
+
+/// The windows of a padded tensor, an axis of steps for each axis behind all.
+fn windowed(cx: &mut Lowering<'_>, windows: &Windows, x: Val, init: Val) -> Result<Val, Why> {
+    let interior = windows.base.iter().map(|&d| d - 1);
+    let attrs = Attrs::none()
+        .with_ints("low", windows.low.iter().copied())
+        .with_ints("high", windows.high.iter().copied())
+        .with_ints("interior", interior);
+    let full = cx.b.materialize(x.value);
+    let padded = cx.emit(Op::Pad, &[full, init.value], attrs)?;
+    let attrs = Attrs::none()
+        .with_ints("axes", 0..windows.sizes.len() as i64)
+        .with_ints("sizes", windows.sizes.iter().copied())
+        .with_ints("strides", windows.strides.iter().copied())
+        .with_ints("dilation", windows.dilation.iter().copied());
+    Ok(Val { value: cx.emit(Op::Windows, &[padded], attrs)?, ..x })
+}
+
+/// Adds what is scattered to the place of each window that a comparison selects.
+pub(crate) fn select_and_scatter<'t>(cx: &mut Lowering<'t>, inst: &'t Instruction<'t>) -> Lowered {
+    let windows = Windows::of(inst)?;
+    let args = cx.operands(inst)?;
+    let ([x, source, init], [select, scatter]) = (&args[..], &inst.regions[..]) else {
+        return refuse("other than three operands and two regions");
+    };
+    let (x, source, init) = (*x, *source, *init);
+    if recognized(scatter) != Some(Combine::Add)
+        || x.element.is_u64()
+        || !(x.element.is_float() || x.element.is_int())
+    {
+        return refuse("a scatter that is no sum of numbers");
+    }
+    if cx.b.func().literal(init.value).is_none_or(|l| !l.is_zero()) {
+        return refuse("an initial value other than 0");
+    }
+    let word = match &select.insts[..] {
+        [compare, ret] if compare.op == "stablehlo.compare" && ret.operands.len() == 1 => {
+            let straight =
+                compare.operands.iter().map(|o| o.name).eq(select.params.iter().map(|p| p.name));
+            match (super::elementwise::direction(compare)?.0, straight) {
+                (Op::Ge, true) => "ge",
+                (Op::Le, true) => "le",
+                _ => return refuse("a selection other than `GE` and `LE`"),
+            }
+        }
+        _ => return refuse("a selection other than a comparison"),
+    };
+    let (x, source) =
+        (cx.b.materialize(x.value), Val { value: cx.b.materialize(source.value), ..source });
+    let attrs = Attrs::none()
+        .with_ints("window", windows.sizes)
+        .with_ints("strides", windows.strides)
+        .with_ints("low", windows.low)
+        .with_ints("high", windows.high)
+        .with("select", IrAttr::Word(word));
+    let value = cx.emit(Op::SelectAndScatterAdd, &[source.value, x], attrs)?;
+    Ok(smallvec![Val { value: super::integers::wrap(cx, source.element, value)?, ..source }])
+}
+
+/// The axes that a layout such as `[b, 0, f]` names: those of two letters, then the spatial ones.
+fn layout(attr: &Attr<'_>, first: &str, second: &str) -> Result<Vec<i64>, Why> {
+    let Attr::List(items) = attr else { return refuse("a layout that is no list") };
+    let place = |wanted: &str| {
+        let at =
+            items.iter().position(|i| matches!(i, Attr::Word(w) | Attr::Number(w) if *w == wanted));
+        at.map(|k| k as i64).ok_or_else(|| Why::Unsupported(format!("a layout without `{wanted}`")))
+    };
+    let mut axes = vec![place(first)?, place(second)?];
+    for k in 0..items.len().saturating_sub(2) {
+        axes.push(place(&k.to_string())?);
+    }
+    Ok(axes)
+}
+
+pub(crate) fn convolution(cx: &mut Lowering<'_>, inst: &Instruction<'_>) -> Lowered {
+    let numbers = match find(inst, &["dim_numbers", "dimension_numbers"]) {
+        Some(Attr::List(one)) if one.len() == 1 => one.first(),
+        other => other,
+    };
+    let Some(Attr::Several(layouts)) = numbers else { return refuse("without layouts") };
+    let [lhs, rhs, out] = &layouts[..] else { return refuse("other than three layouts") };
+    let specs = [layout(lhs, "b", "f")?, layout(rhs, "o", "i")?, layout(out, "b", "f")?];
+    let spatial = specs[0].len() - 2;
+    if specs.iter().any(|s| s.len() != spatial + 2) {
+        return refuse("layouts of different ranks");
+    }
+    let window = inst.attr("window");
+    let of = |pretty: &str, generic: &str, count: usize, default: i64| match window
+        .and_then(|w| w.entry(pretty))
+    {
+        Some(attr) => list(attr),
+        None => list_or(inst, &[generic], count, default),
+    };
+    let padding = of("pad", "padding", 2 * spatial, 0)?;
+    let strides = of("stride", "window_strides", spatial, 1)?;
+    let lhs_dilation = of("lhs_dilate", "lhs_dilation", spatial, 1)?;
+    let rhs_dilation = of("rhs_dilate", "rhs_dilation", spatial, 1)?;
+    let reversal = of("reverse", "window_reversal", spatial, 0)?;
+    let count = |name: &str| inst.attr(name).map_or(Ok(1), super::attributes::number);
+    let (element, ty) = cx.result_type(inst, 0)?;
+    let (x, w) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let (x, w) = (convert_to(cx, x, element)?.value, convert_to(cx, w, element)?.value);
+    let (x, mut w) = (cx.b.materialize(x), cx.b.materialize(w));
+    if reversal.len() != spatial {
+        return refuse("a reversal of other axes");
+    }
+    let reversed: Vec<i64> =
+        (0..spatial).filter(|&k| reversal[k] != 0).map(|k| specs[1][k + 2]).collect();
+    if !reversed.is_empty() {
+        w = cx.emit(Op::Rev, &[w], Attrs::none().with_ints("axes", reversed))?;
+    }
+    let attrs = Attrs::none()
+        .with_ints("strides", strides)
+        .with_ints("low", padding.iter().step_by(2).copied())
+        .with_ints("high", padding.iter().skip(1).step_by(2).copied())
+        .with_ints("lhs_dilation", lhs_dilation)
+        .with_ints("rhs_dilation", rhs_dilation)
+        .with_ints("lhs_spec", specs[0].clone())
+        .with_ints("rhs_spec", specs[1].clone())
+        .with_ints("out_spec", specs[2].clone())
+        .with_int("feature_group_count", count("feature_group_count")?)
+        .with_int("batch_group_count", count("batch_group_count")?);
+    if ty.elements() == Some(0) {
+        let value = cx.b.literal(&ty, Literal::zero(ty.dtype));
+        return Ok(smallvec![Val { element, value }]);
+    }
+    let value = cx.emit_as(Op::ConvGeneralDilated, &[x, w], attrs, &ty)?;
+    Ok(smallvec![Val { element, value: super::integers::wrap(cx, element, value)? }])
+}

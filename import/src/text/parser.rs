@@ -1,0 +1,321 @@
+//! Modules, functions and regions.
+
+use super::MOST_NESTED;
+use super::lexer::{Lexed, Lexer, Token, wrong};
+use super::tree::{Attr, FunctionTree, Instruction, Param, Region};
+use adfuse_ir::{At, Diagnostic, Kind, Span};
+
+/// Instructions of a text.
+const MOST_INSTRUCTIONS: usize = 1_000_000;
+
+/// A text that is being read: the token that is looked at, and what follows.
+pub(super) struct Parser<'a> {
+    pub(super) lexer: Lexer<'a>,
+    pub(super) here: Lexed<'a>,
+    /// Where the token before ended.
+    pub(super) before: usize,
+    depth: usize,
+    instructions: usize,
+}
+
+/// The functions of a module, or the function, that stands in the generic form.
+fn generic<'a>(
+    inst: Instruction<'a>,
+    functions: &mut Vec<FunctionTree<'a>>,
+) -> Result<(), Diagnostic> {
+    if inst.op == "builtin.module" {
+        let insts = inst.regions.into_iter().flat_map(|r| r.insts);
+        return insts.filter(|i| !i.op.starts_with("sdy.")).try_for_each(|i| generic(i, functions));
+    }
+    let at = |m: &str| Diagnostic::new(At::span(inst.span), Kind::Syntax, m);
+    let text = |name: &str| match inst.attr(name) {
+        Some(Attr::Str(text)) => Some(*text),
+        _ => None,
+    };
+    let name = text("sym_name").filter(|_| inst.op == "func.func");
+    let name = name.ok_or_else(|| at("expected a function with its name"))?;
+    let private = text("sym_visibility") == Some("private");
+    let span = inst.span;
+    let body = inst.regions.into_iter().next();
+    let body = body.ok_or_else(|| {
+        Diagnostic::new(At::span(span), Kind::Syntax, "expected the function's body")
+    })?;
+    // Its type says no more than what it returns.
+    let results = body.insts.last().and_then(|ret| ret.operand_types.clone()).unwrap_or_default();
+    functions.push(FunctionTree { name, private, results, body, span });
+    Ok(())
+}
+
+/// The functions of a text.
+pub(crate) fn parse(text: &str) -> Result<Vec<FunctionTree<'_>>, Diagnostic> {
+    let mut lexer = Lexer::new(text);
+    let here = lexer.next()?;
+    let mut p = Parser { lexer, here, before: 0, depth: 0, instructions: 0 };
+    let mut functions = Vec::new();
+    while p.here.token != Token::End {
+        p.top_level(&mut functions)?;
+    }
+    Ok(functions)
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn advance(&mut self) -> Result<Lexed<'a>, Diagnostic> {
+        let old = self.here;
+        self.before = old.end;
+        self.here = self.lexer.next()?;
+        Ok(old)
+    }
+
+    pub(super) fn expected(&self, what: &str) -> Diagnostic {
+        let Lexed { token, start, end, .. } = self.here;
+        let found = match token {
+            Token::End => "the end of the text".to_string(),
+            _ => format!(
+                "`{}`",
+                &self.lexer.text()[start..end.min(start + 40).max(start)].escape_debug()
+            ),
+        };
+        wrong(start, end, format!("expected {what}, found {found}"))
+    }
+
+    pub(super) fn is(&self, b: u8) -> bool {
+        self.here.token == Token::Punct(b)
+    }
+
+    pub(super) fn eat(&mut self, b: u8) -> Result<bool, Diagnostic> {
+        let found = self.is(b);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    pub(super) fn expect(&mut self, b: u8) -> Result<(), Diagnostic> {
+        match self.eat(b)? {
+            true => Ok(()),
+            false => Err(self.expected(&format!("`{}`", b as char))),
+        }
+    }
+
+    pub(super) fn expect_arrow(&mut self) -> Result<(), Diagnostic> {
+        match self.here.token {
+            Token::Arrow => self.advance().map(|_| ()),
+            _ => Err(self.expected("`->`")),
+        }
+    }
+
+    pub(super) fn eat_ident(&mut self, word: &str) -> Result<bool, Diagnostic> {
+        let found = self.here.token == Token::Ident(word);
+        if found {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
+    /// One level deeper into brackets.
+    pub(super) fn descend(&mut self) -> Result<(), Diagnostic> {
+        self.depth += 1;
+        match self.depth > MOST_NESTED {
+            true => {
+                let at = At::span(Span::new(self.here.start, self.here.end));
+                let m = format!("more than {MOST_NESTED} levels of brackets");
+                Err(Diagnostic::new(at, Kind::Limit, m))
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn ascend(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// One instruction more.
+    pub(super) fn count(&mut self) -> Result<(), Diagnostic> {
+        self.instructions += 1;
+        match self.instructions > MOST_INSTRUCTIONS {
+            true => {
+                let at = At::span(Span::new(self.here.start, self.here.end));
+                let m = format!("more than {MOST_INSTRUCTIONS} instructions");
+                Err(Diagnostic::new(at, Kind::Limit, m))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// What stands between `<`, which is looked at, and the `>` that closes it.
+    pub(super) fn raw_angled(&mut self) -> Result<&'a str, Diagnostic> {
+        if !self.is(b'<') {
+            return Err(self.expected("`<`"));
+        }
+        let start = self.here.end;
+        let inner = self.lexer.angled(start)?;
+        self.lexer.seek(start + inner.len() + 1);
+        self.before = start + inner.len() + 1;
+        self.here = self.lexer.next()?;
+        Ok(inner)
+    }
+
+    /// Skips tokens up to the bracket that closes the one looked at.
+    pub(super) fn skip_brackets(&mut self) -> Result<(), Diagnostic> {
+        let (start, mut open) = (self.here, 0usize);
+        loop {
+            match self.advance()?.token {
+                Token::Punct(b'(' | b'[' | b'{' | b'<') => open += 1,
+                Token::Punct(b')' | b']' | b'}' | b'>') => {
+                    open -= 1;
+                    if open == 0 {
+                        return Ok(());
+                    }
+                }
+                Token::End => {
+                    return Err(wrong(start.start, start.end, "this bracket is not closed"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Skips `{..}` behind a type and `loc(..)`: neither changes what a program means.
+    pub(super) fn skip_annotations(&mut self) -> Result<(), Diagnostic> {
+        if self.is(b'{') {
+            self.skip_brackets()?;
+        }
+        self.skip_location()
+    }
+
+    /// Skips `loc(..)` and `loc#name`.
+    pub(super) fn skip_location(&mut self) -> Result<(), Diagnostic> {
+        if self.eat_ident("loc")? && self.is(b'(') {
+            self.skip_brackets()?;
+        }
+        Ok(())
+    }
+
+    /// Skips what says nothing of values: definitions of locations, of meshes, of aliases, and resources.
+    fn skip_line(&mut self) -> Result<(), Diagnostic> {
+        self.advance()?;
+        while !self.here.leads && self.here.token != Token::End {
+            match self.here.token {
+                Token::Punct(b'(' | b'[' | b'{' | b'<') => self.skip_brackets()?,
+                Token::Punct(b'}') => return Ok(()),
+                _ => {
+                    self.advance()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn top_level(&mut self, functions: &mut Vec<FunctionTree<'a>>) -> Result<(), Diagnostic> {
+        match self.here.token {
+            Token::Ident("module" | "builtin.module") => {
+                self.advance()?;
+                if let Token::Symbol(_) = self.here.token {
+                    self.advance()?;
+                }
+                if self.eat_ident("attributes")? {
+                    self.skip_brackets()?;
+                }
+                self.descend()?;
+                self.expect(b'{')?;
+                while !self.eat(b'}')? {
+                    if self.here.token == Token::End {
+                        return Err(self.expected("`}`"));
+                    }
+                    self.top_level(functions)?;
+                }
+                self.ascend();
+                self.skip_location()
+            }
+            Token::Ident("func.func") => {
+                functions.push(self.function()?);
+                Ok(())
+            }
+            Token::Ident(name) if name.starts_with("sdy.") => self.skip_line(),
+            Token::Hash(_) => self.skip_line(),
+            Token::Str("builtin.module" | "func.func") => {
+                let inst = self.instruction()?;
+                generic(inst, functions)
+            }
+            _ => Err(self.expected("`module` or `func.func`")),
+        }
+    }
+
+    fn function(&mut self) -> Result<FunctionTree<'a>, Diagnostic> {
+        let start = self.advance()?.start;
+        let private = match self.here.token {
+            Token::Ident(word @ ("private" | "public" | "nested")) => {
+                self.advance()?;
+                word == "private"
+            }
+            _ => false,
+        };
+        let Token::Symbol(name) = self.here.token else {
+            return Err(self.expected("a function's name"));
+        };
+        let end = self.advance()?.end;
+        let mut body = Region { params: self.params()?, insts: Vec::new() };
+        let mut results = Vec::new();
+        if self.here.token == Token::Arrow {
+            self.advance()?;
+            results = self.parse_types()?;
+        }
+        if self.eat_ident("attributes")? {
+            self.skip_brackets()?;
+        }
+        if !self.is(b'{') {
+            return Err(self.expected("the function's body"));
+        }
+        self.block(&mut body)?;
+        self.skip_location()?;
+        Ok(FunctionTree { name, private, results, body, span: Span::new(start, end) })
+    }
+
+    /// `(%a: T {..}, ..)`.
+    pub(super) fn params(&mut self) -> Result<Vec<Param<'a>>, Diagnostic> {
+        self.expect(b'(')?;
+        let mut params = Vec::new();
+        while !self.eat(b')')? {
+            let Token::Value(name, None) = self.here.token else {
+                return Err(self.expected("a parameter"));
+            };
+            self.advance()?;
+            self.expect(b':')?;
+            params.push(Param { name, ty: self.parse_type()? });
+            self.skip_annotations()?;
+            if !self.eat(b',')? && !self.is(b')') {
+                return Err(self.expected("`,` or `)`"));
+            }
+        }
+        Ok(params)
+    }
+
+    /// `{ ^bb0(..): instructions }`.
+    pub(super) fn region(&mut self) -> Result<Region<'a>, Diagnostic> {
+        let mut region = Region::default();
+        self.block(&mut region)?;
+        Ok(region)
+    }
+
+    fn block(&mut self, region: &mut Region<'a>) -> Result<(), Diagnostic> {
+        self.descend()?;
+        self.expect(b'{')?;
+        if let Token::Block(_) = self.here.token {
+            self.advance()?;
+            if self.is(b'(') {
+                region.params = self.params()?;
+            }
+            self.expect(b':')?;
+        }
+        while !self.eat(b'}')? {
+            if let Token::Block(_) = self.here.token {
+                let m = "a region of several blocks cannot be imported";
+                return Err(wrong(self.here.start, self.here.end, m));
+            }
+            let inst = self.instruction()?;
+            region.insts.push(inst);
+        }
+        self.ascend();
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The syntax tree: instructions with named operands, attributes, regions and types, as slices of the text.
+
+use adfuse_ir::Span;
+
+/// A type as written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Type<'a> {
+    /// `tensor<2x3xf32>`; an extent that is not known is `None`.
+    Tensor(Vec<Option<u64>>, &'a str),
+    /// Any other type, as its text.
+    Other(&'a str),
+}
+
+/// Element values as written, still to be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Dense<'a> {
+    /// What stands between the angle brackets.
+    pub(crate) payload: &'a str,
+    /// Their type.
+    pub(crate) ty: Option<Type<'a>>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Attr<'a> {
+    /// `1`, `-0.5`, `0x7F`.
+    Number(&'a str),
+    /// A bare word, such as `LT` or `true`.
+    Word(&'a str),
+    /// A quoted string, escapes as they stand.
+    Str(&'a str),
+    /// `@name`.
+    Symbol(&'a str),
+    /// `[..]` and `array<i64: ..>`; an enumeration `#dialect<kind WORD>` is a list of its words.
+    List(Vec<Attr<'a>>),
+    /// `{..}` and `#dialect.name<key = value>`.
+    Dict(Vec<(&'a str, Attr<'a>)>),
+    /// `0:4:2`.
+    Range(Vec<&'a str>),
+    /// `[1] x [0]`, and what follows `->`.
+    Several(Vec<Attr<'a>>),
+    /// `dense<..>`.
+    Dense(Dense<'a>),
+    /// A type.
+    Type(Type<'a>),
+}
+
+/// An operand: the name of a value, and which of several results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Operand<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) result: u32,
+    pub(crate) span: Span,
+}
+
+/// A parameter of a function or of a region.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Param<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) ty: Type<'a>,
+}
+
+/// A region of one block.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Region<'a> {
+    pub(crate) params: Vec<Param<'a>>,
+    pub(crate) insts: Vec<Instruction<'a>>,
+}
+
+/// One instruction.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Instruction<'a> {
+    /// Its op, with the dialect: `stablehlo.add`.
+    pub(crate) op: &'a str,
+    /// Names of results, and how many each stands for.
+    pub(crate) results: Vec<(&'a str, u32)>,
+    pub(crate) operands: Vec<Operand<'a>>,
+    /// Initial values that stand beside operands, as `init: %c`.
+    pub(crate) inits: Vec<Operand<'a>>,
+    /// Names that operands have inside of the regions, as in `while(%i = %0)`.
+    pub(crate) bound: Vec<&'a str>,
+    pub(crate) attrs: Vec<(&'a str, Attr<'a>)>,
+    /// Words, lists and strings without a name, in order.
+    pub(crate) words: Vec<Attr<'a>>,
+    /// The function that it calls, or the name of a custom call.
+    pub(crate) symbol: Option<&'a str>,
+    pub(crate) regions: Vec<Region<'a>>,
+    pub(crate) operand_types: Option<Vec<Type<'a>>>,
+    /// Result types, or the types that a form without an arrow lists.
+    pub(crate) types: Vec<Type<'a>>,
+    pub(crate) span: Span,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FunctionTree<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) private: bool,
+    pub(crate) results: Vec<Type<'a>>,
+    pub(crate) body: Region<'a>,
+    pub(crate) span: Span,
+}
+
+impl<'a> Instruction<'a> {
+    /// The attribute of this name.
+    pub(crate) fn attr(&self, name: &str) -> Option<&Attr<'a>> {
+        self.attrs.iter().find(|(n, _)| *n == name).map(|(_, a)| a)
+    }
+
+    /// Number of results.
+    pub(crate) fn result_count(&self) -> usize {
+        self.results.iter().map(|&(_, n)| n as usize).sum()
+    }
+
+    /// All operands: those of pairs `(%x init: %c)` first, their initial values after them.
+    pub(crate) fn all_operands(&self) -> impl Iterator<Item = Operand<'a>> + '_ {
+        self.operands.iter().chain(&self.inits).copied()
+    }
+}
+
+impl<'a> Attr<'a> {
+    /// A bare word, or that of an enumeration.
+    pub(crate) fn word(&self) -> Option<&'a str> {
+        match self {
+            Attr::Word(w) | Attr::Str(w) => Some(w),
+            Attr::List(items) => items.last().and_then(Attr::word),
+            _ => None,
+        }
+    }
+
+    /// The entry of this name.
+    pub(crate) fn entry(&self, name: &str) -> Option<&Attr<'a>> {
+        match self {
+            Attr::Dict(entries) => entries.iter().find(|(n, _)| *n == name).map(|(_, a)| a),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Pretty and generic forms, what is refused and how it is told, names and places.
+
+use adfuse_import::{ImportError, Imported, Options, coverage, is_stablehlo, stablehlo};
+
+fn imported(text: &str) -> Imported {
+    stablehlo(text, &Options::default()).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+/// A function of `params` with one result.
+fn function(params: &str, result: &str, body: &str) -> String {
+    format!("func.func public @main({params}) -> {result} {{\n{body}\n}}")
+}
+
+fn ir_of(text: &str) -> String {
+    imported(text).module.to_string()
+}
+
+/// The pretty and the generic form of an instruction give the same program.
+#[test]
+fn both_forms_are_one_program() {
+    let x = "%x: tensor<4x6xf32>";
+    for (params, result, pretty, generic) in [
+        (
+            x,
+            "tensor<4x6xf32>",
+            "stablehlo.add %x, %x : tensor<4x6xf32>",
+            "\"stablehlo.add\"(%x, %x) : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>",
+        ),
+        (
+            x,
+            "tensor<2x3xf32>",
+            "stablehlo.slice %x [0:4:2, 1:4] : (tensor<4x6xf32>) -> tensor<2x3xf32>",
+            "\"stablehlo.slice\"(%x) <{start_indices = array<i64: 0, 1>, limit_indices = array<i64: 4, 4>, strides = array<i64: 2, 1>}> : (tensor<4x6xf32>) -> tensor<2x3xf32>",
+        ),
+        (
+            x,
+            "tensor<4x6xi1>",
+            "stablehlo.compare LT, %x, %x, FLOAT : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xi1>",
+            "\"stablehlo.compare\"(%x, %x) {comparison_direction = #stablehlo<comparison_direction LT>} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xi1>",
+        ),
+        (
+            x,
+            "tensor<4x4xf32>",
+            "stablehlo.dot_general %x, %x, contracting_dims = [1] x [1], precision = [DEFAULT, DEFAULT] : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>",
+            "\"stablehlo.dot_general\"(%x, %x) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>}> : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x4xf32>",
+        ),
+        (
+            x,
+            "tensor<6x4xf32>",
+            "stablehlo.transpose %x, dims = [1, 0] : (tensor<4x6xf32>) -> tensor<6x4xf32>",
+            "\"stablehlo.transpose\"(%x) {permutation = dense<[1, 0]> : tensor<2xi64>} : (tensor<4x6xf32>) -> tensor<6x4xf32>",
+        ),
+        (
+            x,
+            "tensor<4x6xf32>",
+            "stablehlo.reverse %x, dims = [0] : tensor<4x6xf32>",
+            "\"stablehlo.reverse\"(%x) <{dimensions = array<i64: 0>}> : (tensor<4x6xf32>) -> tensor<4x6xf32>",
+        ),
+        (
+            "%x: tensor<f32>",
+            "tensor<2x3xf32>",
+            "stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<2x3xf32>",
+            "\"stablehlo.broadcast_in_dim\"(%x) <{broadcast_dimensions = array<i64>}> : (tensor<f32>) -> tensor<2x3xf32>",
+        ),
+        (
+            x,
+            "tensor<3xi16>",
+            "stablehlo.constant dense<[1, -2, 3]> : tensor<3xi16>",
+            "\"stablehlo.constant\"() <{value = dense<[1, -2, 3]> : tensor<3xi16>}> : () -> tensor<3xi16>",
+        ),
+    ] {
+        let program =
+            |inst: &str| function(params, result, &format!("%0 = {inst}\nreturn %0 : {result}"));
+        assert_eq!(ir_of(&program(pretty)), ir_of(&program(generic)), "{pretty}");
+    }
+}
+
+#[test]
+fn a_reduction_is_one_in_all_forms() {
+    let params = "%x: tensor<4x6xf32>";
+    let zero = "%z = stablehlo.constant dense<0.0> : tensor<f32>\n";
+    let end = "\nreturn %0 : tensor<4xf32>";
+    let types = ": (tensor<4x6xf32>, tensor<f32>) -> tensor<4xf32>";
+    let forms = [
+        format!(
+            "%0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [1] {types}"
+        ),
+        format!(
+            "%0 = stablehlo.reduce(%x init: %z) across dimensions = [1] {types}\n reducer(%a: tensor<f32>, %b: tensor<f32>) {{\n%1 = stablehlo.add %a, %b : tensor<f32>\nstablehlo.return %1 : tensor<f32>\n}}"
+        ),
+        format!(
+            "%0 = \"stablehlo.reduce\"(%x, %z) <{{dimensions = array<i64: 1>}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n%1 = stablehlo.add %b, %a : tensor<f32>\n\"stablehlo.return\"(%1) : (tensor<f32>) -> ()\n}}) {types}"
+        ),
+    ];
+    let texts: Vec<String> = forms
+        .iter()
+        .map(|f| ir_of(&function(params, "tensor<4xf32>", &format!("{zero}{f}{end}"))))
+        .collect();
+    assert!(texts[0].contains("reduce_sum %x {axes = [1]} : f32[4]"), "{}", texts[0]);
+    assert!(texts.iter().all(|t| *t == texts[0]), "{texts:#?}");
+}
+
+#[test]
+fn generic_modules_are_modules() {
+    let text = r#""builtin.module"() <{sym_name = "m"}> ({
+      "func.func"() <{function_type = (tensor<2xf32>) -> tensor<2xf32>, sym_name = "main", sym_visibility = "public"}> ({
+      ^bb0(%x: tensor<2xf32>):
+        %0 = "func.call"(%x) <{callee = @g}> : (tensor<2xf32>) -> tensor<2xf32>
+        "func.return"(%0) : (tensor<2xf32>) -> ()
+      }) : () -> ()
+      "func.func"() <{function_type = (tensor<2xf32>) -> tensor<2xf32>, sym_name = "g", sym_visibility = "private"}> ({
+      ^bb0(%x: tensor<2xf32>):
+        %0 = "stablehlo.sine"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+        "func.return"(%0) : (tensor<2xf32>) -> ()
+      }) : () -> ()
+    }) {mhlo.num_partitions = 1 : i32} : () -> ()"#;
+    assert!(is_stablehlo(text));
+    let ir = ir_of(text);
+    assert!(ir.contains("call %x {func = @g}") && ir.contains("sin %x"), "{ir}");
+}
+
+#[test]
+fn texts_are_told_apart_by_what_they_begin_with() {
+    for text in [
+        "module @m {",
+        "// a comment\n\nmodule {\n}",
+        "func.func @f() {",
+        "#loc = loc(unknown)\nmodule {",
+    ] {
+        assert!(is_stablehlo(text), "{text}");
+    }
+    for text in
+        ["", "func @f() -> () { return }", "// module\nfunc @module() -> () { return }", "modules"]
+    {
+        assert!(!is_stablehlo(text), "{text}");
+    }
+}
+
+/// What cannot be imported is listed whole, each reason once with its number.
+#[test]
+fn all_refusals_are_told_with_their_places() {
+    let text = function(
+        "%x: tensor<2xf32>, %c: tensor<2xcomplex<f32>>",
+        "tensor<2xf32>",
+        "%0 = stablehlo.imag %c : (tensor<2xcomplex<f32>>) -> tensor<2xf32>
+         %1 = stablehlo.custom_call @mine(%x) : (tensor<2xf32>) -> tensor<2xf32>
+         %2 = stablehlo.custom_call @mine(%1) : (tensor<2xf32>) -> tensor<2xf32>
+         %3 = stablehlo.custom_call @mine(%x) : (tensor<2xf32>) -> tensor<2xf32>
+         %4 = stablehlo.add %2, %x : tensor<2xf32>
+         %5 = stablehlo.sine %x {mode = 3 : i32} : tensor<2xf32>
+         return %4 : tensor<2xf32>",
+    );
+    let error = stablehlo(&text, &Options::default()).expect_err("is refused");
+    let told: Vec<String> = error.diagnostics().iter().map(|d| d.message.clone()).collect();
+    assert_eq!(
+        told,
+        [
+            "`func.func` cannot be imported: elements of type complex",
+            "`stablehlo.imag` cannot be imported: no such op here",
+            "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (2 times)",
+            "`stablehlo.sine` cannot be imported: the attribute `mode`",
+        ]
+    );
+    let first = error.diagnostics()[2].at.span.expect("a place");
+    assert!(
+        text[first.start as usize..first.end as usize]
+            .starts_with("%1 = stablehlo.custom_call @mine(%x)")
+    );
+    let table = coverage(&text).expect("a table").to_string();
+    assert!(
+        table.contains("stablehlo.custom_call @mine")
+            && table.lines().next().is_some_and(|l| l.starts_with("op")),
+        "{table}"
+    );
+}
+
+#[test]
+fn syntax_errors_have_places() {
+    for (text, at, message) in [
+        ("module {\n  oops\n}", "oops", "expected `module` or `func.func`"),
+        ("func.func @f(%x tensor<2xf32>) { return }", "tensor", "expected `:`"),
+        (
+            "func.func @f(%x: tensor<2yf32>) { return }",
+            "tensor<2yf32>",
+            "an extent needs an `x` behind it",
+        ),
+        ("func.func @f() { %0 = a.b \"open", "\"", "this string does not end"),
+        ("func.func @f() { a.b : tensor<2xf32", "<", "this `<` is not closed"),
+    ] {
+        let Err(ImportError::Syntax(error)) = stablehlo(text, &Options::default()) else {
+            panic!("{text}")
+        };
+        let start = error.at.span.expect("a place").start as usize;
+        assert!(text[start..].starts_with(at), "{text}: {error} at {start}");
+        assert!(error.message.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn names_and_places_of_the_source_are_kept() {
+    let text = function(
+        "%x: tensor<2xf32>",
+        "tensor<2xf32>",
+        "%hidden = stablehlo.tanh %x : tensor<2xf32>\nreturn %hidden : tensor<2xf32>",
+    );
+    let imported = imported(&text);
+    let f = imported.module.find("main").expect("main");
+    assert!(imported.module.to_string().contains("%hidden = tanh %x"));
+    let span = f.span(f.body_insts()[0]).expect("a place");
+    assert_eq!(
+        &text[span.start as usize..span.end as usize],
+        "%hidden = stablehlo.tanh %x : tensor<2xf32>"
+    );
+}
+
+#[test]
+fn shardings_annotations_and_locations_are_left_out() {
+    let text = "#loc = loc(unknown)
+    module @m attributes {mhlo.num_partitions = 1 : i32} {
+      sdy.mesh @mesh = <[\"x\"=2]>
+      func.func public @main(%x: tensor<2x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}, {}]>} loc(\"x\")) -> (tensor<2x4xf32> {jax.result_info = \"\"}) {
+        %0 = sdy.sharding_constraint %x <@mesh, [{\"x\"}, {}]> : tensor<2x4xf32> loc(#loc)
+        %1 = stablehlo.custom_call @Sharding(%0) {backend_config = \"\", mhlo.sharding = \"{devices=[2,1]}\"} : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(callsite(\"a\" at \"b\"))
+        return %1 : tensor<2x4xf32> loc(#loc)
+      } loc(#loc)
+    } loc(#loc)
+    #loc1 = loc(\"f.py\":3:4)\n";
+    assert_eq!(ir_of(text), "func @main(%x: f32[2,4]) -> f32[2,4] {\n  return %x\n}\n");
+}
