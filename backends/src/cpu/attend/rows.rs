@@ -1,5 +1,6 @@
 //! What is done to the scores of a tile, row by row, between products and exponentials: plain Rust over slices, compiled for
 //! the instruction sets that hosts have.
+#![allow(unsafe_code)]
 
 use crate::reference::order::LANES;
 
@@ -101,6 +102,8 @@ unsafe fn masked<T: ScoreElement>(row: &mut [T], shown: usize, extra: ExtraRow<T
 }
 
 /// The largest of a row and a number; NaN if one of them is.
+// Lanes are numbered: three arrays go together.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn largest<T: ScoreElement>(row: &[T], so_far: T) -> T {
     let mut lanes = [so_far; LANES];
@@ -124,6 +127,8 @@ fn largest<T: ScoreElement>(row: &[T], so_far: T) -> T {
 }
 
 /// The sum of a row of weights in the lane order. Weights are not negative, so absent lanes may be 0.
+// As above.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 fn sum<T: ScoreElement>(row: &[T]) -> T {
     let mut lanes = [T::default(); LANES];

@@ -28,6 +28,18 @@ pub(super) const ATTENTION: &[AttrSpec] = &[CAUSAL];
 pub(super) const ATTENTION_GRAD: &[AttrSpec] =
     &[CAUSAL, maybe("bias_grad", AttrKind::Bool, Attr0::False)];
 
+/// Complete instructions of `attention`.
+pub(super) const EXAMPLES: &[&str] = &[
+    "%q: f32[2,3,2], %k: f32[2,4,2], %v: f32[2,4,3] | attention %q, %k, %v : f32[2,3,3], f32[2,3]",
+    "%q: f32[4,3,2], %k: f32[2,3,2], %v: f32[2,3,2] | attention %q, %k, %v {causal = true} : f32[4,3,2], f32[4,3]",
+    "%q: f32[1,2,3,2], %k: f32[1,2,3,2], %v: f32[1,2,3,1], %b: f32[1,1,3,3] | attention %q, %k, %v, %b : f32[1,2,3,1], f32[1,2,3]",
+];
+/// Complete instructions of `attention_grad`.
+pub(super) const GRAD_EXAMPLES: &[&str] = &[
+    "%q: f32[2,3,2], %k: f32[1,4,2], %v: f32[1,4,3], %l: f32[2,3], %g: f32[2,3,3], %d: f32[2,3] | attention_grad %q, %k, %v, %l, %g, %d : f32[2,3,2], f32[1,4,2], f32[1,4,3]",
+    "%q: f32[2,3,2], %k: f32[2,3,2], %v: f32[2,3,3], %l: f32[2,3], %g: f32[2,3,3], %d: f32[2,3], %b: f32[2,3,3] | attention_grad %q, %k, %v, %l, %g, %d, %b {causal = true, bias_grad = true} : f32[2,3,2], f32[2,3,2], f32[2,3,3], f32[2,3,3]",
+];
+
 /// The compositions of `attention`.
 pub(super) const FORWARD: StepBody = StepBody { defined: blocks::forward, other: whole::forward };
 /// The compositions of `attention_grad`.

@@ -139,10 +139,10 @@ pub(in crate::op) fn jvp(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Va
         let term = w.dot([o.q, t], (&[0], &[0]), (3, 2));
         add(&mut w, term);
     }
-    if let (ScoreExtra::Bias(_), Some(t)) = (o.extra, tangent(3)) {
-        if let Some(term) = w.extra(Some(&t)).value() {
-            add(&mut w, term);
-        }
+    if let (ScoreExtra::Bias(_), Some(t)) = (o.extra, tangent(3))
+        && let Some(term) = w.extra(Some(&t)).value()
+    {
+        add(&mut w, term);
     }
     let (mut dy, mut dlse) = (None, None);
     if let Some(ds) = ds {
