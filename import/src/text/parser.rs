@@ -1,9 +1,11 @@
 //! Modules, functions and regions.
 
-use super::MOST_NESTED;
 use super::lexer::{Lexed, MlirLexer, MlirToken, wrong};
 use super::tree::{Attribute, FunctionTree, Instruction, ParamTree, RegionTree};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
+
+/// Levels of regions, lists and dictionaries inside of each other.
+const MOST_NESTED: usize = 64;
 
 /// Instructions of a text.
 const MOST_INSTRUCTIONS: usize = 1_000_000;
