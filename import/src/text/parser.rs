@@ -163,11 +163,14 @@ impl<'a> MlirParser<'a> {
         loop {
             match self.advance()?.token {
                 MlirToken::Punct(b'(' | b'[' | b'{' | b'<') => open += 1,
-                MlirToken::Punct(b')' | b']' | b'}' | b'>') => {
+                MlirToken::Punct(b')' | b']' | b'}' | b'>') if open > 0 => {
                     open -= 1;
                     if open == 0 {
                         return Ok(());
                     }
+                }
+                _ if open == 0 => {
+                    return Err(wrong(start.start, start.end, "expected an opening bracket"));
                 }
                 MlirToken::End => {
                     return Err(wrong(start.start, start.end, "this bracket is not closed"));
