@@ -158,7 +158,7 @@ fn all_refusals_are_told_with_their_places() {
         [
             "`func.func` cannot be imported: elements of type complex",
             "`stablehlo.imag` cannot be imported: no such op here",
-            "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (2 times)",
+            "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (3 times)",
             "`stablehlo.sine` cannot be imported: the attribute `mode`",
             "`stablehlo.cosine` cannot be imported: a result of type f32[2] where the text says i32[2]",
         ]

@@ -28,6 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A lowered function, with the comparisons of tests at the end of its results: pairs of the value and what it should be.
 pub(crate) struct ImportedFunction {
     pub(crate) function: Function,
+    /// Whether other functions alone call it.
+    pub(crate) private: bool,
     pub(crate) checks: Vec<Compare>,
 }
 
@@ -127,5 +129,9 @@ fn function<'t>(
     values.extend(checks.iter().flat_map(|(_, got, wanted)| [got.value, wanted.value]));
     cx.b.set_results(&values);
     let made = std::mem::replace(&mut cx.b, Builder::new("")).finish()?;
-    Ok(Some(ImportedFunction { function: made, checks: checks.into_iter().map(|c| c.0).collect() }))
+    Ok(Some(ImportedFunction {
+        function: made,
+        private: f.private,
+        checks: checks.into_iter().map(|c| c.0).collect(),
+    }))
 }
