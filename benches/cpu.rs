@@ -174,7 +174,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
             bytes: plan.arena,
             offsets: plan.offsets,
             scratch: plan.scratch,
-            ..ArenaLayout::default()
+            in_donor: plan.in_donor,
         },
     )
 }

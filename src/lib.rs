@@ -59,8 +59,8 @@ pub mod prelude {
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
     pub use crate::trace::{
-        Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer, evaluate,
-        f32s, f64s, i32s, keep, trace,
+        AttentionMask, Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer,
+        evaluate, f32s, f64s, i32s, keep, trace,
     };
     pub use crate::transform::{
         grad, hessian, hvp, jacfwd, jacrev, jit, jvp, value_and_grad, vjp, vmap,

@@ -14,12 +14,13 @@ mod verifier;
 
 pub use crate::engine::{ListingCompiler, Machine};
 pub use artifact::Artifact;
-pub use compiler::Compiler;
+pub use compiler::{Compiler, composition};
 pub(crate) use unit::missing;
 pub use unit::{CompileUnit, EngineArtifacts, Selection};
 pub use verifier::Verifier;
 
 use crate::fusion::{PREPASSES, Prepass};
+use crate::ir::op::Composition;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use std::fmt;
 use std::sync::LazyLock;
@@ -60,6 +61,9 @@ enum PassBody {
     Here(fn(&dyn Compiler, &mut CompileUnit<'_>) -> Result<(), Diagnostic>),
 }
 
+/// The first pass that a function goes through that is compiled as it is: those before it are for text.
+pub const COMPOSE_STEPS: &str = "compose_steps";
+
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
 pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     use Artifact::*;
@@ -78,6 +82,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "stable forms for naive formulas, in modes that are not strict").prints("stabilize", passes::function),
         row("differentiate", [Function, Function], Verifier::Ir, passes::differentiate,
             "gradients beside the results, where they are asked for").prints("differentiate", passes::function),
+        row(COMPOSE_STEPS, [Function, Function], Verifier::Ir, passes::compose_steps,
+            "attention becomes what it is composed of, for engines without a step for it")
+            .prints("compose_steps", passes::function),
     ];
     #[rustfmt::skip]
     let back = [
@@ -101,7 +108,8 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "every temporary gets a place in one arena").of("cpu").prints("layout", passes::layout_text),
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
-            .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
+            .prints("asm", passes::asm_text).prints("loops", passes::loops_text)
+            .prints("clif", passes::clif_text),
         row("schedule", [Program, Schedule], Verifier::ReadsBack, passes::schedule,
             "what threads share, keep, prefetch, tile and sort of each step is decided").of("gpu")
             .prints("schedule", passes::schedule_text),
@@ -268,7 +276,20 @@ pub fn run(
 /// # Errors
 /// As there, and as [`run`].
 pub fn prepared(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    prepared_with(module, f, None)
+}
+
+/// As [`prepared`], for an engine that runs a composition of ops that it has no step for ([`composition`]).
+///
+/// # Errors
+/// As there.
+pub fn prepared_with(
+    module: &Module,
+    f: &Function,
+    composed: Option<Composition>,
+) -> Result<Function, Diagnostic> {
     let mut unit = CompileUnit::of(module, f);
+    passes::composed_steps(&mut unit, composed)?;
     for pass in PASSES.iter() {
         if let PassBody::Prepass(planners) = pass.run {
             pass.checked(&mut unit, |unit| prepass(planners, unit))?;

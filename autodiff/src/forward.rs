@@ -3,8 +3,8 @@
 use crate::partial::{accumulate, apply, factor};
 use crate::zero_tangents::without_zero_tangents;
 use adfuse_ir::control::{Follow, reach};
-use adfuse_ir::op::{Control, Deriv, Op, RuleCx};
-use adfuse_ir::rewrite::{Copier, inline, splice};
+use adfuse_ir::op::{Composition, Control, Deriv, Op, RuleCx};
+use adfuse_ir::rewrite::{Copier, StepLowering, inline, splice, with_steps};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     At, Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
@@ -27,6 +27,15 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
     let results = b.inst(Op::Call, &args, attrs, Some(&f.result_types()));
     b.set_results(&results);
     b.finish()
+}
+
+/// As [`prepare`], for a transformation that needs derivatives: an op that may be a step of its own and has no rule is what it
+/// is composed of.
+pub(crate) fn prepare_steps(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    with_steps(&prepare(module, f)?, &|op| match op.def().deriv {
+        Deriv::Structural => StepLowering::Composed(Composition::Other),
+        _ => StepLowering::Kept,
+    })
 }
 
 /// Marks the call of a backward rule that stands for a linear map: its operands are residuals and
@@ -182,7 +191,10 @@ impl<'f> Forward<'f> {
                 }
                 vec![sum]
             }
-            Deriv::Jvp(rule) => {
+            Deriv::Rules(_, _) if self.pushing == Pushing::Transposition => {
+                self.by_transposition(b, i, (&args, &results), &tangents)
+            }
+            Deriv::Jvp(rule) | Deriv::Rules(rule, _) => {
                 let types: Vec<TensorType> = args.iter().map(|&a| b.ty(a).clone()).collect();
                 let cx = RuleCx { args: &args, results: &results, attrs, types: &types };
                 rule(b, &cx, &tangents).to_vec()
@@ -201,6 +213,34 @@ impl<'f> Forward<'f> {
                 return Err(self.error(i, format!("`{op}` does not differentiate")));
             }
         })
+    }
+
+    /// Emits what stands for the map of tangents of an op whose rule gives the transposed alone: an instruction of that
+    /// op, marked, of its operands, its results, and the tangents of operands of a float type.
+    fn by_transposition(
+        &self,
+        b: &mut Builder,
+        i: Inst,
+        (args, results): (&[Value], &[Value]),
+        tangents: &[Option<Value>],
+    ) -> Vec<Option<Value>> {
+        let f = self.f;
+        let mut all = [args, results].concat();
+        for (&a, t) in f.args(i).iter().zip(tangents) {
+            let ty = f.ty(a);
+            if ty.dtype.is_float() {
+                all.push(t.unwrap_or_else(|| zeros(b, ty)));
+            }
+        }
+        let types: Vec<TensorType> = results.iter().map(|&v| b.ty(v).clone()).collect();
+        let attrs = f.attrs(i).clone().with(BACKWARD, Attr::Bool(true));
+        let (at, phase) = (b.region(), f.inst(i).phase);
+        let (args, results) = (&all, &types);
+        let new = NewInst { op: f.op(i), args, attrs, results, regions: &[], phase };
+        let map = b.func_mut().add_inst(at, new);
+        b.func_mut().set_span(map, f.span(i));
+        b.func_mut().set_path(map, f.path(i).without_name());
+        b.func().inst_results(map).iter().map(|&v| Some(v)).collect()
     }
 
     /// Emits the tangent of the result `y`: the sum of the partials by `args`, each times its tangent.

@@ -1,6 +1,6 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::forward::{Forward, Pushing, prepare};
+use crate::forward::{Forward, Pushing, prepare_steps};
 use crate::positions;
 use adfuse_ir::control::prune;
 use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
@@ -18,7 +18,7 @@ pub(crate) fn joint(
     wrt: &[usize],
     pushing: Pushing,
 ) -> Result<(Function, Vec<Value>), Diagnostic> {
-    let f = &prepare(module, f)?;
+    let f = &prepare_steps(module, f)?;
     positions(f, wrt)?;
     let mut b = Builder::new(format!("{}_jvp", f.name));
     b.func_mut().symbols = f.symbols.clone();

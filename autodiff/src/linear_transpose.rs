@@ -1,6 +1,6 @@
 //! `linear_transpose`: a user's function that is linear in some of its parameters, turned around.
 
-use crate::forward::prepare;
+use crate::forward::prepare_steps;
 use crate::positions;
 use crate::reverse::last_phase;
 use crate::transpose::transpose;
@@ -12,7 +12,7 @@ use cranelift_entity::EntitySet;
 
 /// As [`linear_transpose`](fn@crate::linear_transpose); nothing stays to be closed, since a call's rule says nothing here.
 pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    let plain = inline(module, &prepare(module, f)?, &|_| true)?;
+    let plain = inline(module, &prepare_steps(module, f)?, &|_| true)?;
     let mut ordered = linear_last(&plain, wrt)?;
     dce(&mut ordered);
     let fixed = ordered.params().len() - wrt.len();

@@ -5,7 +5,7 @@ use crate::forward::{BACKWARD, zeros};
 use crate::partial::{Factor, accumulate, apply, factor};
 use crate::slices::{is_padded, side_by_side};
 use adfuse_ir::control::{Follow, reach};
-use adfuse_ir::op::{Control, Deriv, RuleCx};
+use adfuse_ir::op::{Control, Deriv, RuleCx, TransposeRule};
 use adfuse_ir::rewrite::{Copier, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
@@ -165,7 +165,12 @@ impl Transpose<'_> {
             Deriv::Structural if op == Op::Call && attrs.flag(BACKWARD) => {
                 self.backward(b, i, &linear, &cts)?
             }
-            Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => return Err(self.not_linear(i)),
+            Deriv::Rules(_, rule) if attrs.flag(BACKWARD) => {
+                self.marked(b, i, (rule, &linear), &cts)
+            }
+            Deriv::Rules(..) | Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => {
+                return Err(self.not_linear(i));
+            }
         };
         if let Some(d) = b.error() {
             if d.kind == Kind::Unsupported {
@@ -220,6 +225,47 @@ impl Transpose<'_> {
         let nonzero = |&v: &Value| !b.func().literal(v).is_some_and(Literal::is_zero);
         let out: Vec<Option<Value>> = out.into_iter().map(|v| Some(v).filter(nonzero)).collect();
         Ok(std::iter::repeat_n(None, residuals).chain(out).collect())
+    }
+
+    /// What stands for the map of tangents of an op by the rule for its transposed: of operands, results and tangents.
+    fn marked(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        (rule, linear): (TransposeRule, &[bool]),
+        cts: &[Option<Value>],
+    ) -> Vec<Option<Value>> {
+        let f = self.f;
+        let all = f.args(i);
+        let results = f.inst_results(i).len();
+        let float = |v: &&Value| f.ty(**v).dtype.is_float();
+        // Each operand of a float type has a tangent after the results.
+        let operands = (0..all.len())
+            .find(|&n| n + results + all[..n].iter().filter(float).count() == all.len())
+            .unwrap_or(0);
+        let fixed: Vec<Value> =
+            all[..operands + results].iter().map(|&v| self.fixed.get(b, v)).collect();
+        let types: Vec<TensorType> = all[..operands].iter().map(|&v| f.ty(v).clone()).collect();
+        let mut at = operands + results;
+        // For each operand the place of its tangent.
+        let places: Vec<Option<usize>> = (0..operands)
+            .map(|k| {
+                let place = types[k].dtype.is_float().then_some(at);
+                at += usize::from(place.is_some());
+                place
+            })
+            .collect();
+        let wanted: Vec<bool> = places.iter().map(|p| p.is_some_and(|p| linear[p])).collect();
+        let (args, results) = fixed.split_at(operands);
+        let cx = RuleCx { args, results, attrs: f.attrs(i), types: &types };
+        let found = rule(b, &cx, &wanted, cts);
+        let mut out = vec![None; all.len()];
+        for (place, ct) in places.into_iter().zip(found) {
+            if let Some(place) = place {
+                out[place] = ct;
+            }
+        }
+        out
     }
 
     /// An elementwise op is its own transposed: its partials act on the cotangent.

@@ -6,7 +6,7 @@
 
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
-use adfuse::tune::{CpuTimer, PlannedProgram, TunedProgram, compare, programs};
+use adfuse::tune::{CpuTimer, PlannedProgram, ProgramSize, TunedProgram, compare, programs};
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn main() {
     let wanted = |p: &TunedProgram| {
         only.as_ref().is_none_or(|o| p.family.contains(o.as_str()) || p.name.contains(o.as_str()))
     };
-    let all = programs().into_iter().chain(shared()).filter(wanted);
+    let all = programs(ProgramSize::Small).into_iter().chain(shared()).filter(wanted);
     let engine = Cpu { plan: plan.clone(), threads, ..Cpu::default() };
     let planned = |p: TunedProgram| {
         PlannedProgram::new(&p, &plan, &engine).unwrap_or_else(|d| panic!("{}: {d}", p.name))

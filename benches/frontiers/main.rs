@@ -1,12 +1,17 @@
 //! Frontiers of the gradients of programs: `frontiers FOLDER [NAME ..]` prints, as a table, how much slower than the fastest plan
-//! those are that fit fractions of its peak, and the least peak. Parameters whose names begin with `w`, `g` or `b` are
-//! differentiated with respect to; in a program that has none, all of a float type.
+//! those are that fit fractions of its peak, and the least peak. Beside it is the least peak that one checkpoint a block
+//! gives, as users write it, with what that costs. Parameters whose names begin with `w`, `g` or `b` are differentiated with
+//! respect to; in a program that has none, all of a float type.
 
 #![allow(clippy::print_stdout)] // A table for people to read.
 
+mod checkpoints;
+
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, plan_frontier, prepare};
+use adfuse::fusion::{
+    Effort, Fp, MachineModel, PlanOptions, plan_for, plan_frontier, plan_point, prepare,
+};
 use adfuse::ir::text::{Names, parse};
 use adfuse::ir::{Function, Module};
 use std::error::Error;
@@ -28,10 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.sort();
     let parts: Vec<String> = PARTS.iter().map(|part| format!("{part:.2}")).collect();
     println!(
-        "| program | instructions | peak, MiB | {} | least | slower by | s |",
+        "| program | instructions | peak, MiB | {} | least | slower by | a checkpoint a block | slower by | s |",
         parts.join(" | ")
     );
-    println!("|{}", "---|".repeat(PARTS.len() + 6));
+    println!("|{}", "---|".repeat(PARTS.len() + 8));
     for file in files {
         let name = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         if wanted.is_empty() || wanted.contains(&name) {
@@ -45,8 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn row(name: &str, file: &Path) -> Result<String, Box<dyn Error>> {
     let module = parse(&std::fs::read_to_string(file)?).map_err(|all| all[0].to_string())?;
     let f = module.funcs.values().last().ok_or("it has no function")?;
-    let g = forward_and_backward(&module, f, &weights(f)?)?;
-    let f = prepare(&Module::single(g.clone()), &g)?;
+    let checkpoints = checkpoints::in_blocks(f)?;
+    let f = gradients(&module, f)?;
     let plan = PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let engine = Cpu { plan: plan.clone(), threads: 1, ..Cpu::default() };
     let began = Instant::now();
@@ -61,8 +66,29 @@ fn row(name: &str, file: &Path) -> Result<String, Box<dyn Error>> {
     };
     let parts: Vec<String> = PARTS.iter().map(at).collect();
     let (insts, mib, parts) = (f.inst_count(), peak / f64::from(1 << 20), parts.join(" | "));
+    let mut blocks: Option<(u64, f64)> = None;
+    for module in &checkpoints {
+        let f = module.funcs.values().next().ok_or("it has no function")?;
+        let f = gradients(module, f)?;
+        let point = plan_point(&f, plan_for(&f, &plan, &engine)?, &plan, &engine)?;
+        if blocks.is_none_or(|(least, _)| point.peak < least) {
+            blocks = Some((point.peak, point.seconds));
+        }
+    }
+    let blocks = match blocks {
+        Some((least, seconds)) => format!("{:.2} | {}", least as f64 / peak, slower(seconds)),
+        None => "- | -".into(),
+    };
     let (part, slower) = (least.peak as f64 / peak, slower(least.seconds));
-    Ok(format!("| {name} | {insts} | {mib:.1} | {parts} | {part:.2} | {slower} | {took:.1} |"))
+    Ok(format!(
+        "| {name} | {insts} | {mib:.1} | {parts} | {part:.2} | {slower} | {blocks} | {took:.1} |"
+    ))
+}
+
+/// The loss and the gradients of a function with respect to its weights, prepared.
+fn gradients(module: &Module, f: &Function) -> Result<Function, Box<dyn Error>> {
+    let g = forward_and_backward(module, f, &weights(f)?)?;
+    Ok(prepare(&Module::single(g.clone()), &g)?)
 }
 
 /// The positions of the weights.

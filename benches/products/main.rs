@@ -7,13 +7,14 @@
 //! crate's best layout, on one thread. Elements are drawn from a normal distribution, so that no operand of a
 //! product alone is subnormal; those of a step are what the program computes.
 //!
-//! `cargo bench --bench products [-- NAME]`; NAME picks programs that contain it, `ADFUSE_THREADS` sets
-//! the threads of the engine (1 by default).
+//! `cargo bench --bench products [-- NAME]`; NAME picks programs that contain it, `types` the table of products in
+//! several types of elements. `ADFUSE_THREADS` sets the threads of the engine (1 by default).
 #![allow(clippy::print_stdout)]
 
 mod alone;
 mod library;
 mod programs;
+mod typed;
 
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Trace, scratch};
@@ -63,12 +64,12 @@ struct Runner {
 
 impl Runner {
     /// `None` where the engine does not take the program.
-    fn new(program: &Verified<Program>, threads: usize) -> Option<Runner> {
+    fn new(program: &Verified<Program>, threads: usize, fp: Fp) -> Option<Runner> {
         let beside = scratch(program).ok()?;
         let plan = memory_beside(program, Effort::Default, &beside).ok()?;
         let (bytes, offsets, scratch) = (plan.arena, plan.offsets, plan.scratch);
-        let layout = ArenaLayout { bytes, offsets, scratch, ..ArenaLayout::default() };
-        let options = CpuOptions { threads, fp: Fp::Strict, ..CpuOptions::default() };
+        let layout = ArenaLayout { bytes, offsets, scratch, in_donor: plan.in_donor };
+        let options = CpuOptions { threads, fp, ..CpuOptions::default() };
         let executable = CpuExecutable::compile(program, &layout, options).ok()?;
         let mut rng = rng(1, 0);
         let types = program.inputs().map(|b| program.buffers[b].ty());
@@ -77,6 +78,12 @@ impl Runner {
         let inputs = inputs?;
         let outputs = executable.run(&inputs).ok()?.iter().map(|a| a.bytes().to_vec()).collect();
         Some(Runner { executable, inputs, outputs })
+    }
+
+    /// What multiplies in its first step.
+    fn multiplier(&self) -> &str {
+        let notes = self.executable.steps().first().and_then(|s| s.notes.last());
+        notes.and_then(|note| note.rsplit_once(", by ")).map_or("", |(_, by)| by)
     }
 
     /// Runs it once, and gives what happened.
@@ -121,6 +128,9 @@ struct Line {
 fn main() {
     let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
     let wanted = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    if wanted == "types" {
+        return typed::table(threads);
+    }
     let mut lines: BTreeMap<String, Line> = BTreeMap::new();
     let mut order = Vec::new();
     for given in PROGRAMS.iter().filter(|p| p.name.contains(&wanted)) {
@@ -131,7 +141,7 @@ fn main() {
                 continue;
             }
         };
-        let Some(mut runner) = Runner::new(&program, threads) else {
+        let Some(mut runner) = Runner::new(&program, threads, Fp::Strict) else {
             println!("{}: the engine does not take it", given.name);
             continue;
         };
@@ -154,8 +164,9 @@ fn main() {
                     line.places.push(place);
                     continue;
                 }
-                let alone = alone::product(&program, m).and_then(|p| Runner::new(&p, threads)).map(
-                    |mut r| {
+                let alone = alone::product(&program, m)
+                    .and_then(|p| Runner::new(&p, threads, Fp::Strict))
+                    .map(|mut r| {
                         let s = seconds(|| {
                             r.run()
                                 .spans
@@ -166,8 +177,7 @@ fn main() {
                         });
                         [s.len() / 10, s.len() / 2, s.len() * 9 / 10]
                             .map(|k| flops(size) / s[k] / 1e9)
-                    },
-                );
+                    });
                 let best = library::best(m.sum, size);
                 let line = Line { places: vec![place], step: all / took[n] / 1e9, alone, best };
                 order.push(key.clone());

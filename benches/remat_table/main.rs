@@ -67,7 +67,10 @@ fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
     let found = frontier(g, &FrontierOptions::default());
     let took = began.elapsed().as_millis();
     let points: Vec<(u64, u64)> = found.points().iter().map(|p| (p.peak, p.time)).collect();
-    let bound = budgets.iter().map(|&b| Some(found.least_time(b).max(least_time(g, b)))).collect();
+    // Where nothing fits, the cut has a weight beyond any time.
+    let fits = |t: &u64| *t / g.time().max(1) < 1_000_000;
+    let bound = |&b: &u64| Some(found.least_time(b).max(least_time(g, b))).filter(fits);
+    let bound = budgets.iter().map(bound).collect();
     let rows = [
         of_points("adfuse", &points, &budgets),
         PlannerRow { name: "bound", times: bound, least: None },

@@ -16,7 +16,7 @@ use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, Wit
 use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::prepared;
+use adfuse::pipeline::prepared_with;
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
@@ -132,6 +132,11 @@ impl ResolvedFreedom {
 }
 
 impl EngineArgs {
+    /// Whether the engine that was asked for has a step for attention, as far as its machine tells.
+    pub(super) fn has_attention(&self) -> bool {
+        !self.engine.unwrap_or_else(registry::usual).device().is_gpu()
+    }
+
     /// How far programs may go.
     pub(super) fn limits(&self) -> RunLimits {
         self.max_trips.map_or_else(RunLimits::default, |max_trips| RunLimits { max_trips })
@@ -152,7 +157,7 @@ impl EngineArgs {
             return Ok(None);
         };
         let make = || -> Result<Result<AnyCompiled, Diagnostic>, Failure> {
-            let function = match prepared(module, f) {
+            let function = match prepared_with(module, f, engine.composition()) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
             };

@@ -27,7 +27,7 @@ use adfuse::fusion::{
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{Selection, prepared, text};
+use adfuse::pipeline::{Selection, composition, prepared_with, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::path::Path;
@@ -136,7 +136,12 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
+        let attention = match &runs_on {
+            Some(session) => session.composition().is_none(),
+            None => !options.device.is_gpu(),
+        };
+        let mode = (options.fp, attention);
+        let (module, f) = in_mode(&source, f, mode, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
             false => (module, f),
@@ -147,7 +152,8 @@ impl PlanningArgs {
                 (Module::single(made.clone()), made)
             }
         };
-        let function = prepared(&module, &f).map_err(|d| source.wrong(d))?;
+        let function = prepared_with(&module, &f, composition(attention, options.fp))
+            .map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
         let (function, given, kept) = match given {
             Some(written) => {

@@ -12,7 +12,10 @@ pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
         Step::Contract(c) => {
             c.members.iter().map(|m| join(&[&m.batch, &m.rows, &m.cols])).collect()
         }
-        Step::Attend(a) => vec![join(&[&a.batch, &a.rows, &a.width])],
+        // The weighed values, or the cotangents of queries.
+        Step::Attend(a) => {
+            a.outputs.iter().take(1).map(|&b| program.buffers[b].dims.clone()).collect()
+        }
         Step::Scatter(s) => vec![s.domain.clone()],
         Step::Argsort(s) => vec![program.buffers[s.from].dims.clone()],
         Step::Library(_) | Step::Transfer(_) | Step::Print(_) | Step::Loop(_) | Step::Branch(_) => {

@@ -2,14 +2,16 @@
 
 use super::engine::Threads;
 use super::failure::Failure;
+use super::machine::{gpu, machine};
 use super::streams::Streams;
 use super::whole;
-use adfuse::engine::Cpu;
-use adfuse::fusion::{EngineModel, MachineModel, PlanOptions};
+use adfuse::engine::registry::NamedEngine;
+use adfuse::engine::{Cpu, Gpu};
+use adfuse::fusion::{Effort, EngineModel, Fp, MachineModel, PlanOptions};
 use adfuse::ir::Diagnostic;
 use adfuse::tune::{
-    ComparedProgram, Comparison, CpuTimer, MeasuredProgram, PlannedProgram, ProgramTimer, fit,
-    fitted_keys, programs,
+    ComparedProgram, Comparison, CpuTimer, GpuTimer, MeasuredProgram, PlannedProgram, ProgramSize,
+    ProgramTimer, fit, fitted_keys, programs,
 };
 use clap::Args;
 use std::io::Write;
@@ -17,15 +19,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Measures small programs on the engine `cpu`, fits the numbers of the cost model to them, and says how well they fit
+/// Measures programs on an engine, fits the numbers of the cost model to them, and says how well they fit
 ///
 /// It takes less than a minute on a machine that does nothing else. Plans use the numbers where `--device FILE` names the
 /// file; without it they use those that are built in, so that plans are the same on every machine.
 #[derive(Args)]
 pub(super) struct Tune {
-    /// The engine that runs the programs
-    #[arg(long, value_name = "ENGINE", value_parser = ["cpu"], default_value = "cpu")]
-    engine: String,
+    /// The engine that runs the programs: cpu, gpu or gpu:N
+    #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
+    engine: NamedEngine,
     #[command(flatten)]
     threads: Threads,
     /// The file that the machine's description is written to, whole or not at all; it has to end in .toml. Without it the
@@ -40,6 +42,15 @@ pub(super) struct Tune {
     each: u64,
 }
 
+/// What is measured: programs planned for a machine, what an engine makes of them, and its clock.
+struct Subject<'e> {
+    base: MachineModel,
+    fp: Fp,
+    size: ProgramSize,
+    engine: &'e dyn EngineModel,
+    timer: &'e mut dyn ProgramTimer,
+}
+
 impl Tune {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
@@ -49,14 +60,47 @@ impl Tune {
             let m = format!("`{}` does not end in .toml", path.display());
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
-        debug_assert_eq!(self.engine, MachineModel::cpu().name);
+        let least = Duration::from_millis(self.each);
+        if self.engine.row.name == Gpu::NAME {
+            let engine = gpu(self.engine.number)?;
+            let base = MachineModel { name: self.name.clone(), ..Gpu::planned_for() };
+            let mut engine = Gpu {
+                plan: PlanOptions {
+                    device: base.clone(),
+                    fp: Fp::Reproducible,
+                    ..engine.plan.clone()
+                },
+                ..engine
+            };
+            engine.code = None;
+            let mut timer = GpuTimer { engine: engine.clone(), least };
+            let session = engine.session();
+            let (fp, size) = (Fp::Reproducible, ProgramSize::Large);
+            return self
+                .report(Subject { base, fp, size, engine: &session, timer: &mut timer }, streams);
+        }
+        if self.engine.row.name != Cpu::NAME {
+            let m = format!("no machine is described for the engine `{}`", self.engine.row.name);
+            return Err(Failure::usage(m).hint(Some("`cpu`, `gpu` or `gpu:N`".into())));
+        }
         let threads = self.threads.count()?;
-        let mut base = MachineModel::cpu();
-        base.name.clone_from(&self.name);
-        base.parallel = i64::try_from(threads).unwrap_or(i64::MAX);
+        let parallel = i64::try_from(threads).unwrap_or(i64::MAX);
+        let base = MachineModel { name: self.name.clone(), parallel, ..MachineModel::cpu() };
         let mut engine = Cpu { threads, ..Cpu::default() };
         engine.plan.device = base.clone();
-        let measured = self.measure(&engine, streams)?;
+        let mut timer = CpuTimer { engine: engine.clone(), least };
+        let (fp, size) = (engine.plan.fp, ProgramSize::Small);
+        self.report(Subject { base, fp, size, engine: &engine, timer: &mut timer }, streams)
+    }
+
+    /// Measures, fits and says how well that fits.
+    fn report(
+        self,
+        mut subject: Subject<'_>,
+        streams: &mut Streams<'_>,
+    ) -> Result<ExitCode, Failure> {
+        let measured = subject.measure(streams)?;
+        let base = subject.base;
         let found = fit(&base, &measured);
         // A name that is taken, or is none, is refused as it is where the file is read.
         let text = found.to_toml();
@@ -70,30 +114,27 @@ impl Tune {
         let before = compared(&measured, &base).summary();
         writeln!(streams.err, "before the fit: {before}")?;
         writeln!(streams.err, "after the fit:  {}", report.summary())?;
-        let keys = fitted_keys().join(", ");
-        writeln!(streams.err, "fitted: {keys}; parallel is the number of threads")?;
+        let keys = fitted_keys(&base).join(", ");
+        writeln!(streams.err, "fitted: {keys}")?;
         match &self.output {
             None => streams.out.write_all(text.as_bytes())?,
             Some(path) => whole::write(path, |file| file.write_all(text.as_bytes()))?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    fn measure(
-        &self,
-        engine: &Cpu,
-        streams: &mut Streams<'_>,
-    ) -> Result<Vec<MeasuredProgram>, Failure> {
+impl Subject<'_> {
+    fn measure(&mut self, streams: &mut Streams<'_>) -> Result<Vec<MeasuredProgram>, Failure> {
         let wrong = |name: &str, d: Diagnostic| Failure::usage(format!("cannot run `{name}`: {d}"));
-        let options: &PlanOptions = &engine.plan;
-        let least = Duration::from_millis(self.each);
-        let mut timer = CpuTimer { engine: engine.clone(), least };
+        let device = self.base.clone();
+        let options = PlanOptions { device, effort: Effort::Default, fp: self.fp };
         let mut all = Vec::new();
-        for one in programs() {
-            let program = PlannedProgram::new(&one, options, engine);
+        for one in programs(self.size) {
+            let program = PlannedProgram::new(&one, &options, self.engine);
             let program = program.map_err(|d| wrong(&one.name, d))?;
-            let facts = engine.facts(&program.program, &options.device);
-            let seconds = timer.seconds(&program).map_err(|d| wrong(&one.name, d))?;
+            let facts = self.engine.facts(&program.program, &options.device);
+            let seconds = self.timer.seconds(&program).map_err(|d| wrong(&one.name, d))?;
             all.push(MeasuredProgram { program, facts, seconds });
         }
         streams.note(&format!("{} programs measured", all.len()));

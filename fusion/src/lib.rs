@@ -18,7 +18,7 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
-pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, PassKind, SweepFacts};
+pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, LaunchFacts, PassKind, SweepFacts};
 pub use cost::compile_cost::{CompileCost, compile_cost};
 pub use cost::operations::Ops;
 pub use cost::step_cost::{Bottleneck, Cost, StepCost};
@@ -41,7 +41,7 @@ pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
-pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
+pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside};
 pub use plan::blocks::block_function;
 pub use plan::inverse::InverseChoice;
 pub use plan::loop_choice::{LoopChoice, StackGoal};

@@ -341,30 +341,20 @@ fn other_steps_move_what_they_name() {
 
 #[test]
 fn attention_never_stores_its_scores() {
-    let (b, t, d) = (8, 256, 64);
-    let at = |x: &str| format!("{{ p0 = load {x}[d0, d1, d2] s0 = param.bf16 0 out s0 }}");
+    let (h, t, d) = (8, 256, 64);
     let attend = step(&format!(
-        "input %q: bf16[{b}, {t}, {d}] input %k: bf16[{b}, {t}, {d}] input %v: bf16[{b}, {t}, {d}]
-         output %o: bf16[{b}, {t}, {d}] output %l: f32[{b}, {t}]
-         attend @heads batch [{b}] rows [{t}] stream [{t}] depth [{d}] width [{d}] sum f32 {{
-           lhs {} rhs {}
-           score {{ p0 = sum s0 = param.f32 0 s1 = const.f32 0.125 s2 = mul.f32 s0 s1 out s2 }}
-           values {}
-           then {{ p0 = sum s0 = param.f32 0 s1 = convert.bf16 s0 %o[d0, d1, d2] = store s1 }}
-           log_sum %l
-         }}",
-        at("%q"),
-        at("%k"),
-        at("%v")
+        "input %q: f32[{h}, {t}, {d}] input %k: f32[{h}, {t}, {d}] input %v: f32[{h}, {t}, {d}]
+         output %o: f32[{h}, {t}, {d}] output %l: f32[{h}, {t}]
+         %o, %l = attention(%q, %k, %v)"
     ));
-    let (scores, results) = (b * t * t, b * t * d);
-    assert_eq!(attend.reads, 3 * 2 * results);
-    assert_eq!(attend.writes, 2 * results + 4 * b * t);
+    let (scores, results) = (h * t * t, h * t * d);
+    assert_eq!(attend.reads, 3 * 4 * results);
+    assert_eq!(attend.writes, 4 * results + 4 * h * t);
     let ops = Ops {
-        contract_f16: 2 * scores * d,
+        contract_f32: 2 * scores * d,
         special: long("exp") * scores,
-        // Scaled, maximum, difference, sum; divided and converted.
-        simple: 4 * scores + 2 * results,
+        // Maximum, difference, sum.
+        simple: 3 * scores,
         ..Ops::default()
     };
     assert_eq!(attend.ops, ops);

@@ -1,8 +1,8 @@
 //! Prices of what an engine says that it makes of a step, counted by hand.
 
 use adfuse_fusion::{
-    AnyEngine, ArrayPass, EngineModel, KernelFacts, MachineModel, PassKind, SweepFacts, cost,
-    cost_with,
+    AnyEngine, ArrayPass, EngineModel, KernelFacts, LaunchFacts, MachineModel, PassKind,
+    SweepFacts, cost, cost_with,
 };
 use adfuse_ir::kernel::Program;
 use adfuse_ir::kernel::text::parse;
@@ -41,6 +41,7 @@ fn machine() -> MachineModel {
         scan_ops: 31.0,
         update_ops: 37.0,
         pack_ops: 41.0,
+        digit_ops: 43.0,
         ..MachineModel::cpu()
     }
 }
@@ -92,10 +93,46 @@ fn passes_cost_their_elements() {
         (PassKind::Scan, 31.0),
         (PassKind::Update, 37.0),
         (PassKind::Pack, 41.0),
+        (PassKind::Digit, 43.0),
     ] {
         let pass = ArrayPass { kind, elements: 1000 };
         near(ops(KernelFacts { passes: vec![pass], ..KernelFacts::default() }), 1000.0 * each);
     }
+}
+
+#[test]
+fn launches_cost_what_they_move_and_fill_beside_the_structure() {
+    // A byte takes a nanosecond.
+    let machine = MachineModel {
+        memory_bytes_per_s: 1e9,
+        cache_bytes_per_s: 1e9,
+        core_bytes_per_s: 1e9,
+        contract_f32_per_s: 1e9,
+        launch_s: 1e-3,
+        ..machine()
+    };
+    let seconds = |program: &Program, launches: LaunchFacts| {
+        let facts = KernelFacts { launches: Some(launches), ..KernelFacts::default() };
+        cost_with(program, &machine, &|_| Some(vec![facts.clone()])).seconds
+    };
+    let copy = program();
+    let one = LaunchFacts { count: 1, ..LaunchFacts::default() };
+    near(seconds(&copy, one), cost(&copy, &machine).seconds);
+    let more = LaunchFacts { count: 3, beyond_bytes: 1 << 23, ..one };
+    near(seconds(&copy, more) - seconds(&copy, one), 2e-3 + (1 << 23) as f64 * 1e-9);
+    // A product of 64 x 64 x 4096, whose tiles are four times as large.
+    let text = "program @f { input %x: f32[64, 4096] input %w: f32[4096, 64] output %y: f32[64, 64]
+      contract @f { member batch [] rows [64] cols [64] depth [4096] sum f32 {
+        lhs { p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }
+        rhs { p0 = load %w[d1, d0] s0 = param.f32 0 out s0 }
+        then { p0 = sum s0 = param.f32 0 %y[d0, d1] = store s0 } } }
+      return %y }";
+    let product = parse(text).expect("reads");
+    let exact = LaunchFacts { multiply_adds: 1 << 24, ..one };
+    let filled = LaunchFacts { multiply_adds: 1 << 26, ..one };
+    near(seconds(&product, exact), cost(&product, &machine).seconds);
+    let [exact, filled] = [exact, filled].map(|facts| seconds(&product, facts) - 1e-3);
+    near(filled / exact, 4.0);
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl FreeSpace {
             extent: size,
             align: self.granule,
             fixed: None,
+            floor: 0,
             lifetime: (section - birth) as u64,
         });
     }

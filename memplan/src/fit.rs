@@ -176,13 +176,13 @@ impl<'a> Placement<'a> {
             }
         }
         self.forbidden.sort_unstable();
-        best_free(&self.forbidden, slot.align, fit)
+        best_free(&self.forbidden, slot, fit)
     }
 
     /// The lowest offset for a slot of one part. What is placed is sorted by where it starts, so that
     /// the first room that is large enough ends the search.
     fn find_from_below(&self, slot: &Slot, part: SlotPart) -> i64 {
-        let mut free = 0;
+        let mut free = slot.floor;
         for &(offset, other) in &self.placed {
             if offset >= free + part.hi {
                 break;
@@ -220,9 +220,9 @@ fn forbid(
     }
 }
 
-/// A multiple of `align` in none of the open intervals, which are sorted.
-fn best_free(forbidden: &[(i64, i64)], align: i64, fit: Fit) -> i64 {
-    let mut free = 0;
+/// An offset that the slot may have in none of the open intervals, which are sorted.
+fn best_free(forbidden: &[(i64, i64)], slot: &Slot, fit: Fit) -> i64 {
+    let mut free = slot.floor;
     let mut best: Option<(i64, i64)> = None;
     for &(low, high) in forbidden {
         if low >= free {
@@ -235,7 +235,7 @@ fn best_free(forbidden: &[(i64, i64)], align: i64, fit: Fit) -> i64 {
             }
         }
         if high > free {
-            free = align_up(high, align);
+            free = align_up(high, slot.align);
         }
     }
     best.map_or(free, |(_, offset)| offset)

@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     /// A power of two.
     pub(crate) align: i64,
     pub(crate) fixed: Option<i64>,
+    /// The lowest offset that a greedy placement gives it, a multiple of `align`.
+    pub(crate) floor: i64,
     /// Time units from birth to death, gaps included.
     pub(crate) lifetime: u64,
 }
@@ -148,6 +150,7 @@ impl Slot {
             extent: slots.iter().map(|s| s.extent).max().unwrap_or(0),
             align: slots.iter().map(|s| s.align).max().unwrap_or(1),
             fixed: slots.iter().find_map(|s| s.fixed),
+            floor: slots.iter().map(|s| s.floor).max().unwrap_or(0),
             lifetime: slots.iter().fold(0, |sum, s| sum.saturating_add(s.lifetime)),
         }
     }

@@ -142,12 +142,12 @@ pub fn plan_in_order(problem: &Problem, order: PlacementOrder) -> Result<Packing
     finish(problem, &instance, &slot_of, placed)
 }
 
-struct PackedOffsets {
+pub(crate) struct PackedOffsets {
     /// For each slot.
-    offsets: Vec<i64>,
-    bound: i64,
-    method: Method,
-    steps: u64,
+    pub(crate) offsets: Vec<i64>,
+    pub(crate) bound: i64,
+    pub(crate) method: Method,
+    pub(crate) steps: u64,
 }
 
 impl PackedOffsets {
@@ -156,7 +156,7 @@ impl PackedOffsets {
     }
 }
 
-fn finish(
+pub(crate) fn finish(
     problem: &Problem,
     instance: &Instance,
     slot_of: &SecondaryMap<BufferId, SlotId>,

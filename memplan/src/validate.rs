@@ -176,6 +176,7 @@ fn single(buffer: &BufferSpec, section: &impl Fn(u64) -> usize) -> Slot {
         extent: if buffer.live.is_empty() { 0 } else { size },
         align: signed(buffer.align),
         fixed: buffer.fixed.map(|offset| signed(offset.bytes())),
+        floor: 0,
         lifetime: buffer.live.end - buffer.live.start,
     }
 }

@@ -163,6 +163,14 @@ impl fusion::EngineModel for Gpu {
         &self.donated
     }
 
+    fn facts(
+        &self,
+        program: &Program,
+        device: &fusion::MachineModel,
+    ) -> Option<Vec<fusion::KernelFacts>> {
+        fusion::EngineModel::facts(&self.session(), program, device)
+    }
+
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         Ok(Box::new(OwnSession::sized(self.session(), program)?))
     }

@@ -40,6 +40,10 @@ impl Compiler for ListingCompiler {
         &self.options
     }
 
+    fn has_attention(&self) -> bool {
+        !matches!(self.machine, Machine::Gpu(..))
+    }
+
     fn arrange(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let program = unit.program()?;
         let arranged = match self.machine {

@@ -4,18 +4,19 @@
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::ArenaLayout;
-use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Parallelism, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    SizedProgram, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    self, DecidedLoops, Lossy, Memory, Narrowed, Plan, PlanBudget, Recovered, SizedProgram,
+    block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
+use crate::ir::op::Composition;
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
-use crate::pipeline::{self, CompileUnit, Compiler, missing};
+use crate::pipeline::{self, CompileUnit, Compiler, composition, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -123,7 +124,7 @@ impl<B: Backend + ?Sized> Session<B> {
             }
             _ => d,
         };
-        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
+        self.run(CompileUnit::of(module, f), Some(pipeline::COMPOSE_STEPS)).map_err(any_extent)
     }
 
     /// A [prepared](crate::fusion::prepare()) function that recovers what it may from answers and keeps what it may with
@@ -144,6 +145,11 @@ impl<B: Backend + ?Sized> Session<B> {
 
     fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {
         decide_loops(function, &self.settings.plan, self.settings.mem_budget, self)
+    }
+
+    /// What stands for attention on this engine; nothing where it has a step for it.
+    pub fn composition(&self) -> Option<Composition> {
+        composition(self.backend.capabilities().attention, self.settings.plan.fp)
     }
 
     /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
@@ -182,7 +188,7 @@ impl<B: Backend + ?Sized> Session<B> {
         f: &Function,
     ) -> Result<(Function, Plan), Diagnostic> {
         let mut unit = CompileUnit::of(module, f);
-        pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "plan")?;
+        pipeline::run(&self.passes(), &mut unit, pipeline::COMPOSE_STEPS, "plan")?;
         let plan = unit.plan.take().ok_or_else(|| missing("plan"))?;
         Ok((unit.take_function()?, plan))
     }
@@ -264,7 +270,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
         let effort = self.settings.plan.effort;
         self.backend.prepare(program, &|program, scratch, again| {
-            Ok(layout_of(&memory_apart(program, effort, scratch, again)?))
+            Ok(layout_of(&block_memory(program, effort, scratch, again)?))
         })
     }
 
@@ -315,6 +321,10 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 
     fn options(&self) -> &fusion::PlanOptions {
         &self.session.settings.plan
+    }
+
+    fn has_attention(&self) -> bool {
+        self.session.backend.capabilities().attention
     }
 
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
@@ -389,7 +399,11 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         device: &fusion::MachineModel,
     ) -> Option<Vec<fusion::KernelFacts>> {
         // Threads that share registers have no vectors.
-        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
+        let machine = match device.register_file {
+            0 => Parallelism::Vectors { lanes: device.lanes },
+            _ => Parallelism::Threads,
+        };
+        self.backend.facts(program, machine)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
@@ -476,7 +490,7 @@ where
 /// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not donate.

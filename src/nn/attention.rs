@@ -2,7 +2,7 @@
 
 use super::{Dropout, Linear, Param};
 use crate::ir::{DType, Kind, TensorType};
-use crate::trace::Tensor;
+use crate::trace::{AttentionMask, Tensor};
 use crate::tree::Params;
 use std::borrow::Borrow;
 
@@ -125,7 +125,7 @@ impl MultiHeadAttention {
             Ok(extents) => extents,
             Err(m) => return x.refused(Kind::Shape, m),
         };
-        // [batch, groups, heads of a group, time, d] and [batch, groups, steps, d].
+        // [batch, heads, time, d] and [batch, groups, steps, d].
         let shared = self.heads / self.groups;
         let q = self.q.apply(x).reshape([batch, time, self.heads, d]).transpose([0, 2, 1, 3]);
         let split = |y: Tensor| y.reshape([batch, steps, self.groups, d]).transpose([0, 2, 1, 3]);
@@ -135,16 +135,29 @@ impl MultiHeadAttention {
             q = turned(&q, base);
             k = turned(&k, base);
         }
-        let q = q.reshape([batch, self.groups, shared, time, d]);
-        let scores = q.dot_general(&k, (&[0, 1], &[0, 1]), (&[4], &[3])) / (d as f64).sqrt();
-        let scores = match self.visible(x, [time, steps], mask) {
-            None => scores,
-            Some(visible) => visible.broadcast_like(&scores).select(&scores, f64::NEG_INFINITY),
+        let q = q / (d as f64).sqrt();
+        let y = match self.dropout.p == 0.0 || !x.tracer().is_training() {
+            true => {
+                let mask = mask.map(|m| m.reshape([1, 1, time, steps]));
+                q.attention(&k, &v, AttentionMask { causal: self.causal, extra: mask.as_ref() }).0
+            }
+            // In training, weights are dropped one by one.
+            false => {
+                let q = q.reshape([batch, self.groups, shared, time, d]);
+                let scores = q.dot_general(&k, (&[0, 1], &[0, 1]), (&[4], &[3]));
+                let scores = match self.visible(x, [time, steps], mask) {
+                    None => scores,
+                    Some(visible) => {
+                        visible.broadcast_like(&scores).select(&scores, f64::NEG_INFINITY)
+                    }
+                };
+                let weights = self.dropout.apply(scores.softmax(-1));
+                let y = weights.dot_general(&v, (&[0, 1], &[0, 1]), (&[4], &[2]));
+                y.reshape([batch, self.heads, time, d])
+            }
         };
-        let weights = self.dropout.apply(scores.softmax(-1));
-        let y = weights.dot_general(&v, (&[0, 1], &[0, 1]), (&[4], &[2]));
-        // [batch, groups, heads of a group, time, d] to [batch, time, features].
-        let y = y.transpose([0, 3, 1, 2, 4]).reshape([batch, time, self.heads * d]);
+        // [batch, heads, time, d] to [batch, time, features].
+        let y = y.transpose([0, 2, 1, 3]).reshape([batch, time, self.heads * d]);
         self.out.apply(y)
     }
 

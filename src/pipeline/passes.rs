@@ -1,13 +1,14 @@
 //! The passes that are not the planner's, and the printed forms of all artifacts.
 
-use super::compiler::Compiler;
+use super::compiler::{Compiler, composition};
 use super::text;
 use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
 use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
-use crate::ir::rewrite::{self, stabilize as stable};
+use crate::ir::op::Composition;
+use crate::ir::rewrite::{self, StepLowering, stabilize as stable, with_attention, with_steps};
 use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
@@ -50,13 +51,37 @@ pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> 
     if compiler.options().fp == Fp::Strict {
         return Ok(());
     }
+    let has_attention = compiler.has_attention();
+    each_function(unit, &|f| {
+        let f = stable(f)?.0;
+        if has_attention { Ok(with_attention(&f)?.0) } else { Ok(f) }
+    })
+}
+
+/// Rewrites the function and all that it may call.
+fn each_function(
+    unit: &mut CompileUnit<'_>,
+    rewritten: &dyn Fn(&Function) -> Result<Function, Diagnostic>,
+) -> PassResult {
     let mut module = Module::default();
     for f in unit.module.funcs.values() {
-        module.funcs.push(stable(f)?.0);
+        module.funcs.push(rewritten(f)?);
     }
     unit.module = Cow::Owned(module);
-    unit.function = Some(stable(&unit.take_function()?)?.0);
+    unit.function = Some(rewritten(&unit.take_function()?)?);
     Ok(())
+}
+
+pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    composed_steps(unit, composition(compiler.has_attention(), compiler.options().fp))
+}
+
+/// Writes this composition of each op that may be a step of its own; none where they stay.
+pub(super) fn composed_steps(unit: &mut CompileUnit<'_>, which: Option<Composition>) -> PassResult {
+    match which {
+        None => Ok(()),
+        Some(which) => each_function(unit, &|f| with_steps(f, &|_| StepLowering::Composed(which))),
+    }
 }
 
 pub(super) fn differentiate(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
@@ -156,13 +181,18 @@ pub(super) fn kernels_text(unit: &CompileUnit<'_>) -> TextResult {
 }
 
 pub(super) fn layout_text(unit: &CompileUnit<'_>) -> TextResult {
-    let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
-    Ok(text::layout(unit.program()?, &memory.0))
+    let (memory, layout) = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
+    text::layout(unit.program()?, layout, memory.peak)
 }
 
 pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.asm))
+}
+
+pub(super) fn loops_text(unit: &CompileUnit<'_>) -> TextResult {
+    let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
+    Ok(text::machine_code(listing, |f| &f.loops))
 }
 
 pub(super) fn clif_text(unit: &CompileUnit<'_>) -> TextResult {

@@ -1,9 +1,10 @@
 //! The printed forms of artifacts. A form that has a parser is parsed again: if it does not read back as it was
 //! printed, that is an internal error.
 
+use crate::backends::ArenaLayout;
 use crate::backends::cpu::{ListedFunction, ListedStep};
 use crate::backends::ptx::{Arg, GpuSchedule, Launch, PtxModule as Launches, StepCode};
-use crate::fusion::{Memory, Plan, steps_of};
+use crate::fusion::{Plan, steps_of};
 use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};
 use crate::ir::{At, Diagnostic, Function, Inst, Kind};
@@ -84,25 +85,17 @@ pub fn kernels(f: &Function, plan: &Plan, program: &Program) -> Result<String, D
     Ok(out)
 }
 
-/// Where the temporaries of a program are, in bytes from the beginning of the arena.
-pub fn layout(program: &Program, memory: &Memory) -> String {
-    let named = |b: Buffer| format!("%{}", program.buffers[b].name);
-    // Nothing is wrong with writing to a string.
-    let mut out = format!("// arena of {} bytes, peak of {} bytes\n", memory.arena, memory.peak);
-    for (b, data) in program.buffers.iter() {
-        if let Some(at) = memory.offsets[b] {
-            let _ = writeln!(out, "{} at {at}, {} bytes", named(b), data.bytes());
-        }
-        if let Some(input) = memory.donated[b] {
-            let _ = writeln!(out, "{} in the memory of {}", named(b), named(input));
-        }
+/// Where the temporaries of a program are.
+///
+/// # Errors
+/// [`Kind::Internal`] where it does not read back.
+pub fn layout(program: &Program, layout: &ArenaLayout, peak: u64) -> Result<String, Diagnostic> {
+    let printed = layout.text(program);
+    let reads_back = |again: ArenaLayout| again.text(program) == printed;
+    match ArenaLayout::parse(&printed, program).is_ok_and(reads_back) {
+        true => Ok(format!("// peak of {peak} bytes\n{printed}")),
+        false => Err(broken(&program.name, "layout")),
     }
-    for (k, scratch) in memory.scratch.iter().enumerate() {
-        if let Some((at, bytes)) = scratch {
-            let _ = writeln!(out, "step {k} at {at}, {bytes} bytes");
-        }
-    }
-    out
 }
 
 /// The functions of machine code of each step, by one of their texts, and what happens beside them.

@@ -13,6 +13,7 @@
 //! ```
 
 mod activation;
+mod attention;
 mod axes;
 mod broadcast;
 mod callee;
@@ -43,6 +44,7 @@ mod tensor;
 mod window;
 mod window_options;
 
+pub use attention::AttentionMask;
 pub use axes::{Axes, AxisIndex, KeptAxes, keep};
 pub use callee::{Callee, Traced};
 pub use constant::{ConstantValues, NestedArray, RustElement, evaluate};

@@ -50,9 +50,10 @@ const KEYS: &[FittedKey] = &[
     },
     FittedKey { name: "update_ops", program: ["scatter", "rows"], of: |m| &mut m.update_ops },
     FittedKey { name: "pack_ops", program: ["convolution", "depthwise"], of: |m| &mut m.pack_ops },
+    FittedKey { name: "digit_ops", program: ["sort", "sort"], of: |m| &mut m.digit_ops },
     FittedKey {
         name: "contract_f32_per_s",
-        program: ["product", "512^3"],
+        program: ["product", "square"],
         of: |m| &mut m.contract_f32_per_s,
     },
     FittedKey {
@@ -94,9 +95,10 @@ impl MeasuredProgram {
     }
 }
 
-/// The names of the numbers that [`fit`] fits, in its order.
-pub fn fitted_keys() -> Vec<&'static str> {
-    KEYS.iter().map(|key| key.name).collect()
+/// The names of the numbers that [`fit`] fits for a machine, in its order: those for which it has a price.
+pub fn fitted_keys(base: &MachineModel) -> Vec<&'static str> {
+    let priced = |key: &&FittedKey| *(key.of)(&mut base.clone()) > 0.0;
+    KEYS.iter().filter(priced).map(|key| key.name).collect()
 }
 
 /// The machine with which the cost model predicts what was measured, as nearly as one number for each program can; `base` has
@@ -112,12 +114,19 @@ pub fn fit(base: &MachineModel, measured: &[MeasuredProgram]) -> MachineModel {
             };
             let Some(program) = measured.iter().find(decides) else { continue };
             let first = *(key.of)(&mut base.clone());
+            // What a machine has no price for costs nothing there: lanes of a GPU have places of their own.
+            if first <= 0.0 {
+                continue;
+            }
             *(key.of)(&mut device) = fitted(key, first, &device, program);
         }
-        // One core reaches the same part of the memory's bandwidth.
-        device.core_bytes_per_s =
-            base.core_bytes_per_s * device.memory_bytes_per_s / base.memory_bytes_per_s;
-        device.host_bytes_per_s = device.memory_bytes_per_s;
+        // One core reaches the same part of the memory's bandwidth; so do copies from the caller's memory, where it is the
+        // same memory.
+        let part = device.memory_bytes_per_s / base.memory_bytes_per_s;
+        device.core_bytes_per_s = base.core_bytes_per_s * part;
+        if base.host_bytes_per_s == base.memory_bytes_per_s {
+            device.host_bytes_per_s = device.memory_bytes_per_s;
+        }
     }
     device
 }
@@ -165,8 +174,8 @@ mod tests {
     use super::*;
     use crate::engine::Cpu;
     use crate::fusion::EngineModel;
-    use crate::tune::programs;
     use crate::tune::spearman;
+    use crate::tune::{ProgramSize, programs};
 
     /// The programs that decide keys, as a machine would take them.
     fn measured(truth: &MachineModel) -> Vec<MeasuredProgram> {
@@ -174,7 +183,7 @@ mod tests {
         let wanted = |p: &crate::tune::TunedProgram| {
             KEYS.iter().any(|k| k.program == [p.family.as_str(), p.name.as_str()])
         };
-        let all = programs().into_iter().filter(wanted).map(|p| {
+        let all = programs(ProgramSize::Small).into_iter().filter(wanted).map(|p| {
             let program = PlannedProgram::new(&p, &engine.plan, &engine).expect("plans");
             let facts = engine.facts(&program.program, &engine.plan.device);
             let mut one = MeasuredProgram { program, facts, seconds: 0.0 };

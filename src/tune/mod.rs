@@ -8,5 +8,7 @@ pub mod timing;
 
 pub use compare::{ComparedProgram, Comparison, compare, spearman};
 pub use fit::{MeasuredProgram, fit, fitted_keys};
-pub use programs::{TunedProgram, programs};
+pub use programs::{ProgramSize, TunedProgram, programs};
+#[cfg(feature = "gpu")]
+pub use timing::GpuTimer;
 pub use timing::{CpuTimer, PlannedProgram, ProgramTimer};

@@ -5,7 +5,7 @@ use adfuse::backends::cpu::{ArenaLayout, CallInput, CpuExecutable, CpuOptions};
 use adfuse::engine::Cpu;
 use adfuse::functions::{CallPrice, Opaque, Registry};
 use adfuse::fusion::memory_beside;
-use adfuse::ir::kernel::{Buffer, Program, Verified, text::parse, verify};
+use adfuse::ir::kernel::{Buffer, DonorSlice, Program, Verified, text::parse, verify};
 use adfuse::ir::{DType, Diagnostic, Kind, TensorType};
 
 /// Counts the truth values that it is given; what is neither true nor false would be undefined behavior.
@@ -167,7 +167,7 @@ fn what_is_live_at_one_time_is_not_in_one_place() {
     let layout = |at: &[(Buffer, u64)], given: &[Buffer], scratch: Option<(u64, u64)>| {
         let mut layout = ArenaLayout { bytes: 1024, ..ArenaLayout::default() };
         at.iter().for_each(|&(b, at)| layout.offsets[b] = Some(at));
-        given.iter().for_each(|&b| layout.donated[b] = Some(x));
+        given.iter().for_each(|&b| layout.in_donor[b] = Some(DonorSlice::start(x)));
         layout.scratch = vec![None, scratch, None, None];
         layout
     };
@@ -205,6 +205,73 @@ fn what_is_live_at_one_time_is_not_in_one_place() {
     }
 }
 
+/// The arrays of results hold temporaries until the results are written, and no longer.
+#[test]
+fn results_hold_temporaries_until_they_are_written() {
+    let values: Vec<f32> = (0..40).map(|i| i as f32 - 7.5).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let args = [Array::from_f32s(&[40], &values).expect("fits")];
+    let straight = program(CHAIN);
+    let reversed = program(&CHAIN.replace("load %u[d0]", "load %u[d0 * -1 + 39]"));
+    let twice = program(&CHAIN.replace("return %y, %z", "return %z, %y, %z, %x"));
+    // The offset of each temporary and the array that it is in, and what is wrong.
+    let cases: [(&[(&str, u64, &str)], &[&str]); 10] = [
+        (&[("t", 0, "z"), ("u", 0, "y")], &[]),
+        (&[("t", 0, "y"), ("u", 0, "z")], &[]),
+        (&[("u", 0, "z")], &[]),
+        (&[("t", 0, "y"), ("u", 0, "y")], &["%t", "%u"]),
+        (&[("t", 64, "z")], &["%t", "does not fit"]),
+        (&[("t", u64::MAX - 63, "z")], &["%t", "does not fit"]),
+        (&[("t", 8, "z")], &["%t", "is not aligned"]),
+        (&[("t", 0, "u")], &["%t", "neither an input that is given up nor a result"]),
+        (&[("z", 0, "y")], &["%z", "does not fit into the input"]),
+        (&[("y", 0, "y")], &["%y", "does not fit into the input"]),
+    ];
+    for (k, program) in [&straight, &reversed, &twice].into_iter().enumerate() {
+        let plain = compiled(program, &ArenaLayout::default()).expect("compiles");
+        let due = plain.run(&args).expect("runs");
+        for (places, wrong) in cases {
+            let mut layout = ArenaLayout { bytes: 256, ..ArenaLayout::default() };
+            layout.scratch = vec![None, Some((0, 64)), None, None];
+            for &(name, at, donor) in places {
+                let donor = buffer(program, donor);
+                layout.in_donor[buffer(program, name)] = Some(DonorSlice { donor, at });
+            }
+            // What is read in another order cannot be written over.
+            let late = k == 1 && wrong.is_empty() && places.contains(&("u", 0, "y"));
+            let wrong = if late { &["%u", "%y"] } else { wrong };
+            let made = match compiled(program, &layout) {
+                Ok(made) => made,
+                Err(d) => {
+                    let named = wrong.iter().all(|part| d.message.contains(part));
+                    assert!(
+                        d.kind == Kind::Usage && named && !wrong.is_empty(),
+                        "{places:?}: {d:?}"
+                    );
+                    continue;
+                }
+            };
+            assert!(wrong.is_empty(), "{places:?} in\n{}", **program);
+            assert!(made.memory().peak() <= plain.memory().peak());
+            assert_eq!(made.run(&args).expect("runs"), due);
+            // The caller's memory, at any address.
+            for shift in [0, 4, 1] {
+                let mut rooms = vec![vec![7u8; 160 + 16]; due.len()];
+                let begin = |room: &Vec<u8>| room.as_ptr().align_offset(8) + shift;
+                let mut slices: Vec<&mut [u8]> = Vec::new();
+                for room in &mut rooms {
+                    let at = begin(room);
+                    slices.push(&mut room[at..at + 160]);
+                }
+                made.run_into(&[&bytes], &mut slices).expect("runs");
+                for (slice, due) in slices.iter().zip(&due) {
+                    assert_eq!(slice[..], *due.bytes(), "{places:?}, shifted by {shift}");
+                }
+            }
+        }
+    }
+}
+
 /// What is written over what it reads at the same place is in place, and may be.
 #[test]
 fn layouts_may_be_in_place() {
@@ -231,8 +298,8 @@ fn layouts_may_be_in_place() {
         assert_eq!(compiled(&program, &layout).is_ok(), fits, "{read}");
         // What the planner makes of it is taken.
         let planned = memory_beside(&program, adfuse::fusion::Effort::Default, &[]).expect("plans");
-        let (bytes, offsets) = (planned.arena, planned.offsets);
-        let layout = ArenaLayout { bytes, offsets, ..ArenaLayout::default() };
+        let (bytes, offsets, in_donor) = (planned.arena, planned.offsets, planned.in_donor);
+        let layout = ArenaLayout { bytes, offsets, in_donor, ..ArenaLayout::default() };
         compiled(&program, &layout).expect("fits");
     }
 }

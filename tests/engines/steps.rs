@@ -35,7 +35,7 @@ fn laid_out(program: Verified<Program>, effort: Effort) -> (Verified<Program>, A
         bytes: plan.arena,
         offsets: plan.offsets,
         scratch: plan.scratch,
-        ..ArenaLayout::default()
+        in_donor: plan.in_donor,
     };
     (program, layout)
 }

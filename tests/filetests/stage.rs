@@ -136,7 +136,7 @@ fn batching(f: &Function, d: &Directive) -> autodiff::Batching {
 
 /// Whether this host makes the text of a stage.
 pub(crate) fn is_here(stage: &str) -> bool {
-    !matches!(stage, "clif" | "asm" | "machine_code")
+    !matches!(stage, "clif" | "asm" | "loops" | "machine_code")
         || cfg!(all(target_arch = "x86_64", target_os = "linux"))
 }
 

@@ -191,6 +191,6 @@ fn a_kernel_writes_over_nothing_that_another_reads() {
     let program = adfuse::ir::kernel::text::parse(&plan_text).expect("reads");
     assert_eq!(bundles(&program), [2], "{program}");
     let memory = adfuse::fusion::memory(&program, Effort::Default).expect("fits");
-    assert!(memory.donated.values().all(Option::is_none), "{program}");
+    assert!(memory.in_donor.values().all(Option::is_none), "{program}");
     let _ = module;
 }

@@ -7,16 +7,16 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel::{NoFunctions, run_measured};
 use adfuse::fusion::{
-    ALIGN, Effort, Fp, InPlace, LoweredFunction, MachineModel, Memory, PlanOptions, compile,
-    memory, saved_bytes,
+    ALIGN, Effort, Fp, InPlace, LoweredFunction, MachineModel, Memory, PlanOptions, block_memory,
+    compile, memory, saved_bytes,
 };
 use adfuse::ir::index::IndexExpr;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{
-    Buffer, Operand, Param, Program, Role, Sink, Space, Stage, Step as KernelStep, verify,
+    Buffer, Operand, Param, Program, Role, Sink, Space, Stage, Step as KernelStep, is_donor, verify,
 };
 use adfuse::ir::op::Domain;
-use adfuse::ir::{DType, Function, Kind, Module};
+use adfuse::ir::{DType, Diagnostic, Function, Kind, Module};
 use adfuse::sample::{rng, sample};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -55,17 +55,45 @@ fn sound(program: &Program, memory: &Memory) -> Result<(), String> {
     Ok(())
 }
 
-/// Offsets are aligned and inside of the arena; what is there at the same step does not overlap, but
-/// for the pairs in place, where the one starts where the other does.
-fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
+/// Bytes that are in use for some time.
+struct Block {
+    name: String,
+    buffer: Option<Buffer>,
+    /// The caller's array that it is in, by the buffer that has it; `None` in the arena.
+    array: Option<Buffer>,
+    /// Bytes of that array, or of the arena.
+    room: u64,
+    /// The first and the last step.
+    life: (usize, usize),
+    /// The first byte and the end.
+    bytes: (u64, u64),
+}
+
+impl Block {
+    fn meets(&self, other: &Block) -> bool {
+        let (x, y) = (self, other);
+        let at_once = x.life.0 <= y.life.1 && y.life.0 <= x.life.1;
+        x.array == y.array && at_once && x.bytes.0 < y.bytes.1 && y.bytes.0 < x.bytes.1
+    }
+}
+
+/// Whether a result is in the memory of an input.
+fn in_input(program: &Program, memory: &Memory, b: Buffer) -> bool {
+    memory.in_donor[b].is_some_and(|slice| program.buffers[slice.donor].role == Role::Input)
+}
+
+/// Offsets are aligned and inside of the arena or of an array that may be written to; what is there at the same step
+/// does not overlap, but for the pairs in place, where the one starts where the other does.
+pub(super) fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
+    // What callers hand over is there before the first step, which is step 1 here.
     let mut lives: BTreeMap<Buffer, (usize, usize)> = BTreeMap::new();
     for (n, step) in program.steps.iter().enumerate() {
         for b in step.writes().chain(step.reads()) {
-            lives.entry(b).or_insert((n, n)).1 = n;
+            lives.entry(b).or_insert((n + 1, n + 1)).1 = n + 1;
         }
     }
-    // Name, first and last step, first byte and end.
-    let mut blocks: Vec<(String, Option<Buffer>, usize, usize, u64, u64)> = Vec::new();
+    let end = program.steps.len() + 1;
+    let mut blocks: Vec<Block> = Vec::new();
     let (mut inputs, mut outputs, mut constants) = (0, 0, 0);
     for (b, data) in program.buffers.iter() {
         let size = if data.space == Space::Device { data.bytes() } else { 0 };
@@ -73,18 +101,41 @@ fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
             Role::Input => inputs += size,
             Role::Output => {}
             Role::Constant(_) => constants += size,
-            Role::Temp => {
-                let (from, last) = lives[&b];
-                let at = memory.offsets[b].ok_or("a temporary has no offset")?;
-                blocks.push((data.name.clone(), Some(b), from, last, at, at + size));
-                continue;
+            Role::Temp if memory.in_donor[b].is_none() && memory.offsets[b].is_none() => {
+                return Err(format!("%{} is nowhere", data.name));
             }
+            Role::Temp => {}
         }
-        if memory.offsets[b].is_some() {
+        if data.role != Role::Temp && memory.offsets[b].is_some() {
             return Err(format!("%{} is no temporary", data.name));
         }
+        let (from, last) = lives.get(&b).copied().unwrap_or((end, end));
+        let (from, last) = match data.role {
+            Role::Input | Role::Constant(_) => (0, if data.donated { last } else { end }),
+            Role::Output => (from, end),
+            Role::Temp => (from, last),
+        };
+        let (array, at) = match (memory.in_donor[b], memory.offsets[b]) {
+            (Some(slice), None) => (Some(slice.donor), slice.at),
+            (None, Some(at)) => (None, at),
+            (None, None) => (Some(b), 0),
+            (Some(_), Some(_)) => return Err(format!("%{} is twice", data.name)),
+        };
+        let room = array.map_or(memory.arena, |array| program.buffers[array].bytes());
+        if array.is_some_and(|a| a != b && !is_donor(program, a)) {
+            return Err(format!("%{} is in what is lent", data.name));
+        }
+        let name = data.name.clone();
+        blocks.push(Block {
+            name,
+            buffer: Some(b),
+            array,
+            room,
+            life: (from, last),
+            bytes: (at, at + size),
+        });
     }
-    for &b in &program.outputs {
+    for &b in program.outputs.iter().filter(|&&b| !in_input(program, memory, b)) {
         let data = &program.buffers[b];
         outputs += if data.space == Space::Device { data.bytes() } else { 0 };
     }
@@ -94,20 +145,21 @@ fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
             return Err(format!("step {n} has {bytes} bytes of scratch"));
         }
         let name = format!("scratch of step {n}");
-        blocks.push((name, None, n, n, at, at + bytes));
+        let (life, room) = ((n + 1, n + 1), memory.arena);
+        blocks.push(Block { name, buffer: None, array: None, room, life, bytes: (at, at + bytes) });
     }
     for (k, x) in blocks.iter().enumerate() {
-        if x.4 % ALIGN != 0 || x.4 < x.5 && x.5 > memory.arena {
-            return Err(format!("{} at {} to {}", x.0, x.4, x.5));
+        let (at, end) = x.bytes;
+        if at % ALIGN != 0 || at < end && end > x.room {
+            return Err(format!("{} at {at} to {end}", x.name));
         }
         for y in &blocks[..k] {
-            let meet = x.2 <= y.3 && y.2 <= x.3 && x.4 < y.5 && y.4 < x.5;
             let pair = memory.in_place.iter().any(|p| {
                 let of = [Some(p.child), Some(p.parent)];
-                of == [x.1, y.1] || of == [y.1, x.1]
+                of == [x.buffer, y.buffer] || of == [y.buffer, x.buffer]
             });
-            if meet && !(pair && x.4 == y.4) {
-                return Err(format!("{} and {} overlap", x.0, y.0));
+            if x.meets(y) && !(pair && at == y.bytes.0) {
+                return Err(format!("{} and {} overlap", x.name, y.name));
             }
         }
     }
@@ -294,6 +346,11 @@ fn gradients_of_models_take_what_is_planned_and_effort_saves_memory() {
     assert!(none == 0 && pairs > 0, "{pairs} in place, {none} where none may be");
 }
 
+/// The memory of a program whose temporaries are all in the arena.
+fn beside_results(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
+    block_memory(program, effort, &[], &[])
+}
+
 /// A program whose temporary `%p` is made by a first step, and `%c` by a second one, which is given.
 fn second_step(step: &str, p: &str, c: &str) -> Program {
     let read_as = &c[..3];
@@ -375,11 +432,11 @@ fn only_what_is_read_before_it_is_overwritten_is_written_in_place() {
     for step in &allowed {
         let program = second_step(step, f32s, f32s);
         for effort in [Effort::Quick, Effort::Default] {
-            let found = memory(&program, effort).expect("small");
+            let found = beside_results(&program, effort).expect("small");
             sound(&program, &found).unwrap_or_else(|why| panic!("{why}\n{step}"));
             assert_eq!((found.in_place.len(), found.arena), (1, 64), "{effort:?}\n{step}");
         }
-        let found = memory(&program, Effort::Off).expect("small");
+        let found = beside_results(&program, Effort::Off).expect("small");
         assert_eq!((found.in_place.len(), found.arena), (0, 128), "{step}");
     }
     let refused = [
@@ -398,7 +455,7 @@ fn only_what_is_read_before_it_is_overwritten_is_written_in_place() {
     ];
     for step in &refused {
         let program = second_step(step, f32s, f32s);
-        let found = memory(&program, Effort::Default).expect("small");
+        let found = beside_results(&program, Effort::Default).expect("small");
         assert!(found.in_place.is_empty(), "{step}");
         sound(&program, &found).unwrap_or_else(|why| panic!("{why}\n{step}"));
         // Were it in place all the same, going through the coordinates would show it.
@@ -426,7 +483,8 @@ fn only_what_is_read_before_it_is_overwritten_is_written_in_place() {
     for changed in [again, narrow] {
         assert_ne!(changed, text);
         let program = read(&changed).unwrap_or_else(|d| panic!("{d}\n{changed}"));
-        assert!(memory(&program, Effort::Default).expect("small").in_place.is_empty(), "{changed}");
+        let found = beside_results(&program, Effort::Default).expect("small");
+        assert!(found.in_place.is_empty(), "{changed}");
     }
 }
 

@@ -29,6 +29,7 @@ const SECTIONS: &[Section] = &[
     ("Reductions", |b| matches!(b, Body::Reduce(_))),
     ("Scans", |b| matches!(b, Body::Scan(_))),
     ("Contractions", |b| matches!(b, Body::Contract)),
+    ("Attention", |b| matches!(b, Body::Step(_))),
     ("Indirect access", |b| matches!(b, Body::Indirect(_))),
     ("Sources", |b| matches!(b, Body::Constant | Body::Source(_))),
     ("Composed of others", |b| matches!(b, Body::Composed(_))),
@@ -163,8 +164,11 @@ fn derivative(out: &mut String, op: Op) {
         }
         Deriv::Bilinear(_) => out.push_str("- derivative: linear in each operand by itself\n"),
         Deriv::Jvp(_) => out.push_str("- derivative: by a rule of its own\n"),
+        Deriv::Rules(..) => {
+            out.push_str("- derivative: by rules of its own, one forward and one in reverse\n")
+        }
         Deriv::Zero => out.push_str("- derivative: zero\n"),
-        Deriv::Structural if matches!(op.def().body, Body::Composed(_)) => {
+        Deriv::Structural if matches!(op.def().body, Body::Composed(_) | Body::Step(_)) => {
             out.push_str("- derivative: that of what it is composed of\n")
         }
         Deriv::Structural => out.push_str("- derivative: that of its regions or callee\n"),

@@ -327,6 +327,7 @@ impl<'f> Batch<'f, '_> {
             Body::Source(_) => vec![self.source(b, i)?],
             Body::Region(Control::Call) => self.call(b, i)?,
             Body::Opaque => vec![self.opaque(b, i)?],
+            Body::Step(_) => self.attention(b, i),
             Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(_) => {
                 let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
@@ -389,6 +390,25 @@ impl<'f> Batch<'f, '_> {
         let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
         let ty = self.type_of(f.inst_results(i)[0]);
         Ok(b.op_as(Op::Opaque, &args, attrs, &ty))
+    }
+
+    /// Attention, which has any number of batch axes before those of heads.
+    fn attention(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
+        let f = self.f;
+        let mut args = Vec::new();
+        for (k, &a) in f.args(i).iter().enumerate() {
+            // A mask or a bias that all elements share is repeated by the op itself.
+            let last = k + 1 == f.args(i).len() && k % 3 == 0;
+            args.push(if last && !self.is_mapped(a) && self.lanes.is_none() {
+                let ty = with_axis(f.ty(a), 0, Dim::Const(1));
+                let own = self.values.get(b, a);
+                b.op_as(Op::Reshape, &[own], Attrs::none(), &ty)
+            } else {
+                self.batched(b, a)
+            });
+        }
+        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
+        b.inst(f.op(i), &args, f.attrs(i).clone(), Some(&types)).to_vec()
     }
 
     fn map(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {

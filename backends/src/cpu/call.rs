@@ -220,13 +220,17 @@ impl CpuExecutable {
         for place in &self.places {
             pointers.push(match *place {
                 // Verified programs do not write inputs; what is written there is in their place.
-                BufferPlace::Input(k) => {
-                    let back = self.written[k].is_some();
-                    StagedSlice::aligned(input(k), self.input_bytes[k], (true, back), &mut moved)?
+                BufferPlace::Input(k, at) => {
+                    let (begin, back) = (input(k), self.written[k].is_some());
+                    let n = self.input_bytes[k];
+                    StagedSlice::aligned(begin, n, (true, back), &mut moved)?
+                        .wrapping_add(at as usize)
                 }
-                BufferPlace::Output(k) => {
-                    let (at, n) = (outputs[k].as_mut_ptr(), outputs[k].len());
-                    StagedSlice::aligned(at, n, (false, true), &mut moved)?
+                // What is there before the result, the result is written over.
+                BufferPlace::Output(k, at) => {
+                    let (begin, n) = (outputs[k].as_mut_ptr(), outputs[k].len());
+                    StagedSlice::aligned(begin, n, (false, true), &mut moved)?
+                        .wrapping_add(at as usize)
                 }
                 BufferPlace::Arena(offset) => arena.wrapping_add(offset as usize),
                 BufferPlace::Constant(offset) => constants.wrapping_add(offset as usize),

@@ -4,4 +4,4 @@ use crate::runtime::backend::Capabilities;
 
 /// What the engine does itself.
 pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { attention: false, any_layout: false, schedules: false, functions: true };
+    Capabilities { attention: true, any_layout: false, schedules: false, functions: true };

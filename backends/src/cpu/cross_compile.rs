@@ -35,6 +35,8 @@ pub struct ListedFunction {
     pub bytes: usize,
     /// Where it walks, what it reads and what it writes.
     pub accesses: String,
+    /// Its loop program, which the emitter translates.
+    pub loops: String,
     /// What Cranelift is given; nothing where another emitter made it.
     pub clif: String,
     /// The instructions of the target.
@@ -103,8 +105,8 @@ impl CpuExecutable {
 
 fn listed(noted: ListingEntry) -> Option<ListedFunction> {
     let ListingEntry { name, emitter, bytes, texts, .. } = noted;
-    let [accesses, clif, asm] = texts?;
-    Some(ListedFunction { name, emitter, bytes, accesses, clif, asm })
+    let [accesses, loops, clif, asm] = texts?;
+    Some(ListedFunction { name, emitter, bytes, accesses, loops, clif, asm })
 }
 
 /// The function with the names of constant tables for where they are in this process.

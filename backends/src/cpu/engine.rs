@@ -8,7 +8,7 @@ use super::prepare::{peak_of, prepared, side_by_side};
 use super::thread_pool::ThreadPool;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
@@ -104,8 +104,11 @@ impl Backend for CpuEngine {
         CAPABILITIES
     }
 
-    fn facts(&self, program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
-        facts(program, lanes)
+    fn facts(&self, program: &Program, machine: Parallelism) -> Option<Vec<KernelFacts>> {
+        match machine {
+            Parallelism::Vectors { lanes } => facts(program, lanes),
+            Parallelism::Threads => None,
+        }
     }
 
     fn prepare<'a>(

@@ -172,7 +172,7 @@ impl CpuExecutable {
         memory.loops = loops.into_iter().map(LoopPointers::of).collect();
         let outputs = outputs(low, &places);
         for place in &mut places {
-            if let BufferPlace::Output(k) = place {
+            if let BufferPlace::Output(k, _) = place {
                 *k = outputs.get(*k).map_or(0, |o| o.at);
             }
         }
@@ -241,7 +241,7 @@ impl RunMemory {
                         *entry = memory.constants.start().wrapping_add(at as usize);
                     }
                     // Set when it runs.
-                    BufferPlace::Input(_) | BufferPlace::Output(_) => {}
+                    BufferPlace::Input(..) | BufferPlace::Output(..) => {}
                 }
             }
             let worker = |own: &AlignedBlock| {
@@ -259,7 +259,7 @@ impl RunMemory {
 fn written(low: &Legalized, places: &[BufferPlace]) -> Vec<Option<String>> {
     let mut written: Vec<Option<String>> = vec![None; low.inputs.len()];
     for (b, place) in low.program.buffers.keys().zip(places) {
-        if let (BufferPlace::Input(k), false) = (*place, low.inputs.contains(&b)) {
+        if let (BufferPlace::Input(k, _), false) = (*place, low.inputs.contains(&b)) {
             written[k] = Some(low.program.buffers[low.inputs[k]].name.clone());
         }
     }

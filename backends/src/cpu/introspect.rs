@@ -32,6 +32,8 @@ pub struct CompiledSweep<'e> {
 pub struct SweepTexts<'e> {
     /// Where it walks, what it reads and what it writes.
     pub accesses: &'e str,
+    /// Its loop program, which the emitter translates.
+    pub loops: &'e str,
     /// What Cranelift is given; nothing where another emitter made it.
     pub clif: &'e str,
     /// The instructions of the host.
@@ -52,8 +54,9 @@ impl CpuExecutable {
             emitter: noted.emitter,
             code,
             took: noted.took,
-            texts: noted.texts.as_ref().map(|[accesses, clif, asm]| SweepTexts {
+            texts: noted.texts.as_ref().map(|[accesses, loops, clif, asm]| SweepTexts {
                 accesses,
+                loops,
                 clif,
                 asm,
             }),

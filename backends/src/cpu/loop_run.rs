@@ -96,6 +96,13 @@ impl StepRun<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 return Ok(());
             }
+            CompiledStep::Kernel(kernel) if self.recorder.is_none() => {
+                let worker =
+                    self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
+                if kernel.run_alone(self.code, worker) {
+                    return Ok(());
+                }
+            }
             _ => {}
         }
         let worker_set = &mut WorkerSet {
@@ -111,6 +118,7 @@ impl StepRun<'_> {
             CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
             CompiledStep::Scatter(scatter) => scatter.run(worker_set),
             CompiledStep::Argsort(argsort) => argsort.run(worker_set),
+            CompiledStep::Attend(attend) => attend.run(worker_set),
             CompiledStep::Call(call) => call.run(worker_set)?,
             CompiledStep::Print(print) => print.run(worker_set)?,
             CompiledStep::Copy(..) | CompiledStep::Loop(_) | CompiledStep::Branch(_) => {}

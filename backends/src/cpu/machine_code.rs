@@ -7,7 +7,7 @@
 //! outputs, or folds them block by block and leaves the parts ([`FoldOutput`]).
 
 use super::clif::unit::FunctionEmitter;
-pub(super) use super::codegen::listing::{Listing, ListingEntry};
+pub(super) use super::codegen::listing::{Listing, ListingEntry, OpenEntry};
 pub(super) use super::codegen::loop_ir::{FoldOutput, Sweep};
 pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
 
@@ -15,9 +15,14 @@ use super::clif::calls::RuntimeFunctions;
 use super::clif::state::FoldLanes;
 use super::codegen::constants::Constants;
 use super::codegen::loop_ir::LoopNest;
+use super::codegen::loop_program::LoopProgram;
+use super::codegen::lower::{GroupTarget, lower};
+use super::codegen::supports::supported;
 use super::codegen::sweep_form::{MOST_MOVED, MovedPointers, SweepBuffers, SweepForm, moved};
+use super::codegen::{interleave, loop_parser, loop_verify};
 use super::x86::code_pages::CodePages;
-use adfuse_ir::{At, Diagnostic, Fp, Kind};
+use adfuse_ir::scalar::SInst;
+use adfuse_ir::{At, Diagnostic, Fp, Kind, Literal};
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
@@ -61,6 +66,7 @@ pub(super) struct SweepCompiler {
     /// What is known of the functions.
     pub(super) listing: Listing,
     contract: bool,
+    fp: Fp,
     /// Whether the functions are made to be read alone: addresses in them are nominal, so that they are the
     /// same every time.
     is_listed: bool,
@@ -113,6 +119,18 @@ fn failed(what: impl std::fmt::Display) -> Diagnostic {
 
 fn unsupported(m: String) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Unsupported, m)
+}
+
+/// Checks a loop program, in builds with debug assertions and where its text is asked for: it must read back.
+fn verified(program: &LoopProgram, has_text: bool) -> Result<(), Diagnostic> {
+    let wrong = |m: String| failed(format!("the loop program: {m}"));
+    if has_text && loop_parser::parse(&program.to_string()).map_err(wrong)? != *program {
+        return Err(wrong("its text reads back as another".into()));
+    }
+    if cfg!(debug_assertions) || has_text {
+        loop_verify::verify(program).map_err(wrong)?;
+    }
+    Ok(())
 }
 
 impl SweepCompiler {
@@ -183,8 +201,15 @@ impl SweepCompiler {
             host_fma,
             listing: Listing::default(),
             contract: fp != Fp::Strict && host_fma,
+            fp,
             is_listed: false,
         })
+    }
+
+    /// Whether sums of products must be in the strict order; `None` where what is made is not to be run, so that it does not
+    /// depend on what multiplies on this host.
+    pub(super) fn dot_order(&self) -> Option<bool> {
+        (!self.is_listed).then_some(self.fp == Fp::Strict)
     }
 
     /// Compiles a sweep, unless one of its form has been: then it shares that one's function. Listings have texts of all.
@@ -210,7 +235,7 @@ impl SweepCompiler {
         let mut planned = LoopNest::new(sweep, self.contract, masks);
         let mut why = None;
         if self.vectors != Vectors::Narrow {
-            match super::x86::make(&planned, self.vectors) {
+            match self.wide_code(&planned, &mut begun) {
                 Ok(made) => {
                     let bytes = made.code().len();
                     self.bytes += bytes;
@@ -255,13 +280,32 @@ impl SweepCompiler {
             x86: self.x86,
             host_fma: self.host_fma,
         };
-        unit.build(&planned, constants)
+        let has_vectors = |i: &SInst, d, known: &[Option<Literal>]| unit.has_vectors(i, d, known);
+        let groups = interleave::narrow(&planned, &has_vectors);
+        let program = lower(&planned, GroupTarget::Whole(groups));
+        verified(&program, self.listing.texts)?;
+        self.listing.lowered(&mut begun, &program);
+        unit.build(&program, constants)
             .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
         narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
         self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
         self.listing.made(begun, sweep, why, &context);
         Ok(self.known(EmittedBy::Cranelift(id), &planned))
+    }
+
+    /// The code of the x86 emitter.
+    fn wide_code(
+        &self,
+        nest: &LoopNest,
+        begun: &mut OpenEntry,
+    ) -> Result<super::x86::SweepCode, super::x86::NoCode> {
+        let lanes = self.vectors.bits() / 32;
+        supported(nest, lanes).map_err(super::x86::NoCode::Taken)?;
+        let program = lower(nest, GroupTarget::Partial { lanes });
+        verified(&program, self.listing.texts).map_err(super::x86::NoCode::Failed)?;
+        self.listing.lowered(begun, &program);
+        super::x86::make(&program, self.vectors)
     }
 
     fn known(&mut self, made: EmittedBy, planned: &LoopNest) -> SweepId {
@@ -335,6 +379,10 @@ impl Code {
     pub(super) unsafe fn run(&self, id: SweepId, table: &mut [*mut u8], begin: i64, end: i64) {
         let Some(f) = self.functions.get(id.0).filter(|_| begin < end) else { return };
         let moves = self.moves.get(id.0).map_or(&[][..], |moves| moves.as_slice());
+        if moves.is_empty() {
+            // SAFETY: as the caller promises.
+            return unsafe { f(table.as_ptr(), begin, end) };
+        }
         let own: SmallVec<[*mut u8; MOST_MOVED]> =
             moves.iter().map(|&(_, own)| table[own as usize]).collect();
         let kept: SmallVec<[*mut u8; MOST_MOVED]> =

@@ -5,6 +5,7 @@
 //! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
+mod attend;
 pub(crate) mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
@@ -25,6 +26,7 @@ pub(crate) mod library_call;
 pub(crate) mod loop_reverse;
 pub(crate) mod loop_run;
 pub(crate) mod machine_code;
+pub(crate) mod multiply;
 pub(crate) mod operand;
 pub(crate) mod places;
 pub(crate) mod prepare;
@@ -35,7 +37,9 @@ pub(crate) mod step_report;
 pub(crate) mod steps;
 pub(crate) mod strict_folds;
 pub(crate) mod sweep_facts;
+pub(crate) mod task_split;
 pub(crate) mod thread_pool;
+pub(crate) mod tiled_operand;
 pub(crate) mod workers;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_x86.rs")]
 pub(crate) mod x86;

@@ -1,7 +1,7 @@
 //! The stand-in for the x86 emitter on other hosts: it supports no sweep. On such hosts vectors are never wider than
 //! Cranelift's.
 
-use super::codegen::loop_ir::LoopNest;
+use super::codegen::loop_program::LoopProgram;
 use super::codegen::vector_width::{Unsupported, Vectors};
 use adfuse_ir::Diagnostic;
 
@@ -15,10 +15,11 @@ pub(crate) enum NoCode {
     /// The sweep is not of the kind that this emitter takes.
     Taken(Unsupported),
     /// It is, and something is wrong.
+    #[allow(dead_code)]
     Failed(Diagnostic),
 }
 
-pub(crate) fn make(_: &LoopNest, _: Vectors) -> Result<SweepCode, NoCode> {
+pub(crate) fn make(_: &LoopProgram, _: Vectors) -> Result<SweepCode, NoCode> {
     Err(NoCode::Taken(Unsupported::Host))
 }
 
@@ -32,25 +33,20 @@ impl SweepCode {
     }
 }
 
-/// Which sweeps the emitter supports.
-pub(crate) mod supports {
-    use super::{LoopNest, Unsupported};
+/// Memory for code.
+pub(crate) mod code_pages {
+    use super::{Diagnostic, SweepCode};
 
-    /// As on other hosts: none.
-    pub(crate) fn taken(_: &LoopNest, _: bool) -> Result<(), Unsupported> {
-        Err(Unsupported::Host)
-    }
-}
+    /// No pages: there are no functions.
+    pub(crate) struct CodePages;
 
-/// Memory for code; it is always empty.
-pub(crate) struct CodePages;
+    impl CodePages {
+        pub(crate) fn new(_: &[SweepCode]) -> Result<CodePages, Diagnostic> {
+            Ok(CodePages)
+        }
 
-impl CodePages {
-    pub(crate) fn new(_: &[SweepCode]) -> Result<CodePages, Diagnostic> {
-        Ok(CodePages)
-    }
-
-    pub(crate) fn entry(&self, _: usize) -> Option<*const u8> {
-        None
+        pub(crate) fn entry(&self, _: usize) -> Option<*const u8> {
+            None
+        }
     }
 }

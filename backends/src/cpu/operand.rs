@@ -49,18 +49,28 @@ fn passes(program: &ScalarProgram, params: &[Param]) -> bool {
     params.len() == 1 && program.outputs.len() == 1 && out == Some(SOp::Param(0))
 }
 
-/// An operand that is an element of a buffer, as it is.
+/// An operand that is an element of a buffer of floats, as it is.
 pub(super) fn read(
     program: &Program,
     feed: &Feed,
     groups: [&Extents; 3],
     sum: DType,
 ) -> Option<View> {
+    elements(program, feed, groups, sum).filter(|_| sum.is_float())
+}
+
+/// An operand that is an element of a buffer of this type, as it is.
+pub(super) fn elements(
+    program: &Program,
+    feed: &Feed,
+    groups: [&Extents; 3],
+    dtype: DType,
+) -> Option<View> {
     let [Param::Load(pieces)] = feed.params.as_slice() else { return None };
     let [piece] = pieces.as_slice() else { return None };
     let Operand::Buffer(b) = piece.from else { return None };
     let plain = passes(&feed.program, &feed.params) && piece.guards.is_empty();
-    plain.then(|| view(program, b, &piece.index, groups, sum)).flatten()
+    plain.then(|| view(program, b, &piece.index, groups, dtype)).flatten()
 }
 
 /// Sums that are stored as they are.
@@ -72,6 +82,7 @@ pub(super) fn stored(
 ) -> Option<View> {
     let [Sink::Store { buffer, index }] = then.sinks.as_slice() else { return None };
     let plain = then.params == [Param::Sum] && passes(&then.program, &then.params);
+    let plain = plain && sum.is_float();
     plain.then(|| view(program, *buffer, index, groups, sum)).flatten()
 }
 
@@ -81,10 +92,10 @@ fn view(
     b: Buffer,
     index: &[IndexExpr],
     groups: [&Extents; 3],
-    sum: DType,
+    dtype: DType,
 ) -> Option<View> {
     let data = &program.buffers[b];
-    if data.dtype != sum || data.storage != Storage::Plain || !sum.is_float() {
+    if data.dtype != dtype || data.storage != Storage::Plain {
         return None;
     }
     let axes = groups.iter().map(|g| g.len()).sum();

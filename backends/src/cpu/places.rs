@@ -4,7 +4,7 @@ use super::scratch::ScratchLayout;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::host_memory::{ALIGN, OffsetAllocator};
 use crate::runtime::legalize::Legalized;
-use adfuse_ir::kernel::{Buffer, BufferData, Role};
+use adfuse_ir::kernel::{Buffer, BufferData, DonorSlice, Role, misplaced};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::EntityRef;
 
@@ -25,8 +25,10 @@ pub(super) struct ResultBuffer {
 /// Where a buffer is.
 #[derive(Clone, Copy)]
 pub(super) enum BufferPlace {
-    Input(usize),
-    Output(usize),
+    /// In the array of an input, by position, from this byte on.
+    Input(usize, u64),
+    /// In the array of a result, by position, from this byte on.
+    Output(usize, u64),
     /// In the arena, or beside it.
     Arena(u64),
     Constant(u64),
@@ -47,10 +49,10 @@ pub(super) fn outputs(low: &Legalized, places: &[BufferPlace]) -> Vec<ResultBuff
         let data = &low.program.buffers[b];
         let ty = data.ty()?;
         let left_in = match places.get(b.index()) {
-            Some(BufferPlace::Input(j)) if data.role == Role::Output => Some(*j),
+            Some(BufferPlace::Input(j, _)) if data.role == Role::Output => Some(*j),
             _ => None,
         };
-        let own = matches!(places.get(b.index()), Some(BufferPlace::Output(at)) if *at == k);
+        let own = matches!(places.get(b.index()), Some(BufferPlace::Output(at, _)) if *at == k);
         let copied = !own && left_in.is_none();
         let (dims, buffer) = (ty.dims()?.to_vec(), b.index());
         let output =
@@ -76,15 +78,16 @@ pub(super) fn place(
     for (b, data) in low.program.buffers.iter() {
         let first = |all: &[Buffer]| all.iter().position(|&x| x == b);
         let size = data.bytes();
-        if let Some(input) = arena.donated[b] {
-            places.push(BufferPlace::Input(given(low, b, input).map_err(|m| usage(data, m))?));
+        if let Some(slice) = arena.in_donor[b] {
+            let place = in_donor(low, arena, b, slice).map_err(|m| usage(data, m))?;
+            places.push(place);
             continue;
         }
         let room =
             |room: &mut OffsetAllocator| room.take(i64::try_from(size).unwrap_or(i64::MAX), 1);
         places.push(match &data.role {
-            Role::Input => BufferPlace::Input(first(&low.inputs).unwrap_or_default()),
-            Role::Output => BufferPlace::Output(first(&low.outputs).unwrap_or_default()),
+            Role::Input => BufferPlace::Input(first(&low.inputs).unwrap_or_default(), 0),
+            Role::Output => BufferPlace::Output(first(&low.outputs).unwrap_or_default(), 0),
             Role::Constant(_) => BufferPlace::Constant(room(constants)?),
             Role::Temp => match arena.offsets[b].or(rooms.temps[b]) {
                 None => return Err(usage(data, "has no place")),
@@ -100,22 +103,24 @@ pub(super) fn place(
     Ok(places)
 }
 
-/// The position of the input in whose memory a buffer is to be, or what is wrong with that.
-fn given(low: &Legalized, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
-    let data = &low.program.buffers[b];
-    let at = low.inputs.iter().position(|&b| b == input);
-    let given = low.program.buffers.get(input).filter(|i| i.donated);
-    let (Some(at), Some(given)) = (at, given) else {
-        return Err("is in the memory of what is no input that is given up");
-    };
-    let fits = match data.role {
-        Role::Temp => data.bytes() <= given.bytes(),
-        // What is handed over twice is in two places.
-        Role::Output => {
-            let times = low.outputs.iter().filter(|&&o| o == b).count();
-            times == 1 && data.bytes() == given.bytes()
+/// The place of a buffer in an array of the caller, or what is wrong with that.
+fn in_donor(
+    low: &Legalized,
+    arena: &ArenaLayout,
+    b: Buffer,
+    slice: DonorSlice,
+) -> Result<BufferPlace, &'static str> {
+    let (program, DonorSlice { donor, at }) = (&low.program, slice);
+    if let Some(m) = misplaced(program, b, slice) {
+        return Err(m);
+    }
+    let input = low.inputs.iter().position(|&b| b == donor);
+    let output = low.outputs.iter().position(|&b| b == donor);
+    match (&program.buffers[donor].role, input, output) {
+        (Role::Input, Some(k), _) => Ok(BufferPlace::Input(k, at)),
+        (Role::Output, _, Some(k)) if arena.in_donor[donor].is_none() => {
+            Ok(BufferPlace::Output(k, at))
         }
-        Role::Input | Role::Constant(_) => false,
-    };
-    fits.then_some(at).ok_or("does not fit into the input that is given up for it")
+        _ => Err("is in an array that the caller does not have"),
+    }
 }

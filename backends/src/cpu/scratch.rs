@@ -58,7 +58,7 @@ impl ScratchLayout {
         let after = after.ok_or_else(|| crate::runtime::host_memory::too_much(arena.bytes))?;
         let mut beside = OffsetAllocator::at(after);
         let mut kept = Vec::new();
-        let given = |b: Buffer| arena.offsets[b].is_some() || arena.donated[b].is_some();
+        let given = |b: Buffer| arena.offsets[b].is_some() || arena.in_donor[b].is_some();
         let rewritten = |b: Buffer| low.temps.iter().any(|&(t, step)| t == b && step.is_some());
         for (b, data) in low.program.buffers.iter() {
             let temp = matches!(data.role, adfuse_ir::kernel::Role::Temp);

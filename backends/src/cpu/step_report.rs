@@ -49,7 +49,10 @@ pub(super) fn told(
             let (n, by) = (branch.blocks.len(), named(program, branch.selector));
             notes.push(format!("one of {n} programs runs, as {by} selects"));
         }
-        Step::Attend(_) => {}
+        Step::Attend(_) => {
+            by.extend(products_by);
+            by.push("rust");
+        }
     }
     let folded =
         matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Scatter(_)) && !notes.is_empty();

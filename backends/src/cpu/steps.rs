@@ -1,6 +1,7 @@
 //! Steps as machine code: what each of them is made of, and the order in which they are compiled.
 
 use super::argsort::CompiledArgsort;
+use super::attend::CompiledAttention;
 use super::block::{CompiledBlock, CompiledBranch, CompiledLoop};
 use super::contract::CompiledMember;
 use super::kernel::CompiledKernel;
@@ -29,6 +30,7 @@ pub(super) enum CompiledStep {
     Contract(Vec<CompiledMember>),
     Scatter(CompiledScatter),
     Argsort(CompiledArgsort),
+    Attend(Box<CompiledAttention>),
     /// A user function.
     Call(CompiledCall),
     /// An effect.
@@ -48,6 +50,7 @@ impl CompiledStep {
             CompiledStep::Contract(_) => "contract",
             CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
+            | CompiledStep::Attend(_)
             | CompiledStep::Print(_)
             | CompiledStep::Copy(..) => {
                 return format!("step {}: {}", made.origin, made.name);
@@ -69,6 +72,7 @@ impl CompiledStep {
             | CompiledStep::Contract(_)
             | CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
+            | CompiledStep::Attend(_)
             | CompiledStep::Call(_)
             | CompiledStep::Print(_)
             | CompiledStep::Copy(..) => Vec::new(),
@@ -205,6 +209,7 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
             CompiledStep::Contract(members) => {
                 members.iter().map(|m| self.products.unwrap_or_else(|| m.generator())).collect()
             }
+            CompiledStep::Attend(step) => vec![self.products.unwrap_or_else(|| step.generator())],
             _ => Vec::new(),
         };
         let origin = origin.unwrap_or_default();
@@ -236,7 +241,7 @@ pub(super) fn work(
         }
         Step::Library(l) => CompiledStep::Call(making.library(l)?),
         Step::Print(print) => CompiledStep::Print(making.print(print)),
-        Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
+        Step::Attend(s) => CompiledStep::Attend(Box::new(making.attend(s)?)),
         Step::Loop(_) | Step::Branch(_) => {
             return Err(unsupported("a step with programs in it has no code of its own".into()));
         }

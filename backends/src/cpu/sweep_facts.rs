@@ -3,9 +3,9 @@
 use super::codegen::loop_ir::{
     Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
 };
+use super::codegen::supports::supported;
 use super::codegen::vector_width::Vectors;
 use super::shape::ACCESS;
-use super::x86::supports;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -36,7 +36,7 @@ impl FactCollector {
         let calls = calls(&nest);
         let wide = self.vectors == Vectors::Avx512;
         let whole = calls == 0 && self.vectors != Vectors::Narrow;
-        let facts = match whole && supports::taken(&nest, wide).is_ok() {
+        let facts = match whole && supported(&nest, if wide { 16 } else { 8 }).is_ok() {
             true => of_nest(&nest, self.vectors.bits() / 32, 0),
             false => {
                 let nest = LoopNest::new(sweep, false, false);

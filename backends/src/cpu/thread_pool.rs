@@ -1,10 +1,14 @@
 //! A pool of threads, which spin for a short while and then sleep until there is work.
+//!
+//! Each thread has a line of the cache of its own in which jobs are offered to it, so that a call costs one write for each
+//! thread that it wants, and threads that are not wanted see nothing of it.
 #![allow(unsafe_code)]
 
+use std::cell::UnsafeCell;
 use std::hint::spin_loop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{Builder, JoinHandle, park, yield_now};
 
 /// Turns of a loop before a thread that waits goes to sleep: some ten microseconds, about what it
@@ -14,13 +18,29 @@ const SPINS: u32 = 4000;
 /// What threads do for a call of [`ThreadPool::run`], with their numbers.
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
-struct PoolState {
-    /// Counts the calls.
-    call: AtomicU64,
-    job: Mutex<Option<Job<'static>>>,
-    /// Threads that have taken the job and not finished it. Counted up with the job locked only.
-    busy: AtomicUsize,
+/// What a thread does: it looks for an offer.
+const WAITS: u32 = 0;
+/// It sleeps, or is about to.
+const SLEEPS: u32 = 1;
+/// A job is offered, and may be taken back.
+const OFFERED: u32 = 2;
+/// It runs the job.
+const RUNS: u32 = 3;
+
+/// Where a thread and its callers meet.
+#[repr(align(128))]
+struct OfferSlot {
+    state: AtomicU32,
     failed: AtomicBool,
+    /// Written by the caller before it offers, read by the thread between taking the offer and being done.
+    job: UnsafeCell<Option<Job<'static>>>,
+}
+
+// SAFETY: the job is written while the thread waits or sleeps and read while it runs, which `state` tells apart.
+unsafe impl Sync for OfferSlot {}
+
+struct PoolState {
+    slots: Vec<OfferSlot>,
     stop: AtomicBool,
 }
 
@@ -33,85 +53,107 @@ pub(super) struct ThreadPool {
 impl ThreadPool {
     /// This many threads in addition to the caller's; fewer if the system refuses more.
     pub(super) fn new(beside: usize) -> ThreadPool {
-        let shared = Arc::new(PoolState {
-            call: AtomicU64::new(0),
-            job: Mutex::new(None),
-            busy: AtomicUsize::new(0),
+        let slot = |_| OfferSlot {
+            state: AtomicU32::new(WAITS),
             failed: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-        });
+            job: UnsafeCell::new(None),
+        };
+        let slots = (0..beside).map(slot).collect();
+        let shared = Arc::new(PoolState { slots, stop: AtomicBool::new(false) });
         let thread = |k: usize| {
             let shared = Arc::clone(&shared);
-            Builder::new().spawn(move || shared.wait(k + 1)).ok()
+            Builder::new().spawn(move || shared.serve(k)).ok()
         };
-        ThreadPool { threads: (0..beside).filter_map(thread).collect(), shared }
+        // Threads have the first numbers, also where one is refused.
+        ThreadPool { threads: (0..beside).map_while(thread).collect(), shared }
     }
 
-    /// Runs a job on the caller's thread, as number 0, and on those others that come before that is done
+    /// Runs a job on the caller's thread, as number 0, and on at most this many others, those that come before it is done
     /// with it: each takes its part of the work while there is some, and nobody waits for a thread that
     /// has not begun. Returns when all that did are done.
     ///
     /// # Panics
     /// When a thread's part of the job did.
-    pub(super) fn run(&mut self, job: Job<'_>) {
-        if self.threads.is_empty() {
-            return job(0);
-        }
-        // SAFETY: a thread that takes the job counts itself in while it has it locked, and out when it is
-        // done. This takes the job back and then waits for all to be out, before it returns or unwinds.
+    pub(super) fn run(&mut self, others: usize, job: Job<'_>) {
+        // SAFETY: the job is called only by threads that take it while it is offered. Offers are taken back below, and
+        // threads that took one are waited for, before this returns or unwinds.
         let job_of_all = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
-        {
-            let mut job = self.shared.job.lock().unwrap_or_else(PoisonError::into_inner);
-            *job = Some(job_of_all);
-            self.shared.call.fetch_add(1, Ordering::Release);
+        let wanted = &self.shared.slots[..others.min(self.threads.len())];
+        for (slot, thread) in wanted.iter().zip(&self.threads) {
+            // SAFETY: no job is offered, since runs end with all offers taken back or done.
+            unsafe { *slot.job.get() = Some(job_of_all) };
+            if slot.state.swap(OFFERED, Ordering::AcqRel) == SLEEPS {
+                thread.thread().unpark();
+            }
         }
-        self.threads.iter().for_each(|t| t.thread().unpark());
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
-        *self.shared.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let mut turns = 0;
-        while self.shared.busy.load(Ordering::Acquire) != 0 {
-            turns += 1;
-            if turns < SPINS { spin_loop() } else { yield_now() }
+        let mut failed = false;
+        for slot in wanted {
+            slot.settle();
+            failed |= slot.failed.swap(false, Ordering::Relaxed);
         }
-        let failed = self.shared.failed.swap(false, Ordering::Relaxed);
         if let Err(panic) = own {
-            std::panic::resume_unwind(panic);
+            resume_unwind(panic);
         }
         assert!(!failed, "a thread of the pool panicked");
     }
 }
 
-impl PoolState {
-    fn wait(&self, number: usize) {
-        let mut seen = 0;
-        loop {
-            let mut turns = 0;
-            while self.call.load(Ordering::Acquire) == seen {
-                if self.stop.load(Ordering::Acquire) {
-                    return;
-                }
-                turns += 1;
-                if turns < SPINS { spin_loop() } else { park() }
-            }
-            let (call, job) = self.take();
-            seen = call;
-            let Some(job) = job else { continue };
-            if catch_unwind(AssertUnwindSafe(|| job(number))).is_err() {
-                self.failed.store(true, Ordering::Relaxed);
-            }
-            self.busy.fetch_sub(1, Ordering::Release);
+impl OfferSlot {
+    /// Takes the offer back, or waits until the thread that has taken it is done.
+    fn settle(&self) {
+        let back = self.state.compare_exchange(OFFERED, WAITS, Ordering::AcqRel, Ordering::Acquire);
+        if back.is_ok() {
+            return;
         }
+        let mut turns = 0;
+        while self.state.load(Ordering::Acquire) == RUNS {
+            turns += 1;
+            if turns < SPINS { spin_loop() } else { yield_now() }
+        }
+    }
+
+    /// Takes an offer if there is one.
+    fn take(&self) -> Option<Job<'static>> {
+        let taken = self.state.compare_exchange(OFFERED, RUNS, Ordering::AcqRel, Ordering::Relaxed);
+        // SAFETY: the caller wrote the job before it offered it, and leaves it until the thread is done.
+        taken.ok().and_then(|_| unsafe { *self.job.get() })
     }
 }
 
 impl PoolState {
-    /// The call and its job, if that has not been taken back, counting the thread in.
-    fn take(&self) -> (u64, Option<Job<'static>>) {
-        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
-        if job.is_some() {
-            self.busy.fetch_add(1, Ordering::Relaxed);
+    /// What the thread of a slot does until the pool is dropped.
+    fn serve(&self, number: usize) {
+        let slot = &self.slots[number];
+        let mut turns = 0;
+        while !self.stop.load(Ordering::Acquire) {
+            if slot.state.load(Ordering::Relaxed) == OFFERED
+                && let Some(job) = slot.take()
+            {
+                if catch_unwind(AssertUnwindSafe(|| job(number + 1))).is_err() {
+                    slot.failed.store(true, Ordering::Relaxed);
+                }
+                slot.state.store(WAITS, Ordering::Release);
+                turns = 0;
+                continue;
+            }
+            turns += 1;
+            if turns < SPINS {
+                spin_loop();
+                continue;
+            }
+            let sleep = (WAITS, SLEEPS);
+            let asleep =
+                slot.state.compare_exchange(sleep.0, sleep.1, Ordering::AcqRel, Ordering::Relaxed);
+            // An offer, or the end, that comes from here on wakes the thread.
+            while asleep.is_ok()
+                && slot.state.load(Ordering::Acquire) == SLEEPS
+                && !self.stop.load(Ordering::Acquire)
+            {
+                park();
+            }
+            turns = 0;
         }
-        (self.call.load(Ordering::Relaxed), *job)
     }
 }
 
@@ -129,17 +171,19 @@ impl Drop for ThreadPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn no_thread_runs_a_job_twice() {
         let mut pool = ThreadPool::new(3);
         for call in 0..200 {
             let counts: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(&|k| {
+            pool.run(call % 4, &|k| {
                 counts[k].fetch_add(1, Ordering::Relaxed);
             });
             let counts: Vec<usize> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
             assert!(counts[0] == 1 && counts.iter().all(|&n| n <= 1), "{call}: {counts:?}");
+            assert!(counts[call % 4 + 1..].iter().all(|&n| n == 0), "{call}: {counts:?}");
             if call % 50 == 0 {
                 // Long enough to fall asleep.
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -152,7 +196,7 @@ mod tests {
         let mut pool = ThreadPool::new(1);
         let begun = AtomicBool::new(false);
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            pool.run(&|k| {
+            pool.run(1, &|k| {
                 begun.fetch_or(k == 1, Ordering::Relaxed);
                 while !begun.load(Ordering::Relaxed) {
                     yield_now();
@@ -161,7 +205,7 @@ mod tests {
             });
         }));
         assert!(caught.is_err());
-        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(&|k| assert_ne!(k, 0)))).is_err());
-        pool.run(&|_| {});
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(1, &|k| assert_ne!(k, 0)))).is_err());
+        pool.run(1, &|_| {});
     }
 }

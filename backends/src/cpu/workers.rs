@@ -4,6 +4,7 @@
 use super::machine_code::{Code, SweepId};
 use super::thread_pool::ThreadPool;
 use crate::runtime::trace::SpanRecorder;
+use std::array::from_fn;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,6 +51,49 @@ impl Worker {
     }
 }
 
+/// The most shares that tasks are divided into.
+const SHARES: usize = 64;
+
+/// The tasks of a step, a range of neighbours for each thread.
+///
+/// A thread begins with the same range in every run and in every step of as many tasks, so that it finds what it has written in its own cache,
+/// and in memory that it has touched first. A thread that is done with its range helps others with theirs.
+struct TaskShares {
+    /// The next task of each share.
+    next: [NextTask; SHARES],
+    count: i64,
+    shares: usize,
+}
+
+/// Threads write to lines of the cache of their own, but where they help.
+#[repr(align(64))]
+struct NextTask(AtomicI64);
+
+impl TaskShares {
+    fn new(count: i64, threads: usize) -> TaskShares {
+        let shares = threads.clamp(1, SHARES);
+        let first = |k| NextTask(AtomicI64::new(start_of(k, count, shares)));
+        TaskShares { next: from_fn(first), count, shares }
+    }
+
+    /// A task that nobody has taken: of the thread's own share first.
+    fn take(&self, thread: usize) -> Option<i64> {
+        (0..self.shares).find_map(|k| {
+            let share = (thread + k) % self.shares;
+            let (next, end) = (&self.next[share].0, start_of(share + 1, self.count, self.shares));
+            // Shares of which nothing is left are only read.
+            let left = next.load(Ordering::Relaxed) < end;
+            let k = left.then(|| next.fetch_add(1, Ordering::Relaxed))?;
+            (k < end).then_some(k)
+        })
+    }
+}
+
+/// Where a share begins.
+fn start_of(share: usize, count: i64, shares: usize) -> i64 {
+    (i128::from(count) * share as i128 / shares as i128) as i64
+}
+
 /// The workers, and how many of them there are.
 pub(super) struct WorkerSet<'a> {
     pub(super) code: &'a Code,
@@ -80,22 +124,49 @@ impl WorkerSet<'_> {
             let worker = &mut *self.worker(0);
             return (0..count).for_each(|k| task(0, worker, k));
         };
-        let (workers, next) = (self.workers, AtomicI64::new(0));
-        pool.run(&|thread| {
+        // More threads than tasks would find none.
+        let threads = self.workers.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+        let (workers, shares) = (self.workers, TaskShares::new(count, threads));
+        pool.run(threads - 1, &|thread| {
             let Some(worker) = workers.get(thread) else { return };
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
-            loop {
-                let k = next.fetch_add(1, Ordering::Relaxed);
-                if k >= count {
-                    break;
-                }
+            while let Some(k) = shares.take(thread) {
                 task(thread, worker, k);
             }
         });
     }
 
+    /// Threads that run tasks, the caller's among them.
+    pub(super) fn threads(&self) -> usize {
+        if self.pool.is_some() { self.workers.len() } else { 1 }
+    }
+
     /// The worker of a thread, while no task runs.
     pub(super) fn worker(&self, thread: usize) -> MutexGuard<'_, Worker> {
         self.workers[thread].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_is_taken_once_and_own_ones_first() {
+        for (count, threads) in [(1, 1), (5, 2), (16, 16), (7, 64), (1000, 100), (3, 200)] {
+            let shares = TaskShares::new(count, threads);
+            let mut taken = vec![0; count as usize];
+            // The last thread comes alone: it takes its own share, then all others.
+            let first = shares.take(threads - 1).expect("there is a task");
+            let own = (threads - 1) % shares.shares;
+            let begin = start_of(own, count, shares.shares);
+            assert!(first == begin || begin == start_of(own + 1, count, shares.shares));
+            taken[first as usize] += 1;
+            while let Some(k) = shares.take(threads - 1) {
+                taken[k as usize] += 1;
+            }
+            assert!(taken.iter().all(|&n| n == 1), "{count}, {threads}: {taken:?}");
+            assert_eq!(shares.take(0), None);
+        }
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod compile;
 #[cfg(feature = "gpu")]
 pub(crate) mod driver;
+pub mod facts;
 pub(crate) mod launches;
 pub mod ptx;
 pub(crate) mod schedule;

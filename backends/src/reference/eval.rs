@@ -6,7 +6,7 @@ use crate::runtime::array::Array;
 use crate::runtime::effects::Effects;
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
-use adfuse_ir::op::{Body, Control, Effect, composition};
+use adfuse_ir::op::{Body, Composition, Control, Effect, composition, composition_of_step};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
 use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Module, Region, TensorType, Value};
@@ -132,6 +132,11 @@ impl Eval<'_> {
             Body::Composed(_) => {
                 let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
                 let parts = composition(op, &types, attrs)?;
+                return call(self.known, &parts, &args, self.effects);
+            }
+            Body::Step(_) => {
+                let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
+                let parts = composition_of_step(op, Composition::Defined, &types, attrs)?;
                 return call(self.known, &parts, &args, self.effects);
             }
             Body::Opaque => {

@@ -115,7 +115,7 @@ impl Counted<'_> {
             let all = program.buffers.iter().filter(move |(_, data)| wanted(&data.role));
             all.map(|(b, _)| b)
         };
-        let own = |b: &Buffer| layout.donated[*b].is_none();
+        let own = |b: &Buffer| layout.in_donor[*b].is_none();
         let unhanded = of_role(|role| *role == Role::Output);
         let unhanded = unhanded.filter(|b| !program.outputs.contains(b));
         Ok(MemoryReport {

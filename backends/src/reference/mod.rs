@@ -40,6 +40,16 @@ pub fn run(
     run_with(module, f, args, effects, &Registry::new())
 }
 
+/// Runs a function that calls nothing.
+pub(crate) fn evaluate(
+    f: &Function,
+    args: Vec<EvalTensor>,
+) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
+    let args: Vec<Rc<EvalTensor>> = args.into_iter().map(Rc::new).collect();
+    let known = (&Module::default(), &Registry::new(), RunLimits::default());
+    call(known, f, &args, &mut Silent)
+}
+
 /// As [`run`], with functions for the program to call by name.
 ///
 /// # Errors

@@ -3,7 +3,9 @@
 //! Machine code and user functions rely on it: no one else accesses the memory that a step writes while it runs. A
 //! layout is plain data that anyone can make, so executables check it.
 
-use adfuse_ir::kernel::{Buffer, Lives, Program, Role, in_place, lives};
+use adfuse_ir::kernel::{
+    Buffer, DonorSlice, Lives, Program, Role, in_place, is_donor, lives, misplaced,
+};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{BufferId, BufferSpec, Offset, Problem, Violation, check_offsets};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
@@ -22,16 +24,17 @@ pub struct ArenaLayout {
     /// ([`scratch`](super::backend::Prepared::scratch) says how many it needs); the engine finds room beside the arena where
     /// there is nothing, or not enough.
     pub scratch: Vec<Option<(u64, u64)>>,
-    /// For results and temporaries, the input in whose memory they are. The program says that the caller
-    /// gives that up; runs are then those of
-    /// [`Executable::run_donating`](super::backend::Executable::run_donating).
-    pub donated: SecondaryMap<Buffer, Option<Buffer>>,
+    /// For results and temporaries that are in arrays of the caller, where. Of an input the program says that the
+    /// caller gives it up; runs are then those of
+    /// [`Executable::run_donating`](super::backend::Executable::run_donating). In the array of a result there may be
+    /// temporaries until it is written.
+    pub in_donor: SecondaryMap<Buffer, Option<DonorSlice>>,
 }
 
 /// The owner of bytes in a layout.
 #[derive(Clone, Copy)]
 enum Tenant {
-    /// A buffer, in the arena or in the memory of an input.
+    /// A buffer, in the arena or in an array of the caller.
     Buffer(Buffer),
     /// The scratch memory of a step.
     Scratch(usize),
@@ -90,19 +93,24 @@ impl Residents {
             tenants: PrimaryMap::new(),
         };
         for (b, data) in program.buffers.iter() {
-            let is_given = data.role == Role::Input && starts[b].is_some();
-            let at = match (layout.donated[b], layout.offsets[b]) {
-                (Some(input), _) => starts[input].ok_or_else(|| {
-                    let m = "is in the memory of what is no input that is given up";
-                    misfit(program, Tenant::Buffer(b), m, None)
-                })?,
+            let at = match (layout.in_donor[b], layout.offsets[b]) {
+                (Some(slice), _) => {
+                    let wrong = |m: &str| misfit(program, Tenant::Buffer(b), m, None);
+                    if let Some(m) = misplaced(program, b, slice) {
+                        return Err(wrong(m));
+                    }
+                    let start = starts[slice.donor].ok_or_else(|| wrong(NOT_THERE))?;
+                    start.checked_add(slice.at).ok_or_else(|| wrong("is outside"))?
+                }
                 (None, Some(_)) if data.role != Role::Temp => {
                     return Err(misfit(program, Tenant::Buffer(b), "is no temporary", None));
                 }
                 (None, Some(at)) => at,
-                (None, None) if is_given => starts[b].unwrap_or_default(),
-                // The engine finds room beside the arena, or the caller has it.
-                (None, None) => continue,
+                (None, None) => match starts[b] {
+                    Some(start) => start,
+                    // The engine finds room beside the arena, or the caller has it and nothing else is there.
+                    None => continue,
+                },
             };
             if let Some(live) = live(program, &lives, b) {
                 found.push(Tenant::Buffer(b), live, at, data.bytes());
@@ -168,17 +176,21 @@ fn live(program: &Program, lives: &Lives, b: Buffer) -> Option<Range<u64>> {
     Some(first..if is_handed { end } else { last })
 }
 
-/// Where the memory of each input that a buffer is put into begins, were they all behind the arena.
+/// What is wrong with a result in whose array something is to be, and which is in the memory of an input itself.
+const NOT_THERE: &str = "is in the array of a result that is in the memory of an input";
+
+/// Where each array that a buffer is put into begins, were they all behind the arena.
 fn starts(
     program: &Program,
     layout: &ArenaLayout,
 ) -> Result<SecondaryMap<Buffer, Option<u64>>, Diagnostic> {
     let mut used: SecondaryMap<Buffer, bool> = SecondaryMap::new();
-    program.buffers.keys().filter_map(|b| layout.donated[b]).for_each(|input| used[input] = true);
+    let slices = program.buffers.keys().filter_map(|b| layout.in_donor[b]);
+    slices.for_each(|slice| used[slice.donor] = true);
     let mut starts = SecondaryMap::new();
     let mut next = layout.bytes;
     for (b, data) in program.buffers.iter() {
-        if used[b] && data.role == Role::Input && data.donated {
+        if used[b] && is_donor(program, b) && layout.in_donor[b].is_none() {
             starts[b] = Some(next);
             let end = next.checked_add(data.bytes());
             next = end.ok_or_else(|| misfit(program, Tenant::Buffer(b), "is outside", None))?;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// What an engine supports; programs are rewritten (`legalize`) to need no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Attention is a step; otherwise it becomes contractions and kernels.
+    /// Attention is a step; otherwise programs for this engine have what it is composed of.
     pub attention: bool,
     /// The engine copies callers' arrays from and to packed or strided buffers; otherwise kernels do.
     pub any_layout: bool,
@@ -29,6 +29,18 @@ pub struct Capabilities {
     pub schedules: bool,
     /// Programs may call user functions by name.
     pub functions: bool,
+}
+
+/// How a machine computes elements side by side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parallelism {
+    /// By vectors.
+    Vectors {
+        /// Elements of 32 bits of a vector.
+        lanes: u32,
+    },
+    /// By threads with places of their own, which share registers.
+    Threads,
 }
 
 /// An engine.
@@ -50,9 +62,9 @@ pub trait Backend: Debug + Send + Sync {
         Ok(array.clone().into())
     }
 
-    /// What it makes of each step of a program on a machine with vectors of this many lanes of 32 bits, whatever the host
-    /// has; `None` where it does not say. Nothing is compiled.
-    fn facts(&self, _program: &Program, _lanes: u32) -> Option<Vec<KernelFacts>> {
+    /// What it makes of each step of a program on a machine of this kind, whatever the host has; `None` where it does not
+    /// say. Nothing is compiled.
+    fn facts(&self, _program: &Program, _machine: Parallelism) -> Option<Vec<KernelFacts>> {
         None
     }
 
@@ -194,8 +206,8 @@ where
         self.0.capabilities()
     }
 
-    fn facts(&self, program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
-        self.0.facts(program, lanes)
+    fn facts(&self, program: &Program, machine: Parallelism) -> Option<Vec<KernelFacts>> {
+        self.0.facts(program, machine)
     }
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {

@@ -22,7 +22,8 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
     };
     for b in program.buffers.keys() {
         place(&mut hash, arena.offsets[b]);
-        place(&mut hash, arena.donated[b].map(|input| u64::from(input.as_u32())));
+        place(&mut hash, arena.in_donor[b].map(|slice| u64::from(slice.donor.as_u32())));
+        place(&mut hash, arena.in_donor[b].map(|slice| slice.at));
     }
     for scratch in &arena.scratch {
         place(&mut hash, scratch.map(|(at, _)| at));

@@ -15,6 +15,7 @@ pub(crate) mod errors;
 pub(crate) mod executable_cache;
 pub mod functions;
 pub(crate) mod host_memory;
+pub(crate) mod layout_text;
 pub(crate) mod legalize;
 pub(crate) mod library_functions;
 pub mod limits;

@@ -2,11 +2,10 @@
 
 use super::printed;
 use super::table::{bytes, columns};
-use crate::budget::Counting;
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use adfuse::fusion::{
-    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy,
+    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
     NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
 };
 use adfuse::ir::op::Accuracy;
@@ -23,7 +22,8 @@ pub(super) fn one(
     as_json: bool,
 ) -> Result<String, Failure> {
     let counting = ready.counting();
-    let decider = decider(ready, plan, budget, &counting)?;
+    let engine = MemoEngine::new(&counting, &ready.options.device);
+    let decider = decider(ready, plan, budget, &engine)?;
     // Of what is kept with losses, later phases read the copy.
     let copy = lossy_copies(&ready.function).into_iter().find(|c| c.of == v);
     let v = copy.map_or(v, |c| c.copy);
@@ -66,9 +66,9 @@ pub(super) fn all(
     as_json: bool,
 ) -> Result<String, Failure> {
     let counting = ready.counting();
-    let decider = decider(ready, plan, budget, &counting)?;
-    let found = decider.values().iter().filter_map(|&v| decider.decision(v).transpose());
-    let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
+    let engine = MemoEngine::new(&counting, &ready.options.device);
+    let decider = decider(ready, plan, budget, &engine)?;
+    let found = decider.decisions().map_err(|d| ready.source.wrong(d))?;
     let (f, names) = (&ready.function, Names::of(&ready.function));
     if as_json {
         let inverses = ready.inverses().iter().map(inverse_json);
@@ -140,9 +140,9 @@ fn decider<'a>(
     ready: &'a PlanRequest,
     plan: &'a Plan,
     budget: Option<u64>,
-    counting: &'a Counting,
+    engine: &'a MemoEngine<'a>,
 ) -> Result<Decider<'a>, Failure> {
-    Decider::of(&ready.function, plan, &ready.options, budget, counting)
+    Decider::of(&ready.function, plan, &ready.options, budget, engine)
         .map_err(|d| ready.source.wrong(d))
 }
 

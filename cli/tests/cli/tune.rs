@@ -8,7 +8,11 @@ fn what_cannot_be_tuned_is_refused_before_anything_runs() {
     for (args, said) in [
         ("tune -o machine.txt", "does not end in .toml"),
         ("tune --threads 0 -o machine.toml", "--threads is from 1"),
-        ("tune --engine gpu", "possible values: cpu"),
+        (
+            "tune --engine evaluator -o machine.toml",
+            "no machine is described for the engine `evaluator`",
+        ),
+        ("tune --engine tpu -o machine.toml", "tpu"),
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);

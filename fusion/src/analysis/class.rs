@@ -22,6 +22,8 @@ pub(crate) enum InstClass {
     Scatter,
     /// Positions of the sorted elements along an axis.
     Argsort,
+    /// Values weighed by the softmax of scores, or the way back.
+    Attention,
     /// A user function.
     Opaque,
     /// A loop or a branch, whose regions are programs of their own.
@@ -39,6 +41,7 @@ impl InstClass {
             self,
             InstClass::Scatter
                 | InstClass::Argsort
+                | InstClass::Attention
                 | InstClass::Opaque
                 | InstClass::Control
                 | InstClass::Effect
@@ -62,6 +65,8 @@ pub(crate) enum PartKind {
     Scatter(Inst),
     /// An argsort.
     Argsort(Inst),
+    /// Values weighed by the softmax of scores, or the way back.
+    Attention(Inst),
     /// A user function.
     Opaque(Inst),
     /// A loop or a branch.
@@ -77,6 +82,7 @@ impl PartKind {
             PartKind::Kernel | PartKind::Contract(_) => false,
             PartKind::Scatter(_)
             | PartKind::Argsort(_)
+            | PartKind::Attention(_)
             | PartKind::Opaque(_)
             | PartKind::Control(_)
             | PartKind::Effect(_) => true,
@@ -89,6 +95,7 @@ impl PartKind {
             InstClass::Contract => PartKind::Contract(i),
             InstClass::Scatter => PartKind::Scatter(i),
             InstClass::Argsort => PartKind::Argsort(i),
+            InstClass::Attention => PartKind::Attention(i),
             InstClass::Opaque => PartKind::Opaque(i),
             InstClass::Control => PartKind::Control(i),
             InstClass::Effect => PartKind::Effect(i),

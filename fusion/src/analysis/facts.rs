@@ -202,6 +202,13 @@ impl<'f> Facts<'f> {
                     self.forced[v] = true;
                 }
             }
+            // It reads and leaves dense arrays.
+            Body::Step(_) => {
+                for &v in f.args(i).iter().chain(f.inst_results(i)) {
+                    self.forced[v] = true;
+                    self.bound[v] = true;
+                }
+            }
             // The host reads it as it is.
             Body::Effect(Effect::Print) => {
                 let v = f.args(i)[1];
@@ -346,6 +353,7 @@ impl<'f> Facts<'f> {
                 Body::Indirect(_) if free && self.users[v].len() <= 2 => InstClass::Free,
                 Body::Indirect(_) => InstClass::Point,
                 Body::Opaque => InstClass::Opaque,
+                Body::Step(_) => InstClass::Attention,
                 body if is_in_no_group(body) => InstClass::Constant,
                 Body::Region(_) => InstClass::Control,
                 Body::Effect(_) => InstClass::Effect,

@@ -90,6 +90,9 @@ pub(crate) fn step_code(program: &Program, step: &Step, device: &MachineModel) -
     (form, [functions, instructions])
 }
 
+/// Instructions of a function of one operand, about.
+const EXPONENTIAL: u64 = 24;
+
 fn size(step: &Step, device: &MachineModel) -> CodeSize {
     let product = CodeSize {
         functions: u64::from(device.product_instructions > 0),
@@ -108,9 +111,9 @@ fn size(step: &Step, device: &MachineModel) -> CodeSize {
             };
             contract.members.iter().map(of).fold(none, CodeSize::join)
         }
-        Step::Attend(attend) => {
-            let feeds = attend.feeds().into_iter().map(|(_, of, _)| feed(of));
-            feeds.fold(then(&attend.then), CodeSize::join).join(product).join(product)
+        // The exponentials of a tile, and the logarithms of sums.
+        Step::Attend(_) => {
+            CodeSize::function(EXPONENTIAL).join(CodeSize::function(EXPONENTIAL)).join(product)
         }
         Step::Scatter(scatter) => CodeSize::function(length(&scatter.program)),
         Step::Argsort(_) => CodeSize::function(0),

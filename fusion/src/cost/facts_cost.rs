@@ -2,7 +2,7 @@
 
 use super::StepLoad;
 use crate::plan::machine_model::MachineModel;
-use adfuse_ir::kernel::facts::{KernelFacts, PassKind, SweepFacts};
+use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind, SweepFacts};
 
 /// The time of a sweep in operations of the whole device.
 fn sweep_ops(sweep: &SweepFacts, device: &MachineModel) -> f64 {
@@ -32,7 +32,13 @@ fn pass_ops(kind: PassKind, device: &MachineModel) -> f64 {
         PassKind::Scan => device.scan_ops,
         PassKind::Update => device.update_ops,
         PassKind::Pack => device.pack_ops,
+        PassKind::Digit => device.digit_ops,
     }
+}
+
+/// The operations of all passes.
+fn passes_ops(facts: &KernelFacts, device: &MachineModel) -> f64 {
+    facts.passes.iter().map(|p| p.elements as f64 * pass_ops(p.kind, device)).sum()
 }
 
 impl StepLoad<'_> {
@@ -44,8 +50,18 @@ impl StepLoad<'_> {
         let busy = if facts.tasks == 0 { cores } else { facts.tasks.min(cores) };
         let share = busy as f64 / cores as f64;
         let sweeps: f64 = facts.sweeps.iter().map(|s| sweep_ops(s, device)).sum();
-        let passes = facts.passes.iter().map(|p| p.elements as f64 * pass_ops(p.kind, device));
-        self.slots += (sweeps + passes.sum::<f64>()) / share;
+        self.slots += (sweeps + passes_ops(facts, device)) / share;
         self.busy = self.busy.max(share);
+    }
+
+    /// Adds what the launches of the step do beside its structure: passes over arrays, and products that fill tiles up.
+    pub(super) fn launched(&mut self, facts: &KernelFacts, launched: &LaunchFacts) {
+        self.slots += passes_ops(facts, self.device);
+        let ops = &self.work.ops;
+        let counted = ops.contract_f16.saturating_add(ops.contract_f32);
+        let counted = counted.saturating_add(ops.contract_f64);
+        if counted > 0 && launched.multiply_adds > counted {
+            self.contract_s *= launched.multiply_adds as f64 / counted as f64;
+        }
     }
 }

@@ -21,6 +21,7 @@ use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
     Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
+use adfuse_ir::op::AttentionShape;
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
 use footprint::{IterationSpace, full};
@@ -235,33 +236,29 @@ impl<'d> StepLoad<'d> {
     }
 
     fn attend(&mut self, attend: &Attend) {
-        let Attend { stream, depth, .. } = attend;
-        let result = attend.result();
-        let places = IterationSpace::new(&result, result.len());
-        let share = self.share(places.points(), 1);
-        let mut narrow = true;
-        for (name, feed, extents) in attend.feeds() {
-            let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
-            narrow &= name == "score" || result.is_some_and(|i| is_narrow(i.dtype));
-            let places = IterationSpace::new(&extents, extents.len());
-            let mut work = operations::program(&feed.program, &feed.params, &places);
-            if name == "score" {
-                let scores = places.points();
-                // The maximum so far, what it is subtracted from, the weight, their sum.
-                (0..3).for_each(|_| work.each(attend.sum, scores));
-                work.function(Func::Exp, attend.sum, scores);
-                let deep = IterationSpace::new(depth, depth.len()).points();
-                self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
-            }
-            self.add(&work, share);
-            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
-        }
-        let long = IterationSpace::new(stream, stream.len()).points();
-        self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
-        let mut then = operations::stage(&attend.then, &places);
-        then.each(attend.sum, places.points());
-        self.add(&then, share);
-        self.add_access(&access_cost::stage(self.program, &attend.then, &places, None), share);
+        let ty = |k: usize| self.program.buffers.get(*attend.inputs.get(k)?)?.ty();
+        let (Some(q), Some(k), Some(v)) = (ty(0), ty(1), ty(2)) else { return };
+        let Some(shape) = AttentionShape::of(&q, &k, &v) else { return };
+        let heads = shape.groups.saturating_mul(shape.shared);
+        let rows = heads.saturating_mul(shape.rows);
+        // Under causality about half of the scores up to the first row's keys are none.
+        let seen = match attend.causal {
+            true => shape.stream.saturating_sub(shape.rows.min(shape.stream) / 2),
+            false => shape.stream,
+        };
+        let scores = rows.saturating_mul(seen);
+        let share = self.share(rows, shape.stream);
+        let mut work = OperationCounts::default();
+        work.function(Func::Exp, q.dtype, scores);
+        let (deep, simple) = match attend.backward {
+            // Scores and weighed values; the maximum, the difference, the sum.
+            false => (shape.depth + shape.width, 3),
+            // Scores and weights again, and a sum for each operand; the difference, and what the weight moves.
+            true => (3 * shape.depth + 2 * shape.width, 3),
+        };
+        (0..simple).for_each(|_| work.each(q.dtype, scores));
+        self.contract(q.dtype, false, scores.saturating_mul(deep), share);
+        self.add(&work, share);
     }
 
     fn scatter(&mut self, scatter: &Scatter) {
@@ -318,12 +315,14 @@ fn priced(
         return cost;
     }
     let mut load = StepLoad::new(program, device);
-    // Facts are in place of what the structure suggests; other steps have loops that are no sweeps.
+    // Facts of sweeps are in place of what the structure suggests; other steps have loops that are no sweeps. Launches have
+    // the loops of the structure.
+    let launched = facts.and_then(|facts| Some((facts, facts.launches.as_ref()?)));
     let of_sweeps =
         matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Contract(_) | Step::Scatter(_));
-    let facts = facts.filter(|_| of_sweeps);
-    load.structural = facts.is_none();
-    if let Some(facts) = facts {
+    let sweeps = facts.filter(|_| of_sweeps && launched.is_none());
+    load.structural = sweeps.is_none();
+    if let Some(facts) = sweeps {
         load.facts(facts);
     }
     let mut launches = 1;
@@ -333,6 +332,8 @@ fn priced(
         Step::Contract(contract) => load.members(contract),
         Step::Attend(attend) => load.attend(attend),
         Step::Scatter(scatter) => load.scatter(scatter),
+        // Passes over digits are no comparisons.
+        Step::Argsort(_) if launched.is_some() => load.busy = 1.0,
         Step::Argsort(argsort) => load.argsort(argsort),
         // Libraries know how to fill a device, and copies need not.
         Step::Library(library) => {
@@ -345,15 +346,20 @@ fn priced(
         Step::Loop(_) | Step::Branch(_) => {}
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.
-    if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
+    let mut beyond = 0;
+    if let Some((facts, of_step)) = launched {
+        load.launched(facts, of_step);
+        launches = u32::try_from(of_step.count).unwrap_or(u32::MAX).max(1);
+        beyond = of_step.beyond_bytes;
+    } else if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
         launches += 1;
     }
     let (registers, occupancy) = (load.work.registers, occupancy(load.work.registers, device));
     let hidden = (occupancy / ENOUGH_THREADS).min(1.0);
     let compute_s = (load.slots / device.ops_per_s + load.contract_s) / hidden;
 
-    let bytes = moved.reads.saturating_add(moved.writes);
-    let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    let bytes = moved.reads.saturating_add(moved.writes).saturating_add(beyond);
+    let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(beyond, u64::saturating_add);
     let resident = distinct.saturating_add(moved.writes) <= device.cache_bytes;
     let fastest = if resident { device.cache_bytes_per_s } else { device.memory_bytes_per_s };
     // One core does not reach what all of them reach together.

@@ -45,14 +45,8 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
                 count.stage(&member.then, &IterationSpace::new(&result, result.len()));
             }
         }
-        Step::Attend(attend) => {
-            for (_, feed, extents) in attend.feeds() {
-                count.params(&feed.params, &IterationSpace::new(&extents, extents.len()));
-            }
-            count.passed();
-            let result = attend.result();
-            count.stage(&attend.then, &IterationSpace::new(&result, result.len()));
-        }
+        // Scores are never in memory, and tiles of keys are read from the cache after the first time.
+        Step::Attend(attend) => attend.inputs.iter().for_each(|&b| count.whole(b)),
         Step::Scatter(scatter) => {
             count.params(
                 &scatter.params,

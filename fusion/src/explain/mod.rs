@@ -42,6 +42,8 @@ pub enum GroupRole {
     Scatter,
     /// Positions of the sorted elements along an axis.
     Argsort,
+    /// Values weighed by the softmax of scores, or the way back.
+    Attention,
     /// The result of a user function.
     Opaque,
     /// A loop or a branch.
@@ -64,6 +66,7 @@ impl GroupRole {
             GroupRole::Contraction => "a sum of products",
             GroupRole::Scatter => "sums at computed places",
             GroupRole::Argsort => "places in order along an axis",
+            GroupRole::Attention => "by attention, whose scores are not stored",
             GroupRole::Opaque => "by a function of the user's",
             GroupRole::Control => "by a loop or a branch",
             GroupRole::Effect => "an effect, which the host has",
@@ -93,6 +96,7 @@ impl SharedGroup {
                     | GroupRole::Contraction
                     | GroupRole::Scatter
                     | GroupRole::Argsort
+                    | GroupRole::Attention
                     | GroupRole::Opaque
                     | GroupRole::Control
                     | GroupRole::Effect
@@ -340,6 +344,7 @@ impl<'a> Explainer<'a> {
             InstClass::Contract => GroupRole::Contraction,
             InstClass::Scatter => GroupRole::Scatter,
             InstClass::Argsort => GroupRole::Argsort,
+            InstClass::Attention => GroupRole::Attention,
             InstClass::Opaque => GroupRole::Opaque,
             InstClass::Control => GroupRole::Control,
             InstClass::Effect => GroupRole::Effect,
@@ -433,7 +438,12 @@ impl<'a> Explainer<'a> {
             Some(home) if home > to => Err(Refusal::Order(v)),
             home => Ok(home == Some(to)),
         };
-        let cx = PartContext { facts: &self.facts, device: self.device, place: &self.grown.place };
+        let cx = PartContext {
+            facts: &self.facts,
+            device: self.device,
+            place: &self.grown.place,
+            joins_unrelated: false,
+        };
         part.clone().join(&cx, i, &inside).map(|_| ())
     }
 

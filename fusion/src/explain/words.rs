@@ -186,6 +186,11 @@ impl<'a> SentenceWriter<'a> {
             Some(Body::Indirect(Indirect::Argsort)) => {
                 format!("{subject} is a sort: every place depends on all elements of its line")
             }
+            Some(Body::Step(_)) => {
+                format!(
+                    "{subject} is by attention, which makes scores and weighs them tile by tile"
+                )
+            }
             Some(Body::Opaque) => {
                 format!("{subject} is by a function of the user's, whose code is not ours to fuse")
             }

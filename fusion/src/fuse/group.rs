@@ -21,24 +21,37 @@ pub(crate) fn group<'f>(
     options: &PlanOptions,
     price: f64,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
-    regroup(f, options, price, &SecondaryMap::new())
+    regroup(f, options, price, &RegroupFrom::default())
 }
 
-/// As [`group`], with instructions that compute again what was computed before: `since` is the place in
-/// the function from which on they are wanted, as a number of instructions. They share no kernel that is
-/// done by then.
+/// What grouping begins with.
+#[derive(Default)]
+pub(crate) struct RegroupFrom<'a> {
+    /// The place in the function from which on an instruction is wanted, as a number of instructions. It shares no
+    /// kernel that is done by then.
+    pub(crate) since: SecondaryMap<Inst, u32>,
+    /// What another plan inlines; `None` where it is to be found.
+    pub(crate) inlined: Option<&'a [Inst]>,
+}
+
+/// As [`group`], with instructions that compute again what was computed before. Where it is known what another plan
+/// inlines, one round is left: for what is computed again.
 pub(crate) fn regroup<'f>(
     f: &'f Function,
     options: &PlanOptions,
     price: f64,
-    since: &SecondaryMap<Inst, u32>,
+    from: &RegroupFrom<'_>,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
     let (device, effort) = (&options.device, options.effort);
     let apart = effort == Effort::Off;
     let mut facts = Facts::of(f, apart)?;
-    let mut groups = Groups::grow(&facts, device, apart, since);
+    for &i in from.inlined.unwrap_or_default() {
+        facts.set_free(i);
+    }
+    let mut groups = Groups::grow(&facts, device, apart, &from.since);
     let rounds = match effort {
         Effort::Off => 0,
+        _ if from.inlined.is_some() => 1,
         Effort::Quick => 1,
         Effort::Default | Effort::Search => 4,
     };
@@ -50,7 +63,7 @@ pub(crate) fn regroup<'f>(
         for i in again {
             facts.set_free(i);
         }
-        groups = Groups::grow(&facts, device, false, since);
+        groups = Groups::grow(&facts, device, false, &from.since);
     }
     Ok((facts, groups))
 }

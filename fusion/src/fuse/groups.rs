@@ -72,7 +72,7 @@ impl Groups {
                 }
             }
         }
-        let cx = PartContext { facts, device, place: &self.place };
+        let cx = PartContext { facts, device, place: &self.place, joins_unrelated: false };
         let (part, place) = Part::begin(&cx, i);
         let p = self.parts.push(part);
         self.since[p] = since;
@@ -95,7 +95,7 @@ impl Groups {
             Some(h) if h > p => Err(Refusal::Order(v)),
             h => Ok(h == Some(p)),
         };
-        let cx = PartContext { facts, device, place: &self.place };
+        let cx = PartContext { facts, device, place: &self.place, joins_unrelated: false };
         let place = self.parts[p].join(&cx, i, &inside)?;
         self.settle(facts, i, p, place);
         Ok(())

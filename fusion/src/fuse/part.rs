@@ -83,6 +83,8 @@ pub(crate) struct PartContext<'a> {
     pub(crate) device: &'a MachineModel,
     /// Where the values of each part's members lie.
     pub(crate) place: &'a SecondaryMap<Value, Option<TensorAxes>>,
+    /// Whether an instruction may join a part with which it shares nothing yet: a later member reads both.
+    pub(crate) joins_unrelated: bool,
 }
 
 impl Part {
@@ -286,11 +288,12 @@ impl Part {
         // Neighbours of what is read already, such as the elements of a window, in the same space.
         let beside = |l: &ReadLeaf| l.place.is_none() && self.shifted.contains(&l.value);
         let neighbours = !shared && outside.iter().any(beside);
-        if !shared && !neighbours {
+        if !shared && !neighbours && !cx.joins_unrelated {
             return Err(Refusal::Apart);
         }
         let added = self.align(&place);
-        if neighbours && !added.is_empty() {
+        // Axes of its own are a reason for a kernel of its own where nothing says how they lie to those of the nest.
+        if !shared && !added.is_empty() {
             return Err(Refusal::Apart);
         }
         let all = self.axes.all(&place);

@@ -247,6 +247,7 @@ fn operations(f: &Function, i: Inst) -> u128 {
             let depth = contracted.iter().filter_map(|&d| shape.get(d as usize)?.known());
             2 * made * depth.map(u128::from).product::<u128>()
         }
+        Body::Step(_) => NEVER,
         // Each element is found by an index, or put in order.
         Body::Indirect(_) | Body::Composed(_) => 8 * all,
         Body::Effect(_) | Body::Opaque => NEVER,

@@ -12,7 +12,7 @@ use crate::plan::{Group, Plan};
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::kernel::{Buffer, Program, Role, Step, Storage, Verified};
 use adfuse_ir::op::Body;
-use adfuse_ir::{Inst, Literal, Op, TensorType, Value, ValueDef};
+use adfuse_ir::{Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -90,9 +90,9 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The canonical form of a group.
 pub(crate) struct GroupKey {
-    tokens: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
     /// The values by their numbers.
-    values: Vec<Value>,
+    pub(crate) values: Vec<Value>,
 }
 
 impl LoweringMemo {
@@ -217,7 +217,6 @@ type ShapeAddress = (Op, usize, SmallVec<[usize; 6]>);
 
 /// Makes the keys of a function's groups.
 pub(crate) struct KeyBuilder<'a> {
-    facts: &'a Facts<'a>,
     memo: &'a LoweringMemo,
     strict: bool,
     shapes: HashMap<ShapeAddress, u32>,
@@ -237,13 +236,8 @@ const MEMBER: u32 = 4;
 const NUMBERS: u32 = 5;
 
 impl<'a> KeyBuilder<'a> {
-    pub(crate) fn new(
-        facts: &'a Facts<'a>,
-        memo: &'a LoweringMemo,
-        strict: bool,
-    ) -> KeyBuilder<'a> {
+    pub(crate) fn new(memo: &'a LoweringMemo, strict: bool) -> KeyBuilder<'a> {
         KeyBuilder {
-            facts,
             memo,
             strict,
             shapes: HashMap::new(),
@@ -254,13 +248,14 @@ impl<'a> KeyBuilder<'a> {
         }
     }
 
-    /// The key of a group. `None` for groups that are not looked up: what they become depends on more than their
-    /// instructions and the types of what these read.
+    /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups
+    /// that are not looked up: what they become depends on more than their instructions and the types of what these
+    /// read.
     pub(crate) fn key(
         &mut self,
+        facts: &Facts<'_>,
         group: &Group,
-        program: &Program,
-        buffers: &SecondaryMap<Value, Option<Buffer>>,
+        form: impl Fn(Value) -> Option<BufferForm>,
     ) -> Option<GroupKey> {
         self.keys += 1;
         self.tokens.clear();
@@ -270,19 +265,18 @@ impl<'a> KeyBuilder<'a> {
             self.tokens.push(PART);
             for &i in members {
                 self.tokens.push(MEMBER);
-                self.inst(i)?;
+                self.inst(facts, i)?;
             }
         }
         for &v in &self.values {
-            let form = buffers[v].map_or(Some(0), |b| form(program, b))?;
-            self.tokens.push(form);
+            self.tokens.push(form(v)?.0);
         }
         Some(GroupKey { tokens: self.tokens.clone(), values: self.values.clone() })
     }
 
     /// Adds an instruction, with what is written out where it reads it.
-    fn inst(&mut self, i: Inst) -> Option<()> {
-        let (facts, f) = (self.facts, self.facts.f);
+    fn inst(&mut self, facts: &Facts<'_>, i: Inst) -> Option<()> {
+        let f = facts.f;
         match f.op(i).def().body {
             Body::Map(_)
             | Body::View(_)
@@ -293,7 +287,7 @@ impl<'a> KeyBuilder<'a> {
             // Where elements are found depends on how indices are made, also where those are in memory.
             _ => return None,
         }
-        let shape = self.shape(i);
+        let shape = self.shape(f, i);
         self.tokens.push(shape);
         for &a in f.args(i) {
             if let Some(l) = f.literal(a) {
@@ -308,7 +302,7 @@ impl<'a> KeyBuilder<'a> {
             match f.def(a) {
                 ValueDef::Inst(j, _) if facts.class[j] == InstClass::Free => {
                     self.tokens.push(FREE);
-                    self.inst(j)?;
+                    self.inst(facts, j)?;
                     // A result other than the first is not told apart.
                     self.numbered(a).filter(|_| f.inst_results(j).len() == 1)?;
                 }
@@ -332,8 +326,7 @@ impl<'a> KeyBuilder<'a> {
         self.values.push(v);
     }
 
-    fn shape(&mut self, i: Inst) -> u32 {
-        let f = self.facts.f;
+    fn shape(&mut self, f: &Function, i: Inst) -> u32 {
         let all = || f.args(i).iter().chain(f.inst_results(i)).map(|&v| f.ty(v));
         let address = |ty: &TensorType| std::ptr::from_ref(ty).addr();
         let key = (f.op(i), std::ptr::from_ref(f.attrs(i)).addr(), all().map(address).collect());
@@ -345,19 +338,33 @@ impl<'a> KeyBuilder<'a> {
     }
 }
 
-/// What a buffer is to a step, as far as its lowering, its cost and its code depend on it; `None` for constants, whose
-/// elements are not part of keys.
-fn form(program: &Program, b: Buffer) -> Option<u32> {
-    let data = &program.buffers[b];
-    let role = match data.role {
-        Role::Input => 1,
-        Role::Output => 2,
-        Role::Temp => 3,
-        Role::Constant(_) => return None,
-    };
-    let bits = match data.storage {
-        Storage::Plain => 0,
-        Storage::Packed(bits) => u32::from(bits),
-    };
-    Some(role * 16 + bits)
+/// What the buffer of a value is to a step, as far as its lowering, its cost and its code depend on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BufferForm(u32);
+
+impl BufferForm {
+    /// That of a value without a buffer.
+    pub(crate) const NONE: BufferForm = BufferForm(0);
+
+    /// That of a buffer of a program, or of a value without one; `None` for constants.
+    pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
+        let Some(b) = b else { return Some(BufferForm::NONE) };
+        let data = &program.buffers[b];
+        BufferForm::of(&data.role, data.storage)
+    }
+
+    /// That of a buffer; `None` for constants, whose elements are not part of keys.
+    pub(crate) fn of(role: &Role, storage: Storage) -> Option<BufferForm> {
+        let role = match role {
+            Role::Input => 1,
+            Role::Output => 2,
+            Role::Temp => 3,
+            Role::Constant(_) => return None,
+        };
+        let bits = match storage {
+            Storage::Plain => 0,
+            Storage::Packed(bits) => u32::from(bits),
+        };
+        Some(BufferForm(role * 16 + bits))
+    }
 }

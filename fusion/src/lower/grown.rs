@@ -28,7 +28,7 @@ pub(crate) fn regrow<'f>(
 }
 
 /// The facts of a function in which a plan writes instructions out.
-fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
+pub(crate) fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
         if facts.class[i] != InstClass::Point {
@@ -67,6 +67,8 @@ pub(crate) struct Grown {
     pub(crate) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// Whether another part reads a value.
     pub(crate) read: SecondaryMap<Value, bool>,
+    /// Whether refusals say where: that names every value of the function.
+    locates: bool,
 }
 
 impl Grown {
@@ -82,6 +84,7 @@ impl Grown {
             home: SecondaryMap::new(),
             place: SecondaryMap::new(),
             read: SecondaryMap::new(),
+            locates: true,
         };
         for (g, group) in plan.groups.iter().enumerate() {
             let mut parts = Vec::new();
@@ -114,6 +117,30 @@ impl Grown {
             }
         }
         Ok(grown)
+    }
+
+    /// No parts yet: groups are grown by themselves, one after the other.
+    pub(crate) fn empty() -> Grown {
+        let (home, place, read) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
+        Grown { parts: Vec::new(), home, place, read, locates: false }
+    }
+
+    /// Begins with a single group, whose parts are grown when they are asked for.
+    pub(crate) fn begin(&mut self, facts: &Facts<'_>, group: &Group) {
+        self.parts = vec![Vec::new()];
+        for (members, k) in group.parts.iter().zip(0..) {
+            let results = members.iter().flat_map(|&i| facts.f.inst_results(i));
+            results.for_each(|&v| self.home[v] = Some((0, k)));
+        }
+    }
+
+    /// Forgets a single group.
+    pub(crate) fn end(&mut self, facts: &Facts<'_>, group: &Group) {
+        self.parts.clear();
+        let members = group.parts.iter().flatten();
+        for &v in members.flat_map(|&i| facts.f.inst_results(i)) {
+            (self.home[v], self.place[v]) = (None, None);
+        }
     }
 
     /// Grows the parts of a group unless they have been.
@@ -176,7 +203,8 @@ impl Grown {
         (i, here): (Inst, (u32, u32)),
         part: &mut Option<Part>,
     ) -> Result<(), Diagnostic> {
-        let cx = PartContext { facts, device, place: &self.place };
+        // A plan may join what only a later member needs together.
+        let cx = PartContext { facts, device, place: &self.place, joins_unrelated: true };
         let place = match part {
             None => {
                 let (begun, place) = Part::begin(&cx, i);
@@ -186,8 +214,8 @@ impl Grown {
             Some(part) => {
                 let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
                 part.join(&cx, i, &inside).map_err(|why| {
-                    let m = format!("it does not join its group: {why}");
-                    Diagnostic::new(at_inst(facts.f, i), Kind::Usage, m)
+                    let at = if self.locates { at_inst(facts.f, i) } else { Located::default() };
+                    Diagnostic::new(at, Kind::Usage, format!("it does not join its group: {why}"))
                 })?
             }
         };

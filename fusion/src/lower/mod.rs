@@ -14,6 +14,7 @@ pub(crate) mod indirect;
 pub(crate) mod instances;
 pub(crate) mod kernel;
 pub(crate) mod loop_schedule;
+pub(crate) mod single_group;
 pub(crate) mod stages;
 pub(crate) mod steps;
 
@@ -36,9 +37,8 @@ use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
-use group_memo::{GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
-use grown::{Grown, in_function};
-use grown::{regrow, regrow_lazily};
+use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
+use grown::{Grown, in_function, regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, scatter};
 use instances::{Instances, instances};
@@ -178,9 +178,10 @@ fn applied(
         numbered: f.value_count(),
     };
     lower.buffers()?;
-    let mut keys = memo.map(|memo| KeyBuilder::new(&facts, memo, plan.fp == Fp::Strict));
+    let mut keys = memo.map(|memo| KeyBuilder::new(memo, plan.fp == Fp::Strict));
     for (g, group) in plan.groups.iter().enumerate() {
-        let key = keys.as_mut().and_then(|keys| keys.key(group, &lower.program, &lower.buffers));
+        let form = |v| BufferForm::at(&lower.program, lower.buffers[v]);
+        let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, form));
         lower.keyed_group(g, key)?;
     }
     let results = lower.program.steps.len();
@@ -234,8 +235,8 @@ impl Lower<'_> {
                 }
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
-                // A loop, a branch and what acts leave all that they compute, whoever reads it.
-                InstClass::Control | InstClass::Opaque => Role::Temp,
+                // A loop, a branch, attention and what acts leave all that they compute, whoever reads it.
+                InstClass::Control | InstClass::Attention | InstClass::Opaque => Role::Temp,
                 _ if self.grown.read[v] => Role::Temp,
                 _ => continue,
             };
@@ -379,17 +380,12 @@ impl Lower<'_> {
                     let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
-                PartKind::Control(i) => {
-                    let step = self.control(i)?;
-                    self.program.steps.push(step);
-                }
-                PartKind::Opaque(i) => {
-                    let step = self.opaque(i)?;
-                    self.program.steps.push(step);
-                }
-                PartKind::Effect(i) => {
-                    let step = self.effect(i)?;
-                    self.program.steps.push(step);
+                PartKind::Control(_)
+                | PartKind::Attention(_)
+                | PartKind::Opaque(_)
+                | PartKind::Effect(_) => {
+                    let step = self.whole(part.shape)?;
+                    self.program.steps.extend(step);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The peak: the step at which the most bytes are live, and what lives then.
+//! The peak: the step at which the most bytes are live, and what lives then. A result is live from the step on that
+//! writes it: before, its array is for temporaries.
 
 use super::size::bytes;
 use adfuse_ir::kernel::{Buffer, Program, Role, lives};
@@ -14,15 +15,20 @@ pub(crate) struct LiveSet {
 /// The first moment at which the most bytes are in use; `None` where there are no steps.
 pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<LiveSet> {
     let lives = lives(program);
-    let there = |b: Buffer, n: usize| match program.buffers[b].role {
-        Role::Temp => lives[b].is_some_and(|(from, last)| from <= n && n <= last),
-        _ => true,
+    let end = program.steps.len();
+    // What is there for some of the time only: its first step and the end.
+    let some = |b: Buffer| match (&program.buffers[b].role, lives[b]) {
+        (Role::Temp, Some((from, last))) => Some((from, last + 1)),
+        (Role::Output, Some((from, _))) => Some((from, end)),
+        (Role::Temp, None) => Some((end, end)),
+        _ => None,
     };
-    let mut changes = vec![0i128; program.steps.len() + 1];
-    for (b, data) in program.buffers.iter() {
-        if let (Role::Temp, Some((from, last))) = (&data.role, lives[b]) {
+    let there = |b: Buffer, n: usize| some(b).is_none_or(|(from, end)| from <= n && n < end);
+    let mut changes = vec![0i128; end + 1];
+    for b in program.buffers.keys() {
+        if let Some((from, end)) = some(b) {
             changes[from] += i128::from(size(program, b));
-            changes[last + 1] -= i128::from(size(program, b));
+            changes[end] -= i128::from(size(program, b));
         }
     }
     let (mut most, mut now) = (None, 0);

@@ -10,7 +10,9 @@ pub(crate) mod scatter_to_select;
 pub(crate) mod split;
 pub(crate) mod unroll_windows;
 
-use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
+use adfuse_ir::rewrite::{
+    Exactness, RuleTable, StepLowering, cse, dce, inline, simplify, with_steps,
+};
 use adfuse_ir::verify::verify_function;
 use adfuse_ir::{Diagnostic, Function, Module};
 use checkpoint::policies_followed;
@@ -39,6 +41,11 @@ pub const PREPASSES: &[Prepass] = &[
         name: "inline",
         about: "calls become the instructions of the functions they call",
         run: inlined,
+    },
+    Prepass {
+        name: "widen_steps",
+        about: "attention of 16-bit floats works on f32",
+        run: |_, f| with_steps(&f, &|_| StepLowering::Widened),
     },
     Prepass {
         name: "split_views",

@@ -243,21 +243,36 @@ pub(crate) fn split_phases(
     Ok(vec![Plan { groups, ..plan.clone() }])
 }
 
-/// A plan with the forms in which its temporaries are stored: those they have in another, and the
-/// narrowest for what that one does not store.
-pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, Diagnostic> {
-    let plan = Plan { storage: Vec::new(), ..plan };
-    let (there, here) = (temporaries(f, like)?, temporaries(f, &plan)?);
-    let facts = Facts::of(f, true)?;
-    let (known, ranges) = (storage(like), ValueRanges::of(&facts));
-    let form = |v: Value| match there.contains(v) {
-        true => Some(known[v]).filter(|form| *form != Storage::Plain),
-        false => narrow(&facts, &ranges, v),
-    };
-    let values = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
-    let values = values.filter(|&v| here.contains(v));
-    let storage = values.filter_map(|v| Some((v, form(v)?))).collect();
-    Ok(Plan { storage, ..plan })
+/// The forms in which a plan stores its temporaries.
+pub(crate) struct StorageForms<'f> {
+    pub(crate) facts: Facts<'f>,
+    pub(crate) ranges: ValueRanges,
+    /// What the plan leaves to other groups, and how.
+    temporaries: EntitySet<Value>,
+    known: SecondaryMap<Value, Storage>,
+}
+
+impl<'f> StorageForms<'f> {
+    /// Those of a plan.
+    pub(crate) fn of(f: &'f Function, plan: &Plan) -> Result<StorageForms<'f>, Diagnostic> {
+        let facts = Facts::of(f, true)?;
+        let ranges = ValueRanges::of(&facts);
+        Ok(StorageForms { facts, ranges, temporaries: temporaries(f, plan)?, known: storage(plan) })
+    }
+
+    /// Another plan with these forms for its temporaries, and the narrowest for what the first does not store.
+    pub(crate) fn given(&self, f: &Function, plan: Plan) -> Result<Plan, Diagnostic> {
+        let plan = Plan { storage: Vec::new(), ..plan };
+        let here = temporaries(f, &plan)?;
+        let form = |v: Value| match self.temporaries.contains(v) {
+            true => Some(self.known[v]).filter(|form| *form != Storage::Plain),
+            false => narrow(&self.facts, &self.ranges, v),
+        };
+        let values = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
+        let values = values.filter(|&v| here.contains(v));
+        let storage = values.filter_map(|v| Some((v, form(v)?))).collect();
+        Ok(Plan { storage, ..plan })
+    }
 }
 
 /// The values that groups of a plan leave to others, results apart.

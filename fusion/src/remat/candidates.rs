@@ -43,7 +43,12 @@ pub(super) fn candidates(
     engine: &dyn EngineModel,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut points = Vec::new();
-    for (_, point) in plan_attempts(f, options, engine)? {
+    // The plan of the wanted effort, improved by single changes.
+    let mut improved = None;
+    for (effort, point) in plan_attempts(f, options, engine)? {
+        if effort >= Effort::Default {
+            improved = Some(point.plan.clone());
+        }
         points.push(point);
     }
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
@@ -51,7 +56,10 @@ pub(super) fn candidates(
     let mut bases: Vec<(f64, Plan)> = Vec::new();
     let made = each(prices, |&price| plan_at(f, options, price, &blocks));
     for (&price, plan) in prices.iter().zip(made) {
-        let plan = plan?;
+        let plan = match improved.take() {
+            Some(improved) if price == 0.0 => improved,
+            _ => plan?,
+        };
         if bases.iter().all(|(_, known)| *known != plan) {
             bases.push((price, plan));
         }

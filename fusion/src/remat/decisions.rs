@@ -3,28 +3,27 @@
 //! The alternative is a plan that differs in this decision alone. It is made, lowered, priced and packed, and the
 //! differences are reported.
 
-use super::alternatives;
+use super::alternatives::{self, StorageForms};
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
-use crate::analysis::facts::Facts;
 use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
-use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::steps::steps_of;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::peak::fullest;
 use crate::memory::residuals::{bytes, storage};
 use crate::plan::Plan;
 use crate::plan::lossy::{LossyCopy, copied};
 use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::{inverse_of, ranges_for};
+use crate::search::parallel::each;
 use crate::search::point::{PlanPoint, measured, measured_at};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::op::{Accuracy, Inverse};
 use adfuse_ir::{Diagnostic, Fp, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
-use std::cell::OnceCell;
 use std::cmp::Reverse;
+use std::sync::OnceLock;
 
 /// The decision about a value between the phase that computes it and the later phases that need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -154,10 +153,9 @@ pub struct Decider<'a> {
     options: &'a PlanOptions,
     budget: Option<u64>,
     engine: &'a dyn EngineModel,
-    facts: Facts<'a>,
-    ranges: ValueRanges,
+    forms: StorageForms<'a>,
     /// What is known of floats, once something asks.
-    floats: OnceCell<Option<FloatRanges<'a>>>,
+    floats: OnceLock<Option<FloatRanges<'a>>>,
     crossing: Crossing,
     point: PlanPoint,
     at_peak: EntitySet<Value>,
@@ -178,8 +176,12 @@ pub fn decisions(
     budget: Option<u64>,
     engine: &dyn EngineModel,
 ) -> Result<Vec<Decision>, Diagnostic> {
-    let decider = Decider::of(f, plan, options, budget, engine)?;
-    decider.values().iter().filter_map(|&v| decider.decision(v).transpose()).collect()
+    if engine.memo().is_none() {
+        // Plans that differ in one decision have nearly all groups in common.
+        let engine = MemoEngine::new(engine, &options.device);
+        return decisions(f, plan, options, budget, &engine);
+    }
+    Decider::of(f, plan, options, budget, engine)?.decisions()
 }
 
 impl<'a> Decider<'a> {
@@ -202,17 +204,15 @@ impl<'a> Decider<'a> {
             at_peak.extend(holders.keys().filter(there));
             peak_group = steps_of(plan, &program).iter().position(|s| s.contains(&moment.step));
         }
-        let (facts, crossing) = (Facts::of(f, true)?, Crossing::of(f, plan)?);
-        let ranges = ValueRanges::of(&facts);
+        let (forms, crossing) = (StorageForms::of(f, plan)?, Crossing::of(f, plan)?);
         Ok(Decider {
             f,
             plan,
             options,
             budget,
             engine,
-            facts,
-            ranges,
-            floats: OnceCell::new(),
+            forms,
+            floats: OnceLock::new(),
             crossing,
             point,
             at_peak,
@@ -228,7 +228,7 @@ impl<'a> Decider<'a> {
     /// The values that cross phases, those of the most bytes first.
     pub(crate) fn by_size(&self) -> Vec<Value> {
         let forms = storage(self.plan);
-        let size = |v: &Value| bytes(&self.facts, &forms, *v).unwrap_or(u64::MAX);
+        let size = |v: &Value| bytes(&self.forms.facts, &forms, *v).unwrap_or(u64::MAX);
         let mut all = self.crossing.values.clone();
         all.sort_by_key(|v| Reverse(size(v)));
         all
@@ -242,6 +242,15 @@ impl<'a> Decider<'a> {
     /// The cost of the plan.
     pub fn point(&self) -> &PlanPoint {
         &self.point
+    }
+
+    /// What was decided for every value that crosses phases, in the order of [`Decider::values`].
+    ///
+    /// # Errors
+    /// As [`decisions`].
+    pub fn decisions(&self) -> Result<Vec<Decision>, Diagnostic> {
+        let made = each(self.values(), |&v| self.decision(v)).into_iter();
+        made.filter_map(Result::transpose).collect()
     }
 
     /// What was decided for a value; `None` for one that does not cross phases.
@@ -260,13 +269,13 @@ impl<'a> Decider<'a> {
         if !readings.iter().any(|r| {
             matches!(r.how, ValueSource::Memory | ValueSource::Again { .. } | ValueSource::Given)
         }) {
-            forms[v] = narrow(&self.facts, &self.ranges, v).unwrap_or(Storage::Plain);
+            forms[v] = narrow(&self.forms.facts, &self.forms.ranges, v).unwrap_or(Storage::Plain);
         }
         Ok(Some(Decision {
             value: v,
             phase: phase_of(self.f, v),
             readings: readings.clone(),
-            bytes: bytes(&self.facts, &forms, v).unwrap_or(u64::MAX),
+            bytes: bytes(&self.forms.facts, &forms, v).unwrap_or(u64::MAX),
             saved: self.crossing.saved[v],
             at_peak: self.at_peak.contains(v),
             bound: self.bound(v, &choice, &other),
@@ -277,7 +286,7 @@ impl<'a> Decider<'a> {
 
     fn choice(&self, v: Value, readings: &[Reading]) -> ResidualChoice {
         let any = |how: ValueSource| readings.iter().any(|r| r.how == how);
-        if is_constant(&self.facts, v) {
+        if is_constant(&self.forms.facts, v) {
             return ResidualChoice::Constant;
         }
         if !matches!(self.f.def(v), ValueDef::Inst(..)) {
@@ -378,7 +387,7 @@ impl<'a> Decider<'a> {
             ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
         };
         let price = |plan| {
-            let plan = alternatives::with_forms(f, plan, self.plan)?;
+            let plan = self.forms.given(f, plan)?;
             measured(f, plan, self.options, self.engine).map(|(point, _)| point)
         };
         Ok(plans.into_iter().map(price).collect())
@@ -432,7 +441,7 @@ impl<'a> Decider<'a> {
     /// A value that is kept too, of which this one could be made if rounding did not matter, and whether a mode lets it.
     fn inverted(&self, v: Value) -> Option<(Value, bool)> {
         let f = self.f;
-        let users = self.facts.users[v].iter();
+        let users = self.forms.facts.users[v].iter();
         let operand = |&&u: &&Inst| Some((u, f.args(u).iter().position(|&a| a == v)?));
         let loose = Fp::Reproducible;
         let floats = || self.floats.get_or_init(|| ranges_for(f, loose));

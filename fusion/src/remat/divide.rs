@@ -98,7 +98,12 @@ impl GrownNests<'_> {
             let joined = (first..pieces.len())
                 .find_map(|k| Some((k, self.join(&mut pieces[k].part, i, from + k)?)));
             let (k, place) = joined.unwrap_or_else(|| {
-                let cx = PartContext { facts, device: self.device, place: &self.place };
+                let cx = PartContext {
+                    facts,
+                    device: self.device,
+                    place: &self.place,
+                    joins_unrelated: true,
+                };
                 let (part, place) = Part::begin(&cx, i);
                 pieces.push(DividedPart { part, members: Vec::new() });
                 (pieces.len() - 1, place)
@@ -121,7 +126,12 @@ impl GrownNests<'_> {
             Some(h) if h > here => Err(Refusal::Order(v)),
             h => Ok(h == Some(here)),
         };
-        let cx = PartContext { facts: self.facts, device: self.device, place: &self.place };
+        let cx = PartContext {
+            facts: self.facts,
+            device: self.device,
+            place: &self.place,
+            joins_unrelated: true,
+        };
         part.join(&cx, i, &inside).ok()
     }
 }

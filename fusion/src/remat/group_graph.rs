@@ -109,8 +109,8 @@ impl GroupGraph {
                 latest = latest.max(phase);
                 let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 let result = left.results.contains(v);
-                // Results have memory of their own from the first step on, which no schedule changes.
-                let own = if result { 0 } else { size(v) };
+                // Until a result is computed, temporaries may be in its array.
+                let own = if left.in_inputs.contains(v) { 0 } else { size(v) };
                 let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(latest);
                 let op = if result { op.output() } else { op };
                 // An effect happens once.
@@ -135,12 +135,26 @@ pub(crate) struct GroupOutputs {
     /// To other groups, or to the caller.
     pub(crate) kept: EntitySet<Value>,
     results: EntitySet<Value>,
+    /// Results that may be in the memory of a donated parameter of their type.
+    in_inputs: EntitySet<Value>,
 }
 
 pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
     let f = facts.f;
-    let mut left = GroupOutputs { kept: EntitySet::new(), results: EntitySet::new() };
+    let mut left = GroupOutputs {
+        kept: EntitySet::new(),
+        results: EntitySet::new(),
+        in_inputs: EntitySet::new(),
+    };
     left.results.extend(f.results().iter().copied());
+    let mut given: Vec<Value> =
+        plan.donated.iter().filter_map(|&k| f.params().get(k).copied()).collect();
+    for &v in f.results() {
+        if let Some(k) = given.iter().position(|&p| f.ty(p) == f.ty(v)) {
+            given.swap_remove(k);
+            left.in_inputs.insert(v);
+        }
+    }
     let mut home: SecondaryMap<Value, Option<(usize, usize)>> = SecondaryMap::new();
     for (g, group) in plan.groups.iter().enumerate() {
         for (k, part) in group.parts.iter().enumerate() {

@@ -6,7 +6,7 @@ use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::{leaves, order};
 use crate::fuse::greedy::of_groups;
-use crate::fuse::group::regroup;
+use crate::fuse::group::{RegroupFrom, regroup};
 use crate::lower::instances::instances;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
@@ -195,13 +195,13 @@ pub(crate) fn regrouped(
     let Some(x) = instances(f, plan)? else { return Ok(None) };
     let mut place: SecondaryMap<Inst, u32> = SecondaryMap::new();
     x.f.body_insts().iter().zip(0..).for_each(|(&i, at)| place[i] = at);
-    let mut since: SecondaryMap<Inst, u32> = SecondaryMap::new();
+    let mut from = RegroupFrom { inlined: Some(&x.plan.inline), ..RegroupFrom::default() };
     for (group, _) in x.plan.groups.iter().zip(again).filter(|(_, again)| **again) {
         let members = || group.parts.iter().flatten().copied();
         let first = members().map(|i| place[i]).min().unwrap_or(0);
-        members().for_each(|i| since[i] = first);
+        members().for_each(|i| from.since[i] = first);
     }
-    let (facts, groups) = regroup(&x.f, options, price, &since)?;
+    let (facts, groups) = regroup(&x.f, options, price, &from)?;
     let made = of_groups(&facts, &groups, options);
     let origin = |i: Inst| -> Option<Inst> {
         let v = x.value[x.f.inst_results(i)[0]]?;

@@ -11,7 +11,7 @@ use adfuse_ir::{Diagnostic, Function, Value};
 const TRIED: usize = 20_000;
 
 /// The most of them.
-const MOST: usize = 160;
+const MOST: usize = 320;
 
 /// What is found from a plan by deciding otherwise about one value after the other, the largest first, and
 /// going on from whatever is faster, until no value's other choices are or enough have been tried. What

@@ -5,6 +5,7 @@
 //! read them against their order in memory. So the plans of lower efforts are made too, among them the one with a
 //! kernel for each instruction.
 
+use super::descent::descended;
 use super::point::measured;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -49,9 +50,24 @@ pub(super) fn attempts(
             continue;
         }
         let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
-        if found.iter().all(|a| a.plan != plan) {
-            let seconds = engine.cost(&lowered(f, &plan, device)?, device).seconds;
-            found.push(UnbudgetedPlan { effort, plan, seconds });
+        if found.iter().any(|a| a.plan == plan) {
+            continue;
+        }
+        let seconds = engine.cost(&lowered(f, &plan, device)?, device).seconds;
+        // What is improved is the plan of the wanted effort.
+        let better = match effort >= Effort::Default {
+            true => descended(f, &plan, options, engine)?,
+            false => None,
+        };
+        found.push(UnbudgetedPlan { effort, plan, seconds });
+        if let Some(plan) = better {
+            let program = lowered(f, &plan, device);
+            debug_assert!(program.is_ok(), "a change made no plan: {program:?}");
+            // Whatever is wrong with it, there is the greedy plan.
+            if let Ok(program) = program {
+                let seconds = engine.cost(&program, device).seconds;
+                found.push(UnbudgetedPlan { effort, plan, seconds });
+            }
         }
     }
     Ok(found)

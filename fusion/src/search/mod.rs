@@ -11,6 +11,7 @@
 pub(crate) mod apply;
 pub(crate) mod blocks;
 pub(crate) mod bundles;
+pub(crate) mod descent;
 pub(crate) mod fastest;
 pub(crate) mod features;
 pub(crate) mod large_neighborhood;

@@ -57,7 +57,6 @@ fn unname(step: &mut Step) {
     match step {
         Step::Kernel(k) => k.name.clear(),
         Step::Contract(c) => c.name.clear(),
-        Step::Attend(a) => a.name.clear(),
         Step::Loop(l) => l.name.clear(),
         Step::Branch(b) => b.name.clear(),
         Step::Bundle(b) => {
@@ -66,6 +65,7 @@ fn unname(step: &mut Step) {
         }
         // A library's function is what it does, and a print's label what it prints.
         Step::Library(_)
+        | Step::Attend(_)
         | Step::Scatter(_)
         | Step::Argsort(_)
         | Step::Transfer(_)

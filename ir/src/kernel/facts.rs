@@ -10,6 +10,20 @@ pub struct KernelFacts {
     pub sweeps: Vec<SweepFacts>,
     /// What is done beside those, to arrays.
     pub passes: Vec<ArrayPass>,
+    /// What the structure of the step does not say of its launches, on an engine that launches kernels.
+    pub launches: Option<LaunchFacts>,
+}
+
+/// The launches that a step becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaunchFacts {
+    /// How many there are.
+    pub count: u64,
+    /// Bytes that they read and write beside what the step reads and writes once: partial results, keys, and what a later
+    /// launch reads again.
+    pub beyond_bytes: u64,
+    /// Multiply-adds of contractions with those that fill tiles up; 0 where a library multiplies.
+    pub multiply_adds: u64,
 }
 
 /// A loop nest over a scalar program.
@@ -62,6 +76,8 @@ pub enum PassKind {
     Update,
     /// Copies it to where a product reads it.
     Pack,
+    /// Moves it to its place by one digit of its key, in memory that threads share.
+    Digit,
 }
 
 impl KernelFacts {
@@ -79,5 +95,11 @@ impl KernelFacts {
         self.tasks = self.tasks.max(other.tasks);
         self.sweeps.extend(other.sweeps);
         self.passes.extend(other.passes);
+        if let Some(other) = other.launches {
+            let own = self.launches.get_or_insert_default();
+            own.count = own.count.saturating_add(other.count);
+            own.beyond_bytes = own.beyond_bytes.saturating_add(other.beyond_bytes);
+            own.multiply_adds = own.multiply_adds.saturating_add(other.multiply_adds);
+        }
     }
 }

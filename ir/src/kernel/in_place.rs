@@ -22,7 +22,7 @@
 //! What an engine owes for this: at a coordinate it reads each parameter of a stage before it stores any
 //! of its results, and does not read it again.
 //!
-//! What follows a contraction or an attention is such a stage over the coordinates of the result. Its
+//! What follows a contraction is such a stage over the coordinates of the result. Its
 //! operands, and what follows the other members of the step, read in no order that relates to it, so
 //! what they read is left alone. Sums of [`Sink::Fold`] are complete only when all points are done and
 //! scatters write at places that are data: their results are never in place; nor are those of argsorts, which are
@@ -100,12 +100,9 @@ pub fn in_place(
             }
             c.members.iter().map(|m| &m.then).collect()
         }
-        Step::Attend(a) => {
-            a.feeds().iter().for_each(|(_, feed, _)| reads.feed(feed));
-            reads.then(&a.then, 0);
-            SmallVec::from_iter([&a.then])
-        }
-        Step::Scatter(_)
+        // It reads keys again when it has begun to write.
+        Step::Attend(_)
+        | Step::Scatter(_)
         | Step::Argsort(_)
         | Step::Library(_)
         | Step::Transfer(_)

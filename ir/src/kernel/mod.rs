@@ -11,6 +11,7 @@
 mod block;
 mod buffer;
 mod checkpoints;
+mod donor;
 mod equal_steps;
 pub mod facts;
 mod in_place;
@@ -29,6 +30,7 @@ pub use block::{
 };
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use checkpoints::{Reversal, ReversalAction, forward_steps};
+pub use donor::{DonorSlice, SLICE_ALIGN, is_donor, misplaced};
 pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;

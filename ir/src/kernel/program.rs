@@ -3,9 +3,10 @@
 use super::block::{Branch, Loop};
 use super::buffer::{Buffer, BufferData, Extents, Role};
 use super::stage::{Kernel, Operand, Param, Stage};
+use crate::attrs::{Attr, Attrs};
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
-use crate::op::Update;
+use crate::op::{Op, Update};
 use crate::scalar::ScalarProgram;
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
@@ -40,7 +41,7 @@ pub enum Step {
     Kernel(Kernel),
     /// Sums of products.
     Contract(Contract),
-    /// Sums of products of which the first is weighed away as it is made.
+    /// Values weighed by the softmax of scores, or the way back.
     Attend(Attend),
     /// Sums at computed places.
     Scatter(Scatter),
@@ -112,40 +113,39 @@ pub struct Feed {
     pub program: ScalarProgram,
 }
 
-/// Attention in one pass over keys and values: for each point of `batch` and `rows`, scores over the
-/// `stream` axis become weights that add up to 1 (the softmax of the scores), and weigh `values`.
-///
-/// `score(j) = program(sum over depth of lhs * rhs)`, `m = max score`, `w(j) = exp(score(j) - m)`,
-/// `s = sum w`, result `(sum w(j) values(j)) / s`, and the logarithm of the weights' sum `m + log s`.
-/// Engines may compute it block by block, so its bits are those of no order in particular.
+/// Attention, or its way back, in its defined order (`docs/fp.md`): the ops `attention` and `attention_grad` on `f32` or `f64`
+/// in dense buffers. No engine stores scores for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attend {
-    /// A name for people, without `@`.
-    pub name: String,
-    /// Extents of the axes that all operands share.
-    pub batch: Extents,
-    /// Extents of the query axes.
-    pub rows: Extents,
-    /// Extents of the axes that are weighed away.
-    pub stream: Extents,
-    /// Extents of the axes that a score sums over.
-    pub depth: Extents,
-    /// Extents of the axes of a value.
-    pub width: Extents,
-    /// Queries, at the coordinates of `batch`, `rows`, `depth`.
-    pub lhs: Feed,
-    /// Keys, at the coordinates of `batch`, `stream`, `depth`.
-    pub rhs: Feed,
-    /// The score, at the coordinates of `batch`, `rows`, `stream`: one output of the type `sum`.
-    pub score: Feed,
-    /// Values, at the coordinates of `batch`, `stream`, `width`.
-    pub values: Feed,
-    /// The type of the sums: `f32` or `f64`.
-    pub sum: DType,
-    /// What becomes of the result, at the coordinates of `batch`, `rows`, `width`.
-    pub then: Stage,
-    /// Where the logarithms of the weights' sums go, `batch` and `rows`, in the type `sum`.
-    pub log_sum: Option<Buffer>,
+    /// Whether it is the way back.
+    pub backward: bool,
+    /// Whether a row sees keys up to its own place alone.
+    pub causal: bool,
+    /// The operands of the op, in order.
+    pub inputs: Vec<Buffer>,
+    /// The results of the op, in order: of the way back with the cotangents of scores where those are wanted.
+    pub outputs: Vec<Buffer>,
+}
+
+impl Attend {
+    /// The op.
+    pub fn op(&self) -> Op {
+        if self.backward { Op::AttentionGrad } else { Op::Attention }
+    }
+
+    /// The attributes of the op.
+    pub fn attrs(&self) -> Attrs {
+        let attrs = Attrs::none().with("causal", Attr::Bool(self.causal));
+        match self.backward {
+            true => attrs.with("bias_grad", Attr::Bool(self.outputs.len() > 3)),
+            false => attrs,
+        }
+    }
+
+    /// The mask or the bias.
+    pub fn extra(&self) -> Option<Buffer> {
+        self.inputs.get(if self.backward { 6 } else { 3 }).copied()
+    }
 }
 
 /// A function of a library, by name.

@@ -37,10 +37,10 @@ impl Program {
                 let of = |m: &super::Member| folds(&m.then, &m.result());
                 contract.members.iter().map(of).fold(0, u64::saturating_add)
             }
-            Step::Attend(attend) => folds(&attend.then, &attend.result()),
             Step::Library(library) => library.scratch,
             Step::Loop(step) => step.slots(&self.buffers),
-            Step::Scatter(_)
+            Step::Attend(_)
+            | Step::Scatter(_)
             | Step::Argsort(_)
             | Step::Transfer(_)
             | Step::Print(_)

@@ -2,7 +2,7 @@
 
 use super::block::{Block, BlockInput, Carry, Loop, LoopTrips};
 use super::buffer::{Buffer, Extents};
-use super::program::{Attend, DebugPrint, Feed, Member, Step};
+use super::program::{DebugPrint, Feed, Member, Step};
 use super::stage::{Kernel, Operand, Param, Sink, Stage};
 use crate::attrs::Attr;
 use crate::op::Op;
@@ -88,10 +88,7 @@ impl Step {
                     met.stage(&m.then);
                 }
             }
-            Step::Attend(a) => {
-                a.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
-                met.stage(&a.then);
-            }
+            Step::Attend(a) => a.inputs.iter().for_each(|&b| met.add(b)),
             Step::Scatter(s) => {
                 met.operand(&s.from);
                 met.params(&s.params);
@@ -120,10 +117,7 @@ impl Step {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
             Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.sinks(s)),
             Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),
-            Step::Attend(a) => {
-                met.sinks(&a.then);
-                a.log_sum.into_iter().for_each(|b| met.add(b));
-            }
+            Step::Attend(a) => a.outputs.iter().for_each(|&b| met.add(b)),
             Step::Scatter(s) => met.add(s.out),
             Step::Argsort(a) => met.add(a.out),
             Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
@@ -155,13 +149,7 @@ impl Step {
                     stage_mut(&mut m.then, visit);
                 }
             }
-            Step::Attend(a) => {
-                for feed in [&mut a.lhs, &mut a.rhs, &mut a.score, &mut a.values] {
-                    params_mut(&mut feed.params, visit);
-                }
-                stage_mut(&mut a.then, visit);
-                a.log_sum.iter_mut().for_each(visit);
-            }
+            Step::Attend(a) => a.inputs.iter_mut().chain(&mut a.outputs).for_each(visit),
             Step::Scatter(s) => {
                 operand_mut(&mut s.from, visit);
                 params_mut(&mut s.params, visit);
@@ -184,7 +172,7 @@ impl Step {
         match self {
             Step::Kernel(_) => "kernel",
             Step::Contract(_) => "contract",
-            Step::Attend(_) => "attend",
+            Step::Attend(a) => a.op().name(),
             Step::Scatter(_) => "scatter",
             Step::Argsort(_) => "argsort",
             Step::Library(_) => "library",
@@ -201,12 +189,15 @@ impl Step {
         match self {
             Step::Kernel(k) => &k.name,
             Step::Contract(c) => &c.name,
-            Step::Attend(a) => &a.name,
             Step::Library(l) => &l.function,
             Step::Loop(l) => &l.name,
             Step::Branch(branch) => &branch.name,
             Step::Bundle(bundle) => &bundle.name,
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => self.kind(),
+            Step::Attend(_)
+            | Step::Scatter(_)
+            | Step::Argsort(_)
+            | Step::Transfer(_)
+            | Step::Print(_) => self.kind(),
         }
     }
 
@@ -277,7 +268,7 @@ struct Title<'s>(&'s Step);
 impl fmt::Display for Title<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            step @ (Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_)) => {
+            step @ (Step::Attend(_) | Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_)) => {
                 f.write_str(step.kind())
             }
             Step::Print(print) => write!(f, "{} {}", self.0.kind(), print.quoted()),
@@ -304,24 +295,6 @@ impl Member {
         [
             ("lhs", &self.lhs, joined(&[&self.batch, &self.rows, &self.depth])),
             ("rhs", &self.rhs, joined(&[&self.batch, &self.cols, &self.depth])),
-        ]
-    }
-}
-
-impl Attend {
-    /// Extents of the result: what `then` runs over.
-    pub fn result(&self) -> Extents {
-        joined(&[&self.batch, &self.rows, &self.width])
-    }
-
-    /// Its feeds by name, in the order of its text, each with the extents that it is read over.
-    pub fn feeds(&self) -> [(&'static str, &Feed, Extents); 4] {
-        let Attend { batch, rows, stream, depth, width, .. } = self;
-        [
-            ("lhs", &self.lhs, joined(&[batch, rows, depth])),
-            ("rhs", &self.rhs, joined(&[batch, stream, depth])),
-            ("score", &self.score, joined(&[batch, rows, stream])),
-            ("values", &self.values, joined(&[batch, stream, width])),
         ]
     }
 }

@@ -1,7 +1,7 @@
 //! Ops that are short for others: their instructions as a function, and the types that follow from it.
 
 use super::Op;
-use super::def::{Body, RuleCx};
+use super::def::{Body, Compose, RuleCx};
 use crate::attrs::{Attrs, Ints};
 use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
@@ -41,12 +41,51 @@ pub fn composition(op: Op, args: &[TensorType], attrs: &Attrs) -> Result<Functio
         let m = format!("`{op}` is not composed of others");
         return Err(Diagnostic::new(At::default(), Kind::Internal, m));
     };
+    composed_of(op, compose, args, attrs)
+}
+
+fn composed_of(
+    op: Op,
+    compose: Compose,
+    args: &[TensorType],
+    attrs: &Attrs,
+) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(op.name());
     let values: SmallVec<[_; 4]> = args.iter().map(|t| b.param(t.clone(), None)).collect();
     let cx = RuleCx { args: &values, results: &[], attrs, types: args };
     let results = compose(&mut b, &cx);
     b.set_results(&results);
     b.finish()
+}
+
+/// Which of the compositions of an op that may be a step of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Composition {
+    /// The one that defines its bits.
+    Defined,
+    /// The other.
+    Other,
+}
+
+/// The instructions of an op that may be a step of its own, as a function of its operands.
+///
+/// # Errors
+/// For extents that are not known; or `op` has no such composition.
+pub fn composition_of_step(
+    op: Op,
+    which: Composition,
+    args: &[TensorType],
+    attrs: &Attrs,
+) -> Result<Function, Diagnostic> {
+    let Body::Step(body) = op.def().body else {
+        let m = format!("`{op}` is no step of its own");
+        return Err(Diagnostic::new(At::default(), Kind::Internal, m));
+    };
+    let compose = match which {
+        Composition::Defined => body.defined,
+        Composition::Other => body.other,
+    };
+    composed_of(op, compose, args, attrs)
 }
 
 /// The result types of an op that is composed of others.

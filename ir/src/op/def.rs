@@ -297,9 +297,20 @@ pub enum Body {
     Effect(Effect),
     /// A function that the engine's user gives, by name: pure, and of no meaning here.
     Opaque,
+    /// A step of its own where an engine has it, and short for other instructions elsewhere.
+    Step(StepBody),
     /// Short for other instructions, which are written out wherever calls are inlined: derivatives, batches,
     /// plans and engines never see it.
     Composed(Compose),
+}
+
+/// What an op that may be a step of its own is composed of.
+#[derive(Clone, Copy)]
+pub struct StepBody {
+    /// What it means, to the bit.
+    pub defined: Compose,
+    /// The same numbers, rounded otherwise: for derivatives, and for modes that leave the order to the engine.
+    pub other: Compose,
 }
 
 /// The parts of an instruction that derivative rules see, in the function under construction.
@@ -334,6 +345,9 @@ pub enum Deriv {
     Bilinear(TransposeRule),
     /// By a rule of its own, written in ops that have derivatives.
     Jvp(JvpRule),
+    /// Forward by a rule of its own, written in ops that have derivatives; reverse by another, which gives the cotangents
+    /// of operands from those of results and reads operands and results.
+    Rules(JvpRule, TransposeRule),
     /// Locally constant, or not of a float type.
     Zero,
     /// By differentiating regions, the callee, or what it is composed of; for what is opaque, by the rule of a

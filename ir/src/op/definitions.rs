@@ -3,7 +3,9 @@
 use super::inverse::*;
 use super::opcode::Op;
 use super::table::for_each_op;
-use super::{composed, contract, control, indirect, opaque, order, pad, reduce, reshape};
+use super::{
+    attention, composed, contract, control, indirect, opaque, order, pad, reduce, reshape,
+};
 use super::{def::*, maps::*, rows::*, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};

@@ -1,5 +1,6 @@
 //! Ops: the table, one row each, and what is read off it.
 
+mod attention;
 mod composed;
 mod contract;
 mod control;
@@ -26,11 +27,12 @@ mod table;
 mod tensor_program;
 mod view;
 
-pub use composed::composition;
+pub use attention::{ATTENTION_BLOCK, AttentionShape};
+pub use composed::{Composition, composition, composition_of_step};
 pub use def::{
     Arity, Body, Bounds, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
     LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
-    Tangents, TransposeRule, Update, ViewCx,
+    StepBody, Tangents, TransposeRule, Update, ViewCx,
 };
 pub use inverse_row::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
 pub use loop_roles::{Entered, LoopRoles, Trips};

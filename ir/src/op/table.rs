@@ -353,6 +353,23 @@ macro_rules! for_each_op {
         &["%x: f32[2,3], %y: f32[3,4] | dot_general %x, %y {contract = [1] x [0]} : f32[2,4]",
           "%x: f32[2,3,4], %y: f32[4,2,5] | dot_general %x, %y {batch = [0] x [1], contract = [2] x [0]} : f32[2,3,5]",
           "%x: f32[3], %y: f32[3] | dot_general %x, %y {contract = [0] x [0]} : f32[]"]);
+    /// Values weighed by the softmax of the scores of queries `[.., heads, rows, depth]` and keys
+    /// `[.., groups, stream, depth]`, and the logarithm of each row's sum of exponentials; scores are never stored. Groups
+    /// divide heads. A fourth operand, of the extents of scores or 1, is added to scores, or hides keys where it is false. With
+    /// `causal`, row i sees keys up to i + stream - rows. A row that sees no key is NaN, and so is one whose scores are -inf.
+    Attention = other("attention", Arity::AtLeast(3), attention::ATTENTION, Written::Inferred,
+        attention::infer_attention, Body::Step(attention::FORWARD), D,
+        Deriv::Rules(attention::jvp, attention::vjp),
+        &["%q: f32[2,3,2], %k: f32[2,4,2], %v: f32[2,4,3] | attention %q, %k, %v : f32[2,3,3], f32[2,3]",
+          "%q: f32[4,3,2], %k: f32[2,3,2], %v: f32[2,3,2] | attention %q, %k, %v {causal = true} : f32[4,3,2], f32[4,3]",
+          "%q: f32[1,2,3,2], %k: f32[1,2,3,2], %v: f32[1,2,3,1], %b: f32[1,1,3,3] | attention %q, %k, %v, %b : f32[1,2,3,1], f32[1,2,3]"]);
+    /// The cotangents of queries, keys and values of `attention`, from its first three operands, the logarithms of sums that
+    /// it gave, the cotangent of its first result, the sum of the products of both along each row, and its mask or bias. With
+    /// `bias_grad`, also that of scores.
+    AttentionGrad = other("attention_grad", Arity::AtLeast(6), attention::ATTENTION_GRAD, Written::Inferred,
+        attention::infer_attention_grad, Body::Step(attention::BACKWARD), D, Deriv::Structural,
+        &["%q: f32[2,3,2], %k: f32[1,4,2], %v: f32[1,4,3], %l: f32[2,3], %g: f32[2,3,3], %d: f32[2,3] | attention_grad %q, %k, %v, %l, %g, %d : f32[2,3,2], f32[1,4,2], f32[1,4,3]",
+          "%q: f32[2,3,2], %k: f32[2,3,2], %v: f32[2,3,3], %l: f32[2,3], %g: f32[2,3,3], %d: f32[2,3], %b: f32[2,3,3] | attention_grad %q, %k, %v, %l, %g, %d, %b {causal = true, bias_grad = true} : f32[2,3,2], f32[2,3,2], f32[2,3,3], f32[2,3,3]"]);
 
     // Indirect access.
     /// Reads slices of the first operand at the start indices in the last axis of the second.

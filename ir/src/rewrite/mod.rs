@@ -11,6 +11,7 @@ mod pattern;
 mod rule;
 mod specialize;
 mod stable;
+mod steps;
 mod widen;
 
 pub use algebra::{ALGEBRA, simplify};
@@ -24,5 +25,6 @@ pub use rule::{
     Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
 };
 pub use specialize::specialize;
-pub use stable::{Hazard, STABLE, stabilize};
+pub use stable::{ATTENTION, Hazard, STABLE, stabilize, with_attention};
+pub use steps::{StepLowering, with_steps};
 pub use widen::{widen, widened};

@@ -2,11 +2,14 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
+mod attention;
+mod dots;
 mod folds;
 mod lines;
 mod modes;
 mod nontemporal;
 mod prims;
+mod products;
 mod schedules;
 mod slices;
 mod sorting;
@@ -42,7 +45,7 @@ fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, St
         bytes: plan.arena,
         offsets: plan.offsets,
         scratch: plan.scratch,
-        ..ArenaLayout::default()
+        in_donor: plan.in_donor,
     })
 }
 

@@ -47,7 +47,7 @@ pub(super) fn laid_out(program: &Verified<Program>) -> ArenaLayout {
         bytes: plan.arena,
         offsets: plan.offsets,
         scratch: plan.scratch,
-        ..ArenaLayout::default()
+        in_donor: plan.in_donor,
     }
 }
 

@@ -35,10 +35,11 @@ fn is_small(program: &Program) -> bool {
                 // Operands of no results are not read.
                 m.result().contains(&0) || small(&mut of.into_iter().flatten())
             }),
-            KernelStep::Attend(a) => {
-                let of = [&a.batch, &a.rows, &a.stream, &a.depth, &a.width];
-                small(&mut of.into_iter().flatten())
-            }
+            // Scores are as many as rows times keys.
+            KernelStep::Attend(a) => a.inputs.iter().chain(&a.outputs).all(|&b| {
+                let dims = &program.buffers[b].dims;
+                small(&mut dims.iter().chain(dims))
+            }),
             KernelStep::Argsort(_)
             | KernelStep::Library(_)
             | KernelStep::Transfer(_)

@@ -1,5 +1,6 @@
 //! Tests that go over the whole op table: a new row is tested by them without a line of its own.
 
+mod attention_forms;
 mod batches;
 mod cases;
 mod closed;

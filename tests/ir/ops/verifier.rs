@@ -328,6 +328,8 @@ const NOT_MESSAGES: &[&str] = &[
     "batch and contract",
     // Asked of a composed op alone.
     "`{op}` is not composed of others",
+    // Asked of an op that may be a step.
+    "`{op}` is no step of its own",
     // Reading asks for the type first; the builder's tests have these.
     "the result type must be written, as `: f32[2]`",
     "the result types must be written, as `: f32[2]`",

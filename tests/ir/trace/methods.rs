@@ -5,7 +5,10 @@ use adfuse::prelude::*;
 use adfuse::trace::OpaqueFunction;
 
 /// Ops that no closure makes, with what does.
-const MADE_ELSEWHERE: &[(Op, &str)] = &[(Op::Adjoint, "reverse mode makes it of loops")];
+const MADE_ELSEWHERE: &[(Op, &str)] = &[
+    (Op::Adjoint, "reverse mode makes it of loops"),
+    (Op::AttentionGrad, "reverse mode makes it of attention"),
+];
 
 /// What makes an op, of an `f64[2,3]`, an `i32[2,3]` and a `bool[2,3]`.
 type Make = fn(&Tracer, &Tensor, &Tensor, &Tensor) -> Vec<Tensor>;
@@ -144,6 +147,10 @@ const OTHERS: &[(Op, Make)] = &[
         vec![x.dynamic_update_slice(&t.zeros(f64s([1, 1])), &[&i, &i])]
     }),
     (Op::Argsort, |_, x, _, _| vec![x.argsort(-1)]),
+    (Op::Attention, |_, x, _, _| {
+        let x = x.reshape([1, 2, 3]);
+        vec![x.attention(&x, &x, AttentionMask::default()).0]
+    }),
     (Op::Sort, |_, x, _, _| vec![x.sort(-1)]),
     (Op::SortKeyVal, |_, x, n, _| vec![x.sort_key_val(n, -1).1]),
     (Op::TopK, |_, x, _, _| vec![x.top_k(1).0]),

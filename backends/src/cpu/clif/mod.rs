@@ -1,14 +1,13 @@
-//! Instruction selection through Cranelift: a loop nest as Cranelift IR, scalar or with vectors of 128 bits.
+//! Instruction selection through Cranelift: a loop program as Cranelift IR, scalar or with vectors of 128 bits.
 //!
 //! It supports every sweep on every target. Register allocation and encoding are Cranelift's.
 
-pub(crate) mod access;
 pub(crate) mod calls;
 pub(crate) mod convert;
-pub(crate) mod loop_split;
+pub(crate) mod integers;
 pub(crate) mod scalar;
 pub(crate) mod state;
-pub(crate) mod sweep;
+pub(crate) mod translate;
 pub(crate) mod unit;
 pub(crate) mod vector;
 pub(crate) mod vector_convert;

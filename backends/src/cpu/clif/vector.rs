@@ -4,72 +4,48 @@
 //! with its sign, others with zeros. Truth values are masks as wide as the operands of their comparison. Operations
 //! without a vector instruction run lane by lane. A sweep in which these dominate is not vectorized.
 
-use super::state::{Interleaving, LANES, LineValues, Quad, vector, wide};
+use super::state::{LANES, Quad, vector, wide};
+use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
-use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
+use crate::cpu::codegen::interleave::MOST_NARROW;
+use crate::cpu::codegen::loop_order::alive;
+use crate::cpu::codegen::loop_program::{GroupWrite, LoopProgram};
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-/// How many quads of a body are interleaved. Two are slower for every body that was measured, six and
-/// eight for most; a body that is done lane by lane in part gains nothing.
-const MOST_COPIES: u32 = 4;
-
 /// Vector registers that constants may take all along a line; a body has the others.
 const REGISTERS: usize = 14;
 
 impl FunctionEmitter<'_, '_> {
-    /// How a sweep has vectors; `None` where it has none.
-    pub(crate) fn copies(&self, p: &LoopNest) -> Option<Interleaving> {
-        if p.target.is_some() || p.stores.contains(&VectorAccess::Single) {
-            return None;
-        }
-        // What is done lane by lane must be the lesser part.
-        let (mut whole, mut single) = (p.writes.len(), 0);
-        for &v in &p.order {
-            let inst = &p.body.insts[v];
-            let vectors = match inst.op {
-                SOp::Param(k) => {
-                    p.loads.get(k as usize).is_some_and(|r| *r != VectorAccess::Single)
-                }
-                _ => self.has_vectors(inst, source(p, inst), &known(p, inst)),
-            };
-            *if vectors { &mut whole } else { &mut single } += 1;
-        }
-        // Bits are written by whole bytes.
-        let least = if p.packed() { 2 } else { 1 };
-        let most = match single {
-            0 => MOST_COPIES,
-            n if n < whole => 1,
-            _ => return None,
-        };
-        Some(Interleaving { most: most.max(least), least })
-    }
-
     /// What does not change along a line but is used with what does, in all lanes.
-    pub(crate) fn spread_line(&mut self, p: &LoopNest, line: &mut LineValues) {
-        line.spread = vec![None; p.body.insts.len()];
+    pub(crate) fn spread_line(&mut self, s: &mut LoopScope<'_>) {
+        let p = s.p;
+        s.spread = vec![None; p.body.insts.len()];
         let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
         for &v in moving.chain(&p.body.outputs) {
-            let one = line.values.get(v.index()).copied().flatten();
-            if let (Some(one), None) = (one, line.spread[v.index()]) {
-                line.spread[v.index()] = Some(self.broadcast_element(p.body.insts[v].dtype, one));
+            if let (Some(one), None) = (self.still(s, v), s.spread[v.index()]) {
+                s.spread[v.index()] = Some(self.broadcast_element(p.body.insts[v].dtype, one));
             }
         }
         // Where all constants fit into registers beside the interleaved copies, they stay there.
         let mut wanted: Vec<Literal> = Vec::new();
         let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
         let used = moving.chain(&p.body.outputs).filter_map(|&v| constant(p, v));
-        let stored = p.writes.iter().filter(|a| a.buffer).filter_map(|a| quiet(a.dtype));
+        let stored = p.writes.iter().filter_map(|w| match w {
+            GroupWrite::Even { dtype, canonical: true, .. } => quiet(*dtype),
+            _ => None,
+        });
         for l in used.chain(stored) {
             if !wanted.contains(&l) {
                 wanted.push(l);
             }
         }
-        let spread = line.spread.iter().flatten().count();
-        if p.alive * MOST_COPIES as usize + spread + wanted.len() <= REGISTERS {
+        let spread = s.spread.iter().flatten().count();
+        let alive = alive(&p.body, &p.order);
+        if alive * MOST_NARROW as usize + spread + wanted.len() <= REGISTERS {
             self.recent.clear();
             for l in wanted {
                 self.constant(l);
@@ -79,20 +55,13 @@ impl FunctionEmitter<'_, '_> {
     }
 
     /// The elements from coordinate `d` on: this many quads.
-    pub(crate) fn quads(
-        &mut self,
-        p: &LoopNest,
-        line: &LineValues,
-        d: Value,
-        copies: u32,
-    ) -> Option<()> {
-        let mut at = line.outer.clone();
-        at.push(d);
+    pub(crate) fn quads(&mut self, s: &mut LoopScope<'_>, d: Value, copies: u32) -> Option<()> {
+        let p = s.p;
         let mut values: Vec<Vec<Quad>> = vec![Vec::new(); p.body.insts.len()];
         for &v in &p.order {
             let inst = &p.body.insts[v];
             if let SOp::Param(k) = inst.op {
-                values[v.index()] = self.param_quads(p, line, k as usize, &at, copies)?;
+                values[v.index()] = self.param_quads(s, k as usize, d, copies)?;
                 continue;
             }
             let known = known(p, inst);
@@ -100,7 +69,7 @@ impl FunctionEmitter<'_, '_> {
             for copy in 0..copies as usize {
                 let mut args: SmallVec<[Quad; 3]> = SmallVec::new();
                 for &a in &inst.args {
-                    args.push(self.operand(p, line, a, &values, copy)?);
+                    args.push(self.operand(s, a, &values, copy)?);
                 }
                 let value = self.quad(p, inst, &args, &known)?;
                 values[v.index()].push(value);
@@ -110,11 +79,11 @@ impl FunctionEmitter<'_, '_> {
             let mut all = Vec::new();
             self.recent.clear();
             for copy in 0..copies as usize {
-                all.push(self.operand(p, line, v, &values, copy)?);
+                all.push(self.operand(s, v, &values, copy)?);
             }
-            match &p.folds[k] {
-                Some(fold) => self.fold_quads(fold, line, k, &all, d)?,
-                None => self.store_quads(p, line, k, &all, &at)?,
+            match p.writes.get(k)?.fold() {
+                Some(fold) => self.fold_quads(s, &fold, k, &all, d)?,
+                None => self.store_quads(s, k, &all, d)?,
             }
         }
         Some(())
@@ -123,8 +92,7 @@ impl FunctionEmitter<'_, '_> {
     /// An operand of one copy.
     fn operand(
         &mut self,
-        p: &LoopNest,
-        line: &LineValues,
+        s: &LoopScope<'_>,
         v: SVal,
         values: &[Vec<Quad>],
         copy: usize,
@@ -132,16 +100,21 @@ impl FunctionEmitter<'_, '_> {
         if let Some(&found) = values.get(v.index())?.get(copy) {
             return Some(found);
         }
-        if let Some(found) = line.spread.get(v.index()).copied().flatten() {
+        if let Some(found) = s.spread.get(v.index()).copied().flatten() {
             return Some(found);
         }
-        constant(p, v).map(|l| self.constant(l))
+        constant(s.p, v).map(|l| self.constant(l))
+    }
+
+    /// The quads that loops interleave at most.
+    pub(crate) fn most_copies(&self, p: &LoopProgram) -> u32 {
+        if p.lanes > 1 { MOST_NARROW } else { 1 }
     }
 
     /// The result of an instruction.
     fn quad(
         &mut self,
-        p: &LoopNest,
+        p: &LoopProgram,
         inst: &SInst,
         args: &[Quad],
         known: &[Option<Literal>],
@@ -275,15 +248,15 @@ pub(crate) fn quiet(d: DType) -> Option<Literal> {
 }
 
 /// The type of an instruction's first operand.
-fn source(p: &LoopNest, inst: &SInst) -> DType {
+fn source(p: &LoopProgram, inst: &SInst) -> DType {
     inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
 }
 
-fn known(p: &LoopNest, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
+fn known(p: &LoopProgram, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
     inst.args.iter().map(|&a| constant(p, a)).collect()
 }
 
-fn constant(p: &LoopNest, v: SVal) -> Option<Literal> {
+fn constant(p: &LoopProgram, v: SVal) -> Option<Literal> {
     match p.body.insts[v].op {
         SOp::Const(l) => Some(l),
         _ => None,

@@ -1,117 +1,46 @@
 //! Folds in machine code: lanes and columns in memory, or lanes in registers if the body leaves enough of them.
 
-use super::state::{
-    FoldLine, Interleaving, LANES, LineValues, Quad, flags, register, vector, wide,
-};
+use super::state::{LANES, Quad, flags, register, vector, wide};
+use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
-use crate::cpu::codegen::loop_ir::{LoopNest, WalkedFold};
+use crate::cpu::codegen::loop_program::{GroupFold, GroupShape, GroupWrite};
 use adfuse_ir::DType;
-use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use smallvec::{SmallVec, smallvec};
 
 /// Quads of the 32 lanes of a block.
 const QUADS: u32 = 8;
 
-/// Copies of a body whose lanes may be in registers: half of the lanes.
-const HALF: u32 = QUADS / 2;
-
-/// Vector registers.
-const REGISTERS: usize = 16;
-
-/// What a stretch of a line begins with.
-#[derive(Clone, Copy)]
-pub(crate) struct LoopSegment {
-    /// The place of its first coordinate among those that fold into one result.
-    place: Value,
-    /// Where it ends at the latest.
-    pub(crate) to: Value,
-    /// Whether vectors may begin.
-    pub(crate) aligned: Value,
-}
-
 impl FunctionEmitter<'_, '_> {
-    /// Finds where the outputs fold, all along a line, and fills columns that begin with what is neutral.
-    pub(crate) fn fold_line(
-        &mut self,
-        p: &LoopNest,
-        line: &mut LineValues,
-        low: Value,
-        high: Value,
-    ) -> Option<()> {
-        for (fold, write) in p.folds.iter().zip(&p.writes) {
-            let Some(f) = fold else {
-                line.folds.push(None);
-                continue;
-            };
-            let place = line.fixed.forms.get(f.place).copied().flatten()?;
-            let found = match &f.lanes {
-                Some(lanes) => FoldLine { start: self.start(line, lanes)?, place },
-                None => {
-                    let first = self.start(line, write)?;
-                    let start = self.part(f, first, place);
-                    let found = FoldLine { start, place };
-                    let within = self.long(f.order.block() as i64 - 1);
-                    let within = self.b.ins().band(place, within);
-                    self.when_zero(within, |unit| unit.fill_columns(f, &found, low, high))?;
-                    found
-                }
-            };
-            line.folds.push(Some(found));
-        }
+    /// Sets a quad of columns to what is neutral.
+    pub(crate) fn fill_columns(&mut self, s: &LoopScope<'_>, k: usize, d: Value) -> Option<()> {
+        let &GroupWrite::Columns { fold, pointer } = s.p.writes.get(k)? else { return None };
+        self.recent.clear();
+        let all = self.constant(fold.neutral());
+        let (pointer, offset) = (self.get(s, pointer)?, self.times(d, fold.dtype.bytes() as i64));
+        let address = self.b.ins().iadd(pointer, offset);
+        self.store_lanes(address, 0, &all);
         Some(())
     }
 
-    /// The part of the block in which a place is, from that of the first block.
-    fn part(&mut self, f: &WalkedFold, first: Value, place: Value) -> Value {
-        let bits = self.long(f.block_bits().into());
-        let block = self.b.ins().ushr(place, bits);
-        let apart = self.times(block, f.apart.wrapping_mul(f.dtype.bytes() as i64));
-        self.b.ins().iadd(first, apart)
-    }
-
-    /// What is done where a number is 0 alone.
-    fn when_zero(&mut self, x: Value, body: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
-        let (some, none) = (self.b.create_block(), self.b.create_block());
-        self.b.ins().brif(x, some, &[], none, &[]);
-        self.b.seal_block(none);
-        self.b.switch_to_block(none);
-        self.recent.clear();
-        body(self)?;
-        self.b.ins().jump(some, &[]);
-        self.b.seal_block(some);
-        self.b.switch_to_block(some);
-        self.recent.clear();
+    /// Sets all lanes of an output to what is neutral.
+    pub(crate) fn fill_lanes(&mut self, s: &LoopScope<'_>, k: usize) -> Option<()> {
+        let &GroupWrite::Lanes { fold, pointer, .. } = s.p.writes.get(k)? else { return None };
+        let neutral = self.constant(fold.neutral());
+        let pointer = self.get(s, pointer)?;
+        (0..QUADS).for_each(|quad| self.store_lanes(pointer, quad, &neutral));
         Some(())
     }
 
-    fn fill_columns(
-        &mut self,
-        f: &WalkedFold,
-        at: &FoldLine,
-        low: Value,
-        high: Value,
-    ) -> Option<()> {
-        let neutral = f.neutral();
-        let bytes = f.dtype.bytes() as i64;
-        let rest = self.looped(low, high, LANES.into(), |unit, d| {
-            unit.recent.clear();
-            let all = unit.constant(neutral);
-            let offset = unit.times(d, bytes);
-            let address = unit.b.ins().iadd(at.start, offset);
-            unit.store_lanes(address, 0, &all);
-            Some(())
-        })?;
-        self.looped(rest, high, 1, |unit, d| {
-            let one = unit.literal(neutral);
-            let offset = unit.times(d, bytes);
-            let address = unit.b.ins().iadd(at.start, offset);
-            unit.b.ins().store(flags(), one, address, 0);
-            Some(())
-        })?;
+    /// Joins the lanes of an output, and stores the part.
+    pub(crate) fn join_lanes(&mut self, s: &LoopScope<'_>, k: usize, to: Value) -> Option<()> {
+        let &GroupWrite::Lanes { fold, pointer, .. } = s.p.writes.get(k)? else { return None };
+        let pointer = self.get(s, pointer)?;
+        let joined = self.join(&fold, pointer)?;
+        self.b.ins().store(flags(), joined, to, 0);
         Some(())
     }
 
@@ -131,92 +60,8 @@ impl FunctionEmitter<'_, '_> {
         }
     }
 
-    /// Begins a stretch at a coordinate: where a block does, the lanes are what is neutral.
-    pub(crate) fn begin_segment(
-        &mut self,
-        p: &LoopNest,
-        line: &LineValues,
-        [from, to]: [Value; 2],
-        copies: Option<Interleaving>,
-    ) -> Option<Option<LoopSegment>> {
-        let Some(at) = p.folds.iter().zip(&line.folds).find_map(|(f, l)| {
-            let lanes = f.as_ref().is_some_and(|f| f.order == Order::Lane);
-            l.filter(|_| lanes)
-        }) else {
-            return Some(None);
-        };
-        let bits = p.lanes()?.block_bits();
-        let place = self.b.ins().iadd(at.place, from);
-        let last = self.long((1 << bits) - 1);
-        let within = self.b.ins().band(place, last);
-        self.when_zero(within, |unit| {
-            for (f, at) in p.folds.iter().zip(&line.folds) {
-                if let (Some(f), Some(at)) = (f, at)
-                    && f.lanes.is_some()
-                {
-                    let neutral = unit.constant(f.neutral());
-                    (0..QUADS).for_each(|quad| unit.store_lanes(at.start, quad, &neutral));
-                }
-            }
-            Some(())
-        })?;
-        // A stretch ends with the block.
-        let whole = self.long(1 << bits);
-        let left = self.b.ins().isub(whole, within);
-        let end = self.b.ins().iadd(from, left);
-        let mut to = self.sooner(from, end, to);
-        // One that begins between the lanes of vectors has single elements up to those.
-        let grain = copies.map_or(1, |c| LANES * self.grain(p, line, c));
-        let mask = self.long(i64::from(grain) - 1);
-        let back = self.b.ins().ineg(place);
-        let short = self.b.ins().band(back, mask);
-        let end = self.b.ins().iadd(from, short);
-        to = self.sooner(from, end, to);
-        let zero = self.long(0);
-        let aligned = self.b.ins().icmp(IntCC::Equal, short, zero);
-        Some(Some(LoopSegment { place, to, aligned }))
-    }
-
-    /// The quads that vectors along a line begin at multiples of, counted in lanes.
-    fn grain(&self, p: &LoopNest, line: &LineValues, copies: Interleaving) -> u32 {
-        if self.lanes_held(p, line, copies) { QUADS } else { copies.most.next_power_of_two() }
-    }
-
-    /// Ends a stretch: where the block does, its lanes join.
-    pub(crate) fn end_segment(
-        &mut self,
-        p: &LoopNest,
-        line: &LineValues,
-        s: &LoopSegment,
-        [from, to]: [Value; 2],
-    ) -> Option<()> {
-        let lanes = p.lanes()?;
-        let done = self.b.ins().isub(to, from);
-        let end = self.b.ins().iadd(s.place, done);
-        let last = self.long((1 << lanes.block_bits()) - 1);
-        let within = self.b.ins().band(end, last);
-        let size = self.long(lanes.size);
-        let left = self.b.ins().isub(size, end);
-        let zero = self.long(0);
-        let short = self.b.ins().icmp(IntCC::Equal, left, zero);
-        let within = self.b.ins().select(short, zero, within);
-        self.when_zero(within, |unit| {
-            for ((f, write), at) in p.folds.iter().zip(&p.writes).zip(&line.folds) {
-                if let (Some(f), Some(at)) = (f, at)
-                    && f.lanes.is_some()
-                {
-                    let first = unit.start(line, write)?;
-                    let part = unit.part(f, first, s.place);
-                    let joined = unit.join(f, at.start)?;
-                    unit.b.ins().store(flags(), joined, part, 0);
-                }
-            }
-            Some(())
-        })
-    }
-
     /// Halves the lanes until one is left. All are there, those without an element as what is neutral.
-    fn join(&mut self, f: &WalkedFold, lanes: Value) -> Option<Value> {
+    fn join(&mut self, f: &GroupFold, lanes: Value) -> Option<Value> {
         let all: Option<Vec<Quad>> =
             (0..QUADS).map(|quad| self.load_lanes(f.dtype, lanes, quad)).collect();
         let mut all = all?;
@@ -242,7 +87,7 @@ impl FunctionEmitter<'_, '_> {
     }
 
     /// Combines vectors, what came first on the left.
-    fn combined(&mut self, f: &WalkedFold, a: &Quad, x: &Quad) -> Option<Quad> {
+    fn combined(&mut self, f: &GroupFold, a: &Quad, x: &Quad) -> Option<Quad> {
         let least = f.monoid == Monoid::Min || f.negated();
         if !(f.dtype.is_float() && least) {
             return self.prim_quad(&instruction(f), f.dtype, &[*a, *x], &[None, None]);
@@ -260,35 +105,33 @@ impl FunctionEmitter<'_, '_> {
         Quad::of(&parts)
     }
 
-    /// Where the lane or the column of a coordinate is.
-    fn fold_address(&mut self, f: &WalkedFold, at: &FoldLine, d: Value) -> Value {
-        let element = match f.lanes {
-            Some(_) => {
-                let place = self.b.ins().iadd(at.place, d);
-                let last = self.long(i64::from(QUADS * LANES) - 1);
-                self.b.ins().band(place, last)
-            }
-            None => d,
-        };
-        let offset = self.times(element, f.dtype.bytes() as i64);
-        self.b.ins().iadd(at.start, offset)
-    }
-
     /// Folds the copies of an output.
     pub(crate) fn fold_quads(
         &mut self,
-        f: &WalkedFold,
-        line: &LineValues,
+        s: &LoopScope<'_>,
+        f: &GroupFold,
         k: usize,
         values: &[Quad],
         d: Value,
     ) -> Option<()> {
-        let at = line.folds.get(k).copied().flatten()?;
         let mut held = std::mem::take(&mut self.lanes);
-        let lanes = held.quads.get_mut(k).filter(|q| !q.is_empty());
-        let address = match lanes {
-            None => Some(self.fold_address(f, &at, d)),
+        let address = match held.quads.get(k).filter(|q| !q.is_empty()) {
             Some(_) => None,
+            None => {
+                let (pointer, element) = match *s.p.writes.get(k)? {
+                    GroupWrite::Lanes { pointer, place, .. } => {
+                        let place = self.get(s, place)?;
+                        let place = self.b.ins().iadd(place, d);
+                        let last = self.long(i64::from(QUADS * LANES) - 1);
+                        (pointer, self.b.ins().band(place, last))
+                    }
+                    GroupWrite::Columns { pointer, .. } => (pointer, d),
+                    _ => return None,
+                };
+                let (pointer, offset) =
+                    (self.get(s, pointer)?, self.times(element, f.dtype.bytes() as i64));
+                Some(self.b.ins().iadd(pointer, offset))
+            }
         };
         for (x, copy) in values.iter().zip(0u32..) {
             let x = if f.negated() { self.negated(x)? } else { *x };
@@ -313,47 +156,36 @@ impl FunctionEmitter<'_, '_> {
         Quad::of(&parts)
     }
 
-    /// Folds one element.
-    pub(crate) fn fold_element(
+    /// Combines an element with the one at an address.
+    pub(crate) fn combine_element(
         &mut self,
-        f: &WalkedFold,
-        line: &LineValues,
-        k: usize,
+        f: &GroupFold,
+        address: Value,
         value: Value,
-        d: Value,
     ) -> Option<()> {
-        let at = line.folds.get(k).copied().flatten()?;
         let value = if f.negated() { self.b.ins().fneg(value) } else { value };
-        let address = self.fold_address(f, &at, d);
         let before = self.b.ins().load(register(f.dtype), flags(), address, 0);
         let after = self.scalar(&instruction(f), f.dtype, &[before, value])?;
         self.b.ins().store(flags(), after, address, 0);
         Some(())
     }
 
-    /// Whether lanes are in registers along a line: where they fit beside a light body.
-    pub(crate) fn lanes_held(&self, p: &LoopNest, line: &LineValues, copies: Interleaving) -> bool {
-        let lanes = p.folds.iter().flatten().filter(|f| f.lanes.is_some());
-        let count = |f: &WalkedFold| QUADS as usize * if wide(f.dtype) { 2 } else { 1 };
-        let taken: usize = lanes.map(count).sum();
-        let spread = line.spread.iter().flatten().count();
-        let body = p.alive * HALF as usize;
-        taken > 0 && copies.most == HALF && taken + body + spread <= REGISTERS
-    }
-
-    /// Vectors from a coordinate while all lanes fit below another, with the lanes in registers.
-    pub(crate) fn held_lanes(
+    /// Groups from a coordinate while all lanes fit below another, with the lanes in registers.
+    pub(crate) fn held_groups(
         &mut self,
-        p: &LoopNest,
-        line: &LineValues,
+        s: &mut LoopScope<'_>,
         [from, to]: [Value; 2],
+        shape: &GroupShape,
     ) -> Option<Value> {
         let mut quads: Vec<Vec<Quad>> = Vec::new();
-        for (f, at) in p.folds.iter().zip(&line.folds) {
-            quads.push(match (f, at) {
-                (Some(f), Some(at)) if f.lanes.is_some() => (0..QUADS)
-                    .map(|quad| self.load_lanes(f.dtype, at.start, quad))
-                    .collect::<Option<_>>()?,
+        for write in &s.p.writes {
+            quads.push(match *write {
+                GroupWrite::Lanes { fold, pointer, .. } => {
+                    let pointer = self.get(s, pointer)?;
+                    (0..QUADS)
+                        .map(|quad| self.load_lanes(fold.dtype, pointer, quad))
+                        .collect::<Option<_>>()?
+                }
                 _ => Vec::new(),
             });
         }
@@ -369,21 +201,23 @@ impl FunctionEmitter<'_, '_> {
             };
             like.iter().map(|all| all.iter().map(&mut one).collect()).collect()
         };
-        let step = (QUADS * LANES).into();
+        let step = i64::from(shape.copies * shape.rounds * LANES);
         let begin = flat(&quads);
-        let (from, end) = self.looped_with(from, to, step, &begin, |unit, d, now| {
+        let (from, end) = self.looped(from, to, step, &begin, |unit, d, now| {
             unit.lanes.quads = shaped(now, &quads)?;
-            for half in 0..QUADS / HALF {
-                let by = unit.long((half * HALF * LANES).into());
+            for round in 0..shape.rounds {
+                let by = unit.long((round * shape.copies * LANES).into());
                 let d = unit.b.ins().iadd(d, by);
-                unit.lanes.first = (half * HALF) as usize;
-                unit.quads(p, line, d, HALF)?;
+                unit.lanes.first = (round * shape.copies) as usize;
+                unit.quads(s, d, shape.copies)?;
             }
             Some(flat(&std::mem::take(&mut unit.lanes).quads))
         })?;
-        for (all, at) in shaped(&end, &quads)?.iter().zip(&line.folds) {
+        for (all, write) in shaped(&end, &quads)?.iter().zip(&s.p.writes) {
+            let GroupWrite::Lanes { pointer, .. } = *write else { continue };
+            let pointer = self.get(s, pointer)?;
             for (q, quad) in all.iter().zip(0u32..) {
-                self.store_lanes(at.as_ref()?.start, quad, q);
+                self.store_lanes(pointer, quad, q);
             }
         }
         Some(from)
@@ -391,7 +225,7 @@ impl FunctionEmitter<'_, '_> {
 }
 
 /// The operation as an instruction; its operands are handed beside it.
-fn instruction(f: &WalkedFold) -> SInst {
+fn instruction(f: &GroupFold) -> SInst {
     let op = match f.monoid {
         Monoid::Sum => Prim::Add,
         Monoid::Prod => Prim::Mul,

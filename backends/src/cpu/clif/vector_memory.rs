@@ -1,11 +1,10 @@
 //! Loads and stores of vectors: strided and packed elements, coordinates, and gathers lane by lane.
 
-use super::state::{LANES, LineValues, PointValues, Quad, flags, register, vector, wide};
+use super::state::{LANES, Quad, flags, vector, wide};
+use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use super::vector::quiet;
-use crate::cpu::codegen::loop_ir::{
-    Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
-};
+use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -15,67 +14,90 @@ impl FunctionEmitter<'_, '_> {
     /// A parameter that changes along the line, in each copy.
     pub(crate) fn param_quads(
         &mut self,
-        p: &LoopNest,
-        line: &LineValues,
+        s: &mut LoopScope<'_>,
         k: usize,
-        at: &[Value],
+        d: Value,
         copies: u32,
     ) -> Option<Vec<Quad>> {
-        let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        let here = PointValues { at, params: &line.fixed.params };
+        let p = s.p;
+        let dtype = *p.body.params.get(k)?;
         self.recent.clear();
-        match (*p.loads.get(k)?, read) {
-            (VectorAccess::Coord, ParamRead::Coord(form)) => {
-                let first = self.form(p, *form, &line.fixed, &here);
-                let step = p.step(*form);
-                (0..copies).map(|copy| Some(self.coordinates(first, step, copy))).collect()
+        match p.reads.get(k)? {
+            GroupRead::Coord { first, step } => {
+                let first = self.get(s, *first)?;
+                let along = self.times(d, *step);
+                let first = self.b.ins().iadd(first, along);
+                (0..copies).map(|copy| Some(self.coordinates(first, *step, copy))).collect()
             }
-            (VectorAccess::Guarded, _) => {
-                let chosen = line.sources.get(k).copied().flatten()?;
-                let address = self.chosen_address(&chosen, *at.last()?, dtype);
+            GroupRead::Chosen { pointer, along } => {
+                let (pointer, along) = (self.get(s, *pointer)?, self.get(s, *along)?);
+                let along = self.b.ins().band(d, along);
+                let offset = self.times(along, dtype.bytes() as i64);
+                let address = self.b.ins().iadd(pointer, offset);
                 (0..copies).map(|copy| self.load_quad(dtype, address, 1, copy)).collect()
             }
-            (VectorAccess::Even, ParamRead::Guarded(sources)) => {
-                let a = array(sources)?;
-                let address = self.address(p, a, &line.fixed, &here);
-                let step = p.step(a.form);
-                (0..copies).map(|copy| self.load_quad(a.dtype, address, step, copy)).collect()
+            GroupRead::Even { pointer, step } => {
+                let address =
+                    self.even_address(s, *pointer, step.wrapping_mul(dtype.bytes() as i64), d)?;
+                (0..copies).map(|copy| self.load_quad(dtype, address, *step, copy)).collect()
             }
-            (VectorAccess::Packed, ParamRead::Guarded(sources)) => {
-                let a = array(sources)?;
-                let (address, _) = self.packed_place(p, a, a.packed?, &line.fixed, &here);
-                self.load_packed(a.dtype, a.packed?, address, copies)
+            GroupRead::Packed { bits, pointer, first } => {
+                let address = self.packed_byte(s, [*pointer, *first], *bits, d)?;
+                self.load_packed(dtype, *bits, address, copies)
             }
-            _ => self.singly(p, line, k, at, copies),
+            GroupRead::Lanes { at, block, value } => {
+                let mut found = Vec::new();
+                for copy in 0..copies {
+                    let mut singles: SmallVec<[Value; 4]> = SmallVec::new();
+                    for lane in 0..LANES {
+                        let by = self.long((copy * LANES + lane).into());
+                        let here = self.b.ins().iadd(d, by);
+                        s.set(*at, here);
+                        self.block(s, block)?;
+                        singles.push(self.get(s, *value)?);
+                    }
+                    found.push(self.gathered(dtype, &singles)?);
+                }
+                Some(found)
+            }
+            // Lowering makes the others for wider vectors.
+            GroupRead::Fixed
+            | GroupRead::Element
+            | GroupRead::Spread { .. }
+            | GroupRead::Masked { .. } => None,
         }
     }
 
-    /// Lane by lane, with what each lane reads to know its place.
-    fn singly(
+    /// Where the element of a coordinate is, of elements this many bytes apart.
+    fn even_address(
         &mut self,
-        p: &LoopNest,
-        line: &LineValues,
-        k: usize,
-        at: &[Value],
-        copies: u32,
-    ) -> Option<Vec<Quad>> {
-        let (d, outer) = at.split_last()?;
-        let mut found = Vec::new();
-        for copy in 0..copies {
-            let mut singles: SmallVec<[Value; 4]> = SmallVec::new();
-            for lane in 0..LANES {
-                let by = self.long((copy * LANES + lane).into());
-                let mut at = outer.to_vec();
-                at.push(self.b.ins().iadd(*d, by));
-                let mut params = line.fixed.params.clone();
-                for &j in p.needs.get(k)? {
-                    params[j] = Some(self.element_of(p, line, j, &at, &params)?);
-                }
-                singles.push(self.element_of(p, line, k, &at, &params)?);
-            }
-            found.push(self.gathered(*p.types.get(k)?, &singles)?);
+        s: &LoopScope<'_>,
+        pointer: LoopVal,
+        apart: i64,
+        d: Value,
+    ) -> Option<Value> {
+        let pointer = self.get(s, pointer)?;
+        if apart == 0 {
+            return Some(pointer);
         }
-        Some(found)
+        let along = self.times(d, apart);
+        Some(self.b.ins().iadd(pointer, along))
+    }
+
+    /// The byte in which the packed element of a coordinate begins.
+    fn packed_byte(
+        &mut self,
+        s: &LoopScope<'_>,
+        [pointer, first]: [LoopVal; 2],
+        bits: u8,
+        d: Value,
+    ) -> Option<Value> {
+        let (pointer, first) = (self.get(s, pointer)?, self.get(s, first)?);
+        let element = self.b.ins().iadd(first, d);
+        let bit = self.times(element, bits.into());
+        let three = self.long(3);
+        let byte = self.b.ins().ushr(bit, three);
+        Some(self.b.ins().iadd(pointer, byte))
     }
 
     /// Coordinates in equal steps from the one of the first element on.
@@ -114,11 +136,7 @@ impl FunctionEmitter<'_, '_> {
         let mut singles: SmallVec<[Value; 4]> = SmallVec::new();
         for lane in 0..LANES {
             let (place, near) = self.near(address, bytes, copy * LANES + lane);
-            let mut x = self.b.ins().load(register(d), flags(), place, near);
-            if d == DType::Bool {
-                let one = self.int(types::I8, 1);
-                x = self.b.ins().band(x, one);
-            }
+            let x = self.load_element(d, place, near);
             singles.push(x);
         }
         self.gathered(d, &singles)
@@ -219,37 +237,41 @@ impl FunctionEmitter<'_, '_> {
     /// Writes the copies of an output.
     pub(crate) fn store_quads(
         &mut self,
-        p: &LoopNest,
-        line: &LineValues,
+        s: &LoopScope<'_>,
         k: usize,
         values: &[Quad],
-        at: &[Value],
+        d: Value,
     ) -> Option<()> {
-        let a = p.writes.get(k)?;
-        let here = PointValues { at, params: &line.fixed.params };
-        if let (VectorAccess::Packed, Some(bits)) = (*p.stores.get(k)?, a.packed) {
-            let (address, _) = self.packed_place(p, a, bits, &line.fixed, &here);
-            return self.store_packed(bits, values, address);
-        }
+        let (dtype, canonical, pointer, step) = match *s.p.writes.get(k)? {
+            GroupWrite::Even { dtype, canonical, pointer, step, .. } => {
+                (dtype, canonical, pointer, step)
+            }
+            GroupWrite::Packed { bits, pointer, first, .. } => {
+                let address = self.packed_byte(s, [pointer, first], bits, d)?;
+                return self.store_packed(bits, values, address);
+            }
+            GroupWrite::Element | GroupWrite::Lanes { .. } | GroupWrite::Columns { .. } => {
+                return None;
+            }
+        };
         let mut all: SmallVec<[Quad; 8]> = SmallVec::new();
         for q in values {
-            all.push(if a.buffer { self.canonical_quad(a.dtype, q)? } else { *q });
+            all.push(if canonical { self.canonical_quad(dtype, q)? } else { *q });
         }
-        let address = self.address(p, a, &line.fixed, &here);
-        let step = p.step(a.form);
+        let bytes = (dtype.bytes() as i64).wrapping_mul(step);
+        let address = self.even_address(s, pointer, bytes, d)?;
         if step != 1 {
-            let bytes = (a.dtype.bytes() as i64).wrapping_mul(step);
             for (copy, q) in (0u32..).zip(&all) {
                 for lane in 0..LANES {
-                    let x = self.lane(q, a.dtype, lane as usize);
+                    let x = self.lane(q, dtype, lane as usize);
                     let (place, near) = self.near(address, bytes, copy * LANES + lane);
                     self.b.ins().store(flags(), x, place, near);
                 }
             }
             return Some(());
         }
-        match a.dtype.bytes() {
-            1 => self.store_bytes(a.dtype, &all, address),
+        match dtype.bytes() {
+            1 => self.store_bytes(dtype, &all, address),
             2 => self.store_halves(&all, address),
             _ => {
                 let parts = all.iter().flat_map(|q| q.parts().to_vec());
@@ -383,13 +405,5 @@ impl FunctionEmitter<'_, '_> {
             parts.push(self.select(nan, quiet, x));
         }
         Quad::of(&parts)
-    }
-}
-
-/// The only array that a parameter is read from.
-fn array(sources: &[GuardedSource]) -> Option<&Access> {
-    match sources {
-        [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
-        _ => None,
     }
 }

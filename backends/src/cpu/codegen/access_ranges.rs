@@ -84,6 +84,7 @@ impl LoopNest {
 
     /// Whether groups of an innermost axis of which few coordinates read the same element begin with the first of
     /// those.
+    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
     pub(crate) fn spreads(&self) -> Option<u32> {
         self.loads
             .iter()

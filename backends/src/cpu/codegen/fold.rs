@@ -6,9 +6,9 @@
 //! x`, `1 * x` and `max(-inf, x)` are `x`.
 
 use super::loop_ir::{FoldOutput, WalkedFold};
+use adfuse_ir::DType;
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Monoid;
-use adfuse_ir::{DType, Literal};
 
 impl FoldOutput {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.
@@ -23,21 +23,6 @@ impl WalkedFold {
     /// The places of a block, as a power of two.
     pub(crate) fn block_bits(&self) -> u32 {
         self.order.block().trailing_zeros()
-    }
-
-    /// Whether the lanes hold negated numbers: the least of those takes fewer instructions than the
-    /// greatest, zeros and NaN being what they are.
-    pub(crate) fn negated(&self) -> bool {
-        self.lanes.is_some() && self.dtype.is_float() && self.monoid == Monoid::Max
-    }
-
-    /// What combined with anything gives that, to the bit; as lanes hold it.
-    pub(crate) fn neutral(&self) -> Literal {
-        match self.monoid {
-            Monoid::Sum if self.dtype.is_float() => Literal::from_f64(self.dtype, -0.0),
-            Monoid::Max if self.negated() => Literal::from_f64(self.dtype, f64::INFINITY),
-            m => m.empty(self.dtype),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A record of each compiled function: its step, its size and, on request, its text.
 
 use super::loop_ir::{Sweep, SweepOutput, SweepRole};
+use super::loop_program::LoopProgram;
 use super::vector_width::{Emitter, Unsupported};
 use adfuse_ir::kernel::{Operand, Param};
 use cranelift_codegen::Context;
@@ -31,13 +32,14 @@ pub(crate) struct ListingEntry {
     pub(crate) bytes: usize,
     /// How long it took to make.
     pub(crate) took: Duration,
-    /// What it reads and writes, its CLIF, its instructions.
-    pub(crate) texts: Option<[String; 3]>,
+    /// What it reads and writes, its loop program, its CLIF, its instructions.
+    pub(crate) texts: Option<[String; 4]>,
 }
 
 /// A function that is being made.
 pub(crate) struct OpenEntry {
     at: Instant,
+    loops: String,
     clif: Option<String>,
 }
 
@@ -61,7 +63,14 @@ impl Listing {
 
     /// A function is about to be made.
     pub(crate) fn clock(&self) -> OpenEntry {
-        OpenEntry { at: Instant::now(), clif: None }
+        OpenEntry { at: Instant::now(), loops: String::new(), clif: None }
+    }
+
+    /// It is lowered to a loop program.
+    pub(crate) fn lowered(&self, begun: &mut OpenEntry, program: &LoopProgram) {
+        if self.texts {
+            begun.loops = program.to_string();
+        }
     }
 
     /// Its instructions are there, and are about to become machine code.
@@ -99,7 +108,7 @@ impl Listing {
         let took = begun.at.elapsed();
         let texts = self.texts.then(|| {
             let [clif, asm] = texts();
-            [accesses(sweep), clif, asm]
+            [accesses(sweep), begun.loops, clif, asm]
         });
         let name = self.name(&sweep.part);
         self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });

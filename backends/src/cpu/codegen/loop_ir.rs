@@ -1,4 +1,4 @@
-//! The loop IR: a sweep, and the loop nest that it becomes: accesses, guarded sources, folds.
+//! Sweeps, and the loop nests that they become: accesses, guarded sources, folds.
 
 use adfuse_ir::op::Monoid;
 

@@ -51,7 +51,7 @@ fn needs(body: &ScalarProgram, moves: &dyn Fn(SVal) -> bool) -> Vec<u32> {
 }
 
 /// The most values that are alive at once, in an order; outputs are until the end.
-fn alive(body: &ScalarProgram, order: &[SVal]) -> usize {
+pub(crate) fn alive(body: &ScalarProgram, order: &[SVal]) -> usize {
     let mut last = vec![0; body.insts.len()];
     for (at, &v) in order.iter().enumerate() {
         for a in &body.insts[v].args {

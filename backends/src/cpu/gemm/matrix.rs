@@ -11,6 +11,7 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     /// Scratch memory of [`Gemm::room`] bytes, aligned to cache lines.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) met: &'a SubnormalState,
 }
 
@@ -82,37 +83,50 @@ pub(in crate::cpu) trait Gemm: Sync {
 ///
 /// # Safety
 /// As for the result of [`Gemm::product`].
-pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: MatrixView) {
+pub(in crate::cpu) unsafe fn canonical(dtype: DType, size: [usize; 2], out: MatrixView) {
     // SAFETY: as the caller promises.
     unsafe {
         match dtype {
-            DType::F64 => each(rows, cols, out, |x: f64| if x.is_nan() { f64::NAN } else { x }),
-            DType::F32 => each(rows, cols, out, |x: f32| if x.is_nan() { f32::NAN } else { x }),
+            DType::F64 => replace(size, out, f64::is_nan, f64::NAN),
+            DType::F32 => replace(size, out, f32::is_nan, f32::NAN),
             _ => {}
         }
     }
 }
 
-/// Puts what a function makes of each element in its place.
+/// Puts an element in place of each of a kind. Lines that have none, which are nearly all, are only read.
 ///
 /// # Safety
-/// `out` must have `rows` rows and `cols` columns of elements of type `T`, and nobody else uses them during the call.
-unsafe fn each<T: Copy>(rows: usize, cols: usize, out: MatrixView, f: impl Fn(T) -> T) {
+/// `out` must have these rows and columns of elements of type `T`, and nobody else uses them during the call.
+unsafe fn replace<T: Copy>(
+    [rows, cols]: [usize; 2],
+    out: MatrixView,
+    wrong: impl Fn(T) -> bool,
+    right: T,
+) {
     // Along what is close together.
     let (outer, inner, m) = match out.column <= out.row {
         true => (rows, cols, out),
-        false => (cols, rows, MatrixView { row: out.column, column: out.row, ..out }),
+        false => (cols, rows, out.transposed()),
     };
     for i in 0..outer {
         if m.column == 1 {
             // SAFETY: as the caller promises.
             let line = unsafe { std::slice::from_raw_parts_mut(m.place::<T>(i, 0), inner) };
-            line.iter_mut().for_each(|x| *x = f(*x));
+            // Without an early end this is a loop over vectors.
+            if line.iter().fold(false, |any, &x| any | wrong(x)) {
+                line.iter_mut().filter(|x| wrong(**x)).for_each(|x| *x = right);
+            }
             continue;
         }
         for j in 0..inner {
             // SAFETY: as the caller promises.
-            unsafe { *m.place::<T>(i, j) = f(*m.place::<T>(i, j)) };
+            unsafe {
+                let x = m.place::<T>(i, j);
+                if wrong(*x) {
+                    *x = right;
+                }
+            }
         }
     }
 }

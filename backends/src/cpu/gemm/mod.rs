@@ -4,6 +4,7 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod alone;
+pub(in crate::cpu) mod dots;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
 mod matrix;

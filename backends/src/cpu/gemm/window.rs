@@ -251,7 +251,7 @@ impl Window {
 
 impl PlacedWindow<'_> {
     /// From this place and depth on.
-    pub(super) fn from(self, free: usize, depth: usize) -> Self {
+    pub(in super::super) fn from(self, free: usize, depth: usize) -> Self {
         PlacedWindow { free: self.free + free, depth: self.depth + depth, ..self }
     }
 

@@ -168,6 +168,16 @@ impl CompiledKernel {
         self.finish(worker_set);
     }
 
+    /// Runs it by one worker if it is one task without folds over its points; whether it has. Small kernels in loops take less
+    /// time than a lock.
+    pub(super) fn run_alone(&self, code: &Code, worker: &mut Worker) -> bool {
+        let alone = self.points <= self.task && self.folds.is_empty();
+        if alone {
+            self.points(code, worker, 0, self.points);
+        }
+        alone
+    }
+
     /// Finishes its folds, when all points are done.
     pub(super) fn finish(&self, worker_set: &mut WorkerSet<'_>) {
         self.folds.iter().for_each(|fold| fold.finish(worker_set));

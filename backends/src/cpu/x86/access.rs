@@ -1,13 +1,11 @@
 //! Loads and stores of groups of elements.
 
+use super::gpr::ValueHome;
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, pair};
 use super::scalar_asm::CodeSink;
-use super::state::{
-    ALONG, BodyLowering, GroupAddress, GroupValue, LinePointer, OpcodePair, PointerHome,
-    ReadOperand, long,
-};
-use crate::cpu::codegen::loop_ir::{Access, LoadSource, ParamRead, VectorAccess};
+use super::state::{ALONG, BodyLowering, GroupAddress, GroupValue, OpcodePair, ReadOperand, long};
+use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -47,49 +45,31 @@ impl BodyLowering<'_> {
     }
 
     /// A pointer in a register.
-    pub(crate) fn base(&mut self, loc: PointerHome) -> Register {
-        match loc {
-            PointerHome::In(r) => r,
-            PointerHome::At(slot) => {
-                self.load(Register::RCX, Mem::Frame(slot));
-                Register::RCX
-            }
-        }
+    pub(crate) fn base(&mut self, pointer: LoopVal) -> Register {
+        self.in_register(pointer, Register::RCX)
     }
 
     /// A parameter that changes along the line.
     pub(crate) fn parameter(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
-        let (read, dtype, reach) = (&p.reads[k], p.types[k], p.loads[k]);
-        let pointer = self.pointers.reads.get(k).copied().flatten();
-        match (reach, read) {
-            (VectorAccess::Coord, ParamRead::Coord(form)) => {
-                let pointer = pointer.ok_or(Unsupported::Order)?;
-                Ok(self.coordinates(&pointer, p.step(*form), copy))
+        let d = p.body.params[k];
+        match p.reads[k] {
+            GroupRead::Coord { first, step } => Ok(self.coordinates(first, step, copy)),
+            GroupRead::Packed { bits: 1, pointer, first } if d == DType::Bool => {
+                Ok(self.load_bits([pointer, first], copy))
             }
-            (VectorAccess::Even | VectorAccess::Packed, ParamRead::Guarded(sources)) => {
-                let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from) else {
-                    return Err(Unsupported::Read(k));
-                };
-                let pointer = pointer.ok_or(Unsupported::Order)?;
-                match (reach, a.packed) {
-                    (VectorAccess::Packed, Some(1)) if dtype == DType::Bool => {
-                        Ok(self.load_bits(&pointer, copy))
-                    }
-                    (VectorAccess::Packed, bits) => Err(Unsupported::Packed(bits.unwrap_or(0))),
-                    _ => self.load_even(&pointer, a, p.step(a.form), copy),
-                }
+            GroupRead::Packed { bits, .. } => Err(Unsupported::Packed(bits)),
+            GroupRead::Even { pointer, step } => self.load_even(pointer, d, step, copy),
+            GroupRead::Chosen { pointer, along } => self.load_chosen([pointer, along], d, copy),
+            GroupRead::Spread { pointer, each, step } => {
+                Ok(self.load_spread(pointer, [each, step], copy))
             }
-            (VectorAccess::Guarded, _) => {
-                self.load_chosen(&pointer.ok_or(Unsupported::Order)?, dtype, copy)
+            GroupRead::Masked { pointer, low, high, rest } => {
+                Ok(self.load_masked(pointer, d, [low, high], rest, copy))
             }
-            (VectorAccess::Spread(by), _) => {
-                Ok(self.load_spread(&pointer.ok_or(Unsupported::Order)?, by, copy))
+            GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => {
+                Err(Unsupported::Read(k))
             }
-            (VectorAccess::Masked, ParamRead::Guarded(sources)) => {
-                self.load_masked(&pointer.ok_or(Unsupported::Order)?, (k, dtype), sources, copy)
-            }
-            _ => Err(Unsupported::Read(k)),
         }
     }
 
@@ -97,14 +77,11 @@ impl BodyLowering<'_> {
     /// whole vector of neighbours at a pointer that has a register all along the line.
     pub(crate) fn operand(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
-        if let (VectorAccess::Even, ParamRead::Guarded(sources)) = (p.loads[k], &p.reads[k])
-            && let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from)
-            && let Some(LinePointer { loc: PointerHome::In(base), .. }) =
-                self.pointers.reads.get(k).copied().flatten()
+        if let GroupRead::Even { pointer, step: 1 } = p.reads[k]
+            && let ValueHome::In(base) = self.home(pointer)
             && self.partial.is_none()
-            && p.step(a.form) == 1
         {
-            let bytes = a.dtype.bytes() as u32;
+            let bytes = p.body.params[k].bytes() as u32;
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             let part = |k: u32| ReadOperand::There(self.memory(place, k * self.lanes() * 4));
             match bytes {
@@ -118,42 +95,42 @@ impl BodyLowering<'_> {
 
     fn load_even(
         &mut self,
-        at: &LinePointer,
-        a: &Access,
+        pointer: LoopVal,
+        d: DType,
         step: i64,
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
-        let bytes = a.dtype.bytes() as u32;
+        let bytes = d.bytes() as u32;
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
         if step == 1 && !narrow {
-            let base = self.base(at.loc);
+            let base = self.base(pointer);
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
-            return Ok(self.load_dense(a.dtype, place, true));
+            return Ok(self.load_dense(d, place, true));
         }
         if step == 2 && bytes == 4 && self.wide {
-            return Ok(self.load_second(at, copy));
+            return Ok(self.load_second(pointer, copy));
         }
-        let buffer = self.gathered(at, bytes, step, copy, None)?;
-        Ok(self.load_dense(a.dtype, GroupAddress::Frame(buffer), false))
+        let buffer = self.gathered(pointer, bytes, step, copy, None)?;
+        Ok(self.load_dense(d, GroupAddress::Frame(buffer), false))
     }
 
-    /// Through the way that the stretch has chosen: neighbouring elements, or a literal in memory, of which
+    /// Through the source that the segment has chosen: neighbouring elements, or a literal in memory, of which
     /// the index is 0 everywhere.
     fn load_chosen(
         &mut self,
-        at: &LinePointer,
+        [pointer, along]: [LoopVal; 2],
         d: DType,
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
         let bytes = d.bytes() as u32;
         if !self.wide && bytes < 4 && self.partial.is_some() {
-            let buffer = self.gathered(at, bytes, 1, copy, Some(at.first))?;
+            let buffer = self.gathered(pointer, bytes, 1, copy, Some(along))?;
             return Ok(self.load_dense(d, GroupAddress::Frame(buffer), false));
         }
         let index = Register::RAX;
-        self.load(index, Mem::Frame(at.first));
+        self.fetch(index, along);
         self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(index), AllocatedOperand::Reg(ALONG)]);
-        let base = self.base(at.loc);
+        let base = self.base(pointer);
         Ok(self.load_dense(d, GroupAddress::Array { base, index, bytes, copy }, true))
     }
 
@@ -246,10 +223,9 @@ impl BodyLowering<'_> {
     }
 
     /// Coordinates in equal steps from the one of the first element on.
-    fn coordinates(&mut self, at: &LinePointer, step: i64, copy: u32) -> GroupValue {
+    fn coordinates(&mut self, first: LoopVal, step: i64, copy: u32) -> GroupValue {
         self.times(Register::RAX, ALONG, step, Register::RDX);
-        let first = AllocatedOperand::Mem(Mem::Frame(at.first));
-        self.ins(Code::Add_r64_rm64, &[AllocatedOperand::Reg(Register::RAX), first]);
+        self.with(Code::Add_r64_rm64, Register::RAX, first);
         let from = VirtualOperand::General(Register::RAX);
         let first = match self.wide {
             true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, RegWidth::Z, &[from]),
@@ -272,15 +248,14 @@ impl BodyLowering<'_> {
     }
 
     /// Puts the address of the byte in which a group of packed bits begins in `rax`.
-    fn packed_place(&mut self, at: &LinePointer, copy: u32) {
-        self.load(Register::RAX, Mem::Frame(at.first));
+    fn packed_place(&mut self, [pointer, first]: [LoopVal; 2], copy: u32) {
+        self.fetch(Register::RAX, first);
         self.add(Register::RAX, ALONG);
         self.ins(
             Code::Shr_rm64_imm8,
             &[AllocatedOperand::Reg(Register::RAX), AllocatedOperand::Byte(3)],
         );
-        let base = self.base(at.loc);
-        self.add(Register::RAX, base);
+        self.with(Code::Add_r64_rm64, Register::RAX, pointer);
         self.plus(Register::RAX, i64::from(copy * self.lanes() / 8), Register::RDX);
     }
 
@@ -294,7 +269,7 @@ impl BodyLowering<'_> {
     }
 
     /// Truth values of a bit each, of which the first begins a byte.
-    fn load_bits(&mut self, at: &LinePointer, copy: u32) -> GroupValue {
+    fn load_bits(&mut self, at: [LoopVal; 2], copy: u32) -> GroupValue {
         self.packed_place(at, copy);
         let byte = |offset| Mem::At { base: Register::RAX, index: None, offset };
         if self.wide && self.partial.is_none() {
@@ -344,44 +319,41 @@ impl BodyLowering<'_> {
         copy: u32,
         value: &GroupValue,
     ) -> Result<(), Unsupported> {
-        let p = self.p;
-        let a = &p.writes[k];
-        if let Some(fold) = &p.folds[k] {
-            return self.fold(fold, k, copy, value);
-        }
-        let at = self.pointers.writes.get(k).copied().flatten();
-        match (p.stores[k], a.packed) {
-            (VectorAccess::Packed, Some(1)) if a.dtype == DType::Bool => {
-                self.store_bits(&at.ok_or(Unsupported::Order)?, copy, value);
+        let (d, canonical, pointer, step, nontemporal) = match self.p.writes[k] {
+            GroupWrite::Even { dtype, canonical, pointer, step, nontemporal } => {
+                (dtype, canonical, pointer, step, nontemporal)
+            }
+            GroupWrite::Packed { dtype: DType::Bool, bits: 1, pointer, first } => {
+                self.store_bits([pointer, first], copy, value);
                 return Ok(());
             }
-            (VectorAccess::Packed, bits) => return Err(Unsupported::Packed(bits.unwrap_or(0))),
-            (VectorAccess::Even, None) => {}
-            _ => return Err(Unsupported::Write(k)),
-        }
-        let at = at.ok_or(Unsupported::Order)?;
-        let d = a.dtype;
-        let value = match a.buffer && matches!(d, DType::F32 | DType::F64) {
+            GroupWrite::Packed { bits, .. } => return Err(Unsupported::Packed(bits)),
+            GroupWrite::Lanes { fold, .. } | GroupWrite::Columns { fold, .. } => {
+                return self.fold(&fold, k, copy, value);
+            }
+            GroupWrite::Element => return Err(Unsupported::Write(k)),
+        };
+        let value = match canonical {
             true => self.each(&[*value], |low, x, _| Ok(low.canonical(d, x[0])))?,
             false => *value,
         };
-        let (bytes, step) = (d.bytes() as u32, p.step(a.form));
+        let bytes = d.bytes() as u32;
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
         if step == 1 && !narrow {
             // What is stored is made before the pointer is, which has a register that others use too.
             let parts = self.stored(d, &value);
-            let base = self.base(at.loc);
+            let base = self.base(pointer);
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
-            match self.beyond.get(k) {
-                Some(true) => self.store_nontemporal(&parts, place),
-                _ => self.store_dense(d, &parts, place, true),
+            match self.nontemporal && nontemporal {
+                true => self.store_nontemporal(&parts, place),
+                false => self.store_dense(d, &parts, place, true),
             }
             return Ok(());
         }
         let buffer = self.frame.room(self.lanes() * bytes);
         let parts = self.stored(d, &value);
         self.store_dense(d, &parts, GroupAddress::Frame(buffer), false);
-        self.scattered(&at, bytes, step, copy, buffer)
+        self.scattered(pointer, bytes, step, copy, buffer)
     }
 
     /// The registers that are stored.
@@ -469,7 +441,7 @@ impl BodyLowering<'_> {
     }
 
     /// Writes truth values as a bit each; of a byte that is not all the group's, other bits stay.
-    fn store_bits(&mut self, at: &LinePointer, copy: u32, value: &GroupValue) {
+    fn store_bits(&mut self, at: [LoopVal; 2], copy: u32, value: &GroupValue) {
         let byte = |offset| Mem::At { base: Register::RAX, index: None, offset };
         if self.wide {
             let bits = self.bits(value.parts()[0]);

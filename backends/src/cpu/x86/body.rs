@@ -5,12 +5,13 @@
 //! of a mask register with AVX-512. With AVX2 they are vectors of ones or zeros, with lanes as wide as the operands of
 //! the comparison.
 
+use super::gpr::ValueHome;
 use super::inst::{
     CodeItem, Label, Mem, RegClass, RegWidth, VirtualInst, VirtualItem, VirtualOperand, VirtualReg,
 };
 use super::scalar_asm::CodeSink;
 use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
-use crate::cpu::codegen::loop_ir::LoopNest;
+use crate::cpu::codegen::loop_program::{LoopProgram, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
@@ -28,12 +29,16 @@ impl CodeSink for BodyLowering<'_> {
         *self.labels += 1;
         Label(*self.labels - 1)
     }
+
+    fn home(&self, v: LoopVal) -> ValueHome {
+        self.homes.get(v.0 as usize).copied().unwrap_or(ValueHome::Unused)
+    }
 }
 
 impl BodyLowering<'_> {
     /// Elements of a group.
     pub(crate) fn lanes(&self) -> u32 {
-        if self.wide { 16 } else { 8 }
+        self.p.lanes
     }
 
     /// A whole vector.
@@ -377,7 +382,7 @@ impl BodyLowering<'_> {
 
 /// Whether each value is an operand once, and no output: then it may be read where it is used, which is
 /// before anything is stored.
-fn used_once(p: &LoopNest) -> Vec<bool> {
+fn used_once(p: &LoopProgram) -> Vec<bool> {
     let mut uses = vec![0u32; p.body.insts.len()];
     for &v in &p.order {
         for a in &p.body.insts[v].args {

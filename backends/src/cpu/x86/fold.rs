@@ -10,15 +10,19 @@ use super::isel::{OR, OR_LONG, XOR, XOR_LONG, pair};
 use super::regalloc::{own, vector_move};
 use super::scalar_asm::CodeSink;
 use super::state::{
-    ALONG, BodyLowering, GroupAddress, GroupValue, LANES, LaneRegs, OpcodePair, ReadOperand,
-    SweepEmitter, long,
+    ALONG, BodyLowering, GroupAddress, GroupValue, LaneRegs, OpcodePair, ReadOperand, SweepEmitter,
+    long,
 };
-use crate::cpu::codegen::loop_ir::{Access, WalkedFold};
+use crate::cpu::codegen::loop_program::{GroupFold, GroupWrite};
+use crate::cpu::codegen::sink_folds::BLOCK_LANES;
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Prim;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
+
+/// Lanes of a block.
+const LANES: u32 = BLOCK_LANES as u32;
 
 fn operation(m: Monoid) -> Prim {
     match m {
@@ -32,16 +36,10 @@ fn operation(m: Monoid) -> Prim {
 }
 
 impl BodyLowering<'_> {
-    /// Puts the pointer to the lanes of a fold in `rcx`.
-    fn lanes_of(&mut self, lanes: &Access) {
-        let offset = i32::try_from(u64::from(lanes.at) * 8).unwrap_or_default();
-        self.load(Register::RCX, Mem::At { base: Register::RDI, index: None, offset });
-    }
-
     /// What came first, and what comes after.
     fn combined(
         &mut self,
-        f: &WalkedFold,
+        f: &GroupFold,
         a: ReadOperand,
         x: ReadOperand,
     ) -> Result<ReadOperand, Unsupported> {
@@ -67,7 +65,7 @@ impl BodyLowering<'_> {
     }
 
     /// The same with the other sign, where lanes are of those.
-    fn turned(&mut self, f: &WalkedFold, x: ReadOperand) -> ReadOperand {
+    fn turned(&mut self, f: &GroupFold, x: ReadOperand) -> ReadOperand {
         match (f.negated(), long(f.dtype)) {
             (false, _) => x,
             (true, true) => self.op(XOR_LONG, &[x, ReadOperand::Const(1 << 63, 8)]),
@@ -78,7 +76,7 @@ impl BodyLowering<'_> {
     /// Folds a group of an output into lanes that are in registers.
     fn fold_held(
         &mut self,
-        f: &WalkedFold,
+        f: &GroupFold,
         first: u8,
         copy: u32,
         x: &GroupValue,
@@ -114,7 +112,7 @@ impl BodyLowering<'_> {
     /// Folds a group of an output.
     pub(crate) fn fold(
         &mut self,
-        f: &WalkedFold,
+        f: &GroupFold,
         k: usize,
         copy: u32,
         x: &GroupValue,
@@ -129,28 +127,24 @@ impl BodyLowering<'_> {
             return self.fold_held(f, first, copy, &x);
         }
         let bytes = f.dtype.bytes() as u32;
-        let place = match &f.lanes {
-            Some(lanes) => {
-                let first = self.pointers.place.ok_or(Unsupported::Order)?;
+        let place = match self.p.writes[k] {
+            GroupWrite::Lanes { pointer, place, .. } => {
                 let offset = (copy * self.lanes()) as i32;
                 let at = AllocatedOperand::Mem(Mem::At { base: ALONG, index: None, offset });
                 self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(Register::RAX), at]);
-                let first = AllocatedOperand::Mem(Mem::Frame(first));
-                self.ins(Code::Add_r64_rm64, &[AllocatedOperand::Reg(Register::RAX), first]);
-                let last = AllocatedOperand::Short(LANES as i32 - 1);
+                self.with(Code::Add_r64_rm64, Register::RAX, place);
+                let last = AllocatedOperand::Short(BLOCK_LANES as i32 - 1);
                 self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(Register::RAX), last]);
-                self.lanes_of(lanes);
-                let (base, index) = (Register::RCX, Register::RAX);
+                let (base, index) = (self.base(pointer), Register::RAX);
                 GroupAddress::Array { base, index, bytes, copy: 0 }
             }
-            None => {
-                let at =
-                    self.pointers.writes.get(k).copied().flatten().ok_or(Unsupported::Order)?;
-                let base = self.base(at.loc);
+            GroupWrite::Columns { pointer, .. } => {
+                let base = self.base(pointer);
                 GroupAddress::Array { base, index: ALONG, bytes, copy }
             }
+            _ => return Err(Unsupported::Write(k)),
         };
-        let before = self.load_dense(f.dtype, place, f.lanes.is_none());
+        let before = self.load_dense(f.dtype, place, !f.lanes);
         let after = self.each(&[before, x], |low, x, _| low.combined(f, x[0], x[1]))?;
         let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for &part in after.parts() {
@@ -160,30 +154,41 @@ impl BodyLowering<'_> {
         Ok(())
     }
 
-    /// Makes all lanes of a fold what is neutral.
-    pub(crate) fn fill_lanes(&mut self, f: &WalkedFold, lanes: &Access) {
-        let value = self.constant(f.neutral()).parts()[0];
-        let value = self.reg(value);
-        self.lanes_of(lanes);
-        let size = if self.wide { 64 } else { 32 };
-        let pair = OpcodePair(Code::EVEX_Vmovups_zmmm512_k1z_zmm, Code::VEX_Vmovups_ymmm256_ymm);
-        for k in 0..LANES * f.dtype.bytes() as u32 / size {
-            let m = Mem::At { base: Register::RCX, index: None, offset: (k * size) as i32 };
-            let args = [VirtualOperand::Mem(m), self.whole(value)];
-            self.effect(self.code(pair), &args, None);
+    /// The fold of an output in the order of lanes, and where its lanes are, in a register.
+    fn lanes_of(&mut self, k: usize) -> Result<(GroupFold, Register), Unsupported> {
+        match self.p.writes[k] {
+            GroupWrite::Lanes { fold, pointer, .. } => Ok((fold, self.base(pointer))),
+            _ => Err(Unsupported::Write(k)),
         }
     }
 
+    /// Makes all lanes of a fold what is neutral.
+    pub(crate) fn fill_lanes(&mut self, k: usize) -> Result<(), Unsupported> {
+        let (f, base) = self.lanes_of(k)?;
+        let value = self.constant(f.neutral()).parts()[0];
+        let value = self.reg(value);
+        let size = if self.wide { 64 } else { 32 };
+        let pair = OpcodePair(Code::EVEX_Vmovups_zmmm512_k1z_zmm, Code::VEX_Vmovups_ymmm256_ymm);
+        for k in 0..LANES * f.dtype.bytes() as u32 / size {
+            let m = Mem::At { base, index: None, offset: (k * size) as i32 };
+            let args = [VirtualOperand::Mem(m), self.whole(value)];
+            self.effect(self.code(pair), &args, None);
+        }
+        Ok(())
+    }
+
     /// Makes a group of columns what is neutral.
-    pub(crate) fn fill_columns(&mut self, f: &WalkedFold, k: usize) -> Result<(), Unsupported> {
+    pub(crate) fn fill_columns(&mut self, k: usize) -> Result<(), Unsupported> {
+        let GroupWrite::Columns { fold: f, pointer } = self.p.writes[k] else {
+            return Err(Unsupported::Write(k));
+        };
         self.begin();
         let all = self.constant(f.neutral());
         let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for &part in all.parts() {
             parts.push(self.reg(part));
         }
-        let at = self.pointers.writes.get(k).copied().flatten().ok_or(Unsupported::Order)?;
-        let base = self.base(at.loc);
+        let base = self.base(pointer);
         let bytes = f.dtype.bytes() as u32;
         let place = GroupAddress::Array { base, index: ALONG, bytes, copy: 0 };
         self.store_dense(f.dtype, &parts, place, true);
@@ -192,13 +197,14 @@ impl BodyLowering<'_> {
 
     /// Halves the lanes of a fold until one is left, and stores that where `rax` says. All lanes are there,
     /// those without an element as what is neutral.
-    pub(crate) fn join_lanes(&mut self, f: &WalkedFold, lanes: &Access) -> Result<(), Unsupported> {
-        self.lanes_of(lanes);
+    pub(crate) fn join_lanes(&mut self, k: usize) -> Result<(), Unsupported> {
+        let (fold, base) = self.lanes_of(k)?;
+        let f = &fold;
         let size = if self.wide { 64 } else { 32 };
         let pair = OpcodePair(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::VEX_Vmovups_ymm_ymmm256);
         let mut all: Vec<ReadOperand> = Vec::new();
         for k in 0..LANES * f.dtype.bytes() as u32 / size {
-            let m = Mem::At { base: Register::RCX, index: None, offset: (k * size) as i32 };
+            let m = Mem::At { base, index: None, offset: (k * size) as i32 };
             all.push(ReadOperand::Reg(self.make(
                 self.code(pair),
                 self.full(),
@@ -264,43 +270,48 @@ impl BodyLowering<'_> {
 }
 
 impl SweepEmitter<'_> {
-    /// Registers for all lanes, if there are enough of them beside some for a body.
-    pub(crate) fn lane_registers(&self) -> Option<LaneRegs> {
+    /// Registers for all lanes.
+    pub(crate) fn lane_registers(&self) -> LaneRegs {
         let size = if self.wide { 64 } else { 32 };
         let mut held = LaneRegs::default();
         let mut count = 0;
-        for f in &self.p.folds {
-            let lanes = f.as_ref().filter(|f| f.lanes.is_some());
-            held.first.push(lanes.map(|_| count as u8));
-            count += lanes.map_or(0, |f| LANES * f.dtype.bytes() as u32 / size);
+        for write in &self.p.writes {
+            let bytes = match write {
+                GroupWrite::Lanes { fold, .. } => Some(fold.dtype.bytes() as u32),
+                _ => None,
+            };
+            held.first.push(bytes.map(|_| count as u8));
+            count += bytes.map_or(0, |b| LANES * b / size);
         }
-        let most = if self.wide { 16 } else { 8 };
         held.now = (0..count).map(VirtualReg).collect();
-        (1..=most).contains(&count).then_some(held)
+        held
     }
 
     /// Goes on at a label unless the group that is next begins with the first lane.
-    pub(crate) fn unless_first(&mut self, otherwise: Label) -> Result<(), Unsupported> {
-        let place = self.pointers.place.ok_or(Unsupported::Order)?;
-        self.load(Register::RAX, Mem::Frame(place));
+    pub(crate) fn unless_first(&mut self, otherwise: Label) {
+        let place = self.p.writes.iter().find_map(|w| match w {
+            GroupWrite::Lanes { place, .. } => Some(*place),
+            _ => None,
+        });
+        let Some(place) = place else { return };
+        self.fetch(Register::RAX, place);
         self.add(Register::RAX, ALONG);
         let last = AllocatedOperand::Short(LANES as i32 - 1);
         self.ins(Code::Test_rm64_imm32, &[AllocatedOperand::Reg(Register::RAX), last]);
         self.jump(Code::Jne_rel32_64, otherwise);
-        Ok(())
     }
 
     /// Moves all lanes from memory to their registers, or back.
     pub(crate) fn move_lanes(&mut self, held: &LaneRegs, load: bool) {
         let p = self.p;
         let size: u32 = if self.wide { 64 } else { 32 };
-        for (f, first) in p.folds.iter().zip(&held.first) {
-            let (Some(f), Some(first)) = (f, first) else { continue };
-            let Some(lanes) = &f.lanes else { continue };
-            self.pointer(Register::RCX, lanes.at);
-            for k in 0..LANES * f.dtype.bytes() as u32 / size {
-                let offset = (k * size) as i32;
-                let m = Mem::At { base: Register::RCX, index: None, offset };
+        for (write, first) in p.writes.iter().zip(&held.first) {
+            let (&GroupWrite::Lanes { fold, pointer, .. }, Some(first)) = (write, first) else {
+                continue;
+            };
+            let base = self.in_register(pointer, Register::RCX);
+            for k in 0..LANES * fold.dtype.bytes() as u32 / size {
+                let m = Mem::At { base, index: None, offset: (k * size) as i32 };
                 let number = own(first + k as u8, self.wide);
                 self.push(CodeItem::Ins(vector_move(self.wide, number, m, load)));
             }

@@ -3,8 +3,8 @@
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, GroupValue, LinePointer, ReadOperand};
-use crate::cpu::codegen::loop_ir::BroadcastStride;
+use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand};
+use crate::cpu::codegen::loop_program::LoopVal;
 use iced_x86::{Code, Register};
 
 const EAX: AllocatedOperand = AllocatedOperand::Reg(Register::EAX);
@@ -15,14 +15,14 @@ impl BodyLowering<'_> {
     /// The same element for each few lanes.
     pub(crate) fn load_spread(
         &mut self,
-        at: &LinePointer,
-        by: BroadcastStride,
+        pointer: LoopVal,
+        [each, step]: [u32; 2],
         copy: u32,
     ) -> GroupValue {
-        let (each, lanes) = (by.each, self.lanes());
+        let lanes = self.lanes();
         // One bit for each few lanes, the first.
         let firsts: u32 = (0..lanes).step_by(each as usize).map(|k| 1 << k).sum();
-        let beside = by.step == 1;
+        let beside = step == 1;
         let mask = match self.partial {
             None if beside => ReadOperand::Const((1u64 << (lanes / each)) - 1, 4),
             None => ReadOperand::Const(firsts.into(), 4),
@@ -46,9 +46,9 @@ impl BodyLowering<'_> {
                 ReadOperand::Reg(self.lanes_in(Register::EAX))
             }
         };
-        let base = self.base(at.loc);
+        let base = self.base(pointer);
         // Groups begin at multiples of `each`.
-        let scale = by.step * 4 / each;
+        let scale = step * 4 / each;
         let m =
             Mem::At { base, index: Some((ALONG, scale)), offset: (copy * lanes * scale) as i32 };
         let x = self.load_lanes(m, mask);
@@ -57,7 +57,7 @@ impl BodyLowering<'_> {
     }
 
     /// Every other element.
-    pub(crate) fn load_second(&mut self, at: &LinePointer, copy: u32) -> GroupValue {
+    pub(crate) fn load_second(&mut self, pointer: LoopVal, copy: u32) -> GroupValue {
         let lanes = self.lanes();
         let masks = match self.partial {
             // What lies behind the last is not read.
@@ -74,7 +74,7 @@ impl BodyLowering<'_> {
                 [ReadOperand::Reg(low), ReadOperand::Reg(self.lanes_in(Register::EAX))]
             }
         };
-        let base = self.base(at.loc);
+        let base = self.base(pointer);
         let mut half = 0;
         let [low, high] = masks.map(|mask| {
             let offset = (copy * lanes * 8 + half * lanes * 4) as i32;

@@ -1,22 +1,17 @@
-//! The loops of a sweep: over lines of the innermost axis, and along each line.
+//! Translates loop programs: loops and branches, interleaved groups and partial ones.
 //!
-//! Loop invariants of a line come first: coordinates, pointers, parameters and values, which are kept in the stack
-//! frame. Then come interleaved groups, and then single groups, of which the last is partial: a mask selects its
-//! elements. Loops over packed bits begin with a partial group too, whose first elements are before the line.
+//! What does not change along a line is kept in the stack frame. A loop of groups tries the shapes that the program names:
+//! the first that leaves enough registers is emitted.
 
 use super::constant_pool::ConstantPool;
 use super::frame::{MOST, StackFrame};
+use super::gpr::{ValueHome, homes};
 use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
-use super::loop_split::guarded;
-use super::nontemporal::outputs;
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::CodeSink;
 pub(crate) use super::state::HIGH;
-use super::state::{
-    ALONG, BodyLowering, BodyShape, LANES, LaneRegs, Partial, Pointers, SweepEmitter,
-};
-use super::supports::{grain, taken};
-use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
+use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
+use crate::cpu::codegen::loop_program::{GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -24,26 +19,17 @@ use smallvec::SmallVec;
 const RAX: Register = Register::RAX;
 const RCX: Register = Register::RCX;
 const RDX: Register = Register::RDX;
-/// The place that is next, and one past the last.
-const PLACE: Register = Register::RSI;
-const END: Register = Register::R8;
 
 /// Registers that the caller has again as they were.
 const SAVED: [Register; 6] =
     [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
 
-/// Bodies of more values are not copied: the code would outgrow its cache.
-const MOST_COPIED: usize = 1000;
-
 /// Of this many instructions of interleaved groups one value may move to the frame. That costs less than
 /// waiting for one group's results does; more of it does not.
 const SPARED: usize = 20;
 
-/// Groups that are interleaved: of bodies of fewer values than this four, of others two.
-const LIGHT: usize = 16;
-
 /// One group.
-const SINGLE: BodyShape = BodyShape { copies: 1, rounds: 1, nontemporal: false };
+const SINGLE: GroupShape = GroupShape { copies: 1, rounds: 1, held: false };
 
 impl CodeSink for SweepEmitter<'_> {
     fn push(&mut self, done: CodeItem) {
@@ -54,18 +40,23 @@ impl CodeSink for SweepEmitter<'_> {
         self.labels += 1;
         Label(self.labels - 1)
     }
+
+    fn home(&self, v: LoopVal) -> ValueHome {
+        self.homes.get(v.0 as usize).copied().unwrap_or(ValueHome::Unused)
+    }
 }
 
 /// Emits a sweep's function: its constants, and its instructions.
-pub(crate) fn function(
-    p: &LoopNest,
-    wide: bool,
-) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
-    taken(p, wide)?;
+pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
     let mut frame = StackFrame::default();
     let caller = frame.long();
-    let outer = (0..p.inner()).map(|_| frame.long()).collect();
-    let scalars = p.reads.iter().map(|_| frame.long()).collect();
+    let homes = homes(p, &mut frame);
+    let wide = p.lanes == 16;
+    let mut partial = Partial { to: frame.long(), from: None, bits: frame.long(), masks: [0; 3] };
+    if !wide {
+        partial.masks = [0; 3].map(|_| frame.vector());
+    }
+    let first = frame.long();
     let mut lines = SweepEmitter {
         p,
         wide,
@@ -73,16 +64,13 @@ pub(crate) fn function(
         labels: 0,
         pool: ConstantPool::default(),
         frame,
-        outer,
-        scalars,
-        spares: Vec::new(),
-        beyond: outputs(p, p.order.len() < LIGHT, if wide { 16 } else { 8 }),
+        homes,
         still: vec![None; p.body.insts.len()],
-        pointers: Pointers::default(),
-        partial: Partial::default(),
-        between: Vec::new(),
+        partial,
+        first,
     };
-    lines.all()?;
+    lines.begin();
+    lines.block(&p.code)?;
     let bytes = lines.frame.bytes();
     if bytes > MOST {
         return Err(Unsupported::Frame);
@@ -96,7 +84,15 @@ pub(crate) fn function(
 
 impl SweepEmitter<'_> {
     pub(crate) fn lanes(&self) -> u32 {
-        if self.wide { 16 } else { 8 }
+        self.p.lanes
+    }
+
+    /// The values that the function is given.
+    fn begin(&mut self) {
+        // The second is read before the first may take its register.
+        self.mov(RAX, RDX);
+        self.settle(LoopVal::BEGIN, Register::RSI);
+        self.settle(LoopVal::END, RAX);
     }
 
     fn enter(&mut self, bytes: u32, caller: u32) {
@@ -117,11 +113,10 @@ impl SweepEmitter<'_> {
             self.store(m, RAX);
         }
         self.store(Mem::Frame(caller), RAX);
-        self.mov(END, RDX);
     }
 
     fn leave(&mut self, caller: u32) {
-        if self.beyond.contains(&true) {
+        if self.p.is_nontemporal() {
             self.ins(Code::Sfence, &[]);
         }
         // The upper halves of registers slow down other code that does not know of them.
@@ -133,44 +128,89 @@ impl SweepEmitter<'_> {
         self.ins(Code::Retnq, &[]);
     }
 
-    /// All lines.
-    fn all(&mut self) -> Result<(), Unsupported> {
-        let (head, exit) = (self.fresh(), self.fresh());
-        self.bind(head);
-        self.compare(PLACE, END);
-        self.jump(Code::Jge_rel32_64, exit);
-        let n = self.p.walk.extents.last().copied().unwrap_or(1);
-        if self.p.inner() == 0 {
-            self.mov(ALONG, PLACE);
-        } else {
-            self.mov(RAX, PLACE);
-            self.divide(n);
-            self.mov(ALONG, RDX);
-        }
-        self.set(RCX, n);
-        self.sub(RCX, ALONG);
-        self.mov(RDX, END);
-        self.sub(RDX, PLACE);
-        self.compare(RDX, RCX);
-        self.ins(Code::Cmovl_r64_rm64, &[AllocatedOperand::Reg(RCX), AllocatedOperand::Reg(RDX)]);
-        self.add(PLACE, RCX);
-        self.mov(HIGH, ALONG);
-        self.add(HIGH, RCX);
-        for k in (0..self.p.inner()).rev() {
-            let from = match k {
-                0 => RAX,
-                _ => {
-                    self.divide(self.p.walk.extents[k]);
-                    RDX
+    fn block(&mut self, block: &LoopBlock) -> Result<(), Unsupported> {
+        block.iter().try_for_each(|s| self.stmt(s))
+    }
+
+    fn stmt(&mut self, s: &LoopStmt) -> Result<(), Unsupported> {
+        match s {
+            LoopStmt::Let(v, op) => self.define(*v, op)?,
+            LoopStmt::If { all, then, otherwise, results } => {
+                let (no, after) = (self.fresh(), self.fresh());
+                all.iter().for_each(|c| self.unless(c, no));
+                self.block(then)?;
+                results.iter().for_each(|&(r, a, _)| self.handed(r, a));
+                if otherwise.is_empty() && results.iter().all(|&(r, _, b)| self.is_there(r, b)) {
+                    self.bind(no);
+                    return Ok(());
                 }
-            };
-            self.store(Mem::Frame(self.outer[k]), from);
+                self.jump(super::encode::JUMP, after);
+                self.bind(no);
+                self.block(otherwise)?;
+                results.iter().for_each(|&(r, _, b)| self.handed(r, b));
+                self.bind(after);
+            }
+            LoopStmt::While { carried, below, body, next } => {
+                let (top, exit) = (self.fresh(), self.fresh());
+                let &(first, _) = carried.first().ok_or(Unsupported::Order)?;
+                carried.iter().for_each(|&(now, begin)| self.handed(now, begin));
+                let at = self.in_register(first, RAX);
+                self.compare_with(at, *below);
+                self.jump(Code::Jge_rel32_64, exit);
+                self.bind(top);
+                self.block(body)?;
+                carried.iter().zip(next).for_each(|(&(now, _), &n)| self.handed(now, n));
+                let at = self.in_register(first, RAX);
+                self.compare_with(at, *below);
+                self.jump(Code::Jl_rel32_64, top);
+                self.bind(exit);
+            }
+            LoopStmt::Groups { last, from, to, shapes, nontemporal } => {
+                self.fetch(ALONG, *from);
+                self.fetch(HIGH, *to);
+                self.groups(shapes, *nontemporal)?;
+                self.settle(*last, ALONG);
+            }
+            LoopStmt::Partial { at, first, count } => {
+                let partial = self.masks(*at, *first, *count);
+                let code = self.body(SINGLE, None, Some(partial), false)?;
+                self.done.extend(code.ok_or(Unsupported::Order)?);
+            }
+            LoopStmt::Invariants { params } => self.invariants(params)?,
+            LoopStmt::FillColumns { output, at, count } => {
+                let count = count.ok_or(Unsupported::Order)?;
+                let partial = self.masks(*at, None, count);
+                self.values(Some(partial), |low| low.fill_columns(*output))?;
+            }
+            LoopStmt::FillLanes { output } => self.values(None, |low| low.fill_lanes(*output))?,
+            LoopStmt::JoinLanes { output, to } => {
+                self.fetch(RAX, *to);
+                self.values(None, |low| low.join_lanes(*output))?;
+            }
+            // Lowering makes none for groups that may be partial.
+            LoopStmt::Element { .. }
+            | LoopStmt::Store { .. }
+            | LoopStmt::StoreBits { .. }
+            | LoopStmt::Combine { .. } => return Err(Unsupported::Order),
         }
-        self.line()?;
-        self.along(n)?;
-        self.jump(crate::cpu::x86::encode::JUMP, head);
-        self.bind(exit);
         Ok(())
+    }
+
+    fn is_there(&self, to: LoopVal, from: LoopVal) -> bool {
+        let home = self.home(to);
+        home == ValueHome::Unused || home == self.home(from)
+    }
+
+    /// Moves a value to where another is.
+    fn handed(&mut self, to: LoopVal, from: LoopVal) {
+        match self.home(to) {
+            ValueHome::In(r) => self.fetch(r, from),
+            ValueHome::Unused => {}
+            _ => {
+                let from = self.in_register(from, RAX);
+                self.settle(to, from);
+            }
+        }
     }
 
     pub(crate) fn low(&mut self, partial: Option<Partial>) -> BodyLowering<'_> {
@@ -183,10 +223,9 @@ impl SweepEmitter<'_> {
             pool: &mut self.pool,
             frame: &mut self.frame,
             still: &self.still,
-            pointers: &self.pointers,
-            between: &self.between,
+            homes: &self.homes,
             coordinates: Vec::new(),
-            beyond: &[],
+            nontemporal: false,
             partial,
             present: SmallVec::new(),
             uppers: Vec::new(),
@@ -198,14 +237,14 @@ impl SweepEmitter<'_> {
     /// than one at a time, or for lanes that are to stay in them.
     fn body(
         &mut self,
-        shape: BodyShape,
+        shape: GroupShape,
         held: Option<&LaneRegs>,
         partial: Option<Partial>,
+        nontemporal: bool,
     ) -> Result<Option<Vec<CodeItem>>, Unsupported> {
         let frame = self.frame;
-        let beyond = if shape.nontemporal { self.beyond.clone() } else { Vec::new() };
         let mut low = self.low(partial);
-        low.beyond = &beyond;
+        low.nontemporal = nontemporal;
         low.begin();
         if let Some(held) = held {
             low.bind_lanes(held);
@@ -223,121 +262,30 @@ impl SweepEmitter<'_> {
         Ok(Some(chosen.code))
     }
 
-    /// How many groups a loop has, of those shapes that come into question the first that suits.
-    fn several(
-        &mut self,
-        n: i64,
-        held: Option<&LaneRegs>,
-        nontemporal: bool,
-    ) -> Result<Option<(u32, Vec<CodeItem>)>, Unsupported> {
-        let wanted: &[u32] = match self.p.order.len() {
-            0..LIGHT => &[4, 2, 1],
-            LIGHT..MOST_COPIED => &[2, 1],
-            _ => &[],
-        };
-        for &copies in wanted {
-            // Lanes in registers are gone through whole.
-            let least = if held.is_some() { LANES / self.lanes() } else { 1 };
-            let shape = BodyShape { copies, rounds: least.div_ceil(copies), nontemporal };
-            let step = shape.copies * shape.rounds * self.lanes();
-            if i64::from(step) <= n
-                && let Some(code) = self.body(shape, held, None)?
-            {
-                return Ok(Some((step, code)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Along a line.
-    fn along(&mut self, n: i64) -> Result<(), Unsupported> {
-        let p = self.p;
-        let mut partial =
-            Partial { to: self.frame.long(), from: None, bits: self.frame.long(), masks: [0; 3] };
-        if !self.wide {
-            partial.masks = [0; 3].map(|_| self.frame.vector());
-        }
-        if p.packed() || p.lanes().is_some() || p.spreads().is_some() {
-            partial.from = Some(self.frame.long());
-        }
-        self.partial = partial;
-        self.between(n);
-        self.begin_columns()?;
-        match p.lanes().is_some() || guarded(p).next().is_some() {
-            true => self.segments(n),
-            false => self.segment(n),
-        }
-    }
-
-    /// From a coordinate to another.
-    pub(crate) fn segment(&mut self, n: i64) -> Result<(), Unsupported> {
-        let p = self.p;
-        let lanes = self.lanes();
-        let partial = self.partial;
-        let (main, rest, done) = (self.fresh(), self.fresh(), self.fresh());
-        if let Some(from) = partial.from {
-            // Groups begin where bytes do, or lanes.
-            let accesses = self.pointers.reads.iter().zip(&p.loads);
-            let accesses = accesses.chain(self.pointers.writes.iter().zip(&p.stores));
-            let first =
-                accesses.filter(|(_, r)| **r == VectorAccess::Packed).find_map(|(at, _)| *at);
-            let first = first.map(|at| at.first).or(self.pointers.place);
-            match first {
-                Some(first) => self.load(RAX, Mem::Frame(first)),
-                // Or with the first of the coordinates that read one element.
-                None => self.set(RAX, 0),
-            }
-            self.add(RAX, ALONG);
-            let grain = grain(p, self.wide) as i32;
-            self.ins(
-                Code::And_rm64_imm32,
-                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Short(grain - 1)],
-            );
-            self.store(Mem::Frame(from), RAX);
-            self.sub(ALONG, RAX);
-            self.ins(
-                Code::Test_rm64_r64,
-                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RAX)],
-            );
-            self.jump(Code::Jne_rel32_64, rest);
-        }
-        self.bind(main);
-        let mut held = self.lane_registers();
-        let mut several = match &held {
-            Some(_) => self.several(n, held.as_ref(), false)?,
-            None => None,
-        };
-        if several.is_none() {
-            held = None;
-            several = self.several(n, None, false)?;
-        }
-        if let Some((step, code)) = several {
-            self.nontemporal_loop(n, rest)?;
+    /// Whole groups from one coordinate while they fit below another, in the first shape that suits.
+    fn groups(&mut self, shapes: &[GroupShape], nontemporal: bool) -> Result<(), Unsupported> {
+        for &shape in shapes {
+            let held = if shape.held { Some(self.lane_registers()) } else { None };
+            let Some(code) = self.body(shape, held.as_ref(), None, nontemporal)? else { continue };
+            let (step, rest) = (shape.copies * shape.rounds * self.lanes(), self.fresh());
             self.next(step);
             self.jump(Code::Jg_rel32_64, rest);
             if let Some(held) = &held {
-                self.unless_first(rest)?;
+                self.unless_first(rest);
                 self.move_lanes(held, true);
             }
-            self.loop_of(step, code);
+            let top = self.fresh();
+            self.bind(top);
+            self.done.extend(code);
+            self.plus(ALONG, step.into(), RAX);
+            self.next(step);
+            self.jump(Code::Jle_rel32_64, top);
             if let Some(held) = &held {
                 self.move_lanes(held, false);
             }
+            self.bind(rest);
+            return Ok(());
         }
-        self.bind(rest);
-        self.left(done);
-        self.masks(&partial);
-        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Unsupported::Order)?;
-        self.done.extend(code);
-        self.plus(ALONG, lanes.into(), RAX);
-        if let Some(from) = partial.from {
-            self.set(RAX, 0);
-            self.store(Mem::Frame(from), RAX);
-            self.jump(crate::cpu::x86::encode::JUMP, main);
-        } else {
-            self.jump(crate::cpu::x86::encode::JUMP, rest);
-        }
-        self.bind(done);
         Ok(())
     }
 
@@ -348,55 +296,15 @@ impl SweepEmitter<'_> {
         self.compare(RAX, HIGH);
     }
 
-    /// A loop over bodies of this many elements, while at least as many remain; the caller knows that the first does.
-    fn loop_of(&mut self, step: u32, code: Vec<CodeItem>) {
-        let top = self.fresh();
-        self.bind(top);
-        self.done.extend(code);
-        self.plus(ALONG, step.into(), RAX);
-        self.next(step);
-        self.jump(Code::Jle_rel32_64, top);
-    }
-
-    /// The loop that stores past the caches, where outputs do; it goes on at a label, or behind itself where
-    /// outputs do not lie so.
-    fn nontemporal_loop(&mut self, n: i64, rest: Label) -> Result<(), Unsupported> {
-        let (there, plain) = (self.fresh(), self.fresh());
-        if !self.short_of(there) {
-            return Ok(());
+    /// The masks of a group at a coordinate, of which the elements from one on up to a count are there.
+    fn masks(&mut self, at: LoopVal, first: Option<LoopVal>, count: LoopVal) -> Partial {
+        let partial = Partial { from: first.map(|_| self.first), ..self.partial };
+        self.fetch(ALONG, at);
+        if let (Some(first), Some(slot)) = (first, partial.from) {
+            let first = self.in_register(first, RAX);
+            self.store(Mem::Frame(slot), first);
         }
-        let partial = self.partial;
-        self.masks(&partial);
-        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Unsupported::Order)?;
-        self.done.extend(code);
-        self.ins(
-            Code::Add_r64_rm64,
-            &[AllocatedOperand::Reg(ALONG), AllocatedOperand::Mem(Mem::Frame(partial.to))],
-        );
-        self.bind(there);
-        self.unless_there(plain);
-        if let Some((step, code)) = self.several(n, None, true)? {
-            self.next(step);
-            self.jump(Code::Jg_rel32_64, rest);
-            self.loop_of(step, code);
-            self.jump(crate::cpu::x86::encode::JUMP, rest);
-        }
-        self.bind(plain);
-        Ok(())
-    }
-
-    /// Puts in `rcx` how many elements of a group are left; goes on at a label where none is.
-    pub(crate) fn left(&mut self, none: Label) {
-        self.mov(RCX, HIGH);
-        self.sub(RCX, ALONG);
-        self.jump(Code::Jle_rel32_64, none);
-        self.set(RAX, self.lanes().into());
-        self.compare(RCX, RAX);
-        self.ins(Code::Cmovg_r64_rm64, &[AllocatedOperand::Reg(RCX), AllocatedOperand::Reg(RAX)]);
-    }
-
-    /// The masks of a group of as many elements as `rcx` says.
-    pub(crate) fn masks(&mut self, partial: &Partial) {
+        self.fetch(RCX, count);
         self.store(Mem::Frame(partial.to), RCX);
         self.set(RAX, -1);
         let (low, count) =
@@ -436,5 +344,20 @@ impl SweepEmitter<'_> {
             self.ins(Code::And_r32_rm32, &[low, high]);
         }
         self.store(Mem::Frame(partial.bits), RAX);
+        partial
+    }
+
+    /// Some instructions over values.
+    pub(crate) fn values(
+        &mut self,
+        partial: Option<Partial>,
+        emit: impl FnOnce(&mut BodyLowering<'_>) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
+        let mut low = self.low(partial);
+        emit(&mut low)?;
+        let (items, classes) = (low.items, low.classes);
+        let code = choose(&items, &classes, self.wide, &mut self.frame).code;
+        self.done.extend(code);
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The x86 emitter: sweeps as AVX2 or AVX-512 code.
 //!
-//! Cranelift's vectors for x86-64 have at most 128 bits. This emitter compiles the same [`LoopNest`] to the same
+//! Cranelift's vectors for x86-64 have at most 128 bits. This emitter compiles the same [`LoopProgram`] to the same
 //! function, so only the code that chooses the emitter knows the difference. It refuses what it does not support
 //! ([`Unsupported`]), and Cranelift compiles that.
 
@@ -17,22 +17,20 @@ pub(crate) mod encode;
 pub(crate) mod fold;
 pub(crate) mod frame;
 pub(crate) mod gather;
-pub(crate) mod index;
-pub(crate) mod innermost;
+pub(crate) mod gpr;
 pub(crate) mod inst;
 pub(crate) mod integers;
+pub(crate) mod invariants;
 pub(crate) mod isel;
-pub(crate) mod loop_split;
 pub(crate) mod loops;
-pub(crate) mod nontemporal;
 pub(crate) mod predication;
 pub(crate) mod regalloc;
 pub(crate) mod scalar_asm;
 pub(crate) mod scalarized;
+pub(crate) mod scalars;
 pub(crate) mod state;
-pub(crate) mod supports;
 
-use super::codegen::loop_ir::LoopNest;
+use super::codegen::loop_program::LoopProgram;
 use super::codegen::vector_width::{Unsupported, Vectors};
 use adfuse_ir::{Diagnostic, Kind};
 use iced_x86::{Decoder, DecoderOptions, FastFormatter};
@@ -54,8 +52,8 @@ pub(crate) enum NoCode {
 }
 
 /// Compiles a sweep.
-pub(crate) fn make(p: &LoopNest, vectors: Vectors) -> Result<SweepCode, NoCode> {
-    let (pool, code) = loops::function(p, vectors == Vectors::Avx512).map_err(NoCode::Taken)?;
+pub(crate) fn make(p: &LoopProgram, vectors: Vectors) -> Result<SweepCode, NoCode> {
+    let (pool, code) = loops::function(p).map_err(NoCode::Taken)?;
     let mut bytes = pool.bytes();
     let entry = bytes.len();
     let code = encode::encode(&code, entry as u64).map_err(|m| {

@@ -1,12 +1,79 @@
 //! Instructions of general registers.
 
+use super::gpr::ValueHome;
 use super::inst::{AllocatedOperand, CodeItem, Label, Mem, instruction};
+use crate::cpu::codegen::loop_program::LoopVal;
 use iced_x86::{Code, Register};
+
+/// An entry of the table of pointers.
+fn table(at: u32) -> Mem {
+    let offset = i32::try_from(u64::from(at) * 8).unwrap_or_default();
+    Mem::At { base: Register::RDI, index: None, offset }
+}
 
 /// What is emitted in order, with general registers and labels.
 pub(crate) trait CodeSink {
     fn push(&mut self, done: CodeItem);
     fn fresh(&mut self) -> Label;
+    /// Where an integer of the loop program is.
+    fn home(&self, v: LoopVal) -> ValueHome;
+
+    /// Moves an integer to a register.
+    fn fetch(&mut self, to: Register, v: LoopVal) {
+        match self.home(v) {
+            ValueHome::In(r) => self.mov(to, r),
+            ValueHome::Slot(slot) => self.load(to, Mem::Frame(slot)),
+            ValueHome::Number(x) => self.set(to, x),
+            ValueHome::Table(at) => self.pointer(to, at),
+            ValueHome::Unused => {}
+        }
+    }
+
+    /// An integer in the register that it is in, or else in another.
+    fn in_register(&mut self, v: LoopVal, otherwise: Register) -> Register {
+        match self.home(v) {
+            ValueHome::In(r) => r,
+            _ => {
+                self.fetch(otherwise, v);
+                otherwise
+            }
+        }
+    }
+
+    /// An instruction on a register and an integer; `rcx` may be lost.
+    fn with(&mut self, code: Code, to: Register, v: LoopVal) {
+        let from = match self.home(v) {
+            ValueHome::In(r) => AllocatedOperand::Reg(r),
+            ValueHome::Slot(slot) => AllocatedOperand::Mem(Mem::Frame(slot)),
+            ValueHome::Table(at) => AllocatedOperand::Mem(table(at)),
+            ValueHome::Number(_) | ValueHome::Unused => {
+                self.fetch(Register::RCX, v);
+                AllocatedOperand::Reg(Register::RCX)
+            }
+        };
+        self.ins(code, &[AllocatedOperand::Reg(to), from]);
+    }
+
+    /// Compares a register with an integer; `rcx` may be lost.
+    fn compare_with(&mut self, a: Register, v: LoopVal) {
+        match self.home(v) {
+            ValueHome::Number(x) if i32::try_from(x).is_ok() => self.ins(
+                Code::Cmp_rm64_imm32,
+                &[AllocatedOperand::Reg(a), AllocatedOperand::Short(x as i32)],
+            ),
+            ValueHome::Number(x) => {
+                let other = if a == Register::RCX { Register::RDX } else { Register::RCX };
+                self.set(other, x);
+                self.compare(a, other);
+            }
+            _ => self.with(Code::Cmp_r64_rm64, a, v),
+        }
+    }
+
+    /// Reads a pointer of the table.
+    fn pointer(&mut self, to: Register, at: u32) {
+        self.load(to, table(at));
+    }
 
     fn ins(&mut self, code: Code, ops: &[AllocatedOperand]) {
         self.push(CodeItem::Ins(instruction(code, ops)));
@@ -62,10 +129,6 @@ pub(crate) trait CodeSink {
 
     fn add(&mut self, to: Register, x: Register) {
         self.ins(Code::Add_r64_rm64, &[AllocatedOperand::Reg(to), AllocatedOperand::Reg(x)]);
-    }
-
-    fn sub(&mut self, to: Register, x: Register) {
-        self.ins(Code::Sub_r64_rm64, &[AllocatedOperand::Reg(to), AllocatedOperand::Reg(x)]);
     }
 
     fn compare(&mut self, a: Register, b: Register) {

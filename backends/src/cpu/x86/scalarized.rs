@@ -3,44 +3,45 @@
 
 use super::inst::{AllocatedOperand, Mem};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, LinePointer};
+use super::state::{ALONG, BodyLowering};
+use crate::cpu::codegen::loop_program::LoopVal;
 use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 
 impl BodyLowering<'_> {
-    /// Copies a group from an array to the frame; gives where it is. `along` is where the bits of
-    /// coordinates are that count, where not all do.
+    /// Copies a group from an array to the frame; gives where it is. `along` has the bits of coordinates
+    /// that count, where not all do.
     pub(crate) fn gathered(
         &mut self,
-        at: &LinePointer,
+        pointer: LoopVal,
         bytes: u32,
         step: i64,
         copy: u32,
-        along: Option<u32>,
+        along: Option<LoopVal>,
     ) -> Result<u32, Unsupported> {
         let buffer = self.frame.room(self.lanes() * bytes);
-        self.copied(at, (bytes, step, copy), buffer, along, true)?;
+        self.copied(pointer, (bytes, step, copy), buffer, along, true)?;
         Ok(buffer)
     }
 
     /// Copies a group from the frame to an array.
     pub(crate) fn scattered(
         &mut self,
-        at: &LinePointer,
+        pointer: LoopVal,
         bytes: u32,
         step: i64,
         copy: u32,
         buffer: u32,
     ) -> Result<(), Unsupported> {
-        self.copied(at, (bytes, step, copy), buffer, None, false)
+        self.copied(pointer, (bytes, step, copy), buffer, None, false)
     }
 
     fn copied(
         &mut self,
-        at: &LinePointer,
+        pointer: LoopVal,
         (bytes, step, copy): (u32, i64, u32),
         buffer: u32,
-        along: Option<u32>,
+        along: Option<LoopVal>,
         load: bool,
     ) -> Result<(), Unsupported> {
         use Register::{RAX, RCX, RDX};
@@ -58,14 +59,10 @@ impl BodyLowering<'_> {
         self.add(RAX, RDX);
         self.plus(RAX, i64::from(copy * self.lanes()), RCX);
         if let Some(bits) = along {
-            self.ins(
-                Code::And_r64_rm64,
-                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(Mem::Frame(bits))],
-            );
+            self.with(Code::And_r64_rm64, RAX, bits);
         }
         self.times(RAX, RAX, nontemporal, RCX);
-        let base = self.base(at.loc);
-        self.add(RAX, base);
+        self.with(Code::Add_r64_rm64, RAX, pointer);
         let top = self.fresh();
         self.bind(top);
         let array = Mem::At { base: RAX, index: None, offset: 0 };

@@ -1,20 +1,14 @@
-//! State that the emitters of loops and bodies share: reserved registers, values, pointers, lanes of folds.
+//! What translation of loops and of bodies share: reserved registers, values, lanes of folds.
 
 use super::constant_pool::ConstantPool;
-
 use super::frame::StackFrame;
-use super::inst::{CodeItem, RegClass, VirtualItem};
-
-use crate::cpu::codegen::loop_ir::LoopNest;
-
-use super::inst::{Mem, VirtualReg};
-
-use adfuse_ir::DType;
+use super::gpr::ValueHome;
+pub(crate) use super::gpr::{ALONG, HIGH};
+use super::inst::{CodeItem, Mem, RegClass, VirtualItem, VirtualReg};
+use crate::cpu::codegen::loop_program::LoopProgram;
+use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
-
-/// The coordinate along the line.
-pub(crate) const ALONG: Register = Register::R9;
 
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
@@ -80,7 +74,7 @@ pub(crate) fn long(d: DType) -> bool {
 
 /// What a body becomes.
 pub(crate) struct BodyLowering<'a> {
-    pub(crate) p: &'a LoopNest,
+    pub(crate) p: &'a LoopProgram,
     /// Whether vectors have 512 bits; else 256.
     pub(crate) wide: bool,
     pub(crate) items: Vec<VirtualItem>,
@@ -90,13 +84,12 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) frame: &'a mut StackFrame,
     /// The values that are the same all along a line.
     pub(crate) still: &'a [Option<GroupValue>],
-    pub(crate) pointers: &'a Pointers,
-    /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: &'a [Option<CoordinateRange>],
+    /// Where the integers of the program are.
+    pub(crate) homes: &'a [ValueHome],
     /// Coordinates along the line of the groups that have asked for them.
     pub(crate) coordinates: Vec<(u32, VirtualReg)>,
-    /// The outputs that are stored past the caches, in a body for that.
-    pub(crate) beyond: &'a [bool],
+    /// Whether outputs are stored past the caches, those that may be.
+    pub(crate) nontemporal: bool,
     /// For a group of which not all elements are there.
     pub(crate) partial: Option<Partial>,
     /// The masks of such a group.
@@ -107,9 +100,6 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) held: Option<LaneRegs>,
 }
 
-/// Lanes of a block.
-pub(crate) const LANES: u32 = 32;
-
 /// The lanes of the outputs that fold in that order, in registers.
 #[derive(Clone, Default)]
 pub(crate) struct LaneRegs {
@@ -117,47 +107,6 @@ pub(crate) struct LaneRegs {
     pub(crate) first: Vec<Option<u8>>,
     /// What is in each register.
     pub(crate) now: Vec<VirtualReg>,
-}
-
-/// One past the last coordinate of the line.
-pub(crate) const HIGH: Register = Register::R10;
-
-/// Registers that hold pointers all along a line; the frame has the others.
-pub(crate) const POINTERS: [Register; 7] = [
-    Register::RBX,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-    Register::R11,
-    Register::RBP,
-];
-
-/// Where a pointer is.
-#[derive(Clone, Copy)]
-pub(crate) enum PointerHome {
-    In(Register),
-    At(u32),
-}
-
-/// How an access is reached along a line.
-#[derive(Clone, Copy)]
-pub(crate) struct LinePointer {
-    /// Where the element of coordinate 0 is; of packed bits, where the array begins; of lanes that fold,
-    /// where the part of the first block is.
-    pub(crate) loc: PointerHome,
-    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there; of what
-    /// is read through guards, the bits of coordinates that count.
-    pub(crate) first: u32,
-}
-
-/// How all accesses are.
-#[derive(Default)]
-pub(crate) struct Pointers {
-    pub(crate) reads: Vec<Option<LinePointer>>,
-    pub(crate) writes: Vec<Option<LinePointer>>,
-    /// The place of coordinate 0 among those that fold in the order of lanes.
-    pub(crate) place: Option<u32>,
 }
 
 /// Which elements of a group are there; all of it in the function's frame.
@@ -173,41 +122,29 @@ pub(crate) struct Partial {
     pub(crate) masks: [u32; 3],
 }
 
-/// The groups of a body: this many interleaved, this many times.
-#[derive(Clone, Copy)]
-pub(crate) struct BodyShape {
-    pub(crate) copies: u32,
-    pub(crate) rounds: u32,
-    /// Whether outputs go past the caches that may.
-    pub(crate) nontemporal: bool,
+/// Elements of a literal in memory: as many as the copies of a body read.
+const LITERAL: usize = 4 * 16;
+
+/// A literal as memory holds it, as often as a body may read it at once.
+pub(crate) fn in_memory(l: Literal) -> Vec<u8> {
+    let one = &l.bits().to_le_bytes()[..l.dtype().bytes() as usize];
+    one.repeat(LITERAL)
 }
 
 /// The function of a sweep, as it is made.
 pub(crate) struct SweepEmitter<'a> {
-    pub(crate) p: &'a LoopNest,
+    pub(crate) p: &'a LoopProgram,
     pub(crate) wide: bool,
     pub(crate) done: Vec<CodeItem>,
     pub(crate) labels: u32,
     pub(crate) pool: ConstantPool,
     pub(crate) frame: StackFrame,
-    /// Where the coordinates are, of all axes but the innermost.
-    pub(crate) outer: Vec<u32>,
-    /// Where parameters are that do not change along a line, as numbers.
-    pub(crate) scalars: Vec<u32>,
-    /// Places for what waits while an expression is computed.
-    pub(crate) spares: Vec<u32>,
-    /// Which outputs go past the caches.
-    pub(crate) beyond: Vec<bool>,
+    /// Where the integers of the program are.
+    pub(crate) homes: Vec<ValueHome>,
+    /// The values of the body that do not change along a line.
     pub(crate) still: Vec<Option<GroupValue>>,
-    pub(crate) pointers: Pointers,
+    /// Where what a partial group has is.
     pub(crate) partial: Partial,
-    /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: Vec<Option<CoordinateRange>>,
-}
-
-/// Where in the frame two coordinates are: the first of those between them, and one past the last.
-#[derive(Clone, Copy)]
-pub(crate) struct CoordinateRange {
-    pub(crate) low: u32,
-    pub(crate) high: u32,
+    /// Where the first element of one is, where that is not always 0.
+    pub(crate) first: u32,
 }

@@ -5,16 +5,19 @@ use super::executable::GpuExecutable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
 use super::prepare::{GpuPrepared, Options};
+use crate::gpu::compile::target;
+use crate::gpu::facts::{FactsCache, FactsOptions};
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::capabilities::CAPABILITIES;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::resident::Resident;
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +35,8 @@ pub struct GpuEngine {
     made: Arc<ExecutableCache<GpuExecutable>>,
     /// The code of steps by their forms: plans that are compared have most of them in common.
     forms: Arc<CodeCache>,
+    /// The facts of steps by their forms.
+    facts: Arc<FactsCache>,
 }
 
 impl GpuEngine {
@@ -41,8 +46,8 @@ impl GpuEngine {
     /// The engine on a device.
     pub fn new(device: Arc<GpuDevice>) -> GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
-        let (options, forms) = (Options::default(), Arc::default());
-        GpuEngine { device, options, code: None, made, forms }
+        let (options, forms, facts) = (Options::default(), Arc::default(), Arc::default());
+        GpuEngine { device, options, code: None, made, forms, facts }
     }
 
     /// The same with other options, and another place for the code of kernels.
@@ -66,6 +71,15 @@ impl Backend for GpuEngine {
 
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
+    }
+
+    fn facts(&self, program: &Program, machine: Parallelism) -> Option<Vec<KernelFacts>> {
+        if machine != Parallelism::Threads {
+            return None;
+        }
+        let Options { fp, library, .. } = self.options;
+        let target = target(self.device.facts().compute).ok()?;
+        self.facts.of(program, FactsOptions { target, fp, library })
     }
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {

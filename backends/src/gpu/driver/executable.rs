@@ -258,11 +258,11 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
         let from = match places.of(b) {
             Place::Host(at) => From::Host(at),
             _ if let Some(first) = first => From::Same(first),
-            Place::Output(at) if at == k => From::There,
+            Place::Output(at, _) if at == k => From::There,
             _ => match places.left_at[b] {
                 Some(_) => From::There,
                 None => match places.of(b) {
-                    Place::Input(j) if places.is_given_up(b) => From::Input(j),
+                    Place::Input(j, _) if places.is_given_up(b) => From::Input(j),
                     _ => From::Copied(Pointer::Buffer(b.index())),
                 },
             },
@@ -338,8 +338,8 @@ impl GpuExecutable {
         outputs: &[CUdeviceptr],
     ) -> Vec<CUdeviceptr> {
         let at = |place: &Place| match *place {
-            Place::Input(k) => inputs[k],
-            Place::Output(k) => outputs[k],
+            Place::Input(k, at) => inputs[k] + at,
+            Place::Output(k, at) => outputs[k] + at,
             Place::DeviceBlock(offset) => held.block.at() + offset,
             Place::Host(offset) => held.pinned.start().addr() as u64 + offset,
         };

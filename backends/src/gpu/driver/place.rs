@@ -3,17 +3,17 @@
 use crate::gpu::launches::{Arg, PtxModule, StepCode};
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::out_of_memory;
-use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
+use adfuse_ir::kernel::{Buffer, BufferData, DonorSlice, Program, Role, Space, misplaced};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
 
 /// Where a buffer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// In an input's memory, by position.
-    Input(usize),
-    /// In a result's memory, by position.
-    Output(usize),
+    /// In an input's memory, by position, from this byte on.
+    Input(usize, u64),
+    /// In a result's memory, by position, from this byte on.
+    Output(usize, u64),
     /// In the executable's block.
     DeviceBlock(u64),
     /// In its pinned memory.
@@ -105,18 +105,18 @@ impl Places {
         let mut all_buffers = Vec::new();
         for (b, data) in program.buffers.iter() {
             let output = program.outputs.iter().position(|&o| o == b);
-            all_buffers.push(match (&data.role, arena.donated[b]) {
-                (_, Some(input)) => {
-                    let at = given(program, b, input).map_err(|m| misfit(data, m))?;
-                    given_up[b] = true;
-                    Place::Input(at)
+            all_buffers.push(match (&data.role, arena.in_donor[b]) {
+                (_, Some(slice)) => {
+                    let place = in_donor(program, arena, b, slice).map_err(|m| misfit(data, m))?;
+                    given_up[b] = matches!(place, Place::Input(..));
+                    place
                 }
                 _ if data.space == Space::Host => Place::Host(host.take(data.bytes())?),
                 (Role::Input, _) if !entered.contains(&b) => {
-                    Place::Input(program.inputs().position(|i| i == b).unwrap_or_default())
+                    Place::Input(program.inputs().position(|i| i == b).unwrap_or_default(), 0)
                 }
                 (Role::Output, _) if output.is_some() && left_at[b].is_none() => {
-                    Place::Output(output.unwrap_or_default())
+                    Place::Output(output.unwrap_or_default(), 0)
                 }
                 (Role::Constant(_), _) => Place::DeviceBlock(0),
                 (Role::Temp, _) if arena.offsets[b].is_some() => {
@@ -191,7 +191,7 @@ impl Places {
     pub(crate) fn written(&self, program: &Program) -> Vec<Option<String>> {
         let mut names: Vec<Option<String>> = program.inputs().map(|_| None).collect();
         for b in program.buffers.keys().filter(|&b| self.given_up[b]) {
-            if let Place::Input(k) = self.of(b) {
+            if let Place::Input(k, _) = self.of(b) {
                 names[k] = program.inputs().nth(k).map(|b| program.buffers[b].name.clone());
             }
         }
@@ -269,24 +269,24 @@ pub(crate) fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'s
     }
 }
 
-/// The position of the input in whose memory a buffer is to be, or what is wrong with that.
-fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
-    let data = &program.buffers[b];
-    let at = program.inputs().position(|i| i == input);
-    let from = program.buffers.get(input).filter(|i| i.donated);
-    let (Some(at), Some(from)) = (at, from) else {
-        return Err("is in the memory of what is no input that is given up");
-    };
-    let fits = match data.role {
-        Role::Temp => data.bytes() <= from.bytes(),
-        // What is handed over twice is in two places.
-        Role::Output => {
-            let times = program.outputs.iter().filter(|&&o| o == b).count();
-            times == 1 && data.bytes() == from.bytes()
-        }
-        Role::Input | Role::Constant(_) => false,
-    };
-    fits.then_some(at).ok_or("does not fit into the input that is given up for it")
+/// The place of a buffer in an array of the caller, or what is wrong with that.
+fn in_donor(
+    program: &Program,
+    arena: &ArenaLayout,
+    b: Buffer,
+    slice: DonorSlice,
+) -> Result<Place, &'static str> {
+    let DonorSlice { donor, at } = slice;
+    if let Some(m) = misplaced(program, b, slice) {
+        return Err(m);
+    }
+    let input = program.inputs().position(|i| i == donor);
+    let output = program.outputs.iter().position(|&o| o == donor);
+    match (&program.buffers[donor].role, input, output) {
+        (Role::Input, Some(k), _) => Ok(Place::Input(k, at)),
+        (Role::Output, _, Some(k)) if arena.in_donor[donor].is_none() => Ok(Place::Output(k, at)),
+        _ => Err("is in an array that the caller does not have"),
+    }
 }
 
 #[cfg(test)]

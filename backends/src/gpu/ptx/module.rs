@@ -139,6 +139,15 @@ fn block(
     })
 }
 
+/// The launches of a step without programs in it, and nothing of their text.
+///
+/// # Errors
+/// As [`print()`].
+pub(crate) fn step_launches(schedule: &GpuSchedule, n: usize) -> Result<StepCode, Diagnostic> {
+    let mut out = Out::new(schedule.target);
+    printed(schedule, &mut out, &schedule.steps[n]).map_err(|d| within(schedule, d, Some(n)))
+}
+
 /// Launches of the work of one step.
 pub(super) fn printed(
     s: &GpuSchedule,

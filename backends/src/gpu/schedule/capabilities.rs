@@ -3,6 +3,6 @@
 use crate::runtime::backend::Capabilities;
 
 /// What the engine does itself, where no library multiplies: its entry points copy what callers lay out
-/// otherwise, and attention is launches of one step.
+/// otherwise.
 pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { attention: true, any_layout: true, schedules: true, functions: false };
+    Capabilities { attention: false, any_layout: true, schedules: true, functions: false };

@@ -20,8 +20,6 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                 steps.push(step.clone());
                 continue;
             }
-            // Its operands may differ in type, which those of contractions in text may not.
-            Step::Attend(_) => return None,
             _ => {}
         }
         for work in low.step(step).ok()? {

@@ -3,7 +3,6 @@
 
 use super::capabilities::CAPABILITIES;
 use super::library_product::{Product, lies};
-use crate::runtime::backend::Capabilities;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -36,9 +35,39 @@ pub(crate) fn divided(
     fp: Fp,
     library: bool,
 ) -> Result<Divided, Diagnostic> {
+    let (program, origin) = split(given, fp, library)?;
+    let at = At { func: Some(program.name.clone()), ..At::default() };
+    let program = verify(program).map_err(|errors| {
+        let why = errors.first().map_or(String::new(), ToString::to_string);
+        Diagnostic::new(at, Kind::Internal, format!("a program was divided wrongly: {why}"))
+    })?;
+    let products = multiplied(&program, fp, library);
+    Ok(Divided { origin, products, program })
+}
+
+/// The products of each step that a library makes, in a program that is split for it.
+pub(crate) fn multiplied(program: &Program, fp: Fp, library: bool) -> Vec<Option<Product>> {
+    let of = |step: &Step| match step {
+        Step::Contract(c) if library && fp != Fp::Strict => match c.members.as_slice() {
+            [m] => Product::of(program, m).filter(Product::is_worth_a_call),
+            _ => None,
+        },
+        _ => None,
+    };
+    program.steps.iter().map(of).collect()
+}
+
+/// The steps of [`divided`], and for each of them the number of the one it was made of; nothing is verified.
+///
+/// # Errors
+/// As there.
+pub(crate) fn split(
+    given: &Program,
+    fp: Fp,
+    library: bool,
+) -> Result<(Program, Vec<usize>), Diagnostic> {
     let multiplies = library && fp != Fp::Strict;
-    // Where a library multiplies, the products of attention are contractions like others.
-    let legal = legalize(given, &Capabilities { attention: !multiplies, ..CAPABILITIES })?;
+    let legal = legalize(given, &CAPABILITIES)?;
     let mut making = Making { program: legal.program, steps: Vec::new() };
     let steps = std::mem::take(&mut making.program.steps);
     for (n, step) in legal.origin.into_iter().zip(steps) {
@@ -50,20 +79,7 @@ pub(crate) fn divided(
     let Making { mut program, steps } = making;
     let (origin, steps): (Vec<usize>, Vec<Step>) = steps.into_iter().unzip();
     program.steps = steps;
-    let at = At { func: Some(program.name.clone()), ..At::default() };
-    let program = verify(program).map_err(|errors| {
-        let why = errors.first().map_or(String::new(), ToString::to_string);
-        Diagnostic::new(at, Kind::Internal, format!("a program was divided wrongly: {why}"))
-    })?;
-    let multiplied = |step: &Step| match step {
-        Step::Contract(c) if multiplies => match c.members.as_slice() {
-            [m] => Product::of(&program, m).filter(Product::is_worth_a_call),
-            _ => None,
-        },
-        _ => None,
-    };
-    let products = program.steps.iter().map(multiplied).collect();
-    Ok(Divided { origin, products, program })
+    Ok((program, origin))
 }
 
 struct Making {

@@ -5,13 +5,11 @@
 //! is taken out of it, as a flat loop that reads what the rows left; any other kernel is taken apart
 //! into flat loops. A fold of several runs is one for each run.
 
-use super::capabilities::CAPABILITIES;
 use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
-use crate::runtime::backend::Capabilities;
-use crate::runtime::legalize::{copy, expand, plain};
+use crate::runtime::legalize::{copy, plain};
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -90,18 +88,9 @@ impl Lowering {
             Step::Kernel(kernel) => self.kernel(kernel),
             Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| self.kernel(k)),
             Step::Contract(contract) => self.contract(contract),
-            Step::Attend(_) => {
-                // The rewriting adds temporaries, which are this step's own.
-                let before = self.program.buffers.len();
-                let launched = Capabilities { attention: false, ..CAPABILITIES };
-                let steps = expand(&mut self.program, step, &launched)?.unwrap_or_default();
-                let added: Vec<Buffer> = self.program.buffers.keys().skip(before).collect();
-                for b in added {
-                    let bytes = self.program.buffers[b].bytes().next_multiple_of(256);
-                    self.homes[b] = Home::Scratch(self.step.scratch);
-                    self.step.scratch = self.step.scratch.saturating_add(bytes);
-                }
-                steps.iter().try_for_each(|step| self.one(step))?;
+            Step::Attend(attend) => {
+                let m = format!("`{}` has no step on a GPU", attend.op());
+                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
             }
             Step::Scatter(scatter) => self.scatter(scatter),
             Step::Library(library) => {

@@ -149,12 +149,12 @@ pub fn schedule(
 /// # Errors
 /// As [`schedule`].
 pub fn schedule_but(
-    program: &Verified<Program>,
+    program: &Program,
     target: GpuTarget,
     fp: Fp,
     done: &[bool],
 ) -> Result<GpuSchedule, Diagnostic> {
-    scheduled(program, (target, fp), done, None)
+    made(program, (target, fp), done, None, None)
 }
 
 /// A schedule by decisions that are given, or by the engine's own.
@@ -169,7 +169,7 @@ pub(crate) fn scheduled(
 
 /// The schedule of a program, or of one that a step runs.
 fn made(
-    program: &Verified<Program>,
+    program: &Program,
     (target, fp): (GpuTarget, Fp),
     done: &[bool],
     given: Option<GivenProgram<'_>>,

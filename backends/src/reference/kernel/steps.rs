@@ -3,11 +3,12 @@
 use super::state::{KernelState, OUTSIDE, ProgramRun, coordinates, internal, offset, volume};
 use super::{ParamReader, outputs};
 use crate::reference::indirect::{argsort, joined};
-use crate::reference::reserve;
+use crate::reference::{EvalTensor, evaluate, reserve};
 use crate::runtime::array::Array;
 use crate::runtime::library_functions::LibraryFunctions;
-use adfuse_ir::kernel::{Argsort, Library, Operand, Scatter};
-use adfuse_ir::{At, Diagnostic, Kind, Literal};
+use adfuse_ir::kernel::{Argsort, Attend, Library, Operand, Scatter};
+use adfuse_ir::op::{Composition, composition_of_step};
+use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
 
 impl ProgramRun<'_> {
     pub(super) fn scatter(&mut self, step: &Scatter) -> Result<(), Diagnostic> {
@@ -49,6 +50,19 @@ impl ProgramRun<'_> {
         }
         sums.iter_mut().for_each(|b| *b = convert(wide, dtype, *b));
         self.put(step.out, sums)
+    }
+
+    /// Attention by its definition: what the op is composed of.
+    pub(super) fn attend(&mut self, step: &Attend) -> Result<(), Diagnostic> {
+        let inputs: Vec<EvalTensor> =
+            step.inputs.iter().map(|&b| self.tensor(b).cloned()).collect::<Result<_, _>>()?;
+        let types = step.inputs.iter().filter_map(|&b| self.program.buffers[b].ty());
+        let types: Vec<TensorType> = types.collect();
+        let f = composition_of_step(step.op(), Composition::Defined, &types, &step.attrs())?;
+        for (&b, t) in step.outputs.iter().zip(evaluate(&f, inputs)?) {
+            self.put(b, t.bits.clone())?;
+        }
+        Ok(())
     }
 
     pub(super) fn argsort(&mut self, step: &Argsort) -> Result<(), Diagnostic> {

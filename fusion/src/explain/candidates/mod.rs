@@ -274,7 +274,12 @@ impl Search<'_> {
             if matches!(self.facts.class[i], InstClass::Free | InstClass::Constant) {
                 continue;
             }
-            let cx = PartContext { facts: self.facts, device: self.device, place };
+            let cx = PartContext {
+                facts: self.facts,
+                device: self.device,
+                place,
+                joins_unrelated: false,
+            };
             let at = match &mut part {
                 None => {
                     let (begun, at) = Part::begin(&cx, i);

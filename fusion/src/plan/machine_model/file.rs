@@ -62,6 +62,7 @@ numbers! {
     scan_ops: f64 = 0.0..=1e6;
     update_ops: f64 = 0.0..=1e6;
     pack_ops: f64 = 0.0..=1e6;
+    digit_ops: f64 = 0.0..=1e6;
     contract_f32_per_s: f64 = 1e6..=1e18;
     contract_f16_per_s: f64 = 1e6..=1e18;
     contract_f64_per_s: f64 = 1e6..=1e18;

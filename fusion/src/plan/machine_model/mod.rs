@@ -57,6 +57,8 @@ pub struct MachineModel {
     pub update_ops: f64,
     /// The same, for an element that is copied to where a product reads it.
     pub pack_ops: f64,
+    /// The same, for an element that is moved to its place by one digit of its key, in memory that threads share.
+    pub digit_ops: f64,
     /// Multiply-adds of contractions in `f32` a second.
     pub contract_f32_per_s: f64,
     /// Multiply-adds of contractions of 16-bit floats a second.
@@ -104,10 +106,15 @@ pub struct MachineModel {
 const SMALL: i64 = 1 << 12;
 
 impl MachineModel {
+    /// Whether it is a GPU, whose threads share a file of registers.
+    pub fn is_gpu(&self) -> bool {
+        self.register_file > 0
+    }
+
     /// Two cores of a server processor with AVX-512.
     ///
-    /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 44 in
-    /// the third cache; contractions of 128 x 784 x 1024 run at 190 GFLOP/s, two operations a
+    /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 150 to 167 where
+    /// three arrays of 4 MiB stay in the caches; a step of a program takes 0.13 to 0.35 us beside its work; contractions of 128 x 784 x 1024 run at 190 GFLOP/s, two operations a
     /// multiply-add; a GELU (about 35 primitives) of 64 Ki elements takes 39 us on one core, which is
     /// 59e9 primitives a second. A sum of 64 Ki elements takes 7 us on one core with vectors of 512 bits;
     /// 37 where one operand is read backwards or at every other place, 46 where at places that are data,
@@ -117,14 +124,14 @@ impl MachineModel {
     /// running sums along rows, 3.0 added at computed positions, 0.5 copied for a product. Of seven models with gradients, machine
     /// code takes 11 to 90 ms and has 58 bytes, give or take 15, for each instruction of their different scalar programs.
     /// Derived: contractions in `f64` have half the lanes, those of 16-bit floats widen first. Not
-    /// measured: a launch is taken to be what handing work to waiting threads takes; the part of the
+    /// measured: the part of the
     /// third cache that a kernel may count on is a guess between 8 MB, which it serves, and 128 MB, which
     /// it does not.
     pub fn cpu() -> MachineModel {
         MachineModel {
             name: "cpu".into(),
             memory_bytes_per_s: 28e9,
-            cache_bytes_per_s: 44e9,
+            cache_bytes_per_s: 150e9,
             core_bytes_per_s: 19.5e9,
             // A copy within the same memory.
             host_bytes_per_s: 28e9,
@@ -144,10 +151,12 @@ impl MachineModel {
             scan_ops: 240.0,
             update_ops: 350.0,
             pack_ops: 55.0,
+            // Lines are sorted by comparisons.
+            digit_ops: 0.0,
             contract_f32_per_s: 95e9,
             contract_f16_per_s: 95e9,
             contract_f64_per_s: 47e9,
-            launch_s: 1e-6,
+            launch_s: 0.3e-6,
             tile_bytes: 512 << 10,
             parallel: 2,
             lanes: 16,
@@ -192,17 +201,18 @@ impl MachineModel {
     /// An NVIDIA H200.
     ///
     /// Measured: a copy moves 4.28 TB/s, reads and writes together; contractions run at 801 TFLOP/s
-    /// in `bf16` and 51 in `f32`, two operations a multiply-add; a kernel of a captured graph takes
-    /// 3.3 us, itself included. From its description: 132 multiprocessors of 65,536 registers, 2048
+    /// in `bf16`, 51 in `f32` and 60 in `f64`, two operations a multiply-add; sums of arrays that stay in the cache move
+    /// 9.5 TB/s; a short kernel of a captured graph takes .9 us after another, and 1.7 alone, itself included. An element that a
+    /// product computes on the way to shared memory takes about 60 operations, one that a block sorts about 118 for each digit. From its description: 132 multiprocessors of 65,536 registers, 2048
     /// threads and 128 lanes of 1.98 GHz (33e12 operations a second, of which 30e12 are counted on),
-    /// half as many in `f64`; 50 MB of cache; a PCIe 5 link of 16 lanes. Not measured: the time to compile and the
-    /// bytes of code, which are guesses; the bandwidth of the cache; how much of memory's bandwidth a multiprocessor reaches alone is taken to be its
+    /// 50 MB of cache; a PCIe 5 link of 16 lanes. Not measured: the time to compile and the
+    /// bytes of code, which are guesses; how much of memory's bandwidth a multiprocessor reaches alone is taken to be its
     /// share of the copy.
     pub fn h200() -> MachineModel {
         MachineModel {
             name: "h200".into(),
             memory_bytes_per_s: 4.28e12,
-            cache_bytes_per_s: 7e12,
+            cache_bytes_per_s: 9.5e12,
             core_bytes_per_s: 32e9,
             host_bytes_per_s: 50e9,
             cache_bytes: 50 << 20,
@@ -221,11 +231,12 @@ impl MachineModel {
             extremum_ops: 0.0,
             scan_ops: 0.0,
             update_ops: 0.0,
-            pack_ops: 0.0,
+            pack_ops: 60.0,
+            digit_ops: 118.0,
             contract_f32_per_s: 25e12,
             contract_f16_per_s: 400e12,
-            contract_f64_per_s: 12.5e12,
-            launch_s: 3.3e-6,
+            contract_f64_per_s: 30e12,
+            launch_s: 1.7e-6,
             // A cluster of blocks shares a row of 50,304 f32.
             tile_bytes: 1 << 20,
             // Two blocks a multiprocessor, a block of 256 threads a point.

@@ -84,20 +84,46 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     }
     segments::offer(g, &mut archive);
     let least = least_possible(g);
-    let (count, rules) = passes(n);
-    for &rule in rules {
-        // From the largest down: where a target is too small for a rule, smaller ones are too.
-        for target in targets(least, top, count).into_iter().rev() {
-            let Some(steps) = within(g, target, rule) else { break };
-            archive.offer_filled(steps, target);
-        }
-    }
+    offer_within(g, &mut archive, (least, top));
     // On a large graph each schedule is long: few ways from many rather than many from few.
     let most = options.effort / (64 * n as u64 + 1);
     let most = usize::try_from(most).unwrap_or(MOST_WAYS).clamp(LEAST_WAYS, MOST_WAYS);
     archive.improve(options.effort, most);
     Frontier::of(g, archive.entries, hull, options.points)
 }
+
+/// Offers schedules within targets, from the largest down. All rules compete at the first of each few targets, and the
+/// one that did best there goes on to the others: which is best changes slowly from target to target.
+fn offer_within(g: &CostGraph, archive: &mut ParetoArchive<'_>, (least, top): (u64, u64)) {
+    let (count, rules) = passes(g.ops().len());
+    let mut rules = rules.to_vec();
+    for few in targets(least, top, count).rchunks(CONTESTED) {
+        let mut best: Option<((bool, u64), EvictionRule)> = None;
+        for (k, &target) in few.iter().rev().enumerate() {
+            let contest = k == 0;
+            for rule in rules.clone() {
+                if !contest && best.is_none_or(|(_, winner)| winner != rule) {
+                    continue;
+                }
+                let Some(steps) = within(g, target, rule) else {
+                    // Where a target is too small for a rule, smaller ones are too.
+                    rules.retain(|&other| other != rule);
+                    continue;
+                };
+                let found = archive.offer_filled(steps, target);
+                let rank = found.map(|totals| (totals.peak > target, totals.time));
+                if let Some(rank) = rank.filter(|_| contest)
+                    && best.is_none_or(|(least, _)| rank < least)
+                {
+                    best = Some((rank, rule));
+                }
+            }
+        }
+    }
+}
+
+/// Rules compete at one of this many targets.
+const CONTESTED: usize = 3;
 
 /// Bounds of the moves that are tried from one schedule.
 const LEAST_WAYS: usize = 8;

@@ -108,17 +108,27 @@ impl<'g> ParetoArchive<'g> {
         Some(totals)
     }
 
-    /// Offers a sequence, and what becomes of it if memory within a budget is used to recompute less.
-    pub(crate) fn offer_filled(&mut self, mut steps: Vec<OpId>, budget: u64) {
+    /// Offers a sequence, and what becomes of it if memory within a budget is used to recompute less; gives the fastest of
+    /// them.
+    pub(crate) fn offer_filled(
+        &mut self,
+        mut steps: Vec<OpId>,
+        budget: u64,
+    ) -> Option<ScheduleTotals> {
         steps = with_runs(self.g, steps);
         self.dead_steps.remove(self.g, &mut steps);
-        let Some(totals) = self.liveness.measure(self.g, &steps) else { return };
-        for by in GAP_LENGTHS {
-            let mut filled = steps.clone();
-            fill(self.g, &mut filled, budget.max(totals.peak), by);
-            self.offer(filled);
+        let totals = self.liveness.measure(self.g, &steps)?;
+        let mut best = totals;
+        // What recomputes nothing has nothing to drop.
+        if steps.len() > self.g.runs().count() {
+            for by in GAP_LENGTHS {
+                let mut filled = steps.clone();
+                fill(self.g, &mut filled, budget.max(totals.peak), by);
+                best = self.offer(filled).filter(|t| t.time < best.time).unwrap_or(best);
+            }
         }
         self.offer(steps);
+        Some(best)
     }
 
     /// Expands what is best until nothing better is found, then what is nearly as good, until the work

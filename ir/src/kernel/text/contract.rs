@@ -1,10 +1,10 @@
-//! Contractions and attention.
+//! Contractions.
 
 use super::cursor::ParseResult;
 use super::parser::{ParseContext, ProgramParser};
 use crate::dtype::DType;
 use crate::kernel::buffer::Extents;
-use crate::kernel::program::{Attend, Contract, Feed, Member};
+use crate::kernel::program::{Contract, Feed, Member};
 use crate::kernel::stage::{Param, Stage};
 use cranelift_entity::PrimaryMap;
 
@@ -30,36 +30,6 @@ impl ProgramParser<'_> {
         let then = self.then(batch.len() + rows.len() + cols.len(), sum)?;
         self.cursor.expect("}")?;
         Ok(Member { batch, rows, cols, depth, lhs, rhs, sum, then })
-    }
-
-    pub(super) fn attend(&mut self) -> ParseResult<Attend> {
-        let name = self.name()?.to_string();
-        let [batch, rows, stream, depth, width] =
-            self.headed(["batch", "rows", "stream", "depth", "width"])?;
-        let sum = self.sum()?;
-        self.cursor.expect("{")?;
-        let lhs = self.feed("lhs", sum)?;
-        let rhs = self.feed("rhs", sum)?;
-        let score = self.feed("score", sum)?;
-        let values = self.feed("values", sum)?;
-        let then = self.then(batch.len() + rows.len() + width.len(), sum)?;
-        let log_sum = self.cursor.accept("log_sum").then(|| self.buffer()).transpose()?;
-        self.cursor.expect("}")?;
-        Ok(Attend {
-            name,
-            batch,
-            rows,
-            stream,
-            depth,
-            width,
-            lhs,
-            rhs,
-            score,
-            values,
-            sum,
-            then,
-            log_sum,
-        })
     }
 
     /// `batch [2] rows [3] ..`

@@ -5,7 +5,7 @@ use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
 use crate::kernel::program::{
-    Argsort, Bundle, DebugPrint, Library, Program, Scatter, Step, Transfer,
+    Argsort, Attend, Bundle, DebugPrint, Library, Program, Scatter, Step, Transfer,
 };
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
 use crate::op::{Op, Update};
@@ -75,7 +75,6 @@ impl<'s> ProgramParser<'s> {
                 Tok::Value => self.computed()?,
                 _ if self.cursor.accept("kernel") => Step::Kernel(self.kernel()?),
                 _ if self.cursor.accept("contract") => Step::Contract(self.contract()?),
-                _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
                 _ if self.cursor.accept(Op::DebugPrint.name()) => Step::Print(self.print()?),
                 _ if self.cursor.accept("loop") => Step::Loop(Box::new(self.repeated()?)),
                 _ if self.cursor.accept("bundle") => Step::Bundle(self.bundle()?),
@@ -189,19 +188,21 @@ impl<'s> ProgramParser<'s> {
         if outputs.len() == 1 && self.cursor.accept("argsort") {
             return self.argsort(out).map(Step::Argsort);
         }
+        for op in [Op::Attention, Op::AttentionGrad] {
+            if self.cursor.accept(op.name()) {
+                let inputs = self.operands()?;
+                let causal = self.cursor.accept("causal");
+                let backward = op == Op::AttentionGrad;
+                return Ok(Step::Attend(Attend { backward, causal, inputs, outputs }));
+            }
+        }
         if !self.cursor.accept("library") {
-            let words = "`scatter`, `argsort`, `library` or `transfer`";
+            let words =
+                "`scatter`, `argsort`, `attention`, `attention_grad`, `library` or `transfer`";
             return Err(self.cursor.wrong(words));
         }
         let function = self.name()?.to_string();
-        self.cursor.expect("(")?;
-        let mut inputs = Vec::new();
-        while !self.cursor.accept(")") {
-            if !inputs.is_empty() {
-                self.cursor.expect(",")?;
-            }
-            inputs.push(self.buffer()?);
-        }
+        let inputs = self.operands()?;
         let mut fact = |word: &str, what: &str| {
             if !self.cursor.accept(word) {
                 return Ok(0);
@@ -214,6 +215,19 @@ impl<'s> ProgramParser<'s> {
         let bytes = fact("bytes", "a number of bytes")?;
         let library = Library { function, inputs, outputs, scratch, operations, bytes };
         Ok(Step::Library(library))
+    }
+
+    /// `(%x, %y)`
+    fn operands(&mut self) -> ParseResult<Vec<Buffer>> {
+        self.cursor.expect("(")?;
+        let mut inputs = Vec::new();
+        while !self.cursor.accept(")") {
+            if !inputs.is_empty() {
+                self.cursor.expect(",")?;
+            }
+            inputs.push(self.buffer()?);
+        }
+        Ok(inputs)
     }
 
     fn scatter(&mut self, out: Buffer) -> ParseResult<Scatter> {

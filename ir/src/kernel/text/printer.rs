@@ -2,7 +2,7 @@
 
 use crate::index::{Guard, IndexExpr};
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
-use crate::kernel::program::{Attend, Contract, Feed, Library, Program, Scatter, Step};
+use crate::kernel::program::{Contract, Feed, Library, Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
 use crate::op::Op;
@@ -24,7 +24,11 @@ impl Display for Program {
                     writeln!(f, "  }}")?;
                 }
                 Step::Contract(step) => self.contract(f, step)?,
-                Step::Attend(step) => self.attend(f, step)?,
+                Step::Attend(step) => {
+                    let [outputs, inputs] = [&step.outputs, &step.inputs].map(|b| self.names(b));
+                    let causal = if step.causal { " causal" } else { "" };
+                    writeln!(f, "  {outputs} = {}({inputs}){causal}", step.op().name())?;
+                }
                 Step::Scatter(step) => self.scatter(f, step)?,
                 Step::Argsort(step) => {
                     let (out, from) = (self.name(step.out), self.name(step.from));
@@ -204,22 +208,6 @@ impl Program {
             writeln!(f, "      then {{")?;
             self.stage(f, "      ", m.result().len(), &m.then)?;
             writeln!(f, "    }}")?;
-        }
-        writeln!(f, "  }}")
-    }
-
-    fn attend(&self, f: &mut Formatter<'_>, a: &Attend) -> Result {
-        let [batch, rows, stream] = [&a.batch, &a.rows, &a.stream].map(|e| list(e));
-        let [depth, width] = [&a.depth, &a.width].map(|e| list(e));
-        write!(f, "  attend @{} batch {batch} rows {rows} stream {stream}", a.name)?;
-        writeln!(f, " depth {depth} width {width} sum {} {{", a.sum)?;
-        for (word, feed, _) in a.feeds() {
-            self.feed(f, "    ", word, feed)?;
-        }
-        writeln!(f, "    then {{")?;
-        self.stage(f, "    ", a.result().len(), &a.then)?;
-        if let Some(b) = a.log_sum {
-            writeln!(f, "    log_sum {}", self.name(b))?;
         }
         writeln!(f, "  }}")
     }

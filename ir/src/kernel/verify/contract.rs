@@ -1,10 +1,10 @@
-//! Contractions and attention: operands, epilogues, and what members share.
+//! Contractions: operands, epilogues, and what members share.
 
 use super::kernel::{StageContext, StageOutputs};
 use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
-use crate::kernel::program::{Attend, Contract, Feed, Member};
+use crate::kernel::program::{Contract, Feed, Member};
 use crate::kernel::stage::{Param, Sink, Stage};
 use cranelift_entity::PrimaryMap;
 
@@ -21,33 +21,20 @@ impl ProgramVerifier<'_> {
 
     fn member(&mut self, place: &str, member: &Member, left: &mut StageOutputs) {
         let feeds = member.feeds();
-        let Some(types) = self.feeds(place, &feeds, &member.result(), None) else { return };
+        let Some(types) = self.feeds(place, &feeds, &member.result()) else { return };
         if let Err(wrong) = products(&types, member.sum) {
             self.report(place, wrong);
         }
         self.then(place, &member.result(), &member.then, member.sum, left);
     }
 
-    pub(super) fn attend(&mut self, place: &str, step: &Attend) {
-        let feeds = step.feeds();
-        let Some(types) = self.feeds(place, &feeds, &step.result(), Some(step.sum)) else { return };
-        let checked = products(&types[..2], step.sum)
-            .and_then(|()| attended(types[2], types[3], step.sum))
-            .and_then(|()| self.log_sum(step));
-        if let Err(wrong) = checked {
-            self.report(place, wrong);
-        }
-        self.then(place, &step.result(), &step.then, step.sum, &mut StageOutputs::default());
-    }
-
     /// Checks operands over their extents, and gives the types of their elements, where those of the
-    /// result are sound too. A score, of this type, reads the sum.
+    /// result are sound too.
     fn feeds(
         &mut self,
         place: &str,
         feeds: &[(&'static str, &Feed, super::super::Extents)],
         result: &[i64],
-        score: Option<DType>,
     ) -> Option<Vec<DType>> {
         let walked = feeds.iter().map(|(_, _, extents)| extents.as_slice());
         if let Err(wrong) = walked.chain([result]).try_for_each(iterable) {
@@ -58,12 +45,8 @@ impl ProgramVerifier<'_> {
         let mut types = Vec::new();
         for (word, feed, extents) in feeds {
             let place = format!("{place}, {word}");
-            let sum = score.filter(|_| *word == "score");
-            self.params(&place, extents, &feed.params, &feed.program.params, |p| match (p, sum) {
-                (Param::Sum, Some(dtype)) => Ok(dtype),
-                _ => {
-                    Err(Wrong::new(Kind::Dominance, "an operand is made of loads and coordinates"))
-                }
+            self.params(&place, extents, &feed.params, &feed.program.params, |_| {
+                Err(Wrong::new(Kind::Dominance, "an operand is made of loads and coordinates"))
             });
             match element(feed) {
                 Ok(dtype) => types.push(dtype),
@@ -92,32 +75,6 @@ impl ProgramVerifier<'_> {
         }
         let (rows, tiles) = (&PrimaryMap::new(), &PrimaryMap::new());
         self.stage(&place, &StageContext { domain, rows, tiles, sum: Some(sum) }, then, left);
-    }
-
-    /// Checks where the logarithms of the weights' sums go.
-    fn log_sum(&self, step: &Attend) -> Result<(), Wrong> {
-        let Some(b) = step.log_sum else { return Ok(()) };
-        self.writable(b)?;
-        let data = self.data(b);
-        let into = |s: &Sink| match s {
-            Sink::Store { buffer, .. } => *buffer == b,
-            Sink::Fold { then, .. } => {
-                then.sinks.iter().any(|s| matches!(s, Sink::Store { buffer, .. } if *buffer == b))
-            }
-            _ => false,
-        };
-        if step.then.sinks.iter().any(into) {
-            let m = format!("%{} is written by what follows too", data.name);
-            return Err(Wrong::new(Kind::Overlap, m));
-        }
-        let wanted = step.batch.iter().chain(&step.rows);
-        match data.dims.iter().eq(wanted) && data.dtype == step.sum {
-            true => Ok(()),
-            false => {
-                let m = format!("%{} does not hold a {} for each row", data.name, step.sum);
-                Err(Wrong::new(Kind::Shape, m))
-            }
-        }
     }
 }
 
@@ -154,21 +111,6 @@ fn widens(x: DType, sum: DType) -> bool {
     let kind = |d: DType| (d.is_float(), d.is_int());
     let number = kind(x) != (false, false) && kind(x) == kind(sum) && sum.compute() == sum;
     number && (x == sum || sum.bytes() > x.bytes())
-}
-
-/// Checks the types of scores and values.
-fn attended(score: DType, values: DType, sum: DType) -> Result<(), Wrong> {
-    if !sum.is_float() || score != sum {
-        let m = format!("scores of type {score}, weighed in {sum}");
-        return Err(Wrong::new(Kind::DType, m));
-    }
-    match widens(values, sum) {
-        true => Ok(()),
-        false => {
-            let m = format!("values of type {values} are not weighed in {sum}");
-            Err(Wrong::new(Kind::DType, m))
-        }
-    }
 }
 
 /// Checks that members read the same left operand, or the same right one.

@@ -82,11 +82,14 @@ impl ProgramVerifier<'_> {
             Step::Kernel(kernel) => Some(&kernel.name),
             Step::Bundle(bundle) => Some(&bundle.name),
             Step::Contract(contract) => Some(&contract.name),
-            Step::Attend(attend) => Some(&attend.name),
             Step::Library(library) => Some(&library.function),
             Step::Loop(step) => Some(&step.name),
             Step::Branch(step) => Some(&step.name),
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => None,
+            Step::Attend(_)
+            | Step::Scatter(_)
+            | Step::Argsort(_)
+            | Step::Transfer(_)
+            | Step::Print(_) => None,
         });
         let steps = steps.chain(within.map(|kernel| &kernel.name));
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
@@ -119,7 +122,7 @@ impl ProgramVerifier<'_> {
     /// Whether every buffer, row and tile that a step names exists.
     fn references(&mut self) -> bool {
         let buffers = &self.program.buffers;
-        // Contractions and attention keep no rows and tiles; that is checked where they are.
+        // Contractions keep no rows and tiles; that is checked where they are.
         let kept = |k: &Kernel| {
             let sink = |s: &Sink| match s {
                 Sink::Store { .. } | Sink::Fold { .. } => true,

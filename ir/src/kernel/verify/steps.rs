@@ -5,10 +5,12 @@ use super::kernel::fits;
 use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
+use crate::infer::InferError;
 use crate::kernel::buffer::Storage;
-use crate::kernel::program::{Argsort, DebugPrint, Library, Scatter, Transfer};
+use crate::kernel::program::{Argsort, Attend, DebugPrint, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
-use crate::types::MAX_BYTES;
+use crate::types::{MAX_BYTES, TensorType};
+use smallvec::SmallVec;
 
 impl ProgramVerifier<'_> {
     pub(super) fn scatter(&mut self, place: &str, step: &Scatter) {
@@ -97,6 +99,50 @@ impl ProgramVerifier<'_> {
                 let m = format!("%{} is too long for i32 places", from.name);
                 Err(Wrong::new(Kind::Limit, m))
             }
+        }
+    }
+
+    pub(super) fn attend(&mut self, place: &str, step: &Attend) {
+        if let Err(wrong) = self.attended(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    /// The buffers are dense, and of the types that the op has.
+    fn attended(&self, step: &Attend) -> Result<(), Wrong> {
+        step.inputs.iter().try_for_each(|&b| self.readable(b))?;
+        for (k, &b) in step.outputs.iter().enumerate() {
+            self.writable(b)?;
+            if step.outputs[..k].contains(&b) {
+                let m = format!("%{} is written twice", self.data(b).name);
+                return Err(Wrong::new(Kind::Overlap, m));
+            }
+        }
+        let mut types = SmallVec::new();
+        for &b in step.inputs.iter().chain(&step.outputs) {
+            let data = self.data(b);
+            if data.storage != Storage::Plain || data.strides.is_some() {
+                let m = format!("%{} is packed or strided: attention has dense arrays", data.name);
+                return Err(Wrong::new(Kind::Unsupported, m));
+            }
+            types.push(data.ty());
+        }
+        let results: Vec<_> = types.drain(step.inputs.len()..).flatten().collect();
+        let wrong = |e: InferError| Wrong::new(e.kind, e.message);
+        let (_, due) = step.op().infer(types, &step.attrs(), None).map_err(wrong)?;
+        if due.as_slice() != results {
+            let list = |types: &[TensorType]| {
+                types.iter().map(TensorType::to_string).collect::<Vec<_>>().join(", ")
+            };
+            let m = format!("the results are {}, found {}", list(&due), list(&results));
+            return Err(Wrong::new(Kind::Shape, m));
+        }
+        match results.first().is_some_and(|ty| ty.dtype.compute() == ty.dtype) {
+            true => Ok(()),
+            false => Err(Wrong::new(
+                Kind::DType,
+                "attention is a step of f32 or f64, not of 16-bit floats",
+            )),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::rewrite::rule::Site;
 
 /// Exponents and the sum of their exponentials.
 pub(super) struct Sum {
-    x: Value,
-    sum: Inst,
+    pub(super) x: Value,
+    pub(super) sum: Inst,
 }
 
 /// The exponents of a sum of exponentials, where the sum is one.
@@ -27,7 +27,7 @@ fn exponents(f: &Function, sum: Inst) -> Option<Value> {
 }
 
 /// The softmax that an instruction is, naive or shifted.
-fn quotient(f: &Function, i: Inst) -> Option<Sum> {
+pub(super) fn quotient(f: &Function, i: Inst) -> Option<Sum> {
     let of = |above: Value, below: Spread| {
         let x = operand(f, above, Op::Exp)?;
         let sum = below.reduction(f, Op::ReduceSum, f.ty(above))?;
@@ -82,6 +82,14 @@ fn is_shifted(f: &Function, x: Value, sum: Inst) -> bool {
             Spread::of(f, minus).through(f, Op::Neg).is_some_and(|shift| by_maximum(z, shift))
         })
     })
+}
+
+/// The exponents without the maximum over the axes that `sum` sums, where that is what was subtracted last.
+pub(super) fn unshifted(f: &Function, x: Value, sum: Inst) -> Value {
+    match made_by(f, x, Op::Sub) {
+        Some(i) if is_shifted(f, x, sum) => f.args(i)[0],
+        _ => x,
+    }
 }
 
 /// The value without what only stops derivatives.

@@ -9,6 +9,7 @@
 //! instruction stands. What else reads a part of a pattern keeps that part; what nothing reads any more
 //! goes. No rule fires on what a rule makes, so that a second time changes nothing.
 
+mod attention;
 mod exponential;
 mod shape;
 mod variance;
@@ -74,6 +75,22 @@ const RULES: &[Rule] = &[
     },
 ];
 
+/// Attention, for engines that have a step for it.
+pub static ATTENTION: RuleTable = RuleTable {
+    name: "attention",
+    doc: "Softmax of products, before differentiation, on engines with a step for attention; not in strict mode.",
+    reads: Reads::Source,
+    regions: true,
+    rules: &[Rule {
+        name: "attention",
+        doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
+              that leaves -inf, causal or not. A softmax of fewer than 128 keys stays, and one that is read elsewhere too.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::DotGeneral]),
+        then: &When { condition: attention::is_attention, build: attention::attention },
+    }],
+};
+
 /// What goes wrong where a formula is computed as it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hazard {
@@ -132,6 +149,18 @@ pub fn stabilize(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic
         left.insert(i);
     });
     fired.retain(|r: &Recognised| left.contains(r.at));
+    Ok((new, fired))
+}
+
+/// The function with attention for what is written out of it, and which rules fired.
+///
+/// Not for strict mode: the bits of results change.
+///
+/// # Errors
+/// As [`stabilize`].
+pub fn with_attention(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic> {
+    let (mut new, fired) = rewrite(f, &ATTENTION, Exactness::Real)?;
+    super::dce(&mut new);
     Ok((new, fired))
 }
 

@@ -1,0 +1,318 @@
+//! The verifier of loop programs: every value is defined once, before its uses and in a block that encloses them, and
+//! has the type that they ask for.
+
+use super::loop_program::{
+    GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
+};
+use adfuse_ir::DType;
+
+/// Whether a program is well formed; what is wrong otherwise.
+pub(crate) fn verify(program: &LoopProgram) -> Result<(), String> {
+    if !(program.lanes.is_power_of_two() && program.lanes <= 16) {
+        return Err(format!("groups of {} elements", program.lanes));
+    }
+    if program.reads.len() != program.body.params.len() {
+        return Err("a parameter has no way to be read".into());
+    }
+    if program.writes.len() != program.body.outputs.len() {
+        return Err("an output has no way to be written".into());
+    }
+    if let Some(v) = program.order.iter().find(|v| v.as_u32() as usize >= program.body.insts.len())
+    {
+        return Err(format!("{v} is ordered and not in the body"));
+    }
+    let mut v = LoopVerifier { program, types: Vec::new(), visible: Vec::new(), is_known: false };
+    v.define(LoopVal::BEGIN, DType::I64)?;
+    v.define(LoopVal::END, DType::I64)?;
+    v.block(&program.code)
+}
+
+struct LoopVerifier<'a> {
+    program: &'a LoopProgram,
+    /// Of each value, its type, where it is defined.
+    types: Vec<Option<DType>>,
+    /// Whether a value is defined in a block that is open.
+    visible: Vec<bool>,
+    /// Whether what does not change along a line is known here.
+    is_known: bool,
+}
+
+type VerifyResult<T = ()> = Result<T, String>;
+
+impl LoopVerifier<'_> {
+    fn define(&mut self, v: LoopVal, d: DType) -> VerifyResult {
+        let k = v.0 as usize;
+        if self.types.len() <= k {
+            self.types.resize(k + 1, None);
+            self.visible.resize(k + 1, false);
+        }
+        if self.types[k].replace(d).is_some() {
+            return Err(format!("{v} is defined twice"));
+        }
+        self.visible[k] = true;
+        Ok(())
+    }
+
+    fn of(&self, v: LoopVal) -> VerifyResult<DType> {
+        let k = v.0 as usize;
+        let seen = self.visible.get(k).copied().unwrap_or(false);
+        let found = self.types.get(k).copied().flatten().filter(|_| seen);
+        found.ok_or_else(|| format!("{v} is not defined here"))
+    }
+
+    fn has(&self, v: LoopVal, d: DType) -> VerifyResult {
+        match self.of(v)? {
+            found if found == d => Ok(()),
+            found => Err(format!("{v} is {found}, and {d} is asked for")),
+        }
+    }
+
+    fn int(&self, v: LoopVal) -> VerifyResult {
+        self.has(v, DType::I64)
+    }
+
+    fn op(&self, op: &LoopOp) -> VerifyResult<DType> {
+        if let LoopOp::Widen(d, v) = *op {
+            return self.has(v, d).map(|()| DType::I64);
+        }
+        op.operands().into_iter().try_for_each(|v| self.int(v))?;
+        match *op {
+            LoopOp::FloorDiv(_, by) | LoopOp::Rem(_, by) | LoopOp::Div(_, by) if by < 1 => {
+                Err(format!("a division by {by}"))
+            }
+            LoopOp::Literal(l) => Ok(l.dtype()),
+            LoopOp::Load(d, _) | LoopOp::LoadBits(d, ..) => Ok(d),
+            _ => Ok(DType::I64),
+        }
+    }
+
+    /// A block; what it defines is visible in it alone.
+    fn block(&mut self, block: &LoopBlock) -> VerifyResult {
+        block.iter().try_for_each(|s| self.stmt(s))
+    }
+
+    fn scope(&mut self, emit: impl FnOnce(&mut Self) -> VerifyResult) -> VerifyResult {
+        let (before, known) = (self.visible.clone(), self.is_known);
+        emit(self)?;
+        self.is_known = known;
+        for (k, visible) in self.visible.iter_mut().enumerate() {
+            *visible &= before.get(k).copied().unwrap_or(false);
+        }
+        Ok(())
+    }
+
+    fn cond(&self, c: &LoopCond) -> VerifyResult {
+        c.operands().into_iter().try_for_each(|v| self.int(v))
+    }
+
+    fn stmt(&mut self, s: &LoopStmt) -> VerifyResult {
+        match s {
+            LoopStmt::Let(v, op) => {
+                let d = self.op(op)?;
+                self.define(*v, d)
+            }
+            LoopStmt::If { all, then, otherwise, results } => {
+                all.iter().try_for_each(|c| self.cond(c))?;
+                let mut types = Vec::new();
+                self.scope(|v| {
+                    v.block(then)?;
+                    results.iter().try_for_each(|&(_, a, _)| v.of(a).map(|d| types.push(d)))
+                })?;
+                self.scope(|v| {
+                    v.block(otherwise)?;
+                    results.iter().zip(&types).try_for_each(|(&(_, _, b), &d)| v.has(b, d))
+                })?;
+                results.iter().zip(types).try_for_each(|(&(r, ..), d)| self.define(r, d))
+            }
+            LoopStmt::While { carried, below, body, next } => {
+                self.int(*below)?;
+                if carried.is_empty() || carried.len() != next.len() {
+                    return Err("a loop hands on other values than it begins with".into());
+                }
+                carried.iter().try_for_each(|&(_, begin)| self.int(begin))?;
+                carried.iter().try_for_each(|&(now, _)| self.define(now, DType::I64))?;
+                self.scope(|v| {
+                    v.block(body)?;
+                    next.iter().try_for_each(|&n| v.int(n))
+                })
+            }
+            LoopStmt::Groups { last, from, to, shapes, .. } => {
+                self.int(*from)?;
+                self.int(*to)?;
+                if shapes.is_empty() || shapes.iter().any(|s| s.copies == 0 || s.rounds == 0) {
+                    return Err("a loop of no groups".into());
+                }
+                self.groups()?;
+                self.define(*last, DType::I64)
+            }
+            LoopStmt::Partial { .. } => {
+                s.operands().into_iter().try_for_each(|v| self.int(v))?;
+                self.groups()
+            }
+            LoopStmt::Invariants { params } => {
+                self.is_known = true;
+                params.iter().try_for_each(|&(k, v)| self.param(k, v))
+            }
+            LoopStmt::Element { params, results } => {
+                params.iter().try_for_each(|&(k, v)| self.param(k, v))?;
+                if !self.is_known || results.len() != self.program.body.outputs.len() {
+                    return Err("an element is not what the body computes".into());
+                }
+                for (k, &r) in results.iter().enumerate() {
+                    self.define(r, self.output(k)?)?;
+                }
+                Ok(())
+            }
+            LoopStmt::Store { dtype, at, value, .. } => {
+                self.int(*at)?;
+                self.has(*value, *dtype)
+            }
+            LoopStmt::StoreBits { dtype, at, shift, value, .. } => {
+                self.int(*at)?;
+                self.int(*shift)?;
+                self.has(*value, *dtype)
+            }
+            LoopStmt::Combine { output, at, value } => {
+                self.int(*at)?;
+                self.folded(*output)?;
+                self.has(*value, self.output(*output)?)
+            }
+            LoopStmt::FillColumns { output, .. }
+            | LoopStmt::FillLanes { output }
+            | LoopStmt::JoinLanes { output, .. } => {
+                s.operands().into_iter().try_for_each(|v| self.int(v))?;
+                self.folded(*output)
+            }
+        }
+    }
+
+    fn output(&self, k: usize) -> VerifyResult<DType> {
+        let v = self.program.body.outputs.get(k).ok_or_else(|| format!("no output {k}"))?;
+        Ok(self.program.body.insts[*v].dtype)
+    }
+
+    fn param(&self, k: usize, v: LoopVal) -> VerifyResult {
+        let d = self.program.body.params.get(k).ok_or_else(|| format!("no parameter {k}"))?;
+        self.has(v, *d)
+    }
+
+    fn folded(&self, k: usize) -> VerifyResult {
+        let write = self.program.writes.get(k);
+        match write.and_then(GroupWrite::fold) {
+            Some(_) => {
+                write.map_or(Ok(()), |w| w.values().into_iter().try_for_each(|v| self.int(v)))
+            }
+            None => Err(format!("output {k} does not fold")),
+        }
+    }
+
+    /// What groups name is known here.
+    fn groups(&mut self) -> VerifyResult {
+        if !self.is_known {
+            return Err("groups before what does not change along a line".into());
+        }
+        let program = self.program;
+        program.group_values().try_for_each(|v| self.int(v))?;
+        for (k, read) in program.reads.iter().enumerate() {
+            match read {
+                GroupRead::Element => return Err(format!("groups do not read parameter {k}")),
+                GroupRead::Lanes { at, block, value } => {
+                    // The block is wherever groups are.
+                    let (types, visible) = (self.types.clone(), self.visible.clone());
+                    self.define(*at, DType::I64)?;
+                    self.block(block)?;
+                    self.param(k, *value)?;
+                    (self.types, self.visible) = (types, visible);
+                }
+                _ => {}
+            }
+        }
+        match program.writes.iter().position(|w| *w == GroupWrite::Element) {
+            Some(k) => Err(format!("groups do not write output {k}")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::codegen::loop_parser::parse;
+
+    /// A sum of lines, of groups of eight.
+    const SUM: &str = "\
+groups of 8
+body {
+s0 = param.f32 0
+return s0
+}
+order s0
+p0 f32 even v3 step 1
+o0 columns sum f32 v4
+code {
+  while v2 v0 below v1 {
+    v3 = pointer 0
+    v4 = pointer 1
+    v5 = int 8
+    invariants
+    v6 = rem v2 64
+    if zero v6 {
+      fill_columns o0 v2 count v5
+    } else {
+      v7 = add v2 v5
+    } gives
+    groups v8 from v2 to v1 by 4 1 by 1 1
+    partial v8 count v5
+    v9 = add v2 v5
+  } next v9
+}
+";
+
+    #[test]
+    fn programs_read_back() {
+        let program = parse(SUM).expect("a program");
+        assert_eq!(program.to_string(), SUM);
+        assert_eq!(verify(&program), Ok(()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for (from, to, said) in [
+            ("groups of 8", "groups of 12", "groups of 12 elements"),
+            ("v5 = int 8", "v10 = int 8", "v5 is not defined here"),
+            ("next v9", "next v7", "v7 is not defined here"),
+            ("next v9", "next v9 v9", "hands on other values"),
+            ("v6 = rem v2 64", "v6 = rem v2 0", "a division by 0"),
+            ("v6 = rem v2 64", "v5 = rem v2 64", "v5 is defined twice"),
+            ("v5 = int 8", "v5 = literal f32 8.0", "v5 is f32, and i64 is asked for"),
+            ("    invariants\n", "", "before what does not change"),
+            ("by 4 1 by 1 1", "by 0 1", "a loop of no groups"),
+            ("by 4 1 by 1 1", "", "a loop of no groups"),
+            ("o0 columns sum f32 v4", "o0 element", "output 0 does not fold"),
+            ("p0 f32 even v3 step 1", "p0 f32 element", "groups do not read parameter 0"),
+            ("p0 f32 even v3 step 1", "p0 f32 even v9 step 1", "v9 is not defined here"),
+            ("order s0", "order s1", "s1 is ordered"),
+        ] {
+            let text = SUM.replacen(from, to, 1);
+            assert_ne!(text, SUM, "{from}");
+            let program = parse(&text).unwrap_or_else(|m| panic!("{to}: {m}"));
+            let found = verify(&program).expect_err(to);
+            assert!(found.contains(said), "{to}: {found}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_program_name_the_line() {
+        for (from, to, said) in [
+            ("rem v2 64", "rem v2 x", "line 15: a number is expected, and there is x"),
+            ("rem v2 64", "rest v2 64", "line 15: no operation rest"),
+            ("partial v8", "whole v8", "line 22: no statement whole"),
+            ("even v3", "odd v3", "line 7: parameters are not read so: odd"),
+            ("} next v9\n}\n", "} next v9\n", "the text ends too early"),
+        ] {
+            let text = SUM.replacen(from, to, 1);
+            let found = parse(&text).expect_err(to);
+            assert!(found.contains(said), "{to}: {found}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Lowers a loop nest to a loop program: a loop over lines of the innermost axis, what does not change along a line,
+//! and groups and elements along it.
+
+use super::interleave::Interleaving;
+use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
+use super::loop_program::{GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal};
+use super::program_builder::{LineState, ProgramBuilder};
+use super::unused::without_unused;
+use super::{nontemporal, vectorize};
+use adfuse_ir::DType;
+
+/// What vectors of an emitter do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GroupTarget {
+    /// Groups are whole, and single elements are what is left. There may be no groups.
+    Whole(Option<Interleaving>),
+    /// Groups of this many elements may be partial.
+    Partial { lanes: u32 },
+}
+
+/// The loop program of a nest.
+pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
+    let lanes = match target {
+        GroupTarget::Whole(Some(_)) => vectorize::NARROW,
+        GroupTarget::Whole(None) => 1,
+        GroupTarget::Partial { lanes } => lanes,
+    };
+    let mut b = ProgramBuilder::new(p, lanes);
+    let n = p.walk.extents.last().copied().unwrap_or(1);
+    b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| {
+        let (line, low) = match p.inner() {
+            0 => (place, place),
+            _ => {
+                let line = b.div(place, n);
+                let start = b.mul(line, n);
+                (line, b.sub(place, start))
+            }
+        };
+        let length = b.int(n);
+        let (rest, left) = (b.sub(length, low), b.sub(LoopVal::END, place));
+        let count = b.min(rest, left);
+        let high = b.add(low, count);
+        let outer = b.outer(line);
+        b.line = LineState { outer, ..LineState::default() };
+        b.fixed_params();
+        match target {
+            GroupTarget::Whole(groups) => b.whole_line([low, high], groups),
+            GroupTarget::Partial { .. } => b.partial_line([low, high]),
+        }
+        [b.add(place, count)]
+    });
+    let code = b.finish();
+    let program = LoopProgram {
+        lanes,
+        body: p.body.clone(),
+        order: p.order.clone(),
+        reads: b.reads,
+        writes: b.writes,
+        code,
+    };
+    without_unused(program)
+}
+
+impl ProgramBuilder<'_> {
+    /// The coordinates of a line.
+    fn outer(&mut self, line: LoopVal) -> Vec<LoopVal> {
+        let p = self.p;
+        let mut rest = line;
+        let mut outer = Vec::new();
+        for (k, &n) in p.walk.extents.iter().enumerate().take(p.inner()).rev() {
+            if k == 0 {
+                outer.push(rest);
+                continue;
+            }
+            let quotient = self.div(rest, n);
+            let product = self.mul(quotient, n);
+            outer.push(self.sub(rest, product));
+            rest = quotient;
+        }
+        outer.reverse();
+        outer
+    }
+
+    /// The parameters that do not change along a line.
+    fn fixed_params(&mut self) {
+        let p = self.p;
+        self.line.params = vec![None; p.reads.len()];
+        // In order: data is read before what it names.
+        for k in 0..p.reads.len() {
+            if !p.varies[k] {
+                self.reads[k] = GroupRead::Fixed;
+                let params = self.line.params.clone();
+                self.line.params[k] = Some(self.read(k, None, &params));
+            }
+        }
+    }
+
+    /// What is known of the body before its loops.
+    pub(crate) fn invariants(&mut self) {
+        let p = self.p;
+        let known = self.line.params.iter().enumerate();
+        let known = known.filter(|(k, _)| p.body.reads_param(*k));
+        let params = known.filter_map(|(k, v)| Some((k, (*v)?))).collect();
+        self.push(LoopStmt::Invariants { params });
+    }
+
+    /// How groups read a parameter that changes along the line; `None` where that is lane by lane.
+    pub(crate) fn group_read(&mut self, k: usize) -> Option<GroupRead> {
+        let p = self.p;
+        Some(match (p.loads[k], &p.reads[k]) {
+            (VectorAccess::Coord, ParamRead::Coord(form)) => {
+                let first = self.fixed_form(*form);
+                GroupRead::Coord { first, step: p.step(*form) }
+            }
+            (VectorAccess::Guarded, _) => {
+                let (pointer, along) = self.line.chosen.get(k).copied().flatten()?;
+                GroupRead::Chosen { pointer, along }
+            }
+            (reach, ParamRead::Guarded(sources)) => {
+                let LoadSource::Array(a) = &sources.first()?.from else { return None };
+                match (reach, a.packed) {
+                    (VectorAccess::Even, None) => {
+                        let pointer = self.line_pointer(a);
+                        GroupRead::Even { pointer, step: p.step(a.form) }
+                    }
+                    (VectorAccess::Packed, Some(bits)) => {
+                        let pointer = self.op(LoopOp::Pointer(a.at));
+                        GroupRead::Packed { bits, pointer, first: self.fixed_form(a.form) }
+                    }
+                    (VectorAccess::Spread(by), None) => {
+                        let pointer = self.line_pointer(a);
+                        GroupRead::Spread { pointer, each: by.each, step: by.step }
+                    }
+                    (VectorAccess::Masked, None) => self.masked_read(a, sources)?,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    fn masked_read(&mut self, a: &Access, sources: &[GuardedSource]) -> Option<GroupRead> {
+        let LoadSource::Literal(rest) = sources.last()?.from else { return None };
+        let pointer = self.line_pointer(a);
+        let (low, high) = self.between(&sources.first()?.guards)?;
+        Some(GroupRead::Masked { pointer, low, high, rest })
+    }
+
+    fn line_pointer(&mut self, a: &Access) -> LoopVal {
+        self.pointer(a.at, a.form, a.dtype.bytes() as i64)
+    }
+
+    /// Where groups write the outputs that do not fold.
+    pub(crate) fn group_writes(&mut self) {
+        let p = self.p;
+        let far = nontemporal::outputs(p, self.lanes);
+        for (k, a) in p.writes.iter().enumerate().filter(|(k, _)| p.folds[*k].is_none()) {
+            let dtype = a.dtype;
+            self.writes[k] = match (p.stores[k], a.packed) {
+                (VectorAccess::Even, None) => {
+                    let pointer = self.line_pointer(a);
+                    let (step, nontemporal) = (p.step(a.form), far[k]);
+                    // 16-bit floats come out of conversions, which give no other NaN.
+                    let canonical = a.buffer && matches!(dtype, DType::F32 | DType::F64);
+                    GroupWrite::Even { dtype, canonical, pointer, step, nontemporal }
+                }
+                (VectorAccess::Packed, Some(bits)) => {
+                    let pointer = self.op(LoopOp::Pointer(a.at));
+                    GroupWrite::Packed { dtype, bits, pointer, first: self.fixed_form(a.form) }
+                }
+                _ => GroupWrite::Element,
+            };
+        }
+    }
+}

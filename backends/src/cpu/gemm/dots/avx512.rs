@@ -1,0 +1,105 @@
+//! Kernels in vectors of 512 bits: `vdpbf16ps` and `vpdpbusd`.
+
+use super::{DEEP, DotBlock, DotKernel, LINES, OperandSide, TILE};
+use adfuse_ir::DType;
+use std::arch::x86_64::*;
+use std::mem::transmute;
+
+/// Rows whose sums are in registers at once, with two vectors of columns each.
+const ROWS: usize = 8;
+
+pub(super) const BF16: DotKernel = DotKernel {
+    name: "avx512_bf16",
+    element: DType::BF16,
+    flipped: None,
+    available: || is_x86_feature_detected!("avx512bf16") && base(),
+    begin,
+    end,
+    block: bf16,
+};
+
+pub(super) const I8: DotKernel = DotKernel {
+    name: "avx512_vnni",
+    element: DType::I8,
+    flipped: Some(OperandSide::Left),
+    available: || is_x86_feature_detected!("avx512vnni") && base(),
+    begin,
+    end,
+    block: integers,
+};
+
+pub(super) const U8: DotKernel =
+    DotKernel { element: DType::U8, flipped: Some(OperandSide::Right), ..I8 };
+
+/// What the kernels and `pack` use beside dot products.
+pub(super) fn base() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+/// Nothing comes before the first block.
+fn begin() {}
+
+/// Nothing comes after the last block: these functions end with their upper halves clear.
+fn end() {}
+
+/// The sums of a block, whose elements are added up by an instruction.
+///
+/// # Safety
+/// The panels have as many tiles, and there is room for the sums.
+#[inline(always)]
+unsafe fn block(b: &DotBlock, dot: impl Fn(__m512i, __m512i, __m512i) -> __m512i) {
+    for row in (0..2 * LINES).step_by(ROWS) {
+        // SAFETY: as the caller promises; vectors of the integer type are only moved here.
+        unsafe {
+            let left = b.left[row / LINES].add(row % LINES * DEEP);
+            let mut sums = [[_mm512_setzero_si512(); 2]; ROWS];
+            let line = |i: usize| b.out.add((row + i) * b.row);
+            if b.adds {
+                for (i, [x, y]) in sums.iter_mut().enumerate() {
+                    *x = _mm512_loadu_si512(line(i).cast());
+                    *y = _mm512_loadu_si512(line(i).add(LINES * 4).cast());
+                }
+            }
+            for t in 0..b.tiles {
+                let at = left.add(t * TILE);
+                let columns = b.right.map(|p| p.add(t * TILE));
+                for group in 0..LINES {
+                    let right = columns.map(|p| _mm512_load_si512(p.add(group * DEEP).cast()));
+                    for i in 0..ROWS {
+                        let four = at.add(i * DEEP + group * 4).cast::<i32>().read();
+                        let four = _mm512_set1_epi32(four);
+                        sums[i][0] = dot(sums[i][0], four, right[0]);
+                        sums[i][1] = dot(sums[i][1], four, right[1]);
+                    }
+                }
+            }
+            for (i, [x, y]) in sums.into_iter().enumerate() {
+                _mm512_storeu_si512(line(i).cast(), x);
+                _mm512_storeu_si512(line(i).add(LINES * 4).cast(), y);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As of [`block`], on a processor that has these features.
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn bf16(b: &DotBlock) {
+    // SAFETY: as the caller promises; all bits of a vector are numbers of either type.
+    unsafe {
+        block(b, |sum, x, y| {
+            let (sum, x, y) = (_mm512_castsi512_ps(sum), transmute(x), transmute(y));
+            _mm512_castps_si512(_mm512_dpbf16_ps(sum, x, y))
+        });
+    }
+}
+
+/// # Safety
+/// As of [`block`], on a processor that has these features.
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn integers(b: &DotBlock) {
+    // SAFETY: as the caller promises.
+    unsafe { block(b, |sum, x, y| _mm512_dpbusd_epi32(sum, x, y)) };
+}

@@ -1,0 +1,205 @@
+//! How the result of a product is divided: into pieces that fit the cache, and tasks of threads.
+
+use super::kernel::TaskGranularity;
+use super::shape::gcd;
+use crate::reference::order::CONTRACT_CHUNK;
+
+/// The most bytes of the sums of a piece: they fit L2 together with the operands.
+const PIECE: i64 = 256 << 10;
+
+/// Columns of a piece, unless there are few rows.
+const COLUMNS: i64 = 256;
+
+/// Bytes of the columns of a chunk, at most, where pieces have whole lines because what follows the sums
+/// walks memory along them: packed for each piece, they fit L2 together with the sums.
+const PACKED: i64 = 512 << 10;
+
+/// What rows and columns of pieces are a multiple of.
+const GRAIN: i64 = 64;
+
+/// The most products of a task.
+const PRODUCTS: i64 = 1 << 24;
+
+/// The fewest products of a task, of a contraction on few threads and on many: some ten microseconds.
+const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
+
+/// Contractions of fewer products, which take some twenty microseconds, are one task.
+const ALONE: i64 = 1 << 21;
+
+/// Products by dot-product instructions in the time of one other.
+const DOT_RATE: i64 = 8;
+
+/// Tasks that a contraction has for each thread, where it has work for them.
+const TASKS: i64 = 4;
+
+/// Up to this number of threads, tasks are those of one thread.
+const FEW_THREADS: i64 = 2;
+
+/// The fewest products that are divided along the depth too, and the most bytes of the sums of all chunks.
+const DEEP: i64 = 1 << 22;
+const CHUNKS: i64 = 4 << 20;
+
+/// How the result is cut. Rows are those of all batches, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskSplit {
+    /// Rows and columns of a task.
+    pub(super) task: [i64; 2],
+    /// Rows of a piece: what is multiplied at once, of one batch.
+    pub(super) rows: i64,
+}
+
+/// Chunks of this depth.
+pub(super) fn chunks_of(depth: i64) -> i64 {
+    (depth + CONTRACT_CHUNK as i64 - 1) / CONTRACT_CHUNK as i64
+}
+
+/// Sums of all chunks of a product whose depth is divided among threads: one of few rows and columns.
+pub(super) fn chunk_sums([batch, rows, cols, depth]: [i64; 4], bytes: i64) -> Option<i64> {
+    let results = batch.checked_mul(rows)?.checked_mul(cols)?;
+    let parts = |n: i64| (n + GRAIN - 1) / GRAIN;
+    let few = batch.checked_mul(parts(rows) * parts(cols))? <= TASKS * FEW_THREADS;
+    let sums = results.checked_mul(chunks_of(depth))?;
+    let deep = chunks_of(depth) > 1 && results.checked_mul(depth)? >= DEEP;
+    (few && deep && sums.checked_mul(bytes)? <= CHUNKS).then_some(sums)
+}
+
+/// What each piece of a product packs of its operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PiecePacking {
+    /// The columns: pieces with more rows pack less.
+    Columns,
+    /// Rows and columns: square pieces pack least.
+    Both,
+    /// Nothing. Operands are packed for dot-product instructions before, which are faster than other products.
+    Nothing,
+}
+
+/// What tasks of a product follow from.
+#[derive(Clone, Copy)]
+pub(super) struct ProductTasks {
+    /// Batch, rows, columns, depth.
+    pub(super) size: [i64; 4],
+    /// Where what follows the sums may be cut.
+    pub(super) cuts: TaskGranularity,
+    /// Whether anything is computed of the sums.
+    pub(super) followed: bool,
+    /// Of a sum.
+    pub(super) bytes: i64,
+    pub(super) packing: PiecePacking,
+}
+
+impl ProductTasks {
+    /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. Since every result is a sum of its
+    /// own, they change no bit. Pieces for more threads have no more rows and no more columns.
+    pub(super) fn split(&self, threads: i64) -> TaskSplit {
+        let ProductTasks { size: [batch, rows, cols, depth], cuts, bytes, packing, .. } = *self;
+        let all = batch.saturating_mul(rows).max(1);
+        let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
+        let cols = cols.max(1);
+        // What follows sees lines of all columns, unless it may see parts of them.
+        let words = cols % cuts.bits == 0 && GRAIN % cuts.bits == 0;
+        let parts = words && cuts.lines.is_some_and(|l| l % cols == 0);
+        let most = (PIECE / bytes.max(1)).max(1);
+        let mut width = cols;
+        let chunk = depth.clamp(1, CONTRACT_CHUNK as i64);
+        let packed = cols.saturating_mul(chunk).saturating_mul(bytes);
+        let whole = self.followed && packed <= PACKED && cols.saturating_mul(GRAIN) <= most;
+        if parts && !whole && cols > 2 * COLUMNS {
+            width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
+        }
+        let mut height = grained(most / width).min(rows.max(1));
+        let work = |a: i64, b: i64| a.saturating_mul(b).saturating_mul(depth.max(1));
+        let many = threads > FEW_THREADS;
+        let tasks = if many { TASKS * threads } else { TASKS };
+        let rate = if packing == PiecePacking::Nothing { DOT_RATE } else { 1 };
+        let split = many && work(all, cols) >= ALONE.saturating_mul(rate);
+        let fewest = FEWEST[usize::from(split)].saturating_mul(rate);
+        let products = (work(all, cols) / tasks).clamp(fewest, PRODUCTS.saturating_mul(rate));
+        let square = parts && packing != PiecePacking::Columns;
+        while square && width.min(height) > GRAIN && work(width, height) > products {
+            match width > height {
+                true => width = grained(width / 2),
+                false => height = grained(height / 2),
+            }
+        }
+        while parts && width > GRAIN && work(width, height) > products {
+            width = grained(width / 2);
+        }
+        while height > GRAIN && work(width, height) > products {
+            height = grained(height / 2);
+        }
+        // Short batches go together.
+        let together = (PRODUCTS / 16 / work(width, height).max(1)).max(1);
+        let task = height.saturating_mul(together).min(all);
+        let task = match cuts.grain {
+            None => all,
+            Some(grain) => {
+                let rows = grain / gcd(grain, cols);
+                (task.saturating_add(rows - 1) / rows).saturating_mul(rows)
+            }
+        };
+        TaskSplit { task: [task.max(1), width], rows: height }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [[i64; 4]; 7] = [
+        [1, 128, 1024, 784],
+        [1, 1024, 256, 256],
+        [32, 128, 128, 64],
+        [1, 1024, 1024, 1024],
+        [1, 16, 4096, 150],
+        [1, 33, 65, 7],
+        [1, 70, 5, 100_000],
+    ];
+
+    fn tasks(size: [i64; 4], packing: PiecePacking, followed: bool) -> ProductTasks {
+        ProductTasks { size, cuts: TaskGranularity::default(), followed, bytes: 4, packing }
+    }
+
+    /// What pieces need is planned for one thread.
+    #[test]
+    fn more_threads_have_no_larger_pieces() {
+        for size in SIZES {
+            for packing in [PiecePacking::Columns, PiecePacking::Both, PiecePacking::Nothing] {
+                for followed in [false, true] {
+                    let of = tasks(size, packing, followed);
+                    let mut last = of.split(1);
+                    for threads in [2, 3, 4, 8, 16, 64] {
+                        let split = of.split(threads);
+                        assert!(split.rows <= last.rows, "{size:?}, {threads}");
+                        assert!(split.task[1] <= last.task[1], "{size:?}, {threads}");
+                        last = split;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_a_gflop_is_work_for_sixteen_threads() {
+        for size in SIZES.into_iter().filter(|s| s.iter().product::<i64>() >= 50_000_000) {
+            let [height, width] = tasks(size, PiecePacking::Columns, false).split(16).task;
+            let parts = |n: i64, each: i64| (n + each - 1) / each;
+            let count = parts(size[0] * size[1], height) * parts(size[2], width);
+            assert!(count >= 16, "{size:?}: {count} tasks");
+        }
+    }
+
+    #[test]
+    fn short_products_are_one_task() {
+        let split = tasks([1, 120, 84, 64], PiecePacking::Columns, true).split(16);
+        assert_eq!(split.task, [120, 84]);
+    }
+
+    #[test]
+    fn only_few_deep_sums_have_chunks() {
+        assert_eq!(chunk_sums([1, 70, 5, 100_000], 4), Some(70 * 5 * 196));
+        assert_eq!(chunk_sums([1, 1024, 1024, 1024], 4), None);
+        assert_eq!(chunk_sums([1, 64, 64, 512], 4), None);
+        assert_eq!(chunk_sums([1, 64, 64, 1 << 40], 4), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! What steps become on a GPU, as numbers for the cost model: launches, bytes that go through memory beside the buffers,
+//! multiply-adds that fill tiles up, elements that products compute on the way, digits of sorts.
+//!
+//! The facts are those of a target, whatever devices the host has. Equal steps are examined once.
+
+use super::launches::{Arg, StepCode};
+use super::ptx::module::step_launches;
+use super::schedule::library_split::{multiplied, split};
+use super::schedule::operand_path::OperandPath;
+use super::schedule::product::ScheduledProduct;
+use super::schedule::program::{Scheduled, StepSchedule, schedule_but};
+use super::schedule::scatter::ScatterMethod;
+use super::schedule::shape::volume;
+use super::schedule::sort::{ScheduledSort, SortLaunch};
+use super::target::GpuTarget;
+use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
+use adfuse_ir::kernel::{Buffer, Program, Step, StepForm};
+use adfuse_ir::{Diagnostic, Fp};
+use hashbrown::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The most forms whose facts are kept.
+const MOST_FORMS: usize = 1 << 13;
+
+/// What facts depend on beside the step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FactsOptions {
+    /// What is launched on.
+    pub target: GpuTarget,
+    /// What may happen to numbers.
+    pub fp: Fp,
+    /// Whether a library multiplies, in the modes that are not strict.
+    pub library: bool,
+}
+
+/// The facts of steps that were examined, by their forms. Any number of threads may share one.
+#[derive(Default)]
+pub struct FactsCache {
+    known: Mutex<HashMap<(FactsOptions, StepForm), KernelFacts>>,
+}
+
+impl fmt::Debug for FactsCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FactsCache").field("forms", &self.known().len()).finish()
+    }
+}
+
+impl FactsCache {
+    fn known(&self) -> MutexGuard<'_, HashMap<(FactsOptions, StepForm), KernelFacts>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The facts of every step of a program; `None` for a program that the engine does not run. Loops and branches have
+    /// none of their own.
+    pub fn of(&self, program: &Program, options: FactsOptions) -> Option<Vec<KernelFacts>> {
+        let mut found = Vec::with_capacity(program.steps.len());
+        for step in &program.steps {
+            let Some((form, _)) = StepForm::of(program, step) else {
+                found.push(KernelFacts::default());
+                continue;
+            };
+            let key = (options, form);
+            let known = self.known().get(&key).cloned();
+            let facts = match known {
+                Some(facts) => facts,
+                None => {
+                    let facts = of_step(program, step, options).ok()?;
+                    let mut known = self.known();
+                    if known.len() >= MOST_FORMS {
+                        known.clear();
+                    }
+                    known.insert(key, facts.clone());
+                    facts
+                }
+            };
+            found.push(facts);
+        }
+        Some(found)
+    }
+}
+
+/// The facts of one step, alone.
+fn of_step(
+    program: &Program,
+    step: &Step,
+    FactsOptions { target, fp, library }: FactsOptions,
+) -> Result<KernelFacts, Diagnostic> {
+    let alone = Program {
+        name: program.name.clone(),
+        buffers: program.buffers.clone(),
+        outputs: Vec::new(),
+        steps: vec![step.clone()],
+    };
+    let (parts, _) = split(&alone, fp, library)?;
+    let done: Vec<bool> = multiplied(&parts, fp, library).iter().map(Option::is_some).collect();
+    let schedule = schedule_but(&parts, target, fp, &done)?;
+    // What is divided goes through buffers that the step did not have.
+    let own: HashSet<Buffer> = alone.buffers.keys().collect();
+    let mut facts = KernelFacts::default();
+    for (n, part) in parts.steps.iter().enumerate() {
+        let mut launches = LaunchFacts { count: 1, ..LaunchFacts::default() };
+        if !done[n] {
+            let code = step_launches(&schedule, n)?;
+            launches = of_code(&schedule.program, &code);
+            of_works(&schedule.steps[n], &mut facts, &mut launches);
+        }
+        let beside = part.reads().chain(part.writes()).filter(|b| !own.contains(b));
+        let beside = beside.map(|b| parts.buffers[b].bytes()).fold(0, u64::saturating_add);
+        launches.beyond_bytes = launches.beyond_bytes.saturating_add(beside);
+        facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
+    }
+    Ok(facts)
+}
+
+/// The launches of a step, and what they read and write beyond what it reads and writes once: scratch each time, and
+/// buffers that a launch before has touched.
+fn of_code(program: &Program, code: &StepCode) -> LaunchFacts {
+    let args = || code.launches.iter().flat_map(|launch| &launch.args);
+    let offset = |arg: &Arg| match arg {
+        Arg::Scratch { offset } => Some(*offset),
+        _ => None,
+    };
+    let mut offsets: Vec<u64> = args().filter_map(offset).chain([code.scratch]).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    let size = |at: u64| {
+        let next = offsets.iter().find(|&&o| o > at).copied().unwrap_or(at);
+        next.saturating_sub(at)
+    };
+    let mut touched: HashSet<Buffer> = HashSet::new();
+    let mut beyond = 0u64;
+    for launch in &code.launches {
+        let mut now: Vec<Buffer> = Vec::new();
+        for arg in &launch.args {
+            match *arg {
+                Arg::Scratch { offset } => beyond = beyond.saturating_add(size(offset)),
+                Arg::Buffer(b) if touched.contains(&b) => {
+                    beyond = beyond.saturating_add(program.buffers[b].bytes());
+                }
+                Arg::Buffer(b) => now.push(b),
+                _ => {}
+            }
+        }
+        touched.extend(now);
+    }
+    let count = code.launches.len() as u64;
+    LaunchFacts { count, beyond_bytes: beyond, multiply_adds: 0 }
+}
+
+/// What work does that neither its structure nor its launches say.
+fn of_works(step: &StepSchedule, facts: &mut KernelFacts, launches: &mut LaunchFacts) {
+    for work in &step.works {
+        match work {
+            Scheduled::Product(product) => {
+                let (multiply_adds, fed) = of_product(product);
+                launches.multiply_adds = launches.multiply_adds.saturating_add(multiply_adds);
+                facts.pass(PassKind::Pack, fed);
+            }
+            Scheduled::Sort(sort) => facts.pass(PassKind::Digit, digits(sort)),
+            Scheduled::Scatter(scatter) => {
+                if let ScatterMethod::Sorted(sorted) = &scatter.method {
+                    facts.pass(PassKind::Digit, digits(&sorted.sort));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Multiply-adds of a product's tiles, and the elements of operands that they compute on the way to shared memory.
+fn of_product(product: &ScheduledProduct) -> (u64, i64) {
+    let (m, tiling) = (&product.member, &product.tiling);
+    let count = |n: i64, side: usize| (n + tiling.side[side] - 1) / tiling.side[side];
+    let tiles = [count(volume(&m.rows), 0), count(volume(&m.cols), 1)];
+    let all = volume(&m.batch).saturating_mul(tiles[0]).saturating_mul(tiles[1]);
+    let depth = tiling.steps.saturating_mul(tiling.deep);
+    let of_tile = |elements: i64| all.saturating_mul(elements).saturating_mul(depth);
+    let computed = |side: usize| {
+        matches!(tiling.operands[side].path, OperandPath::Computed { .. })
+            .then(|| of_tile(tiling.side[side]))
+    };
+    let fed = (0..2).filter_map(computed).fold(0, i64::saturating_add);
+    (of_tile(tiling.side[0] * tiling.side[1]).unsigned_abs(), fed)
+}
+
+/// Elements that blocks move by digits in shared memory, once for each digit.
+fn digits(sort: &ScheduledSort) -> i64 {
+    let of = |launch: &SortLaunch| match launch {
+        SortLaunch::Tiles(tiles) => {
+            let lines = tiles.sort.lines.saturating_mul(tiles.parts);
+            lines.saturating_mul(tiles.long).saturating_mul(tiles.digits.passes)
+        }
+        _ => 0,
+    };
+    sort.launches.iter().map(of).fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::kernel::text::parse;
+
+    fn facts(text: &str, fp: Fp, library: bool) -> KernelFacts {
+        let program = parse(&format!("program @f {{ {text} return %y }}")).expect("reads");
+        let cache = FactsCache::default();
+        let options = FactsOptions { target: GpuTarget::SM90, fp, library };
+        let found = cache.of(&program, options).expect("is examined");
+        assert_eq!(cache.of(&program, options), Some(found.clone()), "what is known is the same");
+        found[0].clone()
+    }
+
+    fn launches(facts: &KernelFacts) -> LaunchFacts {
+        facts.launches.expect("a GPU launches")
+    }
+
+    #[test]
+    fn a_loop_over_elements_is_one_launch_that_moves_nothing_else() {
+        let found = facts(
+            "input %x: f32[4096] output %y: f32[4096]
+             kernel @k [4096] { stage [] { p0 = load %x[d0] s0 = param.f32 0 %y[d0] = store s0 } }",
+            Fp::Strict,
+            false,
+        );
+        let due = LaunchFacts { count: 1, ..LaunchFacts::default() };
+        assert_eq!((launches(&found), found.passes.len()), (due, 0));
+    }
+
+    #[test]
+    fn a_fold_of_all_elements_leaves_parts() {
+        let found = facts(
+            "input %x: f32[1048576] output %y: f32[]
+             kernel @k [1048576] { stage [] { p0 = load %x[d0] s0 = param.f32 0
+               %y[] = fold.sum s0 lane(d0) } }",
+            Fp::Strict,
+            false,
+        );
+        let found = launches(&found);
+        // The first launch writes a part of each block of 1024, another reads them.
+        assert!(found.count >= 2 && found.beyond_bytes >= 2 * 1024 * 4, "{found:?}");
+    }
+
+    /// A product for each of a batch, with one column: windows of a filter for each channel.
+    const NARROW: &str = "input %x: f32[64, 100, 16] input %w: f32[64, 16] output %y: f32[64, 100]
+      contract @f { member batch [64] rows [100] cols [1] depth [9] sum f32 {
+        lhs { p0 = load %x[d0, d1, d2 + 1] s0 = param.f32 0 s1 = mul.f32 s0 s0 out s1 }
+        rhs { p0 = load %w[d0, d2] s0 = param.f32 0 out s0 }
+        then { p0 = sum s0 = param.f32 0 %y[d0, d1] = store s0 } } }";
+
+    #[test]
+    fn tiles_of_a_narrow_product_are_mostly_empty() {
+        let found = facts(NARROW, Fp::Strict, false);
+        let filled = launches(&found).multiply_adds;
+        assert!(filled >= 32 * 64 * 100 * 9, "{found:?}");
+        let [pass] = found.passes.as_slice() else { panic!("{found:?}") };
+        // Squares are computed on the way, for whole tiles.
+        assert_eq!(pass.kind, PassKind::Pack);
+        assert!(pass.elements >= 64 * 100 * 9, "{pass:?}");
+    }
+
+    #[test]
+    fn what_a_library_multiplies_has_operands_in_memory() {
+        let text = "input %x: f32[512, 512] input %w: f32[512, 512] output %y: f32[512, 512]
+          contract @f { member batch [] rows [512] cols [512] depth [512] sum f32 {
+            lhs { p0 = load %x[d0, d1] s0 = param.f32 0 s1 = mul.f32 s0 s0 out s1 }
+            rhs { p0 = load %w[d1, d0] s0 = param.f32 0 out s0 }
+            then { p0 = sum s0 = param.f32 0 %y[d0, d1] = store s0 } } }";
+        let [own, library] = [false, true].map(|library| facts(text, Fp::Reproducible, library));
+        assert_eq!((launches(&own).count, launches(&own).beyond_bytes), (1, 0));
+        let library = launches(&library);
+        // A kernel writes the squares, which the library reads.
+        assert_eq!((library.count, library.beyond_bytes), (2, 2 * 512 * 512 * 4));
+        assert_eq!(library.multiply_adds, 0);
+    }
+
+    #[test]
+    fn sorts_are_told_by_their_digits() {
+        let sort = |n: i64| {
+            let text = format!(
+                "input %x: f32[4, {n}] output %y: i32[4, {n}]
+                 %y = argsort %x axis 1"
+            );
+            facts(&text, Fp::Strict, false)
+        };
+        let short = sort(1024);
+        let [pass] = short.passes.as_slice() else { panic!("{short:?}") };
+        assert_eq!((pass.kind, launches(&short).count), (PassKind::Digit, 1));
+        assert!(pass.elements >= 4 * 4 * 1024, "a digit has 8 bits at most: {pass:?}");
+        // Longer lines go through memory, three launches for each digit.
+        let long = sort(1 << 20);
+        assert!(long.passes.is_empty() && launches(&long).count >= 12, "{long:?}");
+        assert!(launches(&long).beyond_bytes >= 4 * (4 << 20) * 8, "{long:?}");
+    }
+}

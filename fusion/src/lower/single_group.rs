@@ -1,0 +1,91 @@
+//! A group lowered by itself, without the rest of its plan: what a change of a plan is priced by.
+
+use super::grown::Grown;
+use super::loop_schedule::schedule;
+use super::{Lower, is_stored};
+use crate::analysis::facts::Facts;
+use crate::plan::machine_model::MachineModel;
+use crate::plan::{Group, Plan};
+use adfuse_ir::kernel::{Buffer, Program, Role, Storage};
+use adfuse_ir::{Diagnostic, Fp, Value};
+use cranelift_entity::SecondaryMap;
+use hashbrown::HashSet;
+
+/// What lowering notes of values, kept from one group to the next: its tables are as long as the function.
+pub(crate) struct GroupLowering {
+    grown: Grown,
+    buffers: SecondaryMap<Value, Option<Buffer>>,
+    plan: Plan,
+}
+
+impl GroupLowering {
+    /// For groups in a mode.
+    pub(crate) fn new(fp: Fp) -> GroupLowering {
+        let plan = Plan {
+            name: String::new(),
+            graph: String::new(),
+            device: String::new(),
+            fp,
+            donated: Vec::new(),
+            inline: Vec::new(),
+            groups: Vec::new(),
+            storage: Vec::new(),
+            inverses: Vec::new(),
+            loops: Vec::new(),
+            blocks: Vec::new(),
+        };
+        GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
+    }
+
+    /// The program of one group. `stored` are the values that it reads from buffers or leaves there.
+    ///
+    /// The program has no results, and its temporaries are computed by nobody: it is there to be priced.
+    ///
+    /// # Errors
+    /// Where the group's members share no nest, or have no lowering.
+    pub(crate) fn program(
+        &mut self,
+        facts: &Facts<'_>,
+        group: &Group,
+        stored: &[(Value, Role, Storage)],
+        device: &MachineModel,
+    ) -> Result<Program, Diagnostic> {
+        let empty = GroupLowering::new(self.plan.fp);
+        let GroupLowering { mut grown, buffers, mut plan } = std::mem::replace(self, empty);
+        grown.begin(facts, group);
+        plan.groups = vec![group.clone()];
+        let mut lower = Lower {
+            facts,
+            plan: &plan,
+            device,
+            memo: None,
+            of_group: Vec::new(),
+            grown,
+            program: Program::default(),
+            buffers,
+            printed: &|_| String::new(),
+            origin: None,
+            names: HashSet::new(),
+            numbered: 0,
+        };
+        let made = lower.single(stored);
+        let Lower { mut grown, mut buffers, program, .. } = lower;
+        stored.iter().for_each(|(v, ..)| buffers[*v] = None);
+        grown.end(facts, group);
+        *self = GroupLowering { grown, buffers, plan };
+        made.map(|()| program)
+    }
+}
+
+impl Lower<'_> {
+    fn single(&mut self, stored: &[(Value, Role, Storage)]) -> Result<(), Diagnostic> {
+        for (v, role, storage) in stored.iter().filter(|(v, ..)| is_stored(self.facts.f, *v)) {
+            let b = self.declare(*v, role.clone());
+            self.program.buffers[b].storage = *storage;
+        }
+        self.grown.group(self.facts, self.device, (0, &self.plan.groups[0]))?;
+        self.group(0)?;
+        schedule(&mut self.program, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! The arena: temporaries and the scratch of steps as a problem of the memory planner.
+
+use super::donation::DonorOf;
+use super::layout::{ALIGN, Memory};
+use super::size::{MOST_BYTES, bytes, first_reading};
+use crate::plan::options::Effort;
+use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place};
+use adfuse_memplan::{
+    BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, plan,
+    plan_in_order,
+};
+use cranelift_entity::SecondaryMap;
+use std::ops::Range;
+
+/// What memory is planned for.
+pub(super) struct ArenaRequest<'a> {
+    pub(super) program: &'a Program,
+    pub(super) effort: Effort,
+    /// Bytes of scratch memory of each step.
+    pub(super) scratch: &'a [u64],
+    /// Whether each step reads again what it has read when it has begun to write.
+    pub(super) reads_again: &'a [bool],
+    pub(super) lives: &'a Lives,
+}
+
+/// The time of the first step; what callers hand over is there before it.
+pub(super) const FIRST: u64 = 1;
+
+/// The time of some steps, the last one included.
+pub(super) fn time((from, last): (usize, usize)) -> Range<u64> {
+    from as u64 + FIRST..last as u64 + FIRST + 1
+}
+
+/// The problem for the memory planner.
+pub(super) struct Arena {
+    problem: Problem,
+    pub(super) blocks: SecondaryMap<Buffer, Option<BufferId>>,
+    /// For each step, where it needs something.
+    pub(super) scratch: Vec<Option<BufferId>>,
+    /// What may be in place.
+    pub(super) in_place: Vec<InPlace>,
+}
+
+impl Arena {
+    /// Of all temporaries that are not elsewhere. `None` where there are too many bytes.
+    pub(super) fn of(wanted: &ArenaRequest<'_>, elsewhere: &DonorOf) -> Option<Arena> {
+        let ArenaRequest { program, lives, .. } = *wanted;
+        let mut arena = Arena {
+            problem: Problem::new(),
+            blocks: SecondaryMap::new(),
+            scratch: Vec::with_capacity(program.steps.len()),
+            in_place: Vec::new(),
+        };
+        for (b, data) in program.buffers.iter() {
+            let here = data.role == Role::Temp && data.space == Space::Device;
+            if let Some(life) = lives[b].filter(|_| here && elsewhere[b].is_none()) {
+                let block = BufferSpec::new(time(life), bytes(data)?);
+                arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
+            }
+        }
+        for n in 0..program.steps.len() {
+            let size = wanted.scratch.get(n).copied().unwrap_or(0);
+            if size > MOST_BYTES {
+                return None;
+            }
+            let block = BufferSpec::new(time((n, n)), size).with_align(ALIGN);
+            arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
+        }
+        if wanted.effort != Effort::Off {
+            let ours = |b: Buffer| arena.blocks[b].is_some();
+            arena.in_place = pairs(wanted, &ours, &ours);
+        }
+        Some(arena)
+    }
+
+    /// The question with its in-place pairs: bound to share, or free to.
+    pub(super) fn with_pairs(&self, bound: bool) -> Problem {
+        let mut problem = self.problem.clone();
+        for pair in &self.in_place {
+            if let (Some(child), Some(parent)) = (self.blocks[pair.child], self.blocks[pair.parent])
+            {
+                match bound {
+                    true => problem.must_share(child, parent),
+                    false => problem.may_share(child, parent),
+                }
+            }
+        }
+        problem
+    }
+
+    /// Writes a packing into a plan of the memory.
+    pub(super) fn places(&self, packing: &Packing, wanted: &ArenaRequest<'_>, memory: &mut Memory) {
+        let at = |id: BufferId| packing.offsets[id].bytes();
+        memory.offsets = SecondaryMap::new();
+        for (b, id) in self.blocks.iter().filter_map(|(b, id)| Some((b, (*id)?))) {
+            memory.offsets[b] = Some(at(id));
+        }
+        let sized = self.scratch.iter().zip(wanted.scratch.iter().chain(std::iter::repeat(&0)));
+        memory.scratch = sized.map(|(id, &bytes)| id.map(|id| (at(id), bytes))).collect();
+        memory.in_place = self.in_place.clone();
+        memory.in_place.retain(|p| memory.offsets[p.child] == memory.offsets[p.parent]);
+        memory.arena = packing.peak;
+    }
+
+    pub(super) fn pack(&self, effort: Effort) -> Result<Packing, PlanError> {
+        let count = self.problem.buffers.len();
+        match effort {
+            Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
+            // Placing takes time by the square of the number.
+            _ if count > MOST_ORDERED => {
+                plan_in_order(&self.with_pairs(true), PlacementOrder::Size)
+            }
+            Effort::Quick => {
+                best_of(&self.with_pairs(true), &[PlacementOrder::Size, PlacementOrder::Birth])
+            }
+            Effort::Default | Effort::Search if count > MOST_SEARCHED => {
+                best_of(&self.with_pairs(true), &PlacementOrder::ALL)
+            }
+            Effort::Default | Effort::Search => {
+                let effort = STEPS / count.max(1) as u64;
+                plan(&self.with_pairs(false), &PackOptions { effort, ..PackOptions::default() })
+            }
+        }
+    }
+}
+
+/// The pairs of all steps that may be in place, of a buffer that dies at the step and is one of some and another that
+/// is made there and one of others.
+pub(super) fn pairs(
+    wanted: &ArenaRequest<'_>,
+    parents: &dyn Fn(Buffer) -> bool,
+    children: &dyn Fn(Buffer) -> bool,
+) -> Vec<InPlace> {
+    let ArenaRequest { program, lives, .. } = *wanted;
+    let mut found = Vec::new();
+    for n in first_reading(program, wanted.reads_again) {
+        let dies = |b: Buffer| {
+            let before =
+                |(from, last)| (from < n || program.buffers[b].role == Role::Input) && last == n;
+            parents(b) && lives[b].is_some_and(before)
+        };
+        let made = |b: Buffer| children(b) && lives[b].is_some_and(|(from, _)| from == n);
+        found.extend(in_place(program, n, &dies, &made));
+    }
+    found
+}
+
+/// Buffers up to which several orders are tried.
+pub(super) const MOST_ORDERED: usize = 4000;
+
+/// Buffers up to which a better plan than that of the orders is searched for.
+const MOST_SEARCHED: usize = 1000;
+
+/// Steps of that search for one buffer; with more there are fewer, since all take part in each.
+const STEPS: u64 = 1_000_000;
+
+/// The best of what these orders give.
+fn best_of(problem: &Problem, orders: &[PlacementOrder]) -> Result<Packing, PlanError> {
+    let mut best: Option<Packing> = None;
+    for &order in orders {
+        let found = plan_in_order(problem, order)?;
+        if best.as_ref().is_none_or(|best| found.peak < best.peak) {
+            best = Some(found);
+        }
+        if best.as_ref().is_some_and(Packing::is_optimal) {
+            break;
+        }
+    }
+    best.map_or_else(|| plan_in_order(problem, PlacementOrder::Size), Ok)
+}

@@ -1,0 +1,377 @@
+//! Descent: the greedy plan, improved by single changes as long as one is faster.
+//!
+//! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
+//! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
+//! a computed one is inlined, two groups that have something to do with each other become one. A change is priced by
+//! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
+//! size of the plan, and equal layers are priced once. What is faster is done at once, and so is what is as fast and
+//! leaves fewer bytes to other groups. What leaves more bytes to them, or to later phases, must save as much time as moving these takes once
+//! more, and is left alone where the engine does not say what it makes of a step: memory is not paid for gains that the
+//! model cannot tell.
+
+mod pricer;
+mod table;
+
+use crate::analysis::class::{InstClass, PartKind};
+use crate::analysis::facts::Facts;
+use crate::lower::group_memo::LoweringMemo;
+use crate::lower::grown::plan_facts;
+use crate::lower::instances::recurs;
+use crate::memory::engine::EngineModel;
+use crate::plan::options::PlanOptions;
+use crate::plan::{Group, Plan};
+use adfuse_ir::op::Body;
+use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use pricer::GroupPricer;
+use smallvec::SmallVec;
+use table::{GroupId, GroupTable, SingleChange};
+
+/// The most rounds over a function.
+const ROUNDS: u32 = 4;
+
+/// The most readers of a value that are paired with the group that reads it before them.
+const NEAR: usize = 2;
+
+/// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
+const ROUNDING: f64 = 1e-9;
+
+/// Members of the groups that are priced at most, for each instruction of the function and beside: this bounds the time.
+const MOST_PRICED: [usize; 2] = [16, 4000];
+
+/// A plan that no single change makes faster, found from another; `None` where nothing is changed.
+///
+/// # Errors
+/// For what has no lowering.
+pub(crate) fn descended(
+    f: &Function,
+    plan: &Plan,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Option<Plan>, Diagnostic> {
+    // Which instance of a value is meant is a question of the whole plan.
+    if recurs(plan) {
+        return Ok(None);
+    }
+    let own;
+    let memo = match engine.memo() {
+        Some(memo) => memo,
+        None => {
+            own = LoweringMemo::new(&options.device);
+            &own
+        }
+    };
+    let table = GroupTable::of(plan_facts(f, plan)?, plan);
+    let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
+    let (epilogues, bandwidth) =
+        (options.device.contract_epilogue, options.device.memory_bytes_per_s);
+    let changed = SecondaryMap::new();
+    let mut descent = Descent {
+        fixed: waiting(&table.facts),
+        table,
+        pricer,
+        epilogues,
+        bandwidth,
+        round: 0,
+        changed,
+    };
+    let groups: Vec<GroupId> = descent.table.rows.keys().collect();
+    for g in groups {
+        descent.table.rows[g].seconds = descent.pricer.seconds(&descent.table, g);
+    }
+    let mut changed = false;
+    while descent.round < ROUNDS && descent.round() {
+        changed = true;
+    }
+    Ok(changed.then(|| descent.table.plan(plan)))
+}
+
+/// What is computed again for checkpoint regions, and what that waits for, with all that is inlined in it: the order of
+/// these is not seen from what they read.
+fn waiting(facts: &Facts<'_>) -> EntitySet<Inst> {
+    let f = facts.f;
+    let mut fixed = EntitySet::new();
+    for &i in f.body_insts().iter().filter(|&&i| f.path(i).is_again()) {
+        fixed.insert(i);
+        let mut stack: Vec<Value> = facts.after[i].into_iter().collect();
+        while let Some(v) = stack.pop() {
+            if let ValueDef::Inst(j, _) = f.def(v)
+                && fixed.insert(j)
+                && facts.class[j] == InstClass::Free
+            {
+                stack.extend(f.args(j));
+            }
+        }
+    }
+    fixed
+}
+
+/// What a change adds to a plan.
+struct Added {
+    seconds: f64,
+    /// Bytes that groups leave to others.
+    bytes: i128,
+    /// Bytes that phases leave to later ones.
+    saved: i128,
+}
+
+struct Descent<'a, 'f> {
+    table: GroupTable<'f>,
+    pricer: GroupPricer<'a>,
+    /// Instructions that stay where they are.
+    fixed: EntitySet<Inst>,
+    /// Whether contractions have epilogues.
+    epilogues: bool,
+    /// Bytes of memory a second.
+    bandwidth: f64,
+    /// Rounds that have begun.
+    round: u32,
+    /// The last round in which a group was changed, or one that it shares a value with.
+    changed: SecondaryMap<GroupId, u32>,
+}
+
+impl Descent<'_, '_> {
+    /// Tries the changes of every instruction and every group, from the second round on of those that something has
+    /// changed about; whether one was made.
+    fn round(&mut self) -> bool {
+        self.round += 1;
+        let mut changed = false;
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            // Each time one has joined, there may be others.
+            while self.joined_by_another(g) {
+                changed = true;
+            }
+        }
+        // The largest values first, where there is most to be had.
+        let facts = &self.table.facts;
+        let mut insts = facts.f.body_insts().to_vec();
+        insts.sort_by_key(|&i| std::cmp::Reverse(facts.elements[facts.f.inst_results(i)[0]]));
+        for i in insts {
+            let changes = match self.table.facts.class[i] {
+                InstClass::Free => self.kept(i),
+                InstClass::Point => self.inlined(i).into_iter().collect(),
+                _ => continue,
+            };
+            changed |= self.best(changes);
+        }
+        changed
+    }
+
+    /// Whether nothing is new about a group.
+    fn is_settled(&self, g: GroupId) -> bool {
+        self.changed[g] + 1 < self.round
+    }
+
+    /// Makes the best of some changes, if it is better than none; whether it is.
+    fn best(&mut self, changes: Vec<SingleChange>) -> bool {
+        let [each, beside] = MOST_PRICED;
+        if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
+            return false;
+        }
+        let mut best: Option<(Added, SingleChange)> = None;
+        for change in changes {
+            let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
+                continue;
+            };
+            let before = |known: &Added| {
+                added.seconds.total_cmp(&known.seconds).then(added.bytes.cmp(&known.bytes)).is_lt()
+            };
+            if best.as_ref().is_none_or(|(known, _)| before(known)) {
+                best = Some((added, change));
+            }
+        }
+        best.is_some_and(|(_, change)| self.make(change))
+    }
+
+    /// Whether a change is worth what it adds.
+    fn pays(&self, added: &Added) -> bool {
+        let bytes = added.bytes.max(added.saved);
+        if bytes > 0 {
+            let rent = bytes as f64 / self.bandwidth;
+            return self.pricer.knows() && added.seconds + rent < 0.0;
+        }
+        added.seconds < 0.0 || added.seconds == 0.0 && added.bytes < 0
+    }
+
+    /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.
+    fn tried(&mut self, change: &SingleChange) -> Option<Added> {
+        let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
+        let flipped = change.inlined.iter().map(|(i, _)| i);
+        if !self.fixed.is_empty()
+            && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
+        {
+            return None;
+        }
+        let applied = self.table.apply(change.clone());
+        let found = match self.table.is_ordered(&applied) {
+            true => self.pricer.added(&self.table, &applied),
+            false => None,
+        };
+        let (bytes, saved) = (applied.bytes, applied.saved);
+        self.table.undo(applied);
+        let (added, now) = found?;
+        let whole: f64 = now.iter().map(|(_, seconds)| seconds).sum();
+        let seconds = if added.abs() <= ROUNDING * whole { 0.0 } else { added };
+        Some(Added { seconds, bytes, saved })
+    }
+
+    /// Makes a change that was tried; whether a plan may have it.
+    fn make(&mut self, change: SingleChange) -> bool {
+        let inlined = change.inlined.is_some_and(|(_, inlined)| inlined);
+        let applied = self.table.apply(change);
+        let prices = self.pricer.added(&self.table, &applied);
+        let Some((_, now)) = prices.filter(|_| !inlined || self.table.facts.too_deep().is_none())
+        else {
+            self.table.undo(applied);
+            return false;
+        };
+        for (g, seconds) in now {
+            self.table.rows[g].seconds = Some(seconds);
+            self.changed[g] = self.round;
+        }
+        true
+    }
+
+    /// Ways to compute an inlined instruction: in the group of the last operand, in that of the first user, in a group
+    /// of its own before that.
+    fn kept(&self, i: Inst) -> Vec<SingleChange> {
+        let table = &self.table;
+        let users = table.users(i);
+        let Some(&first) = users.first() else { return Vec::new() };
+        let operands = table.operands(i);
+        let homes = operands.iter().filter_map(|&v| table.home[v]);
+        let last = homes.max_by_key(|&g| table.rows[g].place);
+        if users.iter().chain(&last).all(|&g| self.is_settled(g)) || !self.may_be_kept(i, &users) {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        let mut joined = |g: GroupId| {
+            let row = &table.rows[g];
+            if let [members] = row.group.parts.as_slice() {
+                let mut members = members.clone();
+                members.push(i);
+                let group = Group { parts: vec![self.in_order(members)] };
+                changes.push(SingleChange {
+                    replaced: SmallVec::from_iter([(g, group, row.place)]),
+                    new: None,
+                    inlined: Some((i, false)),
+                });
+            }
+        };
+        last.into_iter().for_each(&mut joined);
+        // The only user computes it for itself either way.
+        if Some(first) != last && users.len() > 1 {
+            joined(first);
+        }
+        let (from, to) = (last.map_or(0, |g| table.rows[g].place), table.rows[first].place);
+        if to > from + 1 {
+            // As late as may be, so that it is in memory for a short time.
+            let place = to - ((to - from) / 8).max(1);
+            let group = Group { parts: vec![vec![i]] };
+            let (new, inlined) = (Some((group, place)), Some((i, false)));
+            changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
+        }
+        changes
+    }
+
+    /// Whether an inlined instruction may be worth a buffer. Kernels read what is repeated where it is once, and windows
+    /// and slices where they lie; an interchange of axes, what contractions read and what is computed may be.
+    fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
+        let facts = &self.table.facts;
+        let size = |v: Value| facts.elements[v];
+        let own = size(facts.f.inst_results(i)[0]);
+        let view = matches!(facts.f.op(i).def().body, Body::View(_));
+        let repeats = facts.f.args(i).iter().all(|&a| size(a) < own);
+        let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
+        !view || facts.is_aligned(i) && !repeats || !users.iter().all(kernel)
+    }
+
+    /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
+    fn inlined(&self, i: Inst) -> Option<SingleChange> {
+        let facts = &self.table.facts;
+        let v = facts.f.inst_results(i)[0];
+        let body = facts.f.op(i).def().body;
+        if facts.forced[v] || !matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_)) {
+            return None;
+        }
+        let g = self.table.home[v]?;
+        let row = &self.table.rows[g];
+        // Where nobody else reads it, its kernel has it either way.
+        let readers = &self.table.readers[v];
+        if readers.is_empty() || readers.iter().chain([&g]).all(|&g| self.is_settled(g)) {
+            return None;
+        }
+        let mut group = row.group.clone();
+        group.parts.iter_mut().for_each(|members| members.retain(|j| *j != i));
+        group.parts.retain(|members| !members.is_empty());
+        Some(SingleChange {
+            replaced: SmallVec::from_iter([(g, group, row.place)]),
+            new: None,
+            inlined: Some((i, true)),
+        })
+    }
+
+    /// Joins a group with the best of those that it reads from, or that read what it reads.
+    fn joined_by_another(&mut self, g: GroupId) -> bool {
+        let table = &self.table;
+        if self.kind(g).is_none() {
+            return false;
+        }
+        let mut others: SmallVec<[GroupId; 8]> = SmallVec::new();
+        for &v in &table.rows[g].reads {
+            others.extend(table.home[v]);
+            // One number that all read is no reason to share a kernel.
+            if table.facts.elements[v] > 1 {
+                let place = |r: &GroupId| table.rows[*r].place;
+                let mut before: SmallVec<[GroupId; 8]> = table.readers[v].iter().copied().collect();
+                before.retain(|r| place(r) < place(&g));
+                before.sort_unstable_by_key(|r| std::cmp::Reverse(place(r)));
+                others.extend(before.into_iter().take(NEAR));
+            }
+        }
+        others.sort_unstable();
+        others.dedup();
+        let news = |other: &GroupId| !self.is_settled(*other) || !self.is_settled(g);
+        let others = others.into_iter().filter(news);
+        let changes = others.flat_map(|other| self.joined(other, g)).collect();
+        self.best(changes)
+    }
+
+    /// The kind of a group of one part that others may join.
+    fn kind(&self, g: GroupId) -> Option<PartKind> {
+        let row = &self.table.rows[g];
+        let ([members], Some(_)) = (row.group.parts.as_slice(), row.seconds) else { return None };
+        let first = *members.first()?;
+        Some(PartKind::of(self.table.facts.class[first], first)).filter(|kind| !kind.is_alone())
+    }
+
+    /// Two groups as one, where the later one is or where the earlier one is.
+    fn joined(&self, early: GroupId, late: GroupId) -> SmallVec<[SingleChange; 2]> {
+        let contracts = |kind: Option<PartKind>| matches!(kind, Some(PartKind::Contract(_)));
+        let (a, b) = (self.kind(early), self.kind(late));
+        let several = contracts(a) && contracts(b);
+        if a.is_none() || several || !self.epilogues && (contracts(a) || contracts(b)) {
+            return SmallVec::new();
+        }
+        let rows = [early, late].map(|g| &self.table.rows[g]);
+        let members = rows.iter().flat_map(|row| row.group.parts.iter().flatten()).copied();
+        let group = Group { parts: vec![self.in_order(members.collect())] };
+        let at = |place: u64| SingleChange {
+            replaced: SmallVec::from_iter([
+                (early, Group { parts: Vec::new() }, rows[0].place),
+                (late, group.clone(), place),
+            ]),
+            new: None,
+            inlined: None,
+        };
+        SmallVec::from_iter([at(rows[1].place), at(rows[0].place)])
+    }
+
+    /// Members in the order of the function; a contraction begins its part.
+    fn in_order(&self, mut members: Vec<Inst>) -> Vec<Inst> {
+        let class = |i: &Inst| self.table.facts.class[*i] != InstClass::Contract;
+        members.sort_by_key(|i| (class(i), self.table.order[*i]));
+        members
+    }
+}

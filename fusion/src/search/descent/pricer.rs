@@ -1,0 +1,112 @@
+//! Prices of single groups: each form of a group is lowered and priced once.
+
+use super::table::{AppliedChange, GroupId, GroupTable};
+use crate::cost::step_cost_with;
+use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
+use crate::lower::single_group::GroupLowering;
+use crate::memory::engine::EngineModel;
+use crate::plan::machine_model::MachineModel;
+use adfuse_ir::Fp;
+use adfuse_ir::kernel::Program;
+use hashbrown::HashMap;
+
+/// What groups cost, by their canonical forms. Equal layers have equal groups, and most changes of a plan make groups
+/// that an equal layer has made before.
+pub(super) struct GroupPricer<'a> {
+    engine: &'a dyn EngineModel,
+    device: &'a MachineModel,
+    lowering: GroupLowering,
+    keys: KeyBuilder<'a>,
+    /// `None` for groups that are none that a kernel computes.
+    seconds: HashMap<Vec<u32>, Option<f64>>,
+    /// Members of all groups that were priced.
+    members: usize,
+    /// Whether the engine said what it makes of every step.
+    knows: bool,
+}
+
+impl<'a> GroupPricer<'a> {
+    /// Prices by an engine on a machine. The memo numbers the shapes of instructions.
+    pub(super) fn new(
+        engine: &'a dyn EngineModel,
+        device: &'a MachineModel,
+        fp: Fp,
+        memo: &'a LoweringMemo,
+    ) -> GroupPricer<'a> {
+        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
+        let lowering = GroupLowering::new(fp);
+        GroupPricer {
+            engine,
+            device,
+            lowering,
+            keys,
+            seconds: HashMap::new(),
+            members: 0,
+            knows: true,
+        }
+    }
+
+    /// Members of all groups that were priced, those of equal forms once.
+    pub(super) fn members(&self) -> usize {
+        self.members
+    }
+
+    /// The seconds of a group of a table. `None` for a group that is not legal, and for one whose price depends on more
+    /// than its form.
+    pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
+        let group = &table.rows[g].group;
+        let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
+        if let Some(known) = self.seconds.get(&key.tokens) {
+            return *known;
+        }
+        self.members += group.parts.iter().map(Vec::len).sum::<usize>();
+        let stored = key.values.iter().filter_map(|&v| {
+            let (role, storage) = table.buffer(v)?;
+            Some((v, role, storage))
+        });
+        let stored: Vec<_> = stored.collect();
+        let program = self.lowering.program(&table.facts, group, &stored, self.device);
+        let seconds = program.ok().map(|program| self.priced(&program));
+        self.seconds.insert(key.tokens, seconds);
+        seconds
+    }
+
+    /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
+    /// it touches. `None` where a group is not priced, or is none that a kernel computes.
+    pub(super) fn added(
+        &mut self,
+        table: &GroupTable<'_>,
+        applied: &AppliedChange,
+    ) -> Option<(f64, Vec<(GroupId, f64)>)> {
+        let (mut now, mut then) = (Vec::new(), 0.0);
+        for (_, row) in &applied.before {
+            then += row.seconds?;
+        }
+        for &g in &applied.touched {
+            if !applied.before.iter().any(|(h, _)| *h == g) && Some(g) != applied.new {
+                then += table.rows[g].seconds?;
+            }
+            let seconds = match table.rows[g].group.parts.is_empty() {
+                true => 0.0,
+                false => self.seconds(table, g)?,
+            };
+            now.push((g, seconds));
+        }
+        Some((now.iter().map(|(_, seconds)| seconds).sum::<f64>() - then, now))
+    }
+
+    /// Whether the engine said what it makes of every step that was priced.
+    pub(super) fn knows(&self) -> bool {
+        self.knows
+    }
+
+    fn priced(&mut self, program: &Program) -> f64 {
+        let facts = self.engine.facts(program, self.device);
+        self.knows &= facts.is_some();
+        let facts = facts.unwrap_or_default();
+        let blocks = |program: &Program| self.engine.cost(program, self.device);
+        let of =
+            |(n, step)| step_cost_with((program, step), self.device, facts.get(n), &blocks).seconds;
+        program.steps.iter().enumerate().map(of).sum()
+    }
+}

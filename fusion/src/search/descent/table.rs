@@ -1,0 +1,367 @@
+//! The groups of a plan as a table that single changes edit: who computes a value, who reads it, and in which order
+//! groups run. A change costs what the groups that it touches are, whatever the size of the plan.
+
+use crate::analysis::class::InstClass;
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::leaves;
+use crate::analysis::value_range::ValueRanges;
+use crate::fuse::greedy::narrow;
+use crate::lower::group_memo::BufferForm;
+use crate::plan::{Group, Plan};
+use adfuse_ir::kernel::{Role, Storage};
+use adfuse_ir::{Inst, Phase, Value, ValueDef};
+use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
+use smallvec::SmallVec;
+
+/// A row of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct GroupId(u32);
+entity_impl!(GroupId, "group");
+
+/// Steps between the places of neighbours, so that groups fit between them.
+const STEP: u64 = 1 << 24;
+
+/// A group, and what follows from it.
+#[derive(Clone, Debug)]
+pub(super) struct TableRow {
+    /// Without parts where the group is no more.
+    pub(super) group: Group,
+    /// Groups run in the order of this number.
+    pub(super) place: u64,
+    /// The values that it reads from buffers.
+    pub(super) reads: Vec<Value>,
+    /// The latest phase of its members.
+    latest: Phase,
+    /// Predicted seconds; `None` for what is not priced by itself.
+    pub(super) seconds: Option<f64>,
+}
+
+/// The groups of a plan that changes.
+pub(super) struct GroupTable<'f> {
+    pub(super) facts: Facts<'f>,
+    pub(super) rows: PrimaryMap<GroupId, TableRow>,
+    /// The group that computes a value.
+    pub(super) home: SecondaryMap<Value, Option<GroupId>>,
+    /// The groups that read a value from its buffer.
+    pub(super) readers: SecondaryMap<Value, SmallVec<[GroupId; 4]>>,
+    /// What values are stored in where they are temporaries.
+    storage: SecondaryMap<Value, Storage>,
+    results: EntitySet<Value>,
+    /// The place of an instruction in the function.
+    pub(super) order: SecondaryMap<Inst, u32>,
+    /// What each member reads, with what is inlined in it.
+    operands: SecondaryMap<Inst, Operands>,
+    /// A row of a group that was taken back.
+    spare: Option<GroupId>,
+}
+
+type Operands = SmallVec<[Value; 8]>;
+
+/// A change: groups that replace others, groups that are new, and an instruction that is inlined or no longer is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SingleChange {
+    /// Groups with what they become; without parts, they are no more.
+    pub(super) replaced: SmallVec<[(GroupId, Group, u64); 2]>,
+    pub(super) new: Option<(Group, u64)>,
+    /// An instruction, and whether it is inlined after the change.
+    pub(super) inlined: Option<(Inst, bool)>,
+}
+
+/// What a change does to a plan, and what takes it back.
+pub(super) struct AppliedChange {
+    /// Rows as they were.
+    pub(super) before: Vec<(GroupId, TableRow)>,
+    pub(super) new: Option<GroupId>,
+    inlined: Option<(Inst, bool)>,
+    /// What members read before.
+    operands: Vec<(Inst, Operands)>,
+    /// The groups that may cost something else now.
+    pub(super) touched: SmallVec<[GroupId; 8]>,
+    /// Bytes of temporaries that there are more of.
+    pub(super) bytes: i128,
+    /// Bytes that there are more of between a phase and later ones.
+    pub(super) saved: i128,
+}
+
+impl<'f> GroupTable<'f> {
+    /// The groups of a plan in which no instruction occurs twice, of a function with these facts: those of the plan.
+    pub(super) fn of(facts: Facts<'f>, plan: &Plan) -> GroupTable<'f> {
+        let f = facts.f;
+        let ranges = ValueRanges::of(&facts);
+        let mut storage = SecondaryMap::new();
+        let mut order = SecondaryMap::new();
+        for (&i, n) in f.body_insts().iter().zip(0..) {
+            order[i] = n;
+            for &v in f.inst_results(i) {
+                storage[v] = narrow(&facts, &ranges, v).unwrap_or_default();
+            }
+        }
+        let mut results = EntitySet::new();
+        results.extend(f.results().iter().copied());
+        let mut table = GroupTable {
+            facts,
+            rows: PrimaryMap::new(),
+            home: SecondaryMap::new(),
+            readers: SecondaryMap::new(),
+            storage,
+            results,
+            order,
+            operands: SecondaryMap::new(),
+            spare: None,
+        };
+        for &i in plan.groups.iter().flat_map(|group| &group.parts).flatten() {
+            table.operands[i] = leaves(&table.facts, i);
+        }
+        for (group, n) in plan.groups.iter().zip(1..) {
+            table.push(group.clone(), n * STEP);
+        }
+        for g in table.rows.keys().collect::<Vec<_>>() {
+            table.enter(g);
+        }
+        // What the plan stores has the form that it says.
+        let stored: Vec<Value> = table.temporaries().collect();
+        stored.into_iter().for_each(|v| table.storage[v] = Storage::Plain);
+        plan.storage.iter().for_each(|&(v, form)| table.storage[v] = form);
+        table
+    }
+
+    /// The plan that the table is, with what another says of itself.
+    pub(super) fn plan(&self, head: &Plan) -> Plan {
+        let f = self.facts.f;
+        let mut live: Vec<&TableRow> =
+            self.rows.values().filter(|row| !row.group.parts.is_empty()).collect();
+        live.sort_by_key(|row| row.place);
+        let inlined = |i: &Inst| self.facts.class[*i] == InstClass::Free;
+        let narrow = self.temporaries().filter(|&v| self.storage[v] != Storage::Plain);
+        Plan {
+            inline: f.body_insts().iter().copied().filter(inlined).collect(),
+            groups: live.into_iter().map(|row| row.group.clone()).collect(),
+            storage: narrow.map(|v| (v, self.storage[v])).collect(),
+            ..head.clone()
+        }
+    }
+
+    /// The values that groups leave to others, results apart, in the order of the function.
+    fn temporaries(&self) -> impl Iterator<Item = Value> + '_ {
+        let f = self.facts.f;
+        let values = f.body_insts().iter().flat_map(move |&i| f.inst_results(i)).copied();
+        values.filter(|&v| {
+            self.home[v].is_some() && !self.results.contains(v) && !self.readers[v].is_empty()
+        })
+    }
+
+    /// What the buffer of a value is to steps; `None` for what keys do not have.
+    pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
+        match self.buffer(v) {
+            None => Some(BufferForm::NONE),
+            Some((role, storage)) => BufferForm::of(&role, storage),
+        }
+    }
+
+    /// The buffer of a value, if it has one.
+    pub(super) fn buffer(&self, v: Value) -> Option<(Role, Storage)> {
+        match self.facts.f.def(v) {
+            ValueDef::Literal(_) => None,
+            ValueDef::Inst(i, _) if self.facts.class[i] == InstClass::Constant => {
+                Some((Role::Constant(Vec::new()), Storage::Plain))
+            }
+            ValueDef::Inst(i, _) if self.facts.class[i] == InstClass::Free => None,
+            ValueDef::Inst(..) if self.results.contains(v) => Some((Role::Output, Storage::Plain)),
+            ValueDef::Inst(..) if self.readers[v].is_empty() => None,
+            ValueDef::Inst(..) => Some((Role::Temp, self.storage[v])),
+            _ => Some((Role::Input, Storage::Plain)),
+        }
+    }
+
+    /// The members that read an instruction's result, or have it inlined.
+    fn using(&self, i: Inst) -> SmallVec<[Inst; 8]> {
+        let facts = &self.facts;
+        let mut found: SmallVec<[Inst; 8]> = SmallVec::new();
+        let mut seen: SmallVec<[Inst; 8]> = SmallVec::from_iter([i]);
+        let mut next = 0;
+        while let Some(&i) = seen.get(next) {
+            next += 1;
+            for &u in facts.f.inst_results(i).iter().flat_map(|&v| &facts.users[v]) {
+                match self.home[facts.f.inst_results(u)[0]] {
+                    Some(_) if !found.contains(&u) => found.push(u),
+                    None if facts.class[u] == InstClass::Free && !seen.contains(&u) => seen.push(u),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+
+    /// The groups that read an instruction's result or have it inlined, in the order in which they run.
+    pub(super) fn users(&self, i: Inst) -> SmallVec<[GroupId; 8]> {
+        let members = self.using(i);
+        let homes = members.iter().filter_map(|&u| self.home[self.facts.f.inst_results(u)[0]]);
+        let mut found: SmallVec<[GroupId; 8]> = homes.collect();
+        found.sort_unstable_by_key(|&g| (self.rows[g].place, g));
+        found.dedup();
+        found
+    }
+
+    /// What an instruction reads, with what is inlined in it.
+    pub(super) fn operands(&self, i: Inst) -> Operands {
+        leaves(&self.facts, i)
+    }
+
+    fn push(&mut self, group: Group, place: u64) -> GroupId {
+        let latest = Phase::default();
+        let row = TableRow { group, place, reads: Vec::new(), latest, seconds: None };
+        match self.spare.take() {
+            Some(g) => {
+                self.rows[g] = row;
+                g
+            }
+            None => self.rows.push(row),
+        }
+    }
+
+    /// Notes what a group computes and reads.
+    fn enter(&mut self, g: GroupId) {
+        let members: Vec<Inst> = self.rows[g].group.parts.iter().flatten().copied().collect();
+        for &v in members.iter().flat_map(|&i| self.facts.f.inst_results(i)) {
+            self.home[v] = Some(g);
+        }
+        let mut reads = Vec::new();
+        for &v in members.iter().flat_map(|&i| &self.operands[i]) {
+            if self.home[v] != Some(g) && !self.readers[v].contains(&g) {
+                self.readers[v].push(g);
+                reads.push(v);
+            }
+        }
+        let phases = members.iter().map(|&i| self.facts.f.inst(i).phase);
+        self.rows[g].latest = phases.max().unwrap_or_default();
+        self.rows[g].reads = reads;
+    }
+
+    /// Forgets what a group computes and reads.
+    fn leave(&mut self, g: GroupId) {
+        for v in std::mem::take(&mut self.rows[g].reads) {
+            self.readers[v].retain(|r| *r != g);
+        }
+        let f = self.facts.f;
+        for &i in self.rows[g].group.parts.iter().flatten() {
+            f.inst_results(i).iter().for_each(|&v| self.home[v] = None);
+        }
+    }
+
+    fn is_temporary(&self, v: Value) -> bool {
+        self.home[v].is_some() && !self.results.contains(v) && !self.readers[v].is_empty()
+    }
+
+    /// Whether a temporary is read in a later phase than its own.
+    fn crosses(&self, v: Value) -> bool {
+        let f = self.facts.f;
+        let ValueDef::Inst(i, _) = f.def(v) else { return false };
+        let later = |&r: &GroupId| self.rows[r].latest > f.inst(i).phase;
+        self.is_temporary(v) && self.readers[v].iter().any(later)
+    }
+
+    /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
+    pub(super) fn apply(&mut self, change: SingleChange) -> AppliedChange {
+        let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
+        if let Some((i, _)) = change.inlined {
+            edited.extend(self.users(i));
+        }
+        edited.sort_unstable();
+        edited.dedup();
+        let before: Vec<(GroupId, TableRow)> =
+            edited.iter().map(|&g| (g, self.rows[g].clone())).collect();
+        // Values that may become temporaries, or no longer are any.
+        let mut near: Vec<Value> = Vec::new();
+        near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
+        let mut operands = Vec::new();
+        if let Some((i, inlined)) = change.inlined {
+            let members = self.using(i);
+            self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
+            for m in members.into_iter().chain([i]) {
+                let now = leaves(&self.facts, m);
+                operands.push((m, std::mem::replace(&mut self.operands[m], now)));
+            }
+            near.extend(self.operands[i].iter().chain(self.facts.f.inst_results(i)));
+        }
+        near.sort_unstable();
+        near.dedup();
+        let state = |table: &GroupTable<'_>, v: Value| (table.is_temporary(v), table.crosses(v));
+        let near: Vec<(Value, (bool, bool))> =
+            near.into_iter().map(|v| (v, state(self, v))).collect();
+        edited.iter().for_each(|&g| self.leave(g));
+        for (g, group, place) in change.replaced {
+            (self.rows[g].group, self.rows[g].place) = (group, place);
+        }
+        let new = change.new.map(|(group, place)| self.push(group, place));
+        edited.extend(new);
+        edited.iter().for_each(|&g| self.enter(g));
+        let mut touched = edited;
+        let (mut bytes, mut saved) = (0, 0);
+        let more = |was: bool, is: bool| i128::from(is) - i128::from(was);
+        for (v, was) in near {
+            let is = state(self, v);
+            if was.0 != is.0 {
+                touched.extend(self.home[v]);
+            }
+            let size = i128::from(self.size(v));
+            bytes += more(was.0, is.0) * size;
+            saved += more(was.1, is.1) * size;
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        AppliedChange { before, new, inlined: change.inlined, operands, touched, bytes, saved }
+    }
+
+    /// Takes back the change that was applied last.
+    pub(super) fn undo(&mut self, applied: AppliedChange) {
+        let edited: Vec<GroupId> =
+            applied.before.iter().map(|(g, _)| *g).chain(applied.new).collect();
+        edited.iter().for_each(|&g| self.leave(g));
+        if let Some((i, inlined)) = applied.inlined {
+            self.facts.class[i] = if inlined { InstClass::Point } else { InstClass::Free };
+        }
+        for (m, before) in applied.operands {
+            self.operands[m] = before;
+        }
+        for (g, row) in applied.before {
+            let f = self.facts.f;
+            for &v in row.group.parts.iter().flatten().flat_map(|&i| f.inst_results(i)) {
+                self.home[v] = Some(g);
+            }
+            row.reads.iter().for_each(|&v| self.readers[v].push(g));
+            self.rows[g] = row;
+        }
+        if let Some(g) = applied.new {
+            self.rows[g].group.parts.clear();
+            self.spare = Some(g);
+        }
+    }
+
+    /// Whether all that the changed groups read is computed before them, and all that they compute is read after. A
+    /// contraction, which comes first in its group, reads nothing of it.
+    pub(super) fn is_ordered(&self, applied: &AppliedChange) -> bool {
+        let edited = applied.before.iter().map(|(g, _)| *g).chain(applied.new);
+        edited.into_iter().all(|g| {
+            let row = &self.rows[g];
+            let ready = |v: &Value| self.home[*v].is_none_or(|h| self.rows[h].place < row.place);
+            let computed = row.group.parts.iter().flatten();
+            let computed = computed.flat_map(|&i| self.facts.f.inst_results(i));
+            let mut readers = computed.flat_map(|&v| &self.readers[v]);
+            let begins = |members: &Vec<Inst>| {
+                let contracts = |i: &&Inst| self.facts.class[**i] == InstClass::Contract;
+                members
+                    .first()
+                    .filter(contracts)
+                    .is_none_or(|&i| self.operands[i].iter().all(|v| self.home[*v] != Some(g)))
+            };
+            row.reads.iter().all(ready)
+                && readers.all(|&r| self.rows[r].place > row.place)
+                && row.group.parts.iter().all(begins)
+        })
+    }
+
+    /// Bytes of a value as it is stored.
+    fn size(&self, v: Value) -> u64 {
+        crate::memory::residuals::bytes(&self.facts, &self.storage, v).unwrap_or(u64::MAX >> 1)
+    }
+}

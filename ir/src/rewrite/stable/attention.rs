@@ -1,0 +1,286 @@
+//! Attention that is written out: a softmax of products, which weighs values.
+
+use super::exponential::{quotient, unshifted};
+use super::shape::{REACH, both_ways, made_by, number};
+use crate::attrs::{Attr, Attrs, Ints};
+use crate::builder::Builder;
+use crate::entity::{Inst, Value};
+use crate::function::Function;
+use crate::op::{ATTENTION_BLOCK, Op};
+use crate::rewrite::pattern::Match;
+use crate::rewrite::rule::Site;
+use crate::types::TensorType;
+
+/// What is added to scores, or hides them.
+#[derive(Clone, Copy)]
+enum MaskOrBias {
+    Bias(Value),
+    /// Of truth values; whether keys are hidden where they hold.
+    Mask(Value, bool),
+}
+
+/// Attention that was found.
+pub(super) struct FoundAttention {
+    /// The products of queries and keys.
+    scores: Inst,
+    /// What scores are multiplied with, or divided by.
+    scale: Option<(Op, Value)>,
+    extra: Option<MaskOrBias>,
+    causal: bool,
+    v: Value,
+}
+
+/// A contraction of a softmax along the last axis with values.
+pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
+    let f = m.f;
+    let root = m.root.inst;
+    let &[p, v] = m.root.args else { return None };
+    let ty = f.ty(p);
+    let dims = ty.dims()?;
+    let last = ty.rank().checked_sub(1)? as i64;
+    let soft = made_by(f, p, Op::Div).or_else(|| made_by(f, p, Op::Mul))?;
+    let sum = quotient(f, soft)?;
+    let along_last = f.attrs(sum.sum).ints("axes") == [last];
+    let weighs = f.attrs(root).pair("contract").0 == [last];
+    let short = dims.last().is_none_or(|&n| n < ATTENTION_BLOCK);
+    if !along_last || !weighs || short || dims.contains(&0) || m.root.ty.dtype != ty.dtype {
+        return None;
+    }
+    if uses(f, p) > 1 {
+        return None;
+    }
+    let mut x = unshifted(f, sum.x, sum.sum);
+    let (mut extra, mut causal) = (None, false);
+    for _ in 0..REACH {
+        let Some((inner, mask)) = hidden(f, x) else { break };
+        match mask {
+            MaskOrBias::Mask(mask, false) if !causal && is_causal(f, mask, &dims) => causal = true,
+            mask if extra.is_none() => extra = Some(mask),
+            _ => return None,
+        }
+        x = inner;
+    }
+    if extra.is_none()
+        && let Some(i) = made_by(f, x, Op::Add)
+    {
+        let products = |v: &Value| under_scale(f, *v).is_some();
+        let (inner, bias) = both_ways(f.args(i)).into_iter().find(|(v, _)| products(v))?;
+        if f.literal(bias).is_some() {
+            return None;
+        }
+        (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
+    }
+    let (scores, scale) = under_scale(f, x)?;
+    let found = FoundAttention { scores, scale, extra, causal, v };
+    found.fits(f, root).then_some(found)
+}
+
+/// How often instructions of a function read a value.
+fn uses(f: &Function, v: Value) -> usize {
+    let mut n = f.results().iter().filter(|&&r| r == v).count();
+    f.walk(&mut |f, i| n += f.args(i).iter().filter(|&&a| a == v).count());
+    n
+}
+
+/// What is left where truth values hold, of a choice between it and -inf.
+fn hidden(f: &Function, x: Value) -> Option<(Value, MaskOrBias)> {
+    let i = made_by(f, x, Op::SelectN)?;
+    let &[mask, no, yes] = f.args(i) else { return None };
+    let least = |v: Value| number(f, v).is_some_and(|l| l.to_f64() == f64::NEG_INFINITY);
+    match (least(no), least(yes)) {
+        (true, false) => Some((yes, MaskOrBias::Mask(mask, false))),
+        (false, true) => Some((no, MaskOrBias::Mask(mask, true))),
+        _ => None,
+    }
+}
+
+/// Whether a mask shows keys up to a row's own place, the last row seeing all of them.
+fn is_causal(f: &Function, mask: Value, dims: &[u64]) -> bool {
+    let rank = dims.len();
+    let ahead = dims[rank - 1] as i64 - dims[rank - 2] as i64;
+    let mask = below(f, mask, (0..rank).collect());
+    let (op, i) = match (made_by(f, mask.0, Op::Ge), made_by(f, mask.0, Op::Le)) {
+        (Some(i), _) => (Op::Ge, i),
+        (_, Some(i)) => (Op::Le, i),
+        _ => return false,
+    };
+    let (row, key) = match (op, f.args(i)) {
+        (Op::Ge, &[row, key]) => (row, key),
+        (_, &[key, row]) => (row, key),
+        _ => return false,
+    };
+    let place = |v: Value| {
+        let (v, axes) = below(f, v, mask.1.clone());
+        let (v, offset) = match made_by(f, v, Op::Add) {
+            None => (v, 0),
+            Some(i) => {
+                let plus = both_ways(f.args(i));
+                let found = plus.into_iter().find_map(|(v, n)| Some((v, number(f, n)?.to_i64())));
+                match found {
+                    Some((v, n)) => (v, n),
+                    None => return None,
+                }
+            }
+        };
+        let (v, axes) = below(f, v, axes);
+        let i = made_by(f, v, Op::Iota)?;
+        let axis = axes.get(f.attrs(i).int("axis") as usize)?;
+        Some((*axis, offset))
+    };
+    match (place(row), place(key)) {
+        (Some((row, plus)), Some((key, minus))) => {
+            row + 2 == rank && key + 1 == rank && plus - minus == ahead
+        }
+        _ => false,
+    }
+}
+
+/// What a value repeats, and for each of its axes the outer axis.
+fn below(f: &Function, v: Value, axes: Vec<usize>) -> (Value, Vec<usize>) {
+    let (mut v, mut axes) = (v, axes);
+    for _ in 0..REACH {
+        let Some(i) = made_by(f, v, Op::BroadcastInDim) else { break };
+        let dims = f.attrs(i).ints("dims").iter();
+        axes = dims.filter_map(|&d| axes.get(d as usize).copied()).collect();
+        v = f.args(i)[0];
+    }
+    (v, axes)
+}
+
+/// Products of queries and keys, under a factor.
+fn under_scale(f: &Function, x: Value) -> Option<(Inst, Option<(Op, Value)>)> {
+    if let Some(i) = made_by(f, x, Op::DotGeneral) {
+        return Some((i, None));
+    }
+    let scaled = |op: Op, v: Value, by: Value| {
+        number(f, by)?;
+        Some((made_by(f, v, Op::DotGeneral)?, Some((op, by))))
+    };
+    if let Some(i) = made_by(f, x, Op::Div) {
+        return scaled(Op::Div, f.args(i)[0], f.args(i)[1]);
+    }
+    let i = made_by(f, x, Op::Mul)?;
+    both_ways(f.args(i)).into_iter().find_map(|(v, by)| scaled(Op::Mul, v, by))
+}
+
+impl FoundAttention {
+    /// Whether both contractions have the axes of attention: batch axes first and in order; queries have one further axis, or
+    /// two where heads share keys.
+    fn fits(&self, f: &Function, root: Inst) -> bool {
+        let (batch, contract) =
+            (f.attrs(self.scores).pair("batch"), f.attrs(self.scores).pair("contract"));
+        let [q, k] = [f.args(self.scores)[0], f.args(self.scores)[1]];
+        let n = batch.0.len();
+        let first = |axes: &[i64]| axes.iter().enumerate().all(|(k, &d)| k as i64 == d);
+        let of_root = f.attrs(root).pair("batch");
+        let (float, same) = (f.ty(q).dtype, |v: Value| f.ty(v).dtype == f.ty(q).dtype);
+        float.is_float()
+            && same(k)
+            && same(self.v)
+            && [batch.0, batch.1, of_root.0, of_root.1].into_iter().all(first)
+            && of_root.0.len() == n
+            && contract.0.len() == 1
+            && f.attrs(root).pair("contract").0.len() == 1
+            && f.ty(k).rank() == n + 2
+            && f.ty(self.v).rank() == n + 2
+            && (f.ty(q).rank() == n + 2 || n > 0 && f.ty(q).rank() == n + 3)
+            && [q, k, self.v].into_iter().all(|v| f.ty(v).dims().is_some())
+    }
+}
+
+/// Batch axes as they are, then the other one, then this one; or the other way around.
+fn ordered(b: &mut Builder, v: Value, at: i64, last: bool) -> Value {
+    let rank = b.ty(v).rank() as i64;
+    if at == if last { rank - 1 } else { rank - 2 } {
+        return v;
+    }
+    let others = (0..rank).filter(|&d| d != at);
+    let mut perm: Ints = others.collect();
+    perm.insert(if last { perm.len() } else { perm.len() - 1 }, at);
+    b.op_with(Op::Transpose, &[v], Attrs::none().with("perm", Attr::Ints(perm)))
+}
+
+fn reshaped(b: &mut Builder, v: Value, dims: &[u64]) -> Value {
+    let ty = TensorType::of(b.ty(v).dtype, dims);
+    if *b.ty(v) == ty { v } else { b.op_as(Op::Reshape, &[v], Attrs::none(), &ty) }
+}
+
+/// A mask or a bias over `dims`, of which axes that a broadcast repeats have extent 1.
+fn narrow(site: &mut Site<'_, '_>, v: Value, dims: &[u64]) -> (Value, Vec<u64>) {
+    let f = site.f;
+    let rank = f.ty(v).rank();
+    let (inner, axes) = below(f, v, (0..rank).collect());
+    let own = f.ty(inner).dims().unwrap_or_default();
+    if f.literal(inner).is_some() || !axes.is_sorted() {
+        return (site.get(v), dims.to_vec());
+    }
+    let mut kept = vec![1; rank];
+    for (&axis, &n) in axes.iter().zip(&own) {
+        kept[axis] = n;
+    }
+    let inner = site.get(inner);
+    (reshaped(site.b, inner, &kept), kept)
+}
+
+pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value {
+    let f = site.f;
+    let contract = f.attrs(found.scores).pair("contract");
+    let [q, k] = [f.args(found.scores)[0], f.args(found.scores)[1]].map(|v| site.get(v));
+    let q = ordered(site.b, q, contract.0[0], true);
+    let k = ordered(site.b, k, contract.1[0], true);
+    let v = site.get(found.v);
+    let v = ordered(site.b, v, f.attrs(site.root.inst).pair("contract").1[0], false);
+    let dims = |b: &Builder, v: Value| b.ty(v).dims().map(|d| d.to_vec()).unwrap_or_default();
+    let (of_q, of_k, of_v) = (dims(site.b, q), dims(site.b, k), dims(site.b, v));
+    let q = match found.scale {
+        None => q,
+        Some((op, by)) => {
+            let ty = site.b.ty(q).clone();
+            let by = number(f, by).map(|l| site.b.literal(&ty, l.convert(ty.dtype)));
+            by.map_or(q, |by| site.b.op_as(op, &[q, by], Attrs::none(), &ty))
+        }
+    };
+    // Batch axes, heads, rows and elements: an axis of heads where there is none, and one where two are.
+    let (n, scores) = (of_k.len() - 2, f.ty(f.inst_results(found.scores)[0]).dims());
+    let merged = |dims: &[u64]| -> Vec<u64> {
+        match (n, dims.len() - n) {
+            (0, _) => [&[1], dims].concat(),
+            (_, 3) => {
+                let mut all = dims.to_vec();
+                let shared = all.remove(n);
+                all[n - 1] *= shared;
+                all
+            }
+            _ => dims.to_vec(),
+        }
+    };
+    let heads = |dims: &[u64]| if n == 0 { [&[1], dims].concat() } else { dims.to_vec() };
+    let mut args = vec![
+        reshaped(site.b, q, &merged(&of_q)),
+        reshaped(site.b, k, &heads(&of_k)),
+        reshaped(site.b, v, &heads(&of_v)),
+    ];
+    if let Some(extra) = found.extra {
+        let (MaskOrBias::Bias(x) | MaskOrBias::Mask(x, _)) = extra;
+        let full = scores.map(|d| d.to_vec()).unwrap_or_default();
+        let (mut x, mut own) = narrow(site, x, &full);
+        if let MaskOrBias::Mask(_, true) = extra {
+            x = site.b.op(Op::Not, &[x]);
+        }
+        // Heads that share keys are merged with the groups where the mask has both or neither.
+        if full.len() == n + 3 && (own[n - 1] == 1) != (own[n] == 1) {
+            let whole = TensorType::of(site.b.ty(x).dtype, &full);
+            let all = Attrs::none().with_ints("dims", 0..full.len() as i64);
+            x = site.b.op_as(Op::BroadcastInDim, &[x], all, &whole);
+            own = full;
+        }
+        args.push(reshaped(site.b, x, &merged(&own)));
+    }
+    let attrs = Attrs::none().with("causal", Attr::Bool(found.causal));
+    let y = site.b.inst(Op::Attention, &args, attrs, None)[0];
+    let to = f.ty(f.inst_results(site.root.inst)[0]).clone();
+    match *site.b.ty(y) == to {
+        true => y,
+        false => site.b.op_as(Op::Reshape, &[y], Attrs::none(), &to),
+    }
+}

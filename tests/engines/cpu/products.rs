@@ -1,0 +1,76 @@
+//! Products divided among threads: rows, columns, and the chunks of the depth where both are few. No bit depends on it.
+
+use super::agrees;
+use super::dots::made;
+use crate::common::random::inputs;
+use adfuse::autodiff::value_and_grad;
+use adfuse::fusion::Fp;
+use adfuse::ir::Module;
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+
+/// Programs with `T` for the type of elements: few sums of a great depth, with epilogues and without, of matrices and of windows of
+/// images; and more sums than tasks.
+const PROGRAMS: [&str; 6] = [
+    "func @deep(%x: T[64,2100], %y: T[2100,64]) -> T[64,64] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[64,64]
+       return %z
+     }",
+    "func @turned(%x: T[9000,20], %y: T[9000,30]) -> T[20,30] {
+       %z = dot_general %x, %y {contract = [0] x [0]} : T[20,30]
+       %r = mul %z, %z : T[20,30]
+       return %r
+     }",
+    "func @batched(%x: T[2,33,2500], %y: T[2,2500,40]) -> T[2,33,40] {
+       %z = dot_general %x, %y {batch = [0] x [0], contract = [2] x [1]} : T[2,33,40]
+       %r = sub %z, 1.0 : T[2,33,40]
+       return %r
+     }",
+    "func @rows(%x: T[70,5000], %y: T[5000,13]) -> T[70] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[70,13]
+       %r = reduce_sum %z {axes = [1]} : T[70]
+       return %r
+     }",
+    "func @columns(%x: T[65,4200], %y: T[4200,24]) -> T[24] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[65,24]
+       %r = reduce_sum %z {axes = [0]} : T[24]
+       return %r
+     }",
+    "func @wide(%x: T[300,200], %y: T[200,400]) -> T[300,400] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[300,400]
+       %r = add %z, 0.5 : T[300,400]
+       return %r
+     }",
+];
+
+/// The gradient of the kernels of a convolution: windows, 128 x 256 of them for 6 x 25 sums.
+const CONVOLUTION: &str = "func @kernels(%x: f32[128,1,20,20], %k: f32[6,1,5,5]) -> f32[] {
+  %z = conv_general_dilated %x, %k : f32[128,6,16,16]
+  %s = mul %z, %z : f32[128,6,16,16]
+  %r = reduce_sum %s {axes = [0, 1, 2, 3]} : f32[]
+  return %r
+}";
+
+#[test]
+fn windows_are_divided_along_the_depth() {
+    let module = parse(CONVOLUTION).expect("a program");
+    let f = module.funcs.values().next().expect("a function");
+    let f = value_and_grad(&module, f, &[1]).expect("a gradient");
+    let module = Module::single(f.clone());
+    agrees(&module, &f, &inputs(&f, &[Domain::Normal])).expect("the evaluator's bits");
+}
+
+#[test]
+fn no_bit_depends_on_how_products_are_divided() {
+    for (text, of) in PROGRAMS.iter().flat_map(|p| ["f32", "f64"].map(|of| (p, of))) {
+        let module: Module = parse(&text.replace("T[", &format!("{of}["))).expect("a program");
+        let f = module.funcs.values().next().expect("a function").clone();
+        let args = inputs(&f, &[Domain::Normal]);
+        agrees(&module, &f, &args).unwrap_or_else(|why| panic!("{}: {why}", f.name));
+        let alone = made(&f, Fp::Strict, 1).run(&args).expect("runs");
+        for threads in [2, 3, 5, 16] {
+            let found = made(&f, Fp::Strict, threads).run(&args).expect("runs");
+            assert!(found == alone, "{} of {of} on {threads} threads", f.name);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Attention that is written out becomes the op: the forms that the rule knows, and similar ones that it leaves alone.
+
+use crate::common::random::inputs;
+use adfuse::backends::reference::{Silent, run};
+use adfuse::ir::Op;
+use adfuse::ir::op::Domain;
+use adfuse::ir::rewrite::{ATTENTION, with_attention};
+use adfuse::ir::text::parse;
+use adfuse::ir::verify::verify_function;
+
+/// The softmax of `%s` along the last axis, of a type and of its rows, and what reads it.
+fn weighed(of: &str, rows: &str, axis: usize, contract: &str) -> String {
+    let dims: Vec<String> = (0..axis).map(|d| d.to_string()).collect();
+    let dims = dims.join(", ");
+    format!(
+        "%m = reduce_max %s {{axes = [{axis}]}} : {rows}
+         %mb = broadcast_in_dim %m {{dims = [{dims}]}} : {of}
+         %d = sub %s, %mb : {of}
+         %e = exp %d : {of}
+         %z = reduce_sum %e {{axes = [{axis}]}} : {rows}
+         %zb = broadcast_in_dim %z {{dims = [{dims}]}} : {of}
+         %p = div %e, %zb : {of}
+         %y = dot_general %p, %v {contract}"
+    )
+}
+
+/// Parameters, instructions to `%s`, the types of scores, rows and results, their last axis, and the attributes of the second
+/// contraction.
+type Form = (&'static str, &'static str, [&'static str; 3], usize, &'static str);
+
+const HEADS: &str = "%q: f64[2,3,9,4], %k: f64[2,3,130,4], %v: f64[2,3,130,5]";
+const PRODUCTS: &str =
+    "%t = dot_general %q, %k {batch = [0, 1] x [0, 1], contract = [3] x [3]} : f64[2,3,9,130]";
+const TYPES: [&str; 3] = ["f64[2,3,9,130]", "f64[2,3,9]", "f64[2,3,9,5]"];
+const VALUES: &str = "{batch = [0, 1] x [0, 1], contract = [3] x [2]}";
+
+/// The forms, with the attributes of the op that comes of each.
+const FORMS: &[(&str, Form)] = &[
+    ("", (HEADS, "%s = mul %t, 0.5 : f64[2,3,9,130]", TYPES, 3, VALUES)),
+    ("", (HEADS, "%s = div %t, 2.0 : f64[2,3,9,130]", TYPES, 3, VALUES)),
+    (
+        "bias",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : f64[130]
+             %b = broadcast_in_dim %i {dims = [3]} : f64[2,3,9,130]
+             %s = add %t, %b : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    (
+        "mask",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[9,130]
+             %r = rem %i, 3 : i32[9,130]
+             %h = eq %r, 1 : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, %t, -inf : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    (
+        "causal",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %f = mul %t, 0.25 : f64[2,3,9,130]
+             %s = select_n %b, -inf, %f : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    // Another diagonal is a mask like others.
+    (
+        "mask",
+        (
+            HEADS,
+            "%i = iota {axis = 2} : i32[2,3,9,130]
+             %j = iota {axis = 3} : i32[2,3,9,130]
+             %b = ge %i, %j : bool[2,3,9,130]
+             %s = select_n %b, -inf, %t : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+];
+
+/// Forms of their own products.
+const OTHERS: &[(&str, Form)] = &[
+    // One head, and keys with their elements first.
+    (
+        "",
+        (
+            "%q: f64[9,4], %k: f64[4,130], %v: f64[130,5]",
+            "%s = dot_general %q, %k {contract = [1] x [0]} : f64[9,130]",
+            ["f64[9,130]", "f64[9]", "f64[9,5]"],
+            1,
+            "{contract = [1] x [0]}",
+        ),
+    ),
+    // Two heads share keys.
+    (
+        "",
+        (
+            "%q: f64[3,2,9,4], %k: f64[3,130,4], %v: f64[3,130,5]",
+            "%s = dot_general %q, %k {batch = [0] x [0], contract = [3] x [2]} : f64[3,2,9,130]",
+            ["f64[3,2,9,130]", "f64[3,2,9]", "f64[3,2,9,5]"],
+            3,
+            "{batch = [0] x [0], contract = [3] x [1]}",
+        ),
+    ),
+];
+
+fn text((params, scores, [of, rows, result], axis, values): Form, own: bool) -> String {
+    let products = if own { "" } else { PRODUCTS };
+    let rest = weighed(of, rows, axis, values);
+    format!(
+        "func @f({params}) -> {result} {{ {products}\n {scores}\n {rest} : {result}\n return %y }}"
+    )
+}
+
+#[test]
+fn known_forms_become_attention() {
+    assert!(ATTENTION.rules.iter().all(|r| r.doc.contains("become")));
+    let all = FORMS.iter().map(|f| (f, false)).chain(OTHERS.iter().map(|f| (f, true)));
+    for (&(kind, form), own) in all {
+        let text = text(form, own);
+        let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let f = module.funcs.values().next().expect("one");
+        let (new, fired) = with_attention(f).unwrap_or_else(|d| panic!("{d}\n{text}"));
+        assert_eq!(fired.len(), 1, "{text}");
+        verify_function(&new).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let made = &new;
+        let is = |op: Op| made.body_insts().iter().copied().find(|&i| made.op(i) == op);
+        let found = is(Op::Attention).expect("attention");
+        assert!(is(Op::Exp).is_none(), "{text}");
+        assert_eq!(new.attrs(found).flag("causal"), kind == "causal", "{text}");
+        let extra = if matches!(kind, "bias" | "mask") { 4 } else { 3 };
+        assert_eq!(new.args(found).len(), extra, "{text}");
+        let args = inputs(f, &[Domain::Normal]);
+        let [old, new] = [f, &new].map(|f| run(&module, f, &args, &mut Silent).expect("runs"));
+        let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-12 * (1.0 + y.abs());
+        assert!(old[0].to_f64s().iter().zip(&new[0].to_f64s()).all(close), "{text}");
+        let (_, again) = with_attention(f).expect("rewrites");
+        assert_eq!(again.len(), fired.len());
+    }
+}
+
+#[test]
+fn other_forms_stay() {
+    let base = text(FORMS[0].1, false);
+    let changed = [
+        // Few keys, a softmax that is read elsewhere too, one along another axis, a scale that is no number.
+        base.replace("130", "60"),
+        base.replace("-> f64[2,3,9,5]", "-> (f64[2,3,9,5], f64[2,3,9,130])")
+            .replace("return %y", "return %y, %p"),
+        base.replace("f64[2,3,9]", "f64[2,3,130]")
+            .replace("{axes = [3]}", "{axes = [2]}")
+            .replace("{dims = [0, 1, 2]}", "{dims = [0, 1, 3]}"),
+        base.replace("mul %t, 0.5", "mul %t, %t"),
+    ];
+    for text in changed {
+        let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let f = module.funcs.values().next().expect("one");
+        let (_, fired) = with_attention(f).unwrap_or_else(|d| panic!("{d}"));
+        assert!(fired.is_empty(), "{text}");
+    }
+}
