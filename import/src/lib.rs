@@ -21,7 +21,8 @@ mod text;
 pub use lower::Compare;
 pub use report::{Coverage, Issue, Usage};
 
-use adfuse_ir::{Diagnostic, Module, verify};
+use adfuse_ir::{Diagnostic, Function, Module, verify};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// How a text is imported.
@@ -106,16 +107,26 @@ pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, Impo
         return Err(ImportError::Unsupported(coverage));
     }
     let mut module = Module::default();
-    let mut checks = Vec::new();
+    let (mut checks, mut private) = (Vec::new(), BTreeSet::new());
     for made in lowered {
+        if made.private {
+            private.insert(made.function.name.clone());
+        }
         if !made.checks.is_empty() {
             checks.push((made.function.name.clone(), made.checks));
         }
         module.funcs.push(made.function);
     }
     verify(&module).map_err(ImportError::Invalid)?;
+    // Functions whose bodies stand where they were called are called no longer.
+    let public = || module.funcs.values().filter(|f| !private.contains(&f.name));
+    let called: BTreeSet<String> = public()
+        .flat_map(|f| module.reached(f).funcs.values().map(|g| g.name.clone()).collect::<Vec<_>>())
+        .collect();
+    let none = public().next().is_none();
+    let stays = |f: &&Function| none || !private.contains(&f.name) || called.contains(&f.name);
     let mut raised = Module::default();
-    for f in module.funcs.values() {
+    for f in module.funcs.values().filter(stays) {
         raised.funcs.push(raise::raise(f).map_err(|e| ImportError::Internal(vec![e]))?);
     }
     verify(&raised).map_err(ImportError::Internal)?;

@@ -148,6 +148,7 @@ fn all_refusals_are_told_with_their_places() {
          %3 = stablehlo.custom_call @mine(%x) : (tensor<2xf32>) -> tensor<2xf32>
          %4 = stablehlo.add %2, %x : tensor<2xf32>
          %5 = stablehlo.sine %x {mode = 3 : i32} : tensor<2xf32>
+         %6 = stablehlo.cosine %x : tensor<2xi32>
          return %4 : tensor<2xf32>",
     );
     let error = stablehlo(&text, &ImportOptions::default()).expect_err("is refused");
@@ -157,8 +158,9 @@ fn all_refusals_are_told_with_their_places() {
         [
             "`func.func` cannot be imported: elements of type complex",
             "`stablehlo.imag` cannot be imported: no such op here",
-            "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (2 times)",
+            "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (3 times)",
             "`stablehlo.sine` cannot be imported: the attribute `mode`",
+            "`stablehlo.cosine` cannot be imported: a result of type f32[2] where the text says i32[2]",
         ]
     );
     let first = error.diagnostics()[2].at.span.expect("a place");
@@ -186,6 +188,7 @@ fn syntax_errors_have_places() {
         ),
         ("func.func @f() { %0 = a.b \"open", "\"", "this string does not end"),
         ("func.func @f() { a.b : tensor<2xf32", "<", "this `<` is not closed"),
+        ("module attributes] {", "]", "expected an opening bracket"),
     ] {
         let Err(ImportError::Syntax(error)) = stablehlo(text, &ImportOptions::default()) else {
             panic!("{text}")

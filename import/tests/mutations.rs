@@ -203,12 +203,11 @@ fn a_large_module_is_read_in_time() {
         let _ = writeln!(text, "\"> : tensor<{elements}xf32>");
     }
     text.push_str("  return %x : tensor<f32>\n}\n");
-    assert!(text.len() > 49 << 20);
+    assert!(text.len() > 49_000_000);
     let start = Instant::now();
     let imported = stablehlo(&text, &ImportOptions::default()).expect("imports");
     let took = start.elapsed();
     assert_eq!(imported.module.find("main").expect("main").inst_count(), tensors);
     // Ten times what a quiet machine takes.
     assert!(took < Duration::from_secs(20), "{took:?}");
-    println!("{} MB in {took:?}", text.len() >> 20);
 }

@@ -236,6 +236,8 @@ impl Sig {
                 None => Err(unwritten()),
             },
             Class::SameWidth => match (declared, t) {
+                // The operand's own error comes first.
+                (_, Some(t)) if !self.t.contains(t) => Ok(t),
                 (Some(ty), Some(t)) if self.t.contains(ty.dtype) && ty.dtype.bits() == t.bits() => {
                     Ok(ty.dtype)
                 }

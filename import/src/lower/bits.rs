@@ -65,7 +65,7 @@ pub(crate) fn regroup(
     let rank = cx.b.ty(x.value).rank();
     let splits = from == wide;
     let fits = if splits { ty.rank() == rank + 1 } else { ty.rank() + 1 == rank };
-    if wide % narrow != 0 || narrow < 8 || !fits {
+    if !wide.is_multiple_of(narrow) || narrow < 8 || !fits {
         return refuse(format!("bits of {} as {to}", x.element));
     }
     let parts = wide / narrow;

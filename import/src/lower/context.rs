@@ -321,10 +321,7 @@ impl<'t> ModuleLowering<'t> {
                 LoweringRule::By(lower) => lower(self, inst),
             }),
         };
-        let lowered = lowered.and_then(|values| match values.len() == inst.result_count() {
-            true => Ok(values),
-            false => refuse(format!("{} results, not {}", values.len(), inst.result_count())),
-        });
+        let lowered = lowered.and_then(|values| self.agreed(inst, values));
         let mut values = match lowered {
             Ok(values) => values.into_iter().map(Some).collect::<Vec<_>>(),
             Err(why) => {
@@ -344,6 +341,21 @@ impl<'t> ModuleLowering<'t> {
             }
             self.bind(name, group);
         }
+    }
+
+    /// The results, where they have the number and the types that the text says.
+    fn agreed(&self, inst: &Instruction<'_>, values: Vals) -> LoweredValues {
+        if values.len() != inst.result_count() {
+            return refuse(format!("{} results, not {}", values.len(), inst.result_count()));
+        }
+        for (k, v) in values.iter().enumerate() {
+            let (element, ty) = self.result_type(inst, k)?;
+            if v.element != element || self.b.ty(v.value) != &ty {
+                let found = self.b.ty(v.value);
+                return refuse(format!("a result of type {found} where the text says {ty}"));
+            }
+        }
+        Ok(values)
     }
 
     /// Gives a value its name in the source, unless it has one.

@@ -125,7 +125,7 @@ pub(crate) fn scatter<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>
     let args = cx.operands(inst)?;
     let count = args.len() / 2;
     let [region] = &inst.regions[..] else { return refuse("other than one region") };
-    if args.len() < 3 || args.len() % 2 == 0 {
+    if args.len() < 3 || args.len().is_multiple_of(2) {
         return refuse("other than operands, indices and as many updates");
     }
     let (xs, updates) = (&args[..count], &args[count + 1..]);

@@ -26,8 +26,10 @@ use refusal::Unlowered;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A lowered function, with the comparisons of tests at the end of its results: pairs of the value and what it should be.
-pub(crate) struct LoweredFunction {
+pub(crate) struct ImportedFunction {
     pub(crate) function: Function,
+    /// Whether other functions alone call it.
+    pub(crate) private: bool,
     pub(crate) checks: Vec<Compare>,
 }
 
@@ -47,7 +49,7 @@ fn ir_name(name: &str, taken: &BTreeSet<String>) -> String {
 pub(crate) fn lower(
     functions: &[FunctionTree<'_>],
     keeps_checks: bool,
-) -> Result<(Vec<LoweredFunction>, Coverage), Diagnostic> {
+) -> Result<(Vec<ImportedFunction>, Coverage), Diagnostic> {
     let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
     let mut coverage = Coverage::default();
     for (k, f) in functions.iter().enumerate() {
@@ -79,7 +81,7 @@ pub(crate) fn lower(
 fn function<'t>(
     cx: &mut ModuleLowering<'t>,
     f: &'t FunctionTree<'t>,
-) -> Result<Option<LoweredFunction>, Diagnostic> {
+) -> Result<Option<ImportedFunction>, Diagnostic> {
     cx.forget();
     cx.checks.clear();
     let mut params: Vec<Option<Val>> = Vec::new();
@@ -127,5 +129,9 @@ fn function<'t>(
     values.extend(checks.iter().flat_map(|(_, got, wanted)| [got.value, wanted.value]));
     cx.b.set_results(&values);
     let made = std::mem::replace(&mut cx.b, Builder::new("")).finish()?;
-    Ok(Some(LoweredFunction { function: made, checks: checks.into_iter().map(|c| c.0).collect() }))
+    Ok(Some(ImportedFunction {
+        function: made,
+        private: f.private,
+        checks: checks.into_iter().map(|c| c.0).collect(),
+    }))
 }

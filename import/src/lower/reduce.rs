@@ -106,7 +106,7 @@ pub(crate) fn recognized(region: &RegionTree<'_>) -> Option<Combiner> {
 pub(crate) fn reduce<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
     let axes = need_list(inst, &["dimensions"])?;
     let args = cx.operands(inst)?;
-    if args.is_empty() || args.len() % 2 != 0 {
+    if args.is_empty() || !args.len().is_multiple_of(2) {
         return refuse("operands without an initial value each");
     }
     let (xs, inits) = args.split_at(args.len() / 2);
@@ -264,7 +264,7 @@ pub(crate) fn fold<'t>(
         let mut next = Vec::new();
         for (&x, &pair) in rows.iter().zip(&combined) {
             let mut value = cx.b.materialize(pair.value);
-            if n % 2 == 1 {
+            if !n.is_multiple_of(2) {
                 let rest = part(cx, x, n - 1, n, 1)?;
                 value = cx.emit(
                     Op::Concatenate,

@@ -27,7 +27,7 @@ pub(crate) fn broadcast_in_dim(
     let dims = need_list(inst, &["dims", "broadcast_dimensions"])?;
     let x = cx.operand(inst, 0)?;
     let (_, ty) = cx.result_type(inst, 0)?;
-    if let Some(l) = cx.b.func().literal(x.value) {
+    if let Some(l) = cx.b.func().literal(x.value).filter(|l| l.dtype() == ty.dtype) {
         return Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }]);
     }
     if cx.b.ty(x.value) == &ty && dims.iter().enumerate().all(|(k, &d)| k as i64 == d) {
@@ -49,7 +49,7 @@ pub(crate) fn reshape(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lo
     let x = cx.operand(inst, 0)?;
     let (_, ty) = cx.result_type(inst, 0)?;
     match cx.b.func().literal(x.value) {
-        Some(l) if ty.elements() == cx.b.ty(x.value).elements() => {
+        Some(l) if l.dtype() == ty.dtype && ty.elements() == cx.b.ty(x.value).elements() => {
             Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }])
         }
         _ => written(cx, inst, Op::Reshape, Attrs::none()),

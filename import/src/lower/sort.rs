@@ -175,13 +175,11 @@ pub(crate) fn sort<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
         values
             .push(Val { value: if v.element.is_u64() { flipped(cx, value)? } else { value }, ..v });
     }
-    if let ([key], [value], [only]) = (&keys[..], &values[..], &xs[..]) {
-        if value.value == only.value {
-            return Ok(smallvec![Val {
-                value: cx.emit(Op::Sort, &[value.value], order(axis, key))?,
-                ..*only
-            }]);
-        }
+    if let ([key], [value], [only]) = (&keys[..], &values[..], &xs[..])
+        && value.value == only.value
+    {
+        let value = cx.emit(Op::Sort, &[value.value], order(axis, key))?;
+        return Ok(smallvec![Val { value, ..*only }]);
     }
     let mut moved: Vec<Val> = xs.clone();
     // Sorting keeps the order of equal elements: so the last key goes first.

@@ -67,7 +67,7 @@ pub(crate) fn reduce_window<'t>(
 ) -> LoweredValues {
     let windows = Windows::of(inst)?;
     let args = cx.operands(inst)?;
-    if args.is_empty() || args.len() % 2 != 0 {
+    if args.is_empty() || !args.len().is_multiple_of(2) {
         return refuse("operands without an initial value each");
     }
     let (xs, inits) = args.split_at(args.len() / 2);
@@ -81,10 +81,10 @@ pub(crate) fn reduce_window<'t>(
         ));
     }
     let combine = recognized(region).filter(|&c| c != Combiner::Second && xs.len() == 1);
-    if let Some(combine) = combine {
-        if let Some(value) = pooled(cx, &windows, combine.on(xs[0].element), xs[0], inits[0])? {
-            return Ok(smallvec![value]);
-        }
+    if let Some(combine) = combine
+        && let Some(value) = pooled(cx, &windows, combine.on(xs[0].element), xs[0], inits[0])?
+    {
+        return Ok(smallvec![value]);
     }
     let mut spread = Vec::new();
     for (&x, &init) in xs.iter().zip(inits) {

@@ -8,6 +8,3 @@ pub(crate) mod tree;
 mod types;
 
 pub(crate) use parser::parse;
-
-/// Levels of regions, lists and dictionaries inside of each other.
-pub(crate) const MOST_NESTED: usize = 64;

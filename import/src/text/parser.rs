@@ -1,9 +1,11 @@
 //! Modules, functions and regions.
 
-use super::MOST_NESTED;
 use super::lexer::{Lexed, MlirLexer, MlirToken, wrong};
 use super::tree::{Attribute, FunctionTree, Instruction, ParamTree, RegionTree};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
+
+/// Levels of regions, lists and dictionaries inside of each other.
+const MOST_NESTED: usize = 64;
 
 /// Instructions of a text.
 const MOST_INSTRUCTIONS: usize = 1_000_000;
@@ -161,11 +163,14 @@ impl<'a> MlirParser<'a> {
         loop {
             match self.advance()?.token {
                 MlirToken::Punct(b'(' | b'[' | b'{' | b'<') => open += 1,
-                MlirToken::Punct(b')' | b']' | b'}' | b'>') => {
+                MlirToken::Punct(b')' | b']' | b'}' | b'>') if open > 0 => {
                     open -= 1;
                     if open == 0 {
                         return Ok(());
                     }
+                }
+                _ if open == 0 => {
+                    return Err(wrong(start.start, start.end, "expected an opening bracket"));
                 }
                 MlirToken::End => {
                     return Err(wrong(start.start, start.end, "this bracket is not closed"));

@@ -99,7 +99,7 @@ PROGRAMS = {
     "residual": (residual, f32(1, 2, 5, 5), f32(2, 2, 3, 3), f32(2, 2, 3, 3)),
     "sampling": (lambda x: x + jax.random.normal(jax.random.PRNGKey(1), x.shape), f32(6)),
     "scatter_add": (lambda x, u: x.at[IDS].add(u), f32(5, 2), f32(4, 2)),
-    "scatter_mul": (lambda x, u: x.at[IDS[1:3] + 1].multiply(u, unique_indices=True), f32(5, 2), f32(2, 2)),
+    "scatter_mul": (lambda x, u: x.at[IDS[2:]].multiply(u, unique_indices=True), f32(5, 2), f32(2, 2)),
     "softmax": (lambda x: jax.nn.softmax(x, -1), f32(3, 5)),
     "sort": (lambda x: jnp.sort(x, 0), f32(6, 2)),
     "sort_by_keys": (lambda x, y: lax.sort((jnp.round(x), y), num_keys=2)[1], f32(8), f32(8)),

@@ -1,6 +1,6 @@
 module @jit_loss attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
   func.func public @main(%arg0: tensor<5x2xf32>, %arg1: tensor<2x2xf32>) -> (tensor<f32> {jax.result_info = "result[0]"}, tensor<5x2xf32> {jax.result_info = "result[1]"}) {
-    %c = stablehlo.constant dense<3> : tensor<2xi32>
+    %c = stablehlo.constant dense<[2, 4]> : tensor<2xi32>
     %c_0 = stablehlo.constant dense<false> : tensor<2xi1>
     %c_1 = stablehlo.constant dense<5> : tensor<i32>
     %0 = stablehlo.broadcast_in_dim %c_1, dims = [] : (tensor<i32>) -> tensor<2xi32>

@@ -26,8 +26,7 @@ macro_rules! for_each_op {
     /// Square.
     Square = map("square", NUMBER, D, |x| x[0] * x[0], &[|_, x| 2.0 * x[0]], SQUARE);
     /// Integer power by repeated squaring; negative exponents take the reciprocal.
-    IntegerPow = map_with("integer_pow", NUMBER, &[need("y", AttrKind::Int)], NS,
-        |cx, x| integer_pow(x[0], cx.attrs.int("y")),
+    IntegerPow = map_with("integer_pow", NUMBER, &[need("y", AttrKind::Int)], NS, |cx, x| integer_pow(x[0], cx.attrs.int("y")),
         &[|cx, y, x| match cx.attrs.int("y") {
             0 => x[0].lit(0.0),
             n if n < 0 => x[0].lit(n as f64) * (y / x[0]),
@@ -202,9 +201,8 @@ macro_rules! for_each_op {
     /// The same numbers in another element type: floats round to nearest even, saturate to integers
     /// (NaN to 0); integers wrap; to bool it is `x != 0`.
     ConvertElementType = retype("convert_element_type", CONVERT, |cx, x| x[0].convert(cx.result),
-        Deriv::Linear(LinearSlots::All, view::transpose_convert),
-        WIDENED, &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
-          "%x: f32[3] | convert_element_type %x : i32[3]"]);
+        Deriv::Linear(LinearSlots::All, view::transpose_convert), WIDENED,
+        &["%x: f32[2,3] | convert_element_type %x : f64[2,3]", "%x: f32[3] | convert_element_type %x : i32[3]"]);
     /// The same bits as elements of another type of the same width.
     BitcastConvert = retype("bitcast_convert", RECAST, |cx, x| x[0].bitcast(cx.result), Deriv::Zero,
         LOST, &["%x: f32[2,3] | bitcast_convert %x : u32[2,3]", "%x: i64[3] | bitcast_convert %x : f64[3]"]);
@@ -214,8 +212,7 @@ macro_rules! for_each_op {
     BroadcastInDim = view("broadcast_in_dim", Arity::Exactly(1), &[need("dims", AttrKind::Ints)],
         Written::Must, view::infer_broadcast, view::index_broadcast, view::transpose_broadcast,
         LOST, &["%x: f32[3] | broadcast_in_dim %x {dims = [1]} : f32[2,3]",
-          "%x: f32[] | broadcast_in_dim %x {dims = []} : f32[2,3]",
-          "%x: f32[2,1] | broadcast_in_dim %x {dims = [0, 2]} : f32[2,3,4]"]);
+          "%x: f32[] | broadcast_in_dim %x {dims = []} : f32[2,3]", "%x: f32[2,1] | broadcast_in_dim %x {dims = [0, 2]} : f32[2,3,4]"]);
     /// The same elements in row-major order under another shape.
     Reshape = view("reshape", Arity::Exactly(1), &[], Written::Must,
         reshape::infer_reshape, reshape::index_reshape, reshape::transpose_reshape,
