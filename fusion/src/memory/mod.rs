@@ -15,7 +15,7 @@ pub(crate) mod residuals;
 pub(crate) mod size;
 
 use crate::plan::options::Effort;
-use adfuse_ir::kernel::{Buffer, Program, Role, Step, lives};
+use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, is_donor, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{PlanError, check};
 use arena::{Arena, ArenaRequest};
@@ -101,8 +101,28 @@ pub fn block_memory(
 fn planned(
     program: &Program,
     effort: Effort,
-    (scratch, reads_again): (&[u64], &[bool]),
+    beside: (&[u64], &[bool]),
     donors: bool,
+) -> Result<Memory, Diagnostic> {
+    let donors = donors && effort != Effort::Off;
+    let is_given =
+        |(b, data): (Buffer, &BufferData)| data.role == Role::Input && is_donor(program, b);
+    let given = donors && program.buffers.iter().any(is_given);
+    let memory = planned_with(program, effort, beside, (donors, given))?;
+    if !given {
+        return Ok(memory);
+    }
+    // A result in an input leaves no array of its own to temporaries: what is given up must not cost memory.
+    let without = planned_with(program, effort, beside, (donors, false))?;
+    Ok(if without.peak < memory.peak { without } else { memory })
+}
+
+/// As [`planned`]; `inputs` says whether donated inputs are used.
+fn planned_with(
+    program: &Program,
+    effort: Effort,
+    (scratch, reads_again): (&[u64], &[bool]),
+    (donors, inputs): (bool, bool),
 ) -> Result<Memory, Diagnostic> {
     let fail = |kind, message: String| {
         let at = At { func: Some(program.name.clone()), ..At::default() };
@@ -115,13 +135,12 @@ fn planned(
         e => wrong("memory was asked for wrongly", &e),
     };
     let lives = lives(program);
-    let donors = donors && effort != Effort::Off;
-    let results = match donors {
+    let results = match inputs {
         true => results_in_inputs(program, &lives, reads_again),
         false => DonorOf::new(),
     };
     let mut memory = outside(program, &results).ok_or_else(too_large)?;
-    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
+    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives, inputs };
     let arena = Arena::of(&wanted, &results).ok_or_else(too_large)?;
     let packing = arena.pack(effort).map_err(asked)?;
     // Bound or free to share, what is in place must be so as a pair that is free to.
