@@ -21,6 +21,8 @@ pub(super) struct ArenaRequest<'a> {
     /// Whether each step reads again what it has read when it has begun to write.
     pub(super) reads_again: &'a [bool],
     pub(super) lives: &'a Lives,
+    /// Whether donated inputs are used.
+    pub(super) inputs: bool,
 }
 
 /// The time of the first step; what callers hand over is there before it.

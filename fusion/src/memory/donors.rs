@@ -100,7 +100,7 @@ fn donors(wanted: &ArenaRequest<'_>, memory: &Memory) -> Vec<(u64, Buffer)> {
     let own = |&b: &Buffer| match program.buffers[b].role {
         // Nothing tells when a result is written that no step writes.
         Role::Output => memory.in_donor[b].is_none() && wanted.lives[b].is_some(),
-        _ => true,
+        _ => wanted.inputs,
     };
     let usable = program.buffers.keys().filter(|&b| is_donor(program, b)).filter(own);
     let sized = usable.filter_map(|b| Some((bytes(&program.buffers[b])?, b)));

@@ -15,7 +15,7 @@ pub(crate) mod residuals;
 pub(crate) mod size;
 
 use crate::plan::options::Effort;
-use adfuse_ir::kernel::{Buffer, Program, Role, Step, lives};
+use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, is_donor, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{PlanError, check};
 use arena::{Arena, ArenaRequest};
@@ -101,27 +101,29 @@ pub fn block_memory(
 fn planned(
     program: &Program,
     effort: Effort,
-    (scratch, reads_again): (&[u64], &[bool]),
+    beside: (&[u64], &[bool]),
     donors: bool,
 ) -> Result<Memory, Diagnostic> {
-    let lives = lives(program);
-    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
     let donors = donors && effort != Effort::Off;
-    if donors {
-        let results = results_in_inputs(program, &lives, reads_again);
-        if results.values().any(Option::is_some) {
-            let donated = placed(&wanted, results, donors)?;
-            // A result that is in an input has no room for temporaries before it is written, which may be worth more.
-            let apart = placed(&wanted, DonorOf::new(), donors)?;
-            return Ok(if apart.peak < donated.peak { apart } else { donated });
-        }
+    let is_given =
+        |(b, data): (Buffer, &BufferData)| data.role == Role::Input && is_donor(program, b);
+    let given = donors && program.buffers.iter().any(is_given);
+    let memory = planned_with(program, effort, beside, (donors, given))?;
+    if !given {
+        return Ok(memory);
     }
-    placed(&wanted, DonorOf::new(), donors)
+    // A result in an input leaves no array of its own to temporaries: what is given up must not cost memory.
+    let without = planned_with(program, effort, beside, (donors, false))?;
+    Ok(if without.peak < memory.peak { without } else { memory })
 }
 
-/// Places what a program has, with these results in inputs.
-fn placed(wanted: &ArenaRequest<'_>, results: DonorOf, donors: bool) -> Result<Memory, Diagnostic> {
-    let ArenaRequest { program, effort, .. } = *wanted;
+/// As [`planned`]; `inputs` says whether donated inputs are used.
+fn planned_with(
+    program: &Program,
+    effort: Effort,
+    (scratch, reads_again): (&[u64], &[bool]),
+    (donors, inputs): (bool, bool),
+) -> Result<Memory, Diagnostic> {
     let fail = |kind, message: String| {
         let at = At { func: Some(program.name.clone()), ..At::default() };
         Diagnostic::new(at, kind, message)
@@ -132,17 +134,23 @@ fn placed(wanted: &ArenaRequest<'_>, results: DonorOf, donors: bool) -> Result<M
         PlanError::TooLarge { .. } => too_large(),
         e => wrong("memory was asked for wrongly", &e),
     };
+    let lives = lives(program);
+    let results = match inputs {
+        true => results_in_inputs(program, &lives, reads_again),
+        false => DonorOf::new(),
+    };
     let mut memory = outside(program, &results).ok_or_else(too_large)?;
-    let arena = Arena::of(wanted, &results).ok_or_else(too_large)?;
+    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives, inputs };
+    let arena = Arena::of(&wanted, &results).ok_or_else(too_large)?;
     let packing = arena.pack(effort).map_err(asked)?;
     // Bound or free to share, what is in place must be so as a pair that is free to.
     check(&arena.with_pairs(false), &packing)
         .map_err(|e| wrong("memory was planned wrongly", &e))?;
     memory.in_donor = results;
-    arena.places(&packing, wanted, &mut memory);
+    arena.places(&packing, &wanted, &mut memory);
     // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
     if donors {
-        donors::use_donors(wanted, &mut memory).map_err(|e| match e {
+        donors::use_donors(&wanted, &mut memory).map_err(|e| match e {
             donors::DonorError::Asked(e) => asked(e),
             donors::DonorError::Found(e) => wrong("memory was planned wrongly", &e),
         })?;

@@ -26,7 +26,7 @@ use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Vectors, scr
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
-use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
+use adfuse::ir::kernel::{DonorSlice, Program, Role, Step as ProgramStep, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
@@ -41,12 +41,13 @@ fn strict() -> CpuOptions {
 fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
     let beside = scratch(program).map_err(|d| d.to_string())?;
     let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
-    Ok(ArenaLayout {
-        bytes: plan.arena,
-        offsets: plan.offsets,
-        scratch: plan.scratch,
-        in_donor: plan.in_donor,
-    })
+    let mut in_donor = plan.in_donor;
+    // Inputs are lent here, whatever the program says: what is in one is found room for beside the arena.
+    let lent = |slice: DonorSlice| program.buffers[slice.donor].role == Role::Input;
+    for b in program.buffers.keys() {
+        in_donor[b] = in_donor[b].filter(|&slice| !lent(slice));
+    }
+    Ok(ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch, in_donor })
 }
 
 /// Every width of vectors that the host has, on one thread, and the widest on two.
