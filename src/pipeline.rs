@@ -61,8 +61,8 @@ enum PassBody {
     Here(fn(&dyn Compiler, &mut CompileUnit<'_>) -> Result<(), Diagnostic>),
 }
 
-/// The first pass that a function goes through that is compiled as it is: those before it are for text.
-pub const COMPOSE_STEPS: &str = "compose_steps";
+/// The pass after which engines without a step for attention have what it is composed of.
+const COMPOSE_STEPS: &str = "compose_steps";
 
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
 pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
@@ -82,10 +82,15 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "stable forms for naive formulas, in modes that are not strict").prints("stabilize", passes::function),
         row("differentiate", [Function, Function], Verifier::Ir, passes::differentiate,
             "gradients beside the results, where they are asked for").prints("differentiate", passes::function),
-        row(COMPOSE_STEPS, [Function, Function], Verifier::Ir, passes::compose_steps,
-            "attention becomes what it is composed of, for engines without a step for it")
-            .prints("compose_steps", passes::function),
     ];
+    let composed = row(
+        COMPOSE_STEPS,
+        [Function, Function],
+        Verifier::Ir,
+        passes::compose_steps,
+        "attention becomes what it is composed of, for engines without a step for it",
+    )
+    .prints("compose_steps", passes::function);
     #[rustfmt::skip]
     let back = [
         row("price", [Function, Function], Verifier::Ir, passes::price,
@@ -121,7 +126,10 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("load", [Layout, Loaded], Verifier::Driver, passes::load,
             "the driver assembles the PTX, a graph of launches is made").of("gpu"),
     ];
-    front.into_iter().chain(PREPASSES.iter().map(prepass)).chain(back).collect()
+    let mut planners = PREPASSES.iter().map(prepass);
+    // What stands for attention has no calls, and takes the passes after inlining.
+    let inlined = planners.next().into_iter().chain([composed]);
+    front.into_iter().chain(inlined).chain(planners).chain(back).collect()
 });
 
 impl Pass {
@@ -289,10 +297,15 @@ pub fn prepared_with(
     composed: Option<Composition>,
 ) -> Result<Function, Diagnostic> {
     let mut unit = CompileUnit::of(module, f);
-    passes::composed_steps(&mut unit, composed)?;
     for pass in PASSES.iter() {
-        if let PassBody::Prepass(planners) = pass.run {
-            pass.checked(&mut unit, |unit| prepass(planners, unit))?;
+        match pass.run {
+            PassBody::Prepass(planners) => {
+                pass.checked(&mut unit, |unit| prepass(planners, unit))?;
+            }
+            PassBody::Here(_) if pass.name == COMPOSE_STEPS => {
+                pass.checked(&mut unit, |unit| passes::composed_steps(unit, composed))?;
+            }
+            PassBody::Here(_) => {}
         }
     }
     unit.take_function()

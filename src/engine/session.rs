@@ -9,11 +9,11 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, Plan, PlanBudget, Recovered, SizedProgram,
-    block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
+    SizedProgram, block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage,
+    recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
-use crate::ir::op::Composition;
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::pipeline::{self, CompileUnit, Compiler, composition, missing};
@@ -124,7 +124,7 @@ impl<B: Backend + ?Sized> Session<B> {
             }
             _ => d,
         };
-        self.run(CompileUnit::of(module, f), Some(pipeline::COMPOSE_STEPS)).map_err(any_extent)
+        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
     }
 
     /// A [prepared](crate::fusion::prepare()) function that recovers what it may from answers and keeps what it may with
@@ -148,7 +148,7 @@ impl<B: Backend + ?Sized> Session<B> {
     }
 
     /// What stands for attention on this engine; nothing where it has a step for it.
-    pub fn composition(&self) -> Option<Composition> {
+    pub fn composition(&self) -> Option<crate::ir::op::Composition> {
         composition(self.backend.capabilities().attention, self.settings.plan.fp)
     }
 
@@ -188,7 +188,7 @@ impl<B: Backend + ?Sized> Session<B> {
         f: &Function,
     ) -> Result<(Function, Plan), Diagnostic> {
         let mut unit = CompileUnit::of(module, f);
-        pipeline::run(&self.passes(), &mut unit, pipeline::COMPOSE_STEPS, "plan")?;
+        pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "plan")?;
         let plan = unit.plan.take().ok_or_else(|| missing("plan"))?;
         Ok((unit.take_function()?, plan))
     }

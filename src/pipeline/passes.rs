@@ -78,10 +78,10 @@ pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>)
 
 /// Writes this composition of each op that may be a step of its own; none where they stay.
 pub(super) fn composed_steps(unit: &mut CompileUnit<'_>, which: Option<Composition>) -> PassResult {
-    match which {
-        None => Ok(()),
-        Some(which) => each_function(unit, &|f| with_steps(f, &|_| StepLowering::Composed(which))),
-    }
+    let Some(which) = which else { return Ok(()) };
+    let f = unit.take_function()?;
+    unit.function = Some(with_steps(&f, &|_| StepLowering::Composed(which))?);
+    Ok(())
 }
 
 pub(super) fn differentiate(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {

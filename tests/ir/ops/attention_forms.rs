@@ -54,7 +54,7 @@ const FORMS: &[(&str, Form)] = &[
         "mask",
         (
             HEADS,
-            "%i = iota {axis = 0} : i32[9,130]
+            "%i = iota {axis = 1} : i32[9,130]
              %r = rem %i, 3 : i32[9,130]
              %h = eq %r, 1 : bool[9,130]
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]

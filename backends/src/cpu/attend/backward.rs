@@ -8,6 +8,7 @@
 use super::rows::{ExtraRow, ScoreElement, ScoreTile};
 use super::{BLOCK, CompiledAttention, TaskMemory, matrix};
 use crate::cpu::workers::WorkerSet;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Which sums a tile is added to.
@@ -51,7 +52,7 @@ impl CompiledAttention {
     }
 
     /// Elements of each result.
-    fn elements(&self) -> Vec<usize> {
+    fn elements(&self) -> SmallVec<[usize; 4]> {
         let s = &self.shape;
         let rows = s.groups * s.shared * s.rows;
         let all = [rows * s.depth, s.groups * s.stream * s.depth, s.groups * s.stream * s.width];
