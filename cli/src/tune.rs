@@ -43,7 +43,7 @@ pub(super) struct Tune {
 }
 
 /// What is measured: programs planned for a machine, what an engine makes of them, and its clock.
-struct Subject<'e> {
+struct TuneSubject<'e> {
     base: MachineModel,
     fp: Fp,
     size: ProgramSize,
@@ -76,8 +76,10 @@ impl Tune {
             let mut timer = GpuTimer { engine: engine.clone(), least };
             let session = engine.session();
             let (fp, size) = (Fp::Reproducible, ProgramSize::Large);
-            return self
-                .report(Subject { base, fp, size, engine: &session, timer: &mut timer }, streams);
+            return self.report(
+                TuneSubject { base, fp, size, engine: &session, timer: &mut timer },
+                streams,
+            );
         }
         if self.engine.row.name != Cpu::NAME {
             let m = format!("no machine is described for the engine `{}`", self.engine.row.name);
@@ -90,13 +92,13 @@ impl Tune {
         engine.plan.device = base.clone();
         let mut timer = CpuTimer { engine: engine.clone(), least };
         let (fp, size) = (engine.plan.fp, ProgramSize::Small);
-        self.report(Subject { base, fp, size, engine: &engine, timer: &mut timer }, streams)
+        self.report(TuneSubject { base, fp, size, engine: &engine, timer: &mut timer }, streams)
     }
 
     /// Measures, fits and says how well that fits.
     fn report(
         self,
-        mut subject: Subject<'_>,
+        mut subject: TuneSubject<'_>,
         streams: &mut Streams<'_>,
     ) -> Result<ExitCode, Failure> {
         let measured = subject.measure(streams)?;
@@ -124,7 +126,7 @@ impl Tune {
     }
 }
 
-impl Subject<'_> {
+impl TuneSubject<'_> {
     fn measure(&mut self, streams: &mut Streams<'_>) -> Result<Vec<MeasuredProgram>, Failure> {
         let wrong = |name: &str, d: Diagnostic| Failure::usage(format!("cannot run `{name}`: {d}"));
         let device = self.base.clone();

@@ -2,7 +2,7 @@
 //! tiles of either operand.
 
 use super::avx512::base;
-use super::{DEEP, DotBlock, DotKernel, LINES, TILE};
+use super::dot_kernel::{DEEP, DotBlock, DotKernel, LINES, TILE};
 use adfuse_ir::DType;
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};

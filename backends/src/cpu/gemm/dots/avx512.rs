@@ -1,6 +1,6 @@
 //! Kernels in vectors of 512 bits: `vdpbf16ps` and `vpdpbusd`.
 
-use super::{DEEP, DotBlock, DotKernel, LINES, OperandSide, TILE};
+use super::dot_kernel::{DEEP, DotBlock, DotKernel, LINES, OperandSide, TILE};
 use adfuse_ir::DType;
 use std::arch::x86_64::*;
 use std::mem::transmute;

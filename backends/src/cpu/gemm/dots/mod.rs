@@ -13,25 +13,20 @@
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod dot_kernel;
 mod pack;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
+pub(in crate::cpu) use dot_kernel::{DotKernel, LINES, OperandSide};
+
 use super::MatrixView;
 use adfuse_ir::DType;
+use dot_kernel::{DEEP, DotBlock, TILE};
 use std::array::from_fn;
-
-/// Lines of a tile: rows of the left operand, columns of the right one.
-pub(in crate::cpu) const LINES: usize = 16;
 
 /// Lines that are packed at once.
 pub(in crate::cpu) const STRIPE: usize = 4 * LINES;
-
-/// Bytes of the depth in a tile.
-const DEEP: usize = 64;
-
-/// Bytes of a tile.
-const TILE: usize = LINES * DEEP;
 
 /// Bytes after the tiles of a panel: the sum of each of its lines.
 const SUMS: usize = LINES * 4;
@@ -41,43 +36,6 @@ const SIDE: usize = 2 * LINES;
 
 /// Tiles of a panel that are multiplied at a time: those of two panels of columns stay in the first cache while rows pass by.
 const CHUNK: usize = 16;
-
-/// Which operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::cpu) enum OperandSide {
-    Left,
-    Right,
-}
-
-/// What a kernel is given: panels, and where the sums go.
-struct DotBlock {
-    /// Two panels of rows.
-    left: [*const u8; 2],
-    /// Two panels of columns.
-    right: [*const u8; 2],
-    /// Tiles of a panel.
-    tiles: usize,
-    /// Whether there are sums to add to.
-    adds: bool,
-    out: *mut u8,
-    /// Bytes from one row of the sums to the next.
-    row: usize,
-}
-
-/// Products of one type of elements by one extension.
-pub(in crate::cpu) struct DotKernel {
-    /// The extension, and the name that it has in reports.
-    name: &'static str,
-    element: DType,
-    /// For which operand the sign bits of integers are flipped when it is packed: the left operand of `vpdpbusd` is
-    /// unsigned, the right one signed.
-    flipped: Option<OperandSide>,
-    available: fn() -> bool,
-    /// Called before the first block of a thread's product, and after the last.
-    begin: unsafe fn(),
-    end: unsafe fn(),
-    block: unsafe fn(&DotBlock),
-}
 
 /// The kernels, for each type of elements the fastest first.
 #[cfg(target_arch = "x86_64")]
