@@ -80,7 +80,10 @@ pub(crate) fn programs_of_the_filetests() -> Result<(), Skipped> {
         let outcome = same(&gpu, &program, &arguments(&program));
         match outcome {
             Outcome::Refused(d)
-                if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) =>
+                if program
+                    .steps
+                    .iter()
+                    .any(|s| matches!(s, ProgramStep::Library(_) | ProgramStep::Attend(_))) =>
             {
                 assert!(d.to_string().contains("step"), "{d}");
                 Outcome::Refused(d)
