@@ -93,6 +93,14 @@ pub(super) struct ChosenPlan {
     pub(super) choice: Option<BudgetChoice>,
 }
 
+/// Whether what is planned for has a step for attention.
+fn has_attention(runs_on: Option<&Session>, options: &PlanOptions) -> bool {
+    match runs_on {
+        Some(session) => session.composition().is_none(),
+        None => !options.device.is_gpu(),
+    }
+}
+
 impl PlanningArgs {
     /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
     pub(super) fn ready(&self) -> Result<PlanRequest, Failure> {
@@ -136,12 +144,8 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let attention = match &runs_on {
-            Some(session) => session.composition().is_none(),
-            None => !options.device.is_gpu(),
-        };
-        let mode = (options.fp, attention);
-        let (module, f) = in_mode(&source, f, mode, &mut recognised)?;
+        let attention = has_attention(runs_on.as_ref(), &options);
+        let (module, f) = in_mode(&source, f, (options.fp, attention), &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
             false => (module, f),

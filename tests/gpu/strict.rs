@@ -14,8 +14,8 @@ use adfuse::engine::Gpu;
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
-use adfuse::ir::op::{Body, Domain};
-use adfuse::ir::rewrite::specialize;
+use adfuse::ir::op::{Body, Composition, Domain};
+use adfuse::ir::rewrite::{StepLowering, specialize, with_steps};
 use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 
 /// Runs a program twice; both times the results must be the evaluator's.
@@ -57,7 +57,9 @@ pub(crate) fn agrees(
 ) -> Outcome {
     for &effort in efforts {
         let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Strict };
-        let program = match compile(module, f, &options) {
+        // Attention is what it is composed of.
+        let composed = with_steps(f, &|_| StepLowering::Composed(Composition::Defined));
+        let program = match composed.and_then(|f| compile(module, &f, &options)) {
             Ok(compiled) => verify(compiled.program).expect("lowering gives sound programs"),
             Err(d) => return Outcome::Wrong(format!("{d}\n{f}")),
         };
@@ -80,7 +82,10 @@ pub(crate) fn programs_of_the_filetests() -> Result<(), Skipped> {
         let outcome = same(&gpu, &program, &arguments(&program));
         match outcome {
             Outcome::Refused(d)
-                if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) =>
+                if program
+                    .steps
+                    .iter()
+                    .any(|s| matches!(s, ProgramStep::Library(_) | ProgramStep::Attend(_))) =>
             {
                 assert!(d.to_string().contains("step"), "{d}");
                 Outcome::Refused(d)

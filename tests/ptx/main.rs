@@ -20,8 +20,8 @@ use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, Verified, verify};
-use adfuse::ir::op::Body;
-use adfuse::ir::rewrite::specialize;
+use adfuse::ir::op::{Body, Composition};
+use adfuse::ir::rewrite::{StepLowering, specialize, with_steps};
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, Op};
 use assembler::Assembly;
@@ -33,6 +33,9 @@ use trials::{Skipped, run, trials};
 
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
     let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp };
+    // Attention is what it is composed of.
+    let f =
+        &with_steps(f, &|_| StepLowering::Composed(Composition::Defined)).expect("known extents");
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }
@@ -53,7 +56,7 @@ fn add(all: &mut Assembly, name: &str, program: &Verified<Program>, fp: Fp) {
 
 /// Whether a program has steps without PTX, for which it must be refused with the step.
 fn refused(program: &Verified<Program>) -> bool {
-    let without = |s: &Step| matches!(s, Step::Library(_));
+    let without = |s: &Step| matches!(s, Step::Library(_) | Step::Attend(_));
     if !program.steps.iter().any(without) {
         return false;
     }

@@ -29,7 +29,9 @@ fn programs() -> Vec<(String, Verified<Program>)> {
         let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
         all.push((name, program));
     }
-    all.retain(|(_, program)| !program.steps.iter().any(|s| matches!(s, Step::Library(_))));
+    all.retain(|(_, program)| {
+        !program.steps.iter().any(|s| matches!(s, Step::Library(_) | Step::Attend(_)))
+    });
     all
 }
 

@@ -235,6 +235,29 @@ impl<'d> StepLoad<'d> {
         self.add_access(&access_cost::stage(self.program, &member.then, &places, None), share);
     }
 
+    /// Adds what a step does; `launched` says whether its launches are known.
+    fn step(&mut self, step: &Step, launched: bool) {
+        match step {
+            Step::Kernel(kernel) => self.kernel(kernel),
+            Step::Bundle(bundle) => self.bundle(bundle),
+            Step::Contract(contract) => self.members(contract),
+            Step::Attend(attend) => self.attend(attend),
+            Step::Scatter(scatter) => self.scatter(scatter),
+            // Passes over digits are no comparisons.
+            Step::Argsort(_) if launched => self.busy = 1.0,
+            Step::Argsort(argsort) => self.argsort(argsort),
+            // Libraries know how to fill a device, and copies need not.
+            Step::Library(library) => {
+                let mut work = OperationCounts::default();
+                work.each(DType::F32, library.operations);
+                self.add(&work, 1.0);
+            }
+            Step::Transfer(_) | Step::Print(_) => self.busy = 1.0,
+            // Their blocks are priced.
+            Step::Loop(_) | Step::Branch(_) => {}
+        }
+    }
+
     fn attend(&mut self, attend: &Attend) {
         let ty = |k: usize| self.program.buffers.get(*attend.inputs.get(k)?)?.ty();
         let (Some(q), Some(k), Some(v)) = (ty(0), ty(1), ty(2)) else { return };
@@ -326,25 +349,7 @@ fn priced(
         load.facts(facts);
     }
     let mut launches = 1;
-    match step {
-        Step::Kernel(kernel) => load.kernel(kernel),
-        Step::Bundle(bundle) => load.bundle(bundle),
-        Step::Contract(contract) => load.members(contract),
-        Step::Attend(attend) => load.attend(attend),
-        Step::Scatter(scatter) => load.scatter(scatter),
-        // Passes over digits are no comparisons.
-        Step::Argsort(_) if launched.is_some() => load.busy = 1.0,
-        Step::Argsort(argsort) => load.argsort(argsort),
-        // Libraries know how to fill a device, and copies need not.
-        Step::Library(library) => {
-            let mut work = OperationCounts::default();
-            work.each(DType::F32, library.operations);
-            load.add(&work, 1.0);
-        }
-        Step::Transfer(_) | Step::Print(_) => load.busy = 1.0,
-        // Above.
-        Step::Loop(_) | Step::Branch(_) => {}
-    }
+    load.step(step, launched.is_some());
     // Partial results are joined by a second pass; a library's memory is its own affair.
     let mut beyond = 0;
     if let Some((facts, of_step)) = launched {
