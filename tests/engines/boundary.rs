@@ -215,7 +215,8 @@ fn results_hold_temporaries_until_they_are_written() {
     let reversed = program(&CHAIN.replace("load %u[d0]", "load %u[d0 * -1 + 39]"));
     let twice = program(&CHAIN.replace("return %y, %z", "return %z, %y, %z, %x"));
     // The offset of each temporary and the array that it is in, and what is wrong.
-    let cases: [(&[(&str, u64, &str)], &[&str]); 10] = [
+    type DonorCase<'c> = (&'c [(&'c str, u64, &'c str)], &'c [&'c str]);
+    let cases: [DonorCase<'_>; 10] = [
         (&[("t", 0, "z"), ("u", 0, "y")], &[]),
         (&[("t", 0, "y"), ("u", 0, "z")], &[]),
         (&[("u", 0, "z")], &[]),

@@ -1,10 +1,11 @@
 //! Memory of steps of the CPU engine: nothing beyond the plan, and no allocation during a run. Machine code is never
 //! writable while executable, and is freed with its executable.
 
+use crate::cpu::layout;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, CpuEngine, CpuExecutable, CpuOptions, scratch};
-use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
+use adfuse::backends::cpu::{ArenaLayout, CpuEngine, CpuExecutable, CpuOptions};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{BufferData, Program, Role, Verified, verify};
 use adfuse::ir::op::Domain;
@@ -29,14 +30,7 @@ fn planned(module: &Module, f: &Function, effort: Effort) -> (Verified<Program>,
 }
 
 fn laid_out(program: Verified<Program>, effort: Effort) -> (Verified<Program>, ArenaLayout) {
-    let beside = scratch(&program).unwrap_or_else(|d| panic!("{d}"));
-    let plan = memory_beside(&program, effort, &beside).unwrap_or_else(|d| panic!("{d}"));
-    let layout = ArenaLayout {
-        bytes: plan.arena,
-        offsets: plan.offsets,
-        scratch: plan.scratch,
-        in_donor: plan.in_donor,
-    };
+    let layout = layout(&program, effort).unwrap_or_else(|m| panic!("{m}"));
     (program, layout)
 }
 

@@ -53,7 +53,7 @@ impl CompiledMember {
         let across = (cols + width - 1) / width;
         let tasks = (all + height - 1) / height * across;
         // The pieces of a task, each of one batch.
-        let pieces = |k: i64, mut each: &mut dyn FnMut(TaskRange)| {
+        let pieces = |k: i64, each: &mut dyn FnMut(TaskRange)| {
             let (from, left) = (k / across * height, k % across * width);
             let cols = [left, (left + width).min(cols)];
             let mut row = from;
@@ -61,7 +61,7 @@ impl CompiledMember {
                 let batch = row / rows;
                 let end = (row + cut.rows).min(from + height).min((batch + 1) * rows);
                 let rows = [row - batch * rows, end - batch * rows];
-                (&mut each)(TaskRange { batch, rows, cols, depth: [0, depth] });
+                each(TaskRange { batch, rows, cols, depth: [0, depth] });
                 row = end;
             }
         };

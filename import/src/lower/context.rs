@@ -49,6 +49,9 @@ pub enum Compare {
     Within(f64),
 }
 
+/// The results that a name is bound to.
+type BoundResults = SmallVec<[Option<Val>; 1]>;
+
 /// A module that is being lowered, function by function.
 pub(crate) struct ModuleLowering<'t> {
     pub(crate) functions: &'t [FunctionTree<'t>],
@@ -57,9 +60,9 @@ pub(crate) struct ModuleLowering<'t> {
     rows: fn(&str) -> Option<&'static OpRow>,
     map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
     pub(crate) b: Builder,
-    values: HashMap<&'t str, SmallVec<[Option<Val>; 1]>>,
+    values: HashMap<&'t str, BoundResults>,
     /// What names stood for outside of the regions that are open.
-    shadowed: Vec<(&'t str, Option<SmallVec<[Option<Val>; 1]>>)>,
+    shadowed: Vec<(&'t str, Option<BoundResults>)>,
     /// The shape at which scalars of a region are computed: that of the tensors whose elements it combines.
     pub(crate) lift: Option<TensorType>,
     /// Whether comparisons of tests are kept rather than refused.
@@ -150,7 +153,7 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// Names results.
-    pub(crate) fn bind(&mut self, name: &'t str, values: SmallVec<[Option<Val>; 1]>) {
+    pub(crate) fn bind(&mut self, name: &'t str, values: BoundResults) {
         let old = self.values.insert(name, values);
         self.shadowed.push((name, old));
     }
@@ -335,7 +338,7 @@ impl<'t> ModuleLowering<'t> {
         }
         .into_iter();
         for &(name, count) in &inst.results {
-            let group: SmallVec<[Option<Val>; 1]> = values.by_ref().take(count as usize).collect();
+            let group: BoundResults = values.by_ref().take(count as usize).collect();
             if let [Some(v)] = group[..] {
                 self.name(v, name);
             }

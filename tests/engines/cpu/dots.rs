@@ -112,8 +112,7 @@ fn products_of_bf16_are_near_exact_and_the_same_in_every_run() {
             let (_, exact) = program("f64", "f64", size, way);
             let args = inputs(&f, &[Domain::Normal]);
             let widened = |(a, t): (&Array, TensorType)| {
-                let dims: Vec<u64> =
-                    t.dims().expect("constant").iter().map(|&n| n as u64).collect();
+                let dims: Vec<u64> = t.dims().expect("constant").to_vec();
                 Array::from_f64s(DType::F64, &dims, &a.to_f64s()).expect("fits")
             };
             let wide: Vec<Array> = args.iter().zip(f.param_types()).map(widened).collect();

@@ -38,7 +38,7 @@ fn strict() -> CpuOptions {
 }
 
 /// Where a program's memory is.
-fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
+pub(crate) fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
     let beside = scratch(program).map_err(|d| d.to_string())?;
     let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
     let mut in_donor = plan.in_donor;

@@ -37,7 +37,7 @@ const NEAR: usize = 2;
 const ROUNDING: f64 = 1e-9;
 
 /// Members of the groups that are priced at most, for each instruction of the function and beside: this bounds the time.
-const MOST_PRICED: [usize; 2] = [16, 4000];
+const MOST_PRICED: [usize; 2] = [4, 600];
 
 /// A plan that no single change makes faster, found from another; `None` where nothing is changed.
 ///

@@ -96,6 +96,10 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Val
     results
 }
 
+/// What is done for a block of keys: it is given what is carried, and leaves that and what is stacked.
+type BlockBody<'b> =
+    dyn FnMut(&mut AttentionWriter<'_>, &[Value], KeyBlock) -> (Vec<Value>, Vec<Value>) + 'b;
+
 impl AttentionWriter<'_> {
     /// A number where it is finite or not a number, 0 in place of -inf.
     fn finite_or_zero(&mut self, m: Value) -> Value {
@@ -113,11 +117,7 @@ impl AttentionWriter<'_> {
         [k, v]: [Value; 2],
         extra: ScoreExtra,
         begin: Vec<Value>,
-        body: &mut dyn FnMut(
-            &mut AttentionWriter<'_>,
-            &[Value],
-            KeyBlock,
-        ) -> (Vec<Value>, Vec<Value>),
+        body: &mut BlockBody<'_>,
     ) -> (Vec<Value>, Vec<Value>) {
         let stream = self.shape.stream;
         let mut full = stream / BLOCK;

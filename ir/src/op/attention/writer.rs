@@ -97,6 +97,10 @@ pub(super) struct AttentionWriter<'a> {
     heads: Vec<u64>,
 }
 
+/// A step of a loop: it is given what is carried and the elements of the step, and leaves what is carried and what is stacked.
+type StepBody<'b> =
+    dyn FnMut(&mut AttentionWriter<'_>, &[Value], &[Value]) -> (Vec<Value>, Vec<Value>) + 'b;
+
 impl<'a> AttentionWriter<'a> {
     /// `None` where extents are unknown, which is an error that the builder keeps.
     pub(super) fn new(b: &'a mut Builder, cx: &RuleCx<'_>) -> Option<AttentionWriter<'a>> {
@@ -285,11 +289,7 @@ impl<'a> AttentionWriter<'a> {
         &mut self,
         carries: Vec<Value>,
         xs: &[Value],
-        body: &mut dyn FnMut(
-            &mut AttentionWriter<'_>,
-            &[Value],
-            &[Value],
-        ) -> (Vec<Value>, Vec<Value>),
+        body: &mut StepBody<'_>,
     ) -> (Vec<Value>, Vec<Value>) {
         let types: Vec<TensorType> = carries.iter().map(|&v| self.b.ty(v).clone()).collect();
         let region = self.b.open_region();

@@ -67,11 +67,11 @@ unsafe fn block(b: &DotBlock, dot: impl Fn(__m512i, __m512i, __m512i) -> __m512i
                 let columns = b.right.map(|p| p.add(t * TILE));
                 for group in 0..LINES {
                     let right = columns.map(|p| _mm512_load_si512(p.add(group * DEEP).cast()));
-                    for i in 0..ROWS {
+                    for (i, [x, y]) in sums.iter_mut().enumerate() {
                         let four = at.add(i * DEEP + group * 4).cast::<i32>().read();
                         let four = _mm512_set1_epi32(four);
-                        sums[i][0] = dot(sums[i][0], four, right[0]);
-                        sums[i][1] = dot(sums[i][1], four, right[1]);
+                        *x = dot(*x, four, right[0]);
+                        *y = dot(*y, four, right[1]);
                     }
                 }
             }
@@ -90,7 +90,8 @@ unsafe fn bf16(b: &DotBlock) {
     // SAFETY: as the caller promises; all bits of a vector are numbers of either type.
     unsafe {
         block(b, |sum, x, y| {
-            let (sum, x, y) = (_mm512_castsi512_ps(sum), transmute(x), transmute(y));
+            let [x, y] = [x, y].map(|v| transmute::<__m512i, __m512bh>(v));
+            let sum = _mm512_castsi512_ps(sum);
             _mm512_castps_si512(_mm512_dpbf16_ps(sum, x, y))
         });
     }

@@ -150,6 +150,9 @@ fn add_up(tile: &TileGroups, side: OperandSide, sums: &mut [u32; LINES]) {
 }
 
 /// Transposes groups: pairs of rows, then fours, then quarters of vectors.
+///
+/// # Safety
+/// The processor has AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx512f")]
