@@ -20,6 +20,9 @@ fn cpu(effort: Effort, donated: Vec<usize>) -> Cpu {
     Cpu { plan, donated, threads: 2, ..Cpu::default() }
 }
 
+/// Bytes that arrays are aligned to.
+const CACHE_LINE: u64 = 64;
+
 /// Runs a function with these inputs given up, whatever its plan for a budget; by how many bytes the peak
 /// of the plan without a budget falls.
 fn holds(f: &Function, donated: &[usize]) -> Result<u64, String> {
@@ -47,7 +50,8 @@ fn holds(f: &Function, donated: &[usize]) -> Result<u64, String> {
         return Err(why("the program does not read back".into()));
     }
     let (high, low) = (before.executable.memory().peak(), after.executable.memory().peak());
-    if low > high {
+    // Another plan may be faster; the same one takes no more memory, but for whole cache lines.
+    if low > high + CACHE_LINE && given.groups == plan.groups {
         return Err(why(format!("{low} bytes with inputs given up, {high} without")));
     }
     let left: Vec<Option<usize>> = after.executable.left_in().collect();
@@ -97,7 +101,7 @@ fn holds(f: &Function, donated: &[usize]) -> Result<u64, String> {
             return Err(why(format!("other bits with\n{}", point.plan.text(f))));
         }
     }
-    Ok(high - low)
+    Ok(high.saturating_sub(low))
 }
 
 #[test]

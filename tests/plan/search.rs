@@ -187,10 +187,14 @@ fn features(space: &PlanSpace<'_>, state: &PlanState) -> Result<(), String> {
     }
 }
 
+/// Models whose plans have moves of every kind.
+const WANDERED: [&str; 6] =
+    ["swiglu", "mlp_relu", "softmax", "gelu_rowbias", "batch_norm", "dropout_mlp"];
+
 #[test]
 fn moves_are_legal_and_taken_back() {
     let mut all = [0; 11];
-    for name in ["swiglu", "mlp_relu", "softmax", "gelu_rowbias", "batch_norm"] {
+    for name in WANDERED {
         let kinds = wander(&model(name), 7, 6).unwrap_or_else(|why| panic!("{name}: {why}"));
         all.iter_mut().zip(kinds).for_each(|(n, more)| *n += more);
     }

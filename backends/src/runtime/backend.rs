@@ -144,7 +144,7 @@ pub trait Executable: Debug + Send + Sync {
     }
 
     /// Runs it on tensors where the engine keeps them, and leaves the results there. Where the plan writes to an input
-    /// ([`ArenaLayout::donated`]), a handle that is the only one is written in place; otherwise the tensor is copied
+    /// ([`ArenaLayout::in_donor`]), a handle that is the only one is written in place; otherwise the tensor is copied
     /// first, so that no other handle sees a change. Tensors that are elsewhere are placed first.
     ///
     /// # Errors
