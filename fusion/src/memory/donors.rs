@@ -61,7 +61,7 @@ pub(super) fn use_donors(wanted: &ArenaRequest<'_>, memory: &mut Memory) -> Resu
 }
 
 /// Offsets in the arena, and its bytes.
-type PackedOffsets = (PrimaryMap<BufferId, Offset>, u64);
+type ArenaOffsets = (PrimaryMap<BufferId, Offset>, u64);
 
 /// The offsets where what is left for the arena is packed by itself, as well as it would be without donors, if it is
 /// smaller then.
@@ -71,7 +71,7 @@ fn packed_rest(
     flat: &mut WithDonors,
     offsets: &PrimaryMap<BufferId, Offset>,
     arena: u64,
-) -> Result<Option<PackedOffsets>, PlanError> {
+) -> Result<Option<ArenaOffsets>, PlanError> {
     let mut elsewhere = memory.in_donor.clone();
     flat.slices(offsets).for_each(|(b, slice)| elsewhere[b] = Some(slice));
     let rest = Arena::of(wanted, &elsewhere).ok_or_else(too_large)?;

@@ -98,7 +98,7 @@ pub(super) struct AttentionWriter<'a> {
 }
 
 /// A step of a loop: it is given what is carried and the elements of the step, and leaves what is carried and what is stacked.
-type StepBody<'b> =
+type AttentionStepBody<'b> =
     dyn FnMut(&mut AttentionWriter<'_>, &[Value], &[Value]) -> (Vec<Value>, Vec<Value>) + 'b;
 
 impl<'a> AttentionWriter<'a> {
@@ -289,7 +289,7 @@ impl<'a> AttentionWriter<'a> {
         &mut self,
         carries: Vec<Value>,
         xs: &[Value],
-        body: &mut StepBody<'_>,
+        body: &mut AttentionStepBody<'_>,
     ) -> (Vec<Value>, Vec<Value>) {
         let types: Vec<TensorType> = carries.iter().map(|&v| self.b.ty(v).clone()).collect();
         let region = self.b.open_region();
