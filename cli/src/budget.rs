@@ -132,8 +132,7 @@ pub(super) enum Counting {
 impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
     pub(super) fn of(options: &PlanOptions, donated: &[usize]) -> Counting {
-        let shares = |device: &MachineModel| device.register_file > 0;
-        match shares(&options.device) {
+        match options.device.is_gpu() {
             true => Counting::Any(donated.to_vec()),
             false => Counting::here(options, donated),
         }

@@ -398,10 +398,9 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         program: &Program,
         device: &fusion::MachineModel,
     ) -> Option<Vec<fusion::KernelFacts>> {
-        // Threads that share registers have no vectors.
-        let machine = match device.register_file {
-            0 => Parallelism::Vectors { lanes: device.lanes },
-            _ => Parallelism::Threads,
+        let machine = match device.is_gpu() {
+            true => Parallelism::Threads,
+            false => Parallelism::Vectors { lanes: device.lanes },
         };
         self.backend.facts(program, machine)
     }

@@ -1,8 +1,5 @@
 //! Legalization: rewrites a program for an engine's capabilities. Buffers of callers become dense, and kernels get the
 //! loops of their schedules.
-//!
-//! Engines that plan memory for each step of the original program legalize steps one at a time ([`expand`]); added
-//! buffers are then scratch of that step.
 
 use super::backend::Capabilities;
 use super::errors::within;
@@ -115,7 +112,7 @@ fn own_what_is_not_handed(
 ///
 /// # Errors
 /// Where a kernel cannot be walked as its schedule says.
-pub(crate) fn expand(
+fn expand(
     program: &mut Program,
     step: &Step,
     can: &Capabilities,

@@ -23,15 +23,14 @@ fn what_is_kept_with_losses_is_named_planned_and_run_again() {
     let told = format!("kept with losses: {} as bf16", made["lossy"][0]["value"].as_str().unwrap());
     assert!(shown.contains(&told), "{shown}");
     let text = d.text("lossy.plan");
-    let lines = text.lines().filter_map(|l| l.trim().strip_prefix("lossy "));
-    let lines: Vec<(&str, &str)> = lines.map(|l| l.split_once(" as ").unwrap()).collect();
-    assert!(lines.iter().all(|(_, form)| *form == "bf16"), "{text}");
-    // A plan may do without some of the values that could be kept so.
-    let told = |name: &str| {
-        let told = d.run(&format!("plan {lossy} --explain {name}")).out;
-        told.contains("kept as bf16") && told.contains("3.90625e-3")
-    };
-    assert!(lines.iter().any(|(name, _)| told(name)), "{text}");
+    let lines: Vec<&str> = text.lines().filter_map(|l| l.trim().strip_prefix("lossy ")).collect();
+    assert!(!lines.is_empty(), "{text}");
+    for line in lines {
+        let (name, form) = line.split_once(" as ").unwrap();
+        assert_eq!(form, "bf16");
+        let told = d.good(&format!("plan {lossy} --explain {name}"));
+        assert!(told.contains("kept as bf16") && told.contains("3.90625e-3"), "{told}");
+    }
     // Run from the plan, the bits are those of the option; results of the forward pass are exact.
     let exact = digests(&d.good("run deep_mlp.ir --grad --fp strict --digest"));
     let run = digests(&d.good(&format!("run {lossy} --digest")));
@@ -58,15 +57,15 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     let d = models(&["deep_mlp"]);
     let json = |args: &str| -> Value { serde_json::from_str(&d.good(args)).unwrap() };
     let plain = json("plan deep_mlp.ir --grad --fp strict --json");
-    let given = "deep_mlp.ir --grad --fp strict --donate %x,w0";
+    let given = "deep_mlp.ir --grad --fp strict --donate %x,w1";
     let made = json(&format!("plan {given} --json -o given.plan"));
-    assert!(made["peak_bytes"].as_u64() <= plain["peak_bytes"].as_u64(), "{made:#}");
-    assert_eq!(made["donated"], serde_json::json!(["%x", "%w0"]), "{made:#}");
+    assert!(made["peak_bytes"].as_u64() < plain["peak_bytes"].as_u64(), "{made:#}");
+    assert_eq!(made["donated"], serde_json::json!(["%x", "%w1"]), "{made:#}");
     let shown = d.good(&format!("plan {given}"));
-    assert!(shown.contains("given up: %x, %w0\n"), "{shown}");
+    assert!(shown.contains("given up: %x, %w1\n"), "{shown}");
     let exact = d.good("run deep_mlp.ir --grad --fp strict --digest");
     assert_eq!(d.good(&format!("run {given} --digest")), exact);
-    assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w0 --digest"), exact);
+    assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w1 --digest"), exact);
     for (args, why) in [
         ("run deep_mlp.ir --grad --plan given.plan", "which is not given up"),
         ("run deep_mlp.ir --donate %nothing", "no parameter %nothing"),

@@ -21,19 +21,7 @@ pub(crate) struct GroupLowering {
 impl GroupLowering {
     /// For groups in a mode.
     pub(crate) fn new(fp: Fp) -> GroupLowering {
-        let plan = Plan {
-            name: String::new(),
-            graph: String::new(),
-            device: String::new(),
-            fp,
-            donated: Vec::new(),
-            inline: Vec::new(),
-            groups: Vec::new(),
-            storage: Vec::new(),
-            inverses: Vec::new(),
-            loops: Vec::new(),
-            blocks: Vec::new(),
-        };
+        let plan = Plan { fp, ..Plan::default() };
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
     }
 

@@ -21,8 +21,13 @@ pub(super) struct ArenaRequest<'a> {
     /// Whether each step reads again what it has read when it has begun to write.
     pub(super) reads_again: &'a [bool],
     pub(super) lives: &'a Lives,
-    /// Whether donated inputs are used.
-    pub(super) inputs: bool,
+}
+
+impl ArenaRequest<'_> {
+    /// Bytes of scratch memory of a step; steps that are not listed need none.
+    pub(super) fn scratch_of(&self, step: usize) -> u64 {
+        self.scratch.get(step).copied().unwrap_or(0)
+    }
 }
 
 /// The time of the first step; what callers hand over is there before it.
@@ -61,7 +66,7 @@ impl Arena {
             }
         }
         for n in 0..program.steps.len() {
-            let size = wanted.scratch.get(n).copied().unwrap_or(0);
+            let size = wanted.scratch_of(n);
             if size > MOST_BYTES {
                 return None;
             }
@@ -97,8 +102,8 @@ impl Arena {
         for (b, id) in self.blocks.iter().filter_map(|(b, id)| Some((b, (*id)?))) {
             memory.offsets[b] = Some(at(id));
         }
-        let sized = self.scratch.iter().zip(wanted.scratch.iter().chain(std::iter::repeat(&0)));
-        memory.scratch = sized.map(|(id, &bytes)| id.map(|id| (at(id), bytes))).collect();
+        let place = |(n, id): (usize, &Option<BufferId>)| Some((at((*id)?), wanted.scratch_of(n)));
+        memory.scratch = self.scratch.iter().enumerate().map(place).collect();
         memory.in_place = self.in_place.clone();
         memory.in_place.retain(|p| memory.offsets[p.child] == memory.offsets[p.parent]);
         memory.arena = packing.peak;

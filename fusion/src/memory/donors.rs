@@ -37,19 +37,26 @@ const ORDERS: [PlacementOrder; 3] =
 /// The most donors that are used, the largest ones: each is two more blocks to place around.
 const MOST_DONORS: usize = 256;
 
-/// Moves temporaries into arrays of the caller if that makes the arena smaller. Results that are in donated inputs stay
-/// there.
-pub(super) fn use_donors(wanted: &ArenaRequest<'_>, memory: &mut Memory) -> Result<(), DonorError> {
-    let donors = donors(wanted, memory);
+/// Moves temporaries from an arena into arrays of the caller if that makes the arena smaller; `inputs` says whether donated
+/// inputs are among these arrays. Results that are in donated inputs stay there.
+pub(super) fn use_donors(
+    wanted: &ArenaRequest<'_>,
+    arena: &Arena,
+    inputs: bool,
+    memory: &mut Memory,
+) -> Result<(), DonorError> {
+    let donors = donors(wanted, inputs, memory);
     if donors.is_empty() || memory.arena == 0 {
         return Ok(());
     }
-    let mut flat = WithDonors::of(wanted, memory, donors)?;
+    let mut flat = WithDonors::of(wanted, arena, memory, donors)?;
     let few = flat.rooms.problem().buffers.len() <= MOST_ORDERED;
     let orders = if few { &ORDERS[..] } else { &ORDERS[..1] };
     let Some(packing) = flat.rooms.plan(orders, memory.arena)? else { return Ok(()) };
+    // The rest packed by itself is a packing of the whole.
+    let may_shrink = few && !packing.is_optimal();
     let (mut offsets, mut arena) = (packing.offsets, flat.rooms.arena(packing.peak));
-    if few && let Some(again) = packed_rest(wanted, memory, &mut flat, &offsets, arena)? {
+    if may_shrink && let Some(again) = packed_rest(wanted, memory, &mut flat, &offsets, arena)? {
         (offsets, arena) = again;
     }
     if arena < memory.arena {
@@ -96,14 +103,14 @@ fn too_large() -> PlanError {
 }
 
 /// The arrays that temporaries may be in, with their bytes, small ones first.
-fn donors(wanted: &ArenaRequest<'_>, memory: &Memory) -> Vec<(u64, Buffer)> {
+fn donors(wanted: &ArenaRequest<'_>, inputs: bool, memory: &Memory) -> Vec<(u64, Buffer)> {
     let program = wanted.program;
     let temps = program.buffers.values().filter(|data| data.role == Role::Temp);
     let least = temps.filter_map(bytes).filter(|&bytes| bytes > 0).min().unwrap_or(u64::MAX);
     let own = |&b: &Buffer| match program.buffers[b].role {
         // Nothing tells when a result is written that no step writes.
         Role::Output => memory.in_donor[b].is_none() && wanted.lives[b].is_some(),
-        _ => wanted.inputs,
+        _ => inputs,
     };
     let usable = program.buffers.keys().filter(|&b| is_donor(program, b)).filter(own);
     let sized = usable.filter_map(|b| Some((bytes(&program.buffers[b])?, b)));
@@ -132,6 +139,7 @@ struct WithDonors {
 impl WithDonors {
     fn of(
         wanted: &ArenaRequest<'_>,
+        arena: &Arena,
         memory: &Memory,
         donors: Vec<(u64, Buffer)>,
     ) -> Result<WithDonors, PlanError> {
@@ -167,28 +175,28 @@ impl WithDonors {
             }
         }
         let scratch = (0..program.steps.len()).map(|n| {
-            let size = wanted.scratch.get(n).copied().unwrap_or(0);
+            let size = wanted.scratch_of(n);
             (size > 0).then(|| rooms.push_in_arena(time((n, n)), size))
         });
         let scratch = scratch.collect();
         let donors = donors.into_iter().map(|(_, b)| b).collect();
         let in_place = Vec::new();
         let mut flat = WithDonors { rooms, donors, blocks, temporaries, scratch, in_place };
-        flat.share(&flat.all_pairs(wanted, memory));
+        flat.share(&arena.in_place);
+        flat.share(&flat.pairs_with_donors(wanted, memory));
         Ok(flat)
     }
 
-    /// What may be in place: temporaries of each other, results of temporaries and of donated inputs, and temporaries of
-    /// donated inputs.
-    fn all_pairs(&self, wanted: &ArenaRequest<'_>, memory: &Memory) -> Vec<InPlace> {
+    /// What may be in place beside temporaries of each other: results of temporaries and of donated inputs, and
+    /// temporaries of donated inputs.
+    fn pairs_with_donors(&self, wanted: &ArenaRequest<'_>, memory: &Memory) -> Vec<InPlace> {
         let program = wanted.program;
         let is =
             |b: Buffer, role: &Role| self.blocks[b].is_some() && program.buffers[b].role == *role;
         let temp = |b: Buffer| is(b, &Role::Temp);
         let input = |b: Buffer| is(b, &Role::Input);
         let result = |b: Buffer| is(b, &Role::Output);
-        let mut found = pairs(wanted, &temp, &temp);
-        found.extend(pairs(wanted, &temp, &result));
+        let mut found = pairs(wanted, &temp, &result);
         found.extend(pairs(wanted, &input, &temp));
         // Those that were found when results were put into inputs.
         for (child, slice) in memory.in_donor.iter() {
@@ -242,9 +250,9 @@ impl WithDonors {
         for &b in &self.temporaries {
             memory.offsets[b] = self.blocks[b].and_then(in_arena);
         }
-        let sized = self.scratch.iter().zip(wanted.scratch.iter().chain(std::iter::repeat(&0)));
-        let place = |(id, &bytes): (&Option<BufferId>, &u64)| Some((in_arena((*id)?)?, bytes));
-        memory.scratch = sized.map(place).collect();
+        let place =
+            |(n, id): (usize, &Option<BufferId>)| Some((in_arena((*id)?)?, wanted.scratch_of(n)));
+        memory.scratch = self.scratch.iter().enumerate().map(place).collect();
         let at = |b: Buffer| self.blocks[b].map(|id| offsets[id]);
         let mut in_place = self.in_place.clone();
         in_place.retain(|p| at(p.child) == at(p.parent));

@@ -17,7 +17,7 @@ pub(crate) mod size;
 use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, is_donor, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
-use adfuse_memplan::{PlanError, check};
+use adfuse_memplan::{Packing, PlanError, Violation, check};
 use arena::{Arena, ArenaRequest};
 use cranelift_entity::SecondaryMap;
 use donation::{DonorOf, results_in_inputs};
@@ -101,66 +101,84 @@ pub fn block_memory(
 fn planned(
     program: &Program,
     effort: Effort,
-    beside: (&[u64], &[bool]),
+    (scratch, reads_again): (&[u64], &[bool]),
     donors: bool,
 ) -> Result<Memory, Diagnostic> {
     let donors = donors && effort != Effort::Off;
+    let lives = lives(program);
+    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
+    let arena = Arena::of(&wanted, &DonorOf::new()).ok_or_else(|| too_large(program))?;
+    let packing = arena.pack(effort).map_err(|e| asked(program, e))?;
+    // Bound or free to share, what is in place must be so as a pair that is free to.
+    check(&arena.with_pairs(false), &packing).map_err(|e| wrong(program, &e))?;
+    let packed = PackedArena { wanted, arena, packing };
     let is_given =
         |(b, data): (Buffer, &BufferData)| data.role == Role::Input && is_donor(program, b);
-    let given = donors && program.buffers.iter().any(is_given);
-    let memory = planned_with(program, effort, beside, (donors, given))?;
-    if !given {
-        return Ok(memory);
+    if !donors || !program.buffers.iter().any(is_given) {
+        return packed.memory(donors, false);
     }
-    // A result in an input leaves no array of its own to temporaries: what is given up must not cost memory.
-    let without = planned_with(program, effort, beside, (donors, false))?;
+    // A result in an input offers temporaries no array. Donating must not raise the peak, so the plan without it is
+    // made too.
+    let (memory, without) = (packed.memory(donors, true)?, packed.memory(donors, false)?);
     Ok(if without.peak < memory.peak { without } else { memory })
 }
 
-/// As [`planned`]; `inputs` says whether donated inputs are used.
-fn planned_with(
-    program: &Program,
-    effort: Effort,
-    (scratch, reads_again): (&[u64], &[bool]),
-    (donors, inputs): (bool, bool),
-) -> Result<Memory, Diagnostic> {
-    let fail = |kind, message: String| {
-        let at = At { func: Some(program.name.clone()), ..At::default() };
-        Diagnostic::new(at, kind, message)
-    };
-    let too_large = || fail(Kind::Limit, "the buffers take more than 2^62 bytes together".into());
-    let wrong = |m: &str, e: &dyn std::fmt::Display| fail(Kind::Internal, format!("{m}: {e}"));
-    let asked = |e| match e {
-        PlanError::TooLarge { .. } => too_large(),
-        e => wrong("memory was asked for wrongly", &e),
-    };
-    let lives = lives(program);
-    let results = match inputs {
-        true => results_in_inputs(program, &lives, reads_again),
-        false => DonorOf::new(),
-    };
-    let mut memory = outside(program, &results).ok_or_else(too_large)?;
-    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives, inputs };
-    let arena = Arena::of(&wanted, &results).ok_or_else(too_large)?;
-    let packing = arena.pack(effort).map_err(asked)?;
-    // Bound or free to share, what is in place must be so as a pair that is free to.
-    check(&arena.with_pairs(false), &packing)
-        .map_err(|e| wrong("memory was planned wrongly", &e))?;
-    memory.in_donor = results;
-    arena.places(&packing, &wanted, &mut memory);
-    // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
-    if donors {
-        donors::use_donors(&wanted, &mut memory).map_err(|e| match e {
-            donors::DonorError::Asked(e) => asked(e),
-            donors::DonorError::Found(e) => wrong("memory was planned wrongly", &e),
-        })?;
+/// The arena of a program, packed by itself.
+struct PackedArena<'a> {
+    wanted: ArenaRequest<'a>,
+    arena: Arena,
+    packing: Packing,
+}
+
+impl PackedArena<'_> {
+    /// Where everything is; `donors` says whether there are arrays of the caller's to use, and `inputs` whether donated
+    /// inputs are among them.
+    fn memory(&self, donors: bool, inputs: bool) -> Result<Memory, Diagnostic> {
+        let PackedArena { wanted, arena, packing } = self;
+        let program = wanted.program;
+        let results = match inputs {
+            true => results_in_inputs(program, wanted.lives, wanted.reads_again),
+            false => DonorOf::new(),
+        };
+        let mut memory = outside(program, &results).ok_or_else(|| too_large(program))?;
+        memory.in_donor = results;
+        arena.places(packing, wanted, &mut memory);
+        // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
+        if donors {
+            donors::use_donors(wanted, arena, inputs, &mut memory).map_err(|e| match e {
+                donors::DonorError::Asked(e) => asked(program, e),
+                donors::DonorError::Found(e) => wrong(program, &e),
+            })?;
+        }
+        memory.peak = [memory.inputs, memory.constants, memory.outputs]
+            .into_iter()
+            .try_fold(memory.arena, u64::checked_add)
+            .filter(|&peak| peak <= MOST_BYTES)
+            .ok_or_else(|| too_large(program))?;
+        Ok(memory)
     }
-    memory.peak = [memory.inputs, memory.constants, memory.outputs]
-        .into_iter()
-        .try_fold(memory.arena, u64::checked_add)
-        .filter(|&peak| peak <= MOST_BYTES)
-        .ok_or_else(too_large)?;
-    Ok(memory)
+}
+
+fn fail(program: &Program, kind: Kind, message: String) -> Diagnostic {
+    let at = At { func: Some(program.name.clone()), ..At::default() };
+    Diagnostic::new(at, kind, message)
+}
+
+fn too_large(program: &Program) -> Diagnostic {
+    fail(program, Kind::Limit, "the buffers take more than 2^62 bytes together".into())
+}
+
+/// An error of the memory planner for what it was asked.
+fn asked(program: &Program, e: PlanError) -> Diagnostic {
+    match e {
+        PlanError::TooLarge { .. } => too_large(program),
+        e => fail(program, Kind::Internal, format!("memory was asked for wrongly: {e}")),
+    }
+}
+
+/// An error in what the memory planner has answered.
+fn wrong(program: &Program, e: &Violation) -> Diagnostic {
+    fail(program, Kind::Internal, format!("memory was planned wrongly: {e}"))
 }
 
 /// What is outside of the arena; `None` where it is too much to count.

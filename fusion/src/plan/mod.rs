@@ -32,7 +32,7 @@ pub struct Group {
 }
 
 /// Which instructions share a kernel, and how what they leave is stored.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// The function's name.
     pub name: String,

@@ -152,19 +152,7 @@ impl PlanReader<'_> {
     }
 
     fn plan(&mut self, text: &str) -> Result<Plan, Diagnostic> {
-        let mut plan = Plan {
-            name: String::new(),
-            graph: String::new(),
-            device: String::new(),
-            fp: Fp::Strict,
-            donated: Vec::new(),
-            inline: Vec::new(),
-            groups: Vec::new(),
-            storage: Vec::new(),
-            inverses: Vec::new(),
-            loops: Vec::new(),
-            blocks: Vec::new(),
-        };
+        let mut plan = Plan::default();
         let (mut open, mut closed) = (false, false);
         // Where the plan of a block begins, and how many plans are open there.
         let mut inner: Option<(usize, usize)> = None;

@@ -13,7 +13,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
 use crate::search::blocks::block_plans;
 use crate::search::parallel::each;
-use crate::search::planner::plan_attempts;
+use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::price::PRICES;
 use adfuse_ir::kernel::Storage;
@@ -43,23 +43,20 @@ pub(super) fn candidates(
     engine: &dyn EngineModel,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut points = Vec::new();
-    // The plan of the wanted effort, improved by single changes.
+    // Without a price, the plan of the wanted effort, improved by single changes.
     let mut improved = None;
-    for (effort, point) in plan_attempts(f, options, engine)? {
+    let blocks = block_plans(f, options)?;
+    for (effort, point) in measured_attempts(f, options, &blocks, engine)? {
         if effort >= Effort::Default {
-            improved = Some(point.plan.clone());
+            improved = Some((PRICES[0], point.plan.clone()));
         }
         points.push(point);
     }
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
-    let blocks = block_plans(f, options)?;
-    let mut bases: Vec<(f64, Plan)> = Vec::new();
-    let made = each(prices, |&price| plan_at(f, options, price, &blocks));
-    for (&price, plan) in prices.iter().zip(made) {
-        let plan = match improved.take() {
-            Some(improved) if price == 0.0 => improved,
-            _ => plan?,
-        };
+    let mut bases: Vec<(f64, Plan)> = Vec::from_iter(improved);
+    let made = each(&prices[bases.len()..], |&price| (price, plan_at(f, options, price, &blocks)));
+    for (price, plan) in made {
+        let plan = plan?;
         if bases.iter().all(|(_, known)| *known != plan) {
             bases.push((price, plan));
         }

@@ -115,6 +115,16 @@ pub fn plan_attempts(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, &block_plans(f, options)?, engine)?.into_iter();
+    measured_attempts(f, options, &block_plans(f, options)?, engine)
+}
+
+/// As [`plan_attempts`], with these plans of the function's blocks.
+pub(crate) fn measured_attempts(
+    f: &Function,
+    options: &PlanOptions,
+    blocks: &[Plan],
+    engine: &dyn EngineModel,
+) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
+    let made = attempts(f, options, blocks, engine)?.into_iter();
     made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

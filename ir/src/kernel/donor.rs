@@ -25,12 +25,12 @@ impl DonorSlice {
 /// Whether other values may be in the array of a buffer: a donated input that is no result, or a result, where the
 /// array holds just the buffer's own bytes. Of a result that is handed over several times it is the first array.
 pub fn is_donor(program: &Program, b: Buffer) -> bool {
-    let is_result = program.outputs.contains(&b);
+    let is_result = || program.outputs.contains(&b);
     program.buffers.get(b).is_some_and(|data| {
         is_dense(data)
             && match data.role {
-                Role::Input => data.donated && !is_result,
-                Role::Output => is_result,
+                Role::Input => data.donated && !is_result(),
+                Role::Output => is_result(),
                 Role::Constant(_) | Role::Temp => false,
             }
     })

@@ -10,7 +10,7 @@ pub struct KernelFacts {
     pub sweeps: Vec<SweepFacts>,
     /// What is done beside those, to arrays.
     pub passes: Vec<ArrayPass>,
-    /// What the structure of the step does not say of its launches, on an engine that launches kernels.
+    /// Its launches, on an engine that launches kernels.
     pub launches: Option<LaunchFacts>,
 }
 
@@ -19,8 +19,8 @@ pub struct KernelFacts {
 pub struct LaunchFacts {
     /// How many there are.
     pub count: u64,
-    /// Bytes that they read and write beside what the step reads and writes once: partial results, keys, and what a later
-    /// launch reads again.
+    /// Bytes of memory traffic beyond reading the step's inputs and writing its outputs once: partial results, keys of
+    /// sorts, and buffers that a later launch reads again.
     pub beyond_bytes: u64,
     /// Multiply-adds of contractions with those that fill tiles up; 0 where a library multiplies.
     pub multiply_adds: u64,

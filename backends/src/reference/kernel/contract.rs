@@ -16,7 +16,7 @@ impl ProgramRun<'_> {
             // Extents of the operands of an empty result may be too large to walk.
             0 => Vec::new(),
             _ => {
-                let [x, y] = m.feeds().map(|(_, feed, e)| self.feed(feed, &e, m.sum, Vec::new()));
+                let [x, y] = m.feeds().map(|(_, feed, e)| self.feed(feed, &e, m.sum));
                 products(m.sum, [&m.batch, &m.rows, &m.cols, &m.depth], &x?, &y?)?
             }
         };
@@ -25,15 +25,9 @@ impl ProgramRun<'_> {
     }
 
     /// The elements of an operand, in this type.
-    fn feed(
-        &self,
-        feed: &Feed,
-        extents: &Extents,
-        to: DType,
-        sums: Vec<u64>,
-    ) -> Result<Vec<u64>, Diagnostic> {
-        let kept = KernelState { sums, ..KernelState::default() };
-        let mut found = self.values(extents, &[], &feed.params, &feed.program, &kept)?;
+    fn feed(&self, feed: &Feed, extents: &Extents, to: DType) -> Result<Vec<u64>, Diagnostic> {
+        let none = KernelState::default();
+        let mut found = self.values(extents, &[], &feed.params, &feed.program, &none)?;
         let mut elements = found.pop().unwrap_or_default();
         let from = feed.program.outputs.first().map_or(to, |&v| feed.program.insts[v].dtype);
         if from != to {

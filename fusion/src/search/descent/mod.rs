@@ -4,10 +4,10 @@
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
 //! a computed one is inlined, two groups that have something to do with each other become one. A change is priced by
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
-//! size of the plan, and equal layers are priced once. What is faster is done at once, and so is what is as fast and
-//! leaves fewer bytes to other groups. What leaves more bytes to them, or to later phases, must save as much time as moving these takes once
-//! more, and is left alone where the engine does not say what it makes of a step: memory is not paid for gains that the
-//! model cannot tell.
+//! size of the plan, and equal layers are priced once. A change that is faster is made at once, and so is one that is as
+//! fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to later phases must
+//! save more time than moving those bytes once takes. It is not made where the engine gives no facts: the model cannot
+//! tell such gains.
 
 mod pricer;
 mod table;
@@ -20,6 +20,7 @@ use crate::lower::instances::recurs;
 use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
+use adfuse_ir::Op;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -36,7 +37,7 @@ const NEAR: usize = 2;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
-/// Members of the groups that are priced at most, for each instruction of the function and beside: this bounds the time.
+/// Bounds the time: the members of all groups that are priced, as a number for each instruction and a constant.
 const MOST_PRICED: [usize; 2] = [4, 600];
 
 /// A plan that no single change makes faster, found from another; `None` where nothing is changed.
@@ -126,7 +127,7 @@ struct Descent<'a, 'f> {
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,
-    /// The last round in which a group was changed, or one that it shares a value with.
+    /// The last round in which a change touched a group.
     changed: SecondaryMap<GroupId, u32>,
 }
 
@@ -279,6 +280,14 @@ impl Descent<'_, '_> {
     /// and slices where they lie; an interchange of axes, what contractions read and what is computed may be.
     fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
         let facts = &self.table.facts;
+        let bits = |v: Value| facts.f.ty(v).dtype.bits();
+        // What is widened is stored as it was: it takes no time beside reading it, and who has narrowed it wants it so.
+        if let [x] = facts.f.args(i)
+            && facts.f.op(i) == Op::ConvertElementType
+            && bits(*x) < bits(facts.f.inst_results(i)[0])
+        {
+            return false;
+        }
         let size = |v: Value| facts.elements[v];
         let own = size(facts.f.inst_results(i)[0]);
         let view = matches!(facts.f.op(i).def().body, Body::View(_));

@@ -17,7 +17,7 @@ pub(super) struct GroupPricer<'a> {
     device: &'a MachineModel,
     lowering: GroupLowering,
     keys: KeyBuilder<'a>,
-    /// `None` for groups that are none that a kernel computes.
+    /// `None` for groups that have no kernel.
     seconds: HashMap<Vec<u32>, Option<f64>>,
     /// Members of all groups that were priced.
     members: usize,
@@ -72,7 +72,7 @@ impl<'a> GroupPricer<'a> {
     }
 
     /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
-    /// it touches. `None` where a group is not priced, or is none that a kernel computes.
+    /// it touches. `None` where a group is not priced, or has no kernel.
     pub(super) fn added(
         &mut self,
         table: &GroupTable<'_>,

@@ -84,7 +84,7 @@ pub(super) struct AppliedChange {
 }
 
 impl<'f> GroupTable<'f> {
-    /// The groups of a plan in which no instruction occurs twice, of a function with these facts: those of the plan.
+    /// Of a plan in which no instruction occurs twice; the facts are those of that plan.
     pub(super) fn of(facts: Facts<'f>, plan: &Plan) -> GroupTable<'f> {
         let f = facts.f;
         let ranges = ValueRanges::of(&facts);
@@ -145,9 +145,7 @@ impl<'f> GroupTable<'f> {
     fn temporaries(&self) -> impl Iterator<Item = Value> + '_ {
         let f = self.facts.f;
         let values = f.body_insts().iter().flat_map(move |&i| f.inst_results(i)).copied();
-        values.filter(|&v| {
-            self.home[v].is_some() && !self.results.contains(v) && !self.readers[v].is_empty()
-        })
+        values.filter(|&v| self.is_temporary(v))
     }
 
     /// What the buffer of a value is to steps; `None` for what keys do not have.
@@ -194,12 +192,15 @@ impl<'f> GroupTable<'f> {
 
     /// The groups that read an instruction's result or have it inlined, in the order in which they run.
     pub(super) fn users(&self, i: Inst) -> SmallVec<[GroupId; 8]> {
-        let members = self.using(i);
-        let homes = members.iter().filter_map(|&u| self.home[self.facts.f.inst_results(u)[0]]);
-        let mut found: SmallVec<[GroupId; 8]> = homes.collect();
+        let mut found: SmallVec<[GroupId; 8]> = self.homes(&self.using(i)).collect();
         found.sort_unstable_by_key(|&g| (self.rows[g].place, g));
         found.dedup();
         found
+    }
+
+    /// The groups of members.
+    fn homes<'a>(&'a self, members: &'a [Inst]) -> impl Iterator<Item = GroupId> + 'a {
+        members.iter().filter_map(|&u| self.home[self.facts.f.inst_results(u)[0]])
     }
 
     /// What an instruction reads, with what is inlined in it.
@@ -263,9 +264,8 @@ impl<'f> GroupTable<'f> {
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
     pub(super) fn apply(&mut self, change: SingleChange) -> AppliedChange {
         let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
-        if let Some((i, _)) = change.inlined {
-            edited.extend(self.users(i));
-        }
+        let using = change.inlined.map_or_else(SmallVec::new, |(i, _)| self.using(i));
+        edited.extend(self.homes(&using));
         edited.sort_unstable();
         edited.dedup();
         let before: Vec<(GroupId, TableRow)> =
@@ -275,9 +275,8 @@ impl<'f> GroupTable<'f> {
         near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
         let mut operands = Vec::new();
         if let Some((i, inlined)) = change.inlined {
-            let members = self.using(i);
             self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
-            for m in members.into_iter().chain([i]) {
+            for m in using.into_iter().chain([i]) {
                 let now = leaves(&self.facts, m);
                 operands.push((m, std::mem::replace(&mut self.operands[m], now)));
             }

@@ -6,7 +6,7 @@ use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::infer::InferError;
-use crate::kernel::buffer::Storage;
+use crate::kernel::buffer::{Buffer, Storage};
 use crate::kernel::program::{Argsort, Attend, DebugPrint, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::{MAX_BYTES, TensorType};
@@ -110,14 +110,7 @@ impl ProgramVerifier<'_> {
 
     /// The buffers are dense, and of the types that the op has.
     fn attended(&self, step: &Attend) -> Result<(), Wrong> {
-        step.inputs.iter().try_for_each(|&b| self.readable(b))?;
-        for (k, &b) in step.outputs.iter().enumerate() {
-            self.writable(b)?;
-            if step.outputs[..k].contains(&b) {
-                let m = format!("%{} is written twice", self.data(b).name);
-                return Err(Wrong::new(Kind::Overlap, m));
-            }
-        }
+        self.read_and_written(&step.inputs, &step.outputs)?;
         let mut types = SmallVec::new();
         for &b in step.inputs.iter().chain(&step.outputs) {
             let data = self.data(b);
@@ -146,6 +139,19 @@ impl ProgramVerifier<'_> {
         }
     }
 
+    /// The inputs of a step may be read, and its outputs written, each once.
+    fn read_and_written(&self, inputs: &[Buffer], outputs: &[Buffer]) -> Result<(), Wrong> {
+        inputs.iter().try_for_each(|&b| self.readable(b))?;
+        for (k, &b) in outputs.iter().enumerate() {
+            self.writable(b)?;
+            if outputs[..k].contains(&b) {
+                let m = format!("%{} is written twice", self.data(b).name);
+                return Err(Wrong::new(Kind::Overlap, m));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn library(&mut self, place: &str, step: &Library) {
         if let Err(wrong) = self.called(step) {
             self.report(place, wrong);
@@ -153,14 +159,7 @@ impl ProgramVerifier<'_> {
     }
 
     fn called(&self, step: &Library) -> Result<(), Wrong> {
-        step.inputs.iter().try_for_each(|&b| self.readable(b))?;
-        for (k, &b) in step.outputs.iter().enumerate() {
-            self.writable(b)?;
-            if step.outputs[..k].contains(&b) {
-                let m = format!("%{} is written twice", self.data(b).name);
-                return Err(Wrong::new(Kind::Overlap, m));
-            }
-        }
+        self.read_and_written(&step.inputs, &step.outputs)?;
         if step.outputs.is_empty() {
             return Err(Wrong::new(Kind::Arity, "a function without results does nothing"));
         }
