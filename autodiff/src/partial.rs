@@ -2,7 +2,7 @@
 
 use adfuse_ir::op::{Op, tensor_literal, tensor_program};
 use adfuse_ir::scalar::ScalarProgram;
-use adfuse_ir::{Attrs, Builder, DType, Literal, TensorType, Value};
+use adfuse_ir::{Builder, DType, Literal, TensorType, Value};
 
 /// What a partial derivative does to a tangent or a cotangent.
 pub(crate) enum Factor {
@@ -65,10 +65,4 @@ pub(crate) fn accumulate(b: &mut Builder, a: Option<Value>, c: Option<Value>) ->
         (Some(a), Some(c)) => Some(b.op(Op::Add, &[a, c])),
         (a, c) => a.or(c),
     }
-}
-
-/// The value in an element type, as it is where it has that.
-pub(crate) fn converted(b: &mut Builder, v: Value, dtype: DType) -> Value {
-    let ty = b.ty(v).with_dtype(dtype);
-    if b.ty(v) == &ty { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &ty) }
 }

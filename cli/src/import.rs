@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 /// Prints a program of StableHLO text as `.ir` text
 ///
-/// What cannot be imported is listed whole: each op once, at its first place, with how often it occurs. Every other
-/// command imports such a text by itself.
+/// What cannot be imported is listed whole. Each reason is listed once for each op, at its first place, with a count.
+/// Every other command imports such a text by itself.
 #[derive(Args)]
 pub(super) struct Import {
     /// The program, or `-` for standard input

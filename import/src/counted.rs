@@ -31,6 +31,12 @@ pub(crate) enum RowDirection {
     Backward,
 }
 
+impl RowDirection {
+    pub(crate) fn is_backward(self) -> bool {
+        self == RowDirection::Backward
+    }
+}
+
 /// A slice that a step reads.
 pub(crate) struct SliceRead {
     pub(crate) inst: Inst,
@@ -73,10 +79,10 @@ impl CountedLoop {
         if data.results.len() != args.len() || data.params.len() != args.len() {
             return None;
         }
+        // Anything else in the condition is read by nothing.
         let less = defined_by(f, p, Op::Lt)?;
         let &[at, bound] = f.args(less) else { return None };
         let counter = test.params.iter().position(|&v| v == at)?;
-        // Anything else in the condition is read by nothing.
         let invariant: Vec<bool> =
             data.results.iter().zip(&data.params).map(|(r, p)| r == p).collect();
         let bound_carry = test.params.iter().position(|&v| v == bound);
@@ -119,6 +125,11 @@ impl CountedLoop {
     /// Whether a carry counts as the counter does.
     pub(crate) fn is_counter(&self, k: usize) -> bool {
         self.twins[k]
+    }
+
+    /// Whether steps change a carry otherwise than by counting.
+    pub(crate) fn carries(&self, k: usize) -> bool {
+        !self.is_counter(k) && !self.invariant[k]
     }
 
     /// The index `factor * counter + offset` that a value is.
@@ -176,7 +187,7 @@ impl CountedLoop {
     }
 
     /// The slices of a loop of a known number of steps; `None` where there are none.
-    pub(crate) fn slices(&self, f: &Function, i: Inst) -> Option<LoopSlices> {
+    pub(crate) fn slices(&self, f: &Function) -> Option<LoopSlices> {
         if self.trips == 0 {
             return None;
         }
@@ -235,16 +246,16 @@ impl CountedLoop {
         if slices.reads.is_empty() && slices.writes.is_empty() {
             return None;
         }
-        self.mark_live(f, i, &mut slices);
+        self.mark_live(f, &mut slices);
         Some(slices)
     }
 
     /// Which instructions the steps still need, and whether they need the counter.
-    fn mark_live(&self, f: &Function, _: Inst, slices: &mut LoopSlices) {
+    fn mark_live(&self, f: &Function, slices: &mut LoopSlices) {
         let data = f.region(self.body);
         let mut needed: BTreeSet<u32> = BTreeSet::new();
         for (k, &v) in data.results.iter().enumerate() {
-            if !self.is_counter(k) && !self.invariant[k] && slices.stack_of(k).is_none() {
+            if self.carries(k) && slices.stack_of(k).is_none() {
                 needed.insert(v.as_u32());
             }
         }
@@ -291,6 +302,6 @@ impl LoopSlices {
     pub(crate) fn reverse(&self) -> bool {
         let mut all =
             self.reads.iter().map(|r| r.direction).chain(self.writes.iter().map(|w| w.direction));
-        all.all(|d| d == RowDirection::Backward)
+        all.all(RowDirection::is_backward)
     }
 }

@@ -120,9 +120,7 @@ pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, Impo
     verify(&module).map_err(ImportError::Invalid)?;
     // Functions whose bodies stand where they were called are called no longer.
     let public = || module.funcs.values().filter(|f| !private.contains(&f.name));
-    let called: BTreeSet<String> = public()
-        .flat_map(|f| module.reached(f).funcs.values().map(|g| g.name.clone()).collect::<Vec<_>>())
-        .collect();
+    let called: BTreeSet<String> = public().flat_map(|f| module.reached_names(f)).collect();
     let none = public().next().is_none();
     let stays = |f: &&Function| none || !private.contains(&f.name) || called.contains(&f.name);
     let mut raised = Module::default();

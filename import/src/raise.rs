@@ -1,7 +1,7 @@
 //! Loops that count are raised: a `while` whose condition compares a counter becomes a `fori`, and one that reads
 //! slices of tensors, and writes slices of others, at the place of its counter becomes a `scan`.
 
-use crate::counted::{CountedLoop, LoopSlices, RowDirection};
+use crate::counted::{CountedLoop, LoopSlices};
 use adfuse_ir::rewrite::{Copier, dce};
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
@@ -27,25 +27,12 @@ fn each(copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> RaiseResult {
         && let Some(counted) = CountedLoop::of(f, i)
     {
         b.follow(f, i);
-        return match counted.slices(f, i) {
+        return match counted.slices(f) {
             Some(slices) => scan(copier, b, i, (&counted, &slices)),
             None => fori(copier, b, i, &counted),
         };
     }
     copier.inst_with(b, i, &mut each).map(|_| ())
-}
-
-/// The results of the loop, named as before.
-fn results(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, of: impl Fn(usize) -> Option<Value>) {
-    let f = copier.from();
-    for (k, &old) in f.inst_results(i).iter().enumerate() {
-        if let Some(new) = of(k) {
-            if b.func().literal(new).is_none() && b.func().name_of(new).is_none() {
-                b.func_mut().set_name(new, f.name_of(old));
-            }
-            copier.set(old, new);
-        }
-    }
 }
 
 /// Copies what a loop's body computes.
@@ -73,8 +60,7 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &CountedLoop
         Some(k) => args[k],
         None => copier.get(b, counted.bound),
     };
-    let carried: Vec<usize> =
-        (0..args.len()).filter(|k| !counted.is_counter(*k) && !counted.invariant[*k]).collect();
+    let carried: Vec<usize> = (0..args.len()).filter(|&k| counted.carries(k)).collect();
     let params = f.region(region).params.clone();
     let made = b.open_region();
     let place = b.param(b.ty(lower).clone(), f.name_of(params[counted.counter]));
@@ -104,11 +90,13 @@ fn fori(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, counted: &CountedLoop
         }
         _ => b.op(Op::Max, &[lower, upper]),
     };
-    results(copier, b, i, |k| match carried.iter().position(|&c| c == k) {
-        Some(at) => Some(values[at]),
-        None if counted.is_counter(k) => Some(last),
-        None => Some(args[k]),
-    });
+    let result = |k: usize| match carried.iter().position(|&c| c == k) {
+        Some(at) => values[at],
+        None if counted.is_counter(k) => last,
+        None => args[k],
+    };
+    let results: Vec<Value> = (0..args.len()).map(result).collect();
+    copier.stand_for(b, f.inst_results(i), &results);
     Ok(())
 }
 
@@ -191,11 +179,8 @@ fn scan(
     let region = f.inst(i).regions[1];
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
     let params = f.region(region).params.clone();
-    let carried: Vec<usize> = (0..args.len())
-        .filter(|&k| {
-            !counted.is_counter(k) && !counted.invariant[k] && slices.stack_of(k).is_none()
-        })
-        .collect();
+    let carried: Vec<usize> =
+        (0..args.len()).filter(|&k| counted.carries(k) && slices.stack_of(k).is_none()).collect();
     for k in (0..args.len()).filter(|&k| counted.invariant[k]) {
         copier.set(params[k], args[k]);
     }
@@ -220,17 +205,13 @@ fn scan(
     }
     let last = Literal::from_i64(counter, counted.trips as i64);
     let end = b.literal(&TensorType::scalar(counter), last);
-    results(copier, b, i, |k| match (carried.iter().position(|&c| c == k), slices.stack_of(k)) {
-        (Some(at), _) => Some(values[at]),
-        (_, Some(at)) => Some(values[carried.len() + at]),
-        _ if counted.is_counter(k) => Some(end),
-        _ => Some(args[k]),
-    });
+    let result = |k: usize| match (carried.iter().position(|&c| c == k), slices.stack_of(k)) {
+        (Some(at), _) => values[at],
+        (_, Some(at)) => values[carried.len() + at],
+        _ if counted.is_counter(k) => end,
+        _ => args[k],
+    };
+    let results: Vec<Value> = (0..args.len()).map(result).collect();
+    copier.stand_for(b, f.inst_results(i), &results);
     Ok(())
-}
-
-impl RowDirection {
-    fn is_backward(self) -> bool {
-        self == RowDirection::Backward
-    }
 }

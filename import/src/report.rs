@@ -24,7 +24,7 @@ impl Issue {
     }
 }
 
-/// An error for each different refusal, at its first place, with how often it occurs.
+/// An error for each reason of each op, at its first place, with a count.
 pub(crate) fn diagnostics(issues: &[Issue]) -> Vec<Diagnostic> {
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for (k, issue) in issues.iter().enumerate() {

@@ -290,6 +290,23 @@ impl Builder {
         self.inst(Op::BroadcastInDim, &[scalar], attrs, Some(&[ty]))[0]
     }
 
+    /// The value in an element type, as it is where it has that.
+    pub fn converted(&mut self, v: Value, dtype: DType) -> Value {
+        let ty = self.ty(v).with_dtype(dtype);
+        match *self.ty(v) == ty {
+            true => v,
+            false => self.op_as(Op::ConvertElementType, &[v], Attrs::none(), &ty),
+        }
+    }
+
+    /// The value in a type with as many elements, as it is where it has that.
+    pub fn reshaped(&mut self, v: Value, ty: &TensorType) -> Value {
+        match self.ty(v) == ty {
+            true => v,
+            false => self.op_as(Op::Reshape, &[v], Attrs::none(), ty),
+        }
+    }
+
     /// Appends an instruction with regions and written result types, without checking it; literals are
     /// materialised where their slots do not give them their type.
     pub fn place(

@@ -22,11 +22,11 @@ impl Elements {
     }
 
     fn width(&self) -> usize {
-        // Nothing is a constant token.
+        // No constant is a token, whose width is 0.
         self.dtype.bytes().max(1) as usize
     }
 
-    /// The element type; of no elements any.
+    /// The element type; `bool` where there are none.
     pub fn dtype(&self) -> DType {
         self.dtype
     }

@@ -24,6 +24,16 @@ impl Module {
     /// The functions that `f` calls, or that are rules of those, to any depth, in the order of the module; `f`
     /// itself if it has a rule, since it is then differentiated as a call of it.
     pub fn reached(&self, f: &Function) -> Module {
+        let names = self.reached_names(f);
+        let mut out = Module::default();
+        for g in self.funcs.values().filter(|g| names.contains(&g.name)) {
+            out.funcs.push(g.clone());
+        }
+        out
+    }
+
+    /// The names that `f` calls, or that are rules of those, to any depth; as [`Module::reached`].
+    pub fn reached_names(&self, f: &Function) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut open = vec![f];
         while let Some(g) = open.pop() {
@@ -34,11 +44,7 @@ impl Module {
                 }
             }
         }
-        let mut out = Module::default();
-        for g in self.funcs.values().filter(|g| names.contains(&g.name)) {
-            out.funcs.push(g.clone());
-        }
-        out
+        names
     }
 
     /// The function of this name (without `@`).

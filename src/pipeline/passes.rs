@@ -80,7 +80,7 @@ pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>)
 pub(super) fn composed_steps(unit: &mut CompileUnit<'_>, which: Option<Composition>) -> PassResult {
     let Some(which) = which else { return Ok(()) };
     let f = unit.take_function()?;
-    unit.function = Some(with_steps(&f, &|_| StepLowering::Composed(which))?);
+    unit.function = Some(with_steps(f, &|_| StepLowering::Composed(which))?);
     Ok(())
 }
 

@@ -34,8 +34,8 @@ use trials::{Skipped, run, trials};
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
     let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp };
     // Attention is what it is composed of.
-    let f =
-        &with_steps(f, &|_| StepLowering::Composed(Composition::Defined)).expect("known extents");
+    let composed = with_steps(f.clone(), &|_| StepLowering::Composed(Composition::Defined));
+    let f = &composed.expect("known extents");
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }

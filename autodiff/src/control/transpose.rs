@@ -8,7 +8,6 @@
 
 use super::turned::{CotangentSums, TurnedLoop, TurnedRole, arranged};
 use crate::forward::zeros;
-use crate::partial::converted;
 use crate::transpose::{Transpose, transposed};
 use adfuse_ir::control::{LoopBuilder, LoopRoles, Outlined, branch, element, outline};
 use adfuse_ir::op::Control;
@@ -224,7 +223,7 @@ impl Transpose<'_> {
         let lead: Vec<Value> = args.iter().map(|&v| self.fixed.get(b, v)).collect();
         match lead[..] {
             [from, to] => {
-                let (from, to) = (converted(b, from, DType::I64), converted(b, to, DType::I64));
+                let (from, to) = (b.converted(from, DType::I64), b.converted(to, DType::I64));
                 let number = TensorType::scalar(DType::I64);
                 vec![b.op_as(Op::Sub, &[to, from], Attrs::none(), &number)]
             }

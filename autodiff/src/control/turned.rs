@@ -1,7 +1,7 @@
 //! A loop with linear parts, taken apart: which of its values are fixed, and its regions turned around.
 
 use crate::forward::zeros;
-use crate::partial::{accumulate, converted};
+use crate::partial::accumulate;
 use crate::transpose::Transpose;
 use adfuse_ir::control::{Entered, Liveness, LoopRoles, outline};
 use adfuse_ir::rewrite::Copier;
@@ -224,7 +224,7 @@ impl TurnedLoop {
         let index = match (index, lower) {
             (Some(k), Some(lower)) => {
                 let ty = b.ty(lower).clone();
-                let k = converted(b, k, ty.dtype);
+                let k = b.converted(k, ty.dtype);
                 Some(b.op_as(Op::Add, &[lower, k], Attrs::none(), &ty))
             }
             (k, _) => k,

@@ -88,10 +88,7 @@ impl Batch<'_, '_> {
                     value = select(b, mask, value, end, &ty);
                 }
             }
-            if b.func().literal(value).is_none() && b.func().name_of(value).is_none() {
-                b.func_mut().set_name(value, f.name_of(result));
-            }
-            self.values.set(result, value);
+            self.values.stand_for(b, &[result], &[value]);
         }
         Ok(())
     }

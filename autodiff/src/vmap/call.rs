@@ -4,7 +4,6 @@
 use super::mask::{LaneMask, select, spread};
 use super::{Batch, Batching, body, flow, repeated};
 use crate::forward::{unwritten, zeros};
-use crate::partial::converted;
 use crate::reverse::last_phase;
 use adfuse_ir::control::branch;
 use adfuse_ir::op::Control;
@@ -111,7 +110,7 @@ impl<'f> Batch<'f, '_> {
         let any = mask.any(b);
         let taken = mask.positive(b);
         let number = b.ty(taken).with_dtype(DType::I32);
-        let ones = converted(b, taken, DType::I32);
+        let ones = b.converted(taken, DType::I32);
         let axis = Attrs::none().with_int("axis", 0);
         let first = b.op_with(Op::Argmax, &[ones], axis.clone());
         let place = b.op_as(Op::Iota, &[], axis, &number);

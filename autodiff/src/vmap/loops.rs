@@ -3,7 +3,6 @@
 
 use super::mask::{LaneMask, gated, select, spread};
 use super::{Batch, to_front};
-use crate::partial::converted;
 use adfuse_ir::control::{Entered, LoopBuilder, LoopRoles, while_loop};
 use adfuse_ir::{
     Attrs, Builder, DType, Diagnostic, Dim, Inst, Kind, Literal, Op, Region, TensorType, Value,
@@ -207,7 +206,7 @@ impl Batch<'_, '_> {
         let (from, trips) = match lead[..] {
             [from, to] => {
                 // The difference of two integers of a narrow type may not fit it.
-                let (low, high) = (converted(b, from, DType::I64), converted(b, to, DType::I64));
+                let (low, high) = (b.converted(from, DType::I64), b.converted(to, DType::I64));
                 (Some(from), b.op(Op::Sub, &[high, low]))
             }
             _ => (None, lead[0]),
@@ -270,7 +269,7 @@ impl Batch<'_, '_> {
         if let Some(old) = old {
             let at = from.map_or(step, |from| {
                 let own = b.ty(from).clone();
-                let step = converted(b, step, own.dtype);
+                let step = b.converted(step, own.dtype);
                 b.op_as(Op::Add, &[from, step], Attrs::none(), &own)
             });
             self.values.set(old, at);

@@ -348,12 +348,7 @@ impl<'f> Batch<'f, '_> {
                 }
             }
         }
-        for (&old, &new) in f.inst_results(i).iter().zip(&out) {
-            if b.func().name_of(new).is_none() && b.func().literal(new).is_none() {
-                b.func_mut().set_name(new, f.name_of(old));
-            }
-            self.values.set(old, new);
-        }
+        self.values.stand_for(b, f.inst_results(i), &out);
         Ok(())
     }
 

@@ -53,22 +53,6 @@ pub(super) fn take_back(b: &mut Builder, i: Inst) {
     debug_assert_eq!(last, Some(i), "nothing follows it");
 }
 
-/// Declares what stands for the results of an instruction.
-pub(super) fn stand_for(
-    copier: &mut Copier<'_>,
-    b: &mut Builder,
-    f: &Function,
-    old: &[Value],
-    new: &[Value],
-) {
-    for (&old, &new) in old.iter().zip(new) {
-        if b.func().literal(new).is_none() && b.func().name_of(new).is_none() {
-            b.func_mut().set_name(new, f.name_of(old));
-        }
-        copier.set(old, new);
-    }
-}
-
 /// The loops between constants that become scans, since a scan beside them takes as many steps from one of their
 /// initial values.
 fn foris_with_partners(f: &Function) -> EntitySet<Inst> {
@@ -114,7 +98,7 @@ fn tidy(
     b.follow(from, i);
     let placed = once.scan.place(b);
     let results = once.outcomes(b, &placed);
-    stand_for(copier, b, from, from.inst_results(i), &results);
+    copier.stand_for(b, from.inst_results(i), &results);
     Ok(())
 }
 
@@ -150,8 +134,8 @@ impl LoopPair {
         let (carries, stacks) = all.split_at(self.carries[0] + self.carries[1]);
         let (a, c) = carries.split_at(self.carries[0]);
         let (s, t) = stacks.split_at(self.stacks[0]);
-        stand_for(copier, b, from, from.inst_results(self.first), &[a, s].concat());
-        stand_for(copier, b, from, from.inst_results(self.second), &[c, t].concat());
+        copier.stand_for(b, from.inst_results(self.first), &[a, s].concat());
+        copier.stand_for(b, from.inst_results(self.second), &[c, t].concat());
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::adjoint_body::AdjointBody;
 use super::hoist::hoist_invariants;
-use super::merge::{common_stacks, stand_for, take_back};
+use super::merge::{common_stacks, take_back};
 use super::numbering::merge_equal;
 use super::refine::refined;
 use super::residual_cut::ResidualCut;
@@ -95,7 +95,7 @@ fn replace(
     found.push(LoopResiduals::of(original, &adjoint, &cut));
     b.follow(from, i);
     let results = two_scans(&adjoint, &cut, b)?;
-    stand_for(copier, b, from, from.inst_results(i), &results);
+    copier.stand_for(b, from.inst_results(i), &results);
     Ok(())
 }
 

@@ -45,7 +45,7 @@ pub const PREPASSES: &[Prepass] = &[
     Prepass {
         name: "widen_steps",
         about: "attention of 16-bit floats works on f32",
-        run: |_, f| with_steps(&f, &|_| StepLowering::Widened),
+        run: |_, f| with_steps(f, &|_| StepLowering::Widened),
     },
     Prepass {
         name: "split_views",

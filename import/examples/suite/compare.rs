@@ -32,7 +32,7 @@ pub(crate) fn difference(got: &Array, wanted: &Array, compare: Compare) -> Optio
     ))
 }
 
-/// How many floats lie between two, and one more.
+/// The distance in units in the last place.
 fn ulps(a: Literal, b: Literal) -> Option<u64> {
     let width = match a.dtype() {
         DType::F64 => 64,

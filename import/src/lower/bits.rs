@@ -205,6 +205,14 @@ fn half_of_bits(cx: &mut ModuleLowering<'_>, x: Val, to: ElementType) -> Result<
     Ok(Val { element: to, value: cx.storage(value, DType::F16)? })
 }
 
+/// A float as `f32`, or as `f64` where it is that.
+fn widened(cx: &mut ModuleLowering<'_>, x: Val) -> Result<Val, Unlowered> {
+    match x.element {
+        ElementType::Float(DType::F64) => Ok(x),
+        _ => Ok(Val { element: SINGLE, value: cx.storage(x.value, DType::F32)? }),
+    }
+}
+
 /// A float rounded to `e` bits of exponent and `m` of mantissa, ties to even; what is too large is infinite, what is
 /// below the normal numbers is 0.
 pub(crate) fn fewer_bits(
@@ -214,12 +222,7 @@ pub(crate) fn fewer_bits(
     m: u32,
 ) -> Result<Val, Unlowered> {
     let ElementType::Float(dtype) = x.element else { return refuse("elements that are no floats") };
-    let wide = match dtype {
-        DType::F64 => x,
-        _ => {
-            Val { element: ElementType::Float(DType::F32), value: cx.storage(x.value, DType::F32)? }
-        }
-    };
+    let wide = widened(cx, x)?;
     let (bits, mantissa, bias) = if dtype == DType::F64 { (64, 52, 1023) } else { (32, 23, 127) };
     if e == 0 || e > bits - 1 - mantissa || m > mantissa {
         return refuse(format!("a format of {e} and {m} bits"));
@@ -281,12 +284,7 @@ fn signed(
 
 /// An integer with the total order of a float: -inf, .., -0, +0, .., inf, NaN.
 pub(crate) fn total_order(cx: &mut ModuleLowering<'_>, x: Val) -> Result<Val, Unlowered> {
-    let wide = match x.element {
-        ElementType::Float(DType::F64) => x,
-        _ => {
-            Val { element: ElementType::Float(DType::F32), value: cx.storage(x.value, DType::F32)? }
-        }
-    };
+    let wide = widened(cx, x)?;
     let bits = wide.element.bits();
     let element = ElementType::Int { bits, signed: true };
     let raw = bitcast_to(cx, wide, element)?;

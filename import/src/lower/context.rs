@@ -387,12 +387,7 @@ impl<'t> ModuleLowering<'t> {
 
     /// Lowers a function of elements at the shape of `args`: the region's instructions, applied to whole tensors.
     pub(crate) fn elements(&mut self, region: &'t RegionTree<'t>, args: &[Val]) -> LoweredValues {
-        let shape = self.b.ty(args[0].value).clone();
-        let outer = self.lift.replace(shape);
-        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
-        let results = self.block(region, &params);
-        self.lift = outer;
-        results
+        self.lifted(region, args, |cx, ret| cx.operands(ret).map(Vals::from_vec))
     }
 
     /// As [`ModuleLowering::elements`], for the value of this name in the region.
@@ -402,12 +397,20 @@ impl<'t> ModuleLowering<'t> {
         args: &[Val],
         name: &str,
     ) -> Result<Val, Unlowered> {
+        self.lifted(region, args, |cx, _| cx.value(OperandName { name, result: 0 }))
+    }
+
+    /// As [`ModuleLowering::within`], at the shape of `args`.
+    fn lifted<T>(
+        &mut self,
+        region: &'t RegionTree<'t>,
+        args: &[Val],
+        results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
+    ) -> Result<T, Unlowered> {
         let shape = self.b.ty(args[0].value).clone();
         let outer = self.lift.replace(shape);
         let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
-        let found = self.within(region, &params, |cx, ret| {
-            cx.value(OperandName { name, result: 0, span: ret.span })
-        });
+        let found = self.within(region, &params, results);
         self.lift = outer;
         found
     }

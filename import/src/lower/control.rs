@@ -124,17 +124,16 @@ fn call_of<'t>(
             callee.body.params.len()
         ));
     }
-    if cx.lift.is_none() && takes_a_slice(callee) {
+    let in_place = match &cx.lift {
+        None => takes_a_slice(callee),
+        Some(shape) => {
+            debug_assert!(args.iter().all(|a| cx.b.ty(a.value).shape == shape.shape));
+            !args.is_empty()
+        }
+    };
+    if in_place {
         cx.enter()?;
         let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
-        let results = cx.block(&callee.body, &params);
-        cx.leave();
-        return results;
-    }
-    if let (Some(shape), false) = (cx.lift.clone(), args.is_empty()) {
-        cx.enter()?;
-        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
-        debug_assert!(args.iter().all(|a| cx.b.ty(a.value).shape == shape.shape));
         let results = cx.block(&callee.body, &params);
         cx.leave();
         return results;

@@ -4,11 +4,11 @@
 use super::attributes::{entry, flag, need_list, number};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::element::ElementType;
-use super::integers::flipped;
+use super::integers::ordered;
 use super::reduce::{Combiner, recognized};
 use super::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
-use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, TensorType, Value};
+use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Op, TensorType, Value};
 use smallvec::{SmallVec, smallvec};
 
 /// Index vectors in the last axis, and the operand's axis for each of their components.
@@ -142,7 +142,10 @@ pub(crate) fn scatter<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>
         Some(combine) if count == 1 && combine.row(xs[0].element).is_some() => {
             Ok(smallvec![places.by_row(cx, combine, xs[0], updates[0])?])
         }
-        _ if flag(inst, "unique_indices") => places.at_once(cx, region, xs, updates),
+        // Said to be different places: one step for all updates.
+        _ if flag(inst, "unique_indices") => {
+            places.step(cx, region, (xs, updates), (at.value, &n.window))
+        }
         _ => places.in_a_loop(cx, region, xs, updates),
     }
 }
@@ -202,34 +205,22 @@ impl ScatterPlaces<'_> {
         let Some(op) = combine.row(x.element) else { return refuse("no row") };
         let (mut a, mut u) = (cx.b.materialize(x.value), update.value);
         let attrs = self.attrs(&self.n.window);
-        let turned = x.element.is_u64() && matches!(op, Op::ScatterMax | Op::ScatterMin);
+        let turned = matches!(op, Op::ScatterMax | Op::ScatterMin);
         if x.element == ElementType::Bool {
             (a, u) = (cx.storage(a, DType::U8)?, cx.storage(u, DType::U8)?);
         } else if turned {
-            (a, u) = (flipped(cx, a)?, flipped(cx, u)?);
+            (a, u) = (ordered(cx, x.element, a)?, ordered(cx, x.element, u)?);
         }
         let mut value = cx.emit(op, &[a, self.at.value, u], attrs)?;
         if x.element == ElementType::Bool {
             value = cx.storage(value, DType::Bool)?;
         } else if turned {
-            value = flipped(cx, value)?;
+            value = ordered(cx, x.element, value)?;
         }
         Ok(Val { value: super::integers::wrap(cx, x.element, value)?, ..x })
     }
 
-    /// One step for all updates: what they fall on is read, combined with them and written.
-    fn at_once<'t>(
-        &self,
-        cx: &mut ModuleLowering<'t>,
-        region: &'t RegionTree<'t>,
-        xs: &[Val],
-        updates: &[Val],
-    ) -> LoweredValues {
-        let window = &self.n.window;
-        let at = self.at.value;
-        self.step(cx, region, (xs, updates), (at, window))
-    }
-
+    /// What updates fall on is read, combined with them and written.
     fn step<'t>(
         &self,
         cx: &mut ModuleLowering<'t>,
@@ -332,15 +323,13 @@ impl ScatterPlaces<'_> {
         let shape = std::iter::once(steps).chain(window.iter().map(|&w| dims[w as usize]));
         let ty = TensorType::new(u.element.storage(), shape.map(Dim::Const));
         let full = match cx.b.func().literal(u.value) {
-            Some(l) => return Ok(Val { value: spread(cx, &ty, l), ..u }),
+            Some(l) => {
+                let v = cx.b.literal(&ty, l);
+                return Ok(Val { value: cx.b.materialize(v), ..u });
+            }
             None => u.value,
         };
         let value = cx.emit(Op::Transpose, &[full], Attrs::none().with_ints("perm", perm))?;
         Ok(Val { value: cx.emit_as(Op::Reshape, &[value], Attrs::none(), &ty)?, ..u })
     }
-}
-
-fn spread(cx: &mut ModuleLowering<'_>, ty: &TensorType, l: Literal) -> Value {
-    let v = cx.b.literal(ty, l);
-    cx.b.materialize(v)
 }

@@ -6,8 +6,18 @@ use super::element::ElementType;
 use super::refusal::Unlowered;
 use adfuse_ir::{DType, Literal, Op, Value};
 
+/// The value with the order that its storage type has: unsigned numbers of 64 bits have their top bit flipped, others are as
+/// they are. Twice it gives the value back.
+pub(crate) fn ordered(
+    cx: &mut ModuleLowering<'_>,
+    element: ElementType,
+    x: Value,
+) -> Result<Value, Unlowered> {
+    if element.is_u64() { flipped(cx, x) } else { Ok(x) }
+}
+
 /// The value with its top bit flipped: the order of unsigned numbers becomes that of signed ones.
-pub(crate) fn flipped(cx: &mut ModuleLowering<'_>, x: Value) -> Result<Value, Unlowered> {
+fn flipped(cx: &mut ModuleLowering<'_>, x: Value) -> Result<Value, Unlowered> {
     let least = cx.literal_like(x, Literal::from_i64(DType::I64, i64::MIN));
     cx.op(Op::Xor, &[x, least])
 }

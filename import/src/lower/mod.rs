@@ -51,7 +51,6 @@ pub(crate) fn lower(
     keeps_checks: bool,
 ) -> Result<(Vec<ImportedFunction>, Coverage), Diagnostic> {
     let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
-    let mut coverage = Coverage::default();
     for (k, f) in functions.iter().enumerate() {
         let name = ir_name(f.name, &taken);
         taken.insert(name.clone());
@@ -73,8 +72,7 @@ pub(crate) fn lower(
             lowered.push(made);
         }
     }
-    (coverage.issues, coverage.usage) = (cx.issues, cx.usage);
-    Ok((lowered, coverage))
+    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues }))
 }
 
 /// One function; `None` where something of it was refused, which has been noted.

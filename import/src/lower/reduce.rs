@@ -5,7 +5,7 @@ use super::attributes::need_list;
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::element::ElementType;
 use super::elementwise::{apply, convert_to};
-use super::integers::flipped;
+use super::integers::ordered;
 use super::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attrs, Dim, Literal, Op, TensorType, Value, ValueDef};
@@ -140,11 +140,10 @@ pub(crate) fn by_op(
     };
     let attrs = Attrs::none().with_ints("axes", axes.iter().copied());
     let full = cx.b.materialize(x.value);
-    let ordered = x.element.is_u64() && matches!(combine, Combiner::Max | Combiner::Min);
-    let mut value = if ordered {
-        let signed = flipped(cx, full)?;
+    let mut value = if matches!(combine, Combiner::Max | Combiner::Min) {
+        let signed = ordered(cx, x.element, full)?;
         let best = cx.emit(op, &[signed], attrs)?;
-        flipped(cx, best)?
+        ordered(cx, x.element, best)?
     } else {
         cx.emit(op, &[full], attrs)?
     };

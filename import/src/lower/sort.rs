@@ -1,10 +1,10 @@
 //! Sorting: the comparator is read as an order by keys, each a function of an element of one operand.
 
-use super::attributes::{find, number};
+use super::attributes::{find, need_number, number};
 use super::bits::total_order;
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::elementwise::direction;
-use super::integers::flipped;
+use super::integers::ordered;
 use super::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, Op};
@@ -172,8 +172,7 @@ pub(crate) fn sort<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
         };
         let v = if key.total && v.element.is_float() { total_order(cx, v)? } else { v };
         let value = cx.b.materialize(v.value);
-        values
-            .push(Val { value: if v.element.is_u64() { flipped(cx, value)? } else { value }, ..v });
+        values.push(Val { value: ordered(cx, v.element, value)?, ..v });
     }
     if let ([key], [value], [only]) = (&keys[..], &values[..], &xs[..])
         && value.value == only.value
@@ -210,17 +209,15 @@ fn computed<'t>(
 
 /// The largest elements along the last axis, and their places.
 pub(crate) fn top_k(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
-    let k = find(inst, &["k"]).map_or_else(|| refuse("without `k`"), number)?;
+    let k = need_number(inst, &["k"])?;
     if inst.attr("largest").and_then(Attribute::word) == Some("false") {
         return refuse("the smallest elements");
     }
     let x = cx.operand(inst, 0)?;
-    let mut full = cx.b.materialize(x.value);
-    if x.element.is_u64() {
-        full = flipped(cx, full)?;
-    }
+    let full = cx.b.materialize(x.value);
+    let full = ordered(cx, x.element, full)?;
     let found = cx.emit_all(Op::TopK, &[full], Attrs::none().with_int("k", k), None, &[])?;
-    let value = if x.element.is_u64() { flipped(cx, found[0])? } else { found[0] };
+    let value = ordered(cx, x.element, found[0])?;
     let (element, _) = cx.result_type(inst, 1)?;
     let i32 = super::element::ElementType::Int { bits: 32, signed: true };
     let places =

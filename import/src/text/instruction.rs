@@ -122,8 +122,8 @@ impl<'a> MlirParser<'a> {
         let MlirToken::Value(name, result) = self.here.token else {
             return Err(self.expected("an operand"));
         };
-        let at = self.advance()?;
-        Ok(OperandName { name, result: result.unwrap_or(0), span: Span::new(at.start, at.end) })
+        self.advance()?;
+        Ok(OperandName { name, result: result.unwrap_or(0) })
     }
 
     /// `(%a, %b)`, `(%x init: %c)`, `(%i = %0)`, `({region}, {region})`, and named attributes among operands.
@@ -195,25 +195,12 @@ impl<'a> MlirParser<'a> {
 
     fn signature(&mut self, inst: &mut Instruction<'a>) -> Result<(), Diagnostic> {
         if self.is(b'(') {
-            let types = self.parse_type_list()?;
-            if self.here.token == MlirToken::Arrow {
-                self.advance()?;
-                inst.operand_types = Some(types);
-                inst.types = self.parse_types()?;
-            } else {
-                inst.types = types;
-            }
-            return Ok(());
-        }
-        inst.types.push(self.parse_type()?);
-        if self.here.token == MlirToken::Arrow {
-            self.advance()?;
-            inst.operand_types = Some(std::mem::take(&mut inst.types));
-            inst.types = self.parse_types()?;
-            return Ok(());
-        }
-        while self.eat(b',')? {
+            inst.types = self.parse_type_list()?;
+        } else {
             inst.types.push(self.parse_type()?);
+            while self.eat(b',')? {
+                inst.types.push(self.parse_type()?);
+            }
         }
         if self.here.token == MlirToken::Arrow {
             self.advance()?;

@@ -50,7 +50,6 @@ pub(crate) enum Attribute<'a> {
 pub(crate) struct OperandName<'a> {
     pub(crate) name: &'a str,
     pub(crate) result: u32,
-    pub(crate) span: Span,
 }
 
 /// A parameter of a function or of a region.

@@ -1,7 +1,7 @@
 //! Ops that are short for others: their instructions as a function, and the types that follow from it.
 
 use super::Op;
-use super::def::{Body, Compose, RuleCx};
+use super::def::{Body, Compose, Composition, RuleCx};
 use crate::attrs::{Attrs, Ints};
 use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
@@ -58,15 +58,6 @@ fn composed_of(
     b.finish()
 }
 
-/// Which of the compositions of an op that may be a step of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Composition {
-    /// The one that defines its bits.
-    Defined,
-    /// The other.
-    Other,
-}
-
 /// The instructions of an op that may be a step of its own, as a function of its operands.
 ///
 /// # Errors
@@ -81,11 +72,7 @@ pub fn composition_of_step(
         let m = format!("`{op}` is no step of its own");
         return Err(Diagnostic::new(At::default(), Kind::Internal, m));
     };
-    let compose = match which {
-        Composition::Defined => body.defined,
-        Composition::Other => body.other,
-    };
-    composed_of(op, compose, args, attrs)
+    composed_of(op, body.composition(which), args, attrs)
 }
 
 /// The result types of an op that is composed of others.

@@ -313,6 +313,25 @@ pub struct StepBody {
     pub other: Compose,
 }
 
+/// Which of the compositions of an op that may be a step of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Composition {
+    /// The one that defines its bits.
+    Defined,
+    /// The other.
+    Other,
+}
+
+impl StepBody {
+    /// This composition.
+    pub fn composition(self, which: Composition) -> Compose {
+        match which {
+            Composition::Defined => self.defined,
+            Composition::Other => self.other,
+        }
+    }
+}
+
 /// The parts of an instruction that derivative rules see, in the function under construction.
 pub struct RuleCx<'a> {
     /// The operands.

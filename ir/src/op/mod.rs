@@ -28,11 +28,11 @@ mod tensor_program;
 mod view;
 
 pub use attention::{ATTENTION_BLOCK, AttentionShape};
-pub use composed::{Composition, composition, composition_of_step};
+pub use composed::{composition, composition_of_step};
 pub use def::{
-    Arity, Body, Bounds, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
-    LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
-    StepBody, Tangents, TransposeRule, Update, ViewCx,
+    Arity, Body, Bounds, Check, Compose, Composition, Control, Deriv, Domain, Effect, Indirect,
+    Infer, JvpRule, LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx,
+    SourceBody, StepBody, Tangents, TransposeRule, Update, ViewCx,
 };
 pub use inverse_row::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
 pub use loop_roles::{Entered, LoopRoles, Trips};

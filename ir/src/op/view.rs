@@ -67,10 +67,12 @@ pub(super) fn transpose_broadcast(
     _: &[bool],
     cts: &[Option<Value>],
 ) -> Tangents {
-    let ct = ct(cts);
-    let dims: Ints = cx.attrs.ints("dims").iter().copied().collect();
+    one(unbroadcast(b, ct(cts), cx.attrs.ints("dims"), &cx.types[0]))
+}
+
+/// What broadcasting a value of type `x` along these axes repeated is summed.
+pub(super) fn unbroadcast(b: &mut Builder, ct: Value, dims: &[i64], x: &TensorType) -> Value {
     let out = b.ty(ct).clone();
-    let x = &cx.types[0];
     // Axes that were added or stretched from 1 are summed; the latter come back as extents of 1.
     let stretched = |d: i64| {
         let k = dims.iter().position(|&e| e == d);
@@ -81,10 +83,7 @@ pub(super) fn transpose_broadcast(
     if !axes.is_empty() {
         v = b.op_with(Op::ReduceSum, &[v], Attrs::none().with("axes", Attr::Ints(axes)));
     }
-    if b.ty(v) != x {
-        v = b.op_as(Op::Reshape, &[v], Attrs::none(), x);
-    }
-    one(v)
+    b.reshaped(v, x)
 }
 
 pub(super) fn transpose_convert(

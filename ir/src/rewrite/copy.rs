@@ -59,6 +59,16 @@ impl<'f> Copier<'f> {
         v
     }
 
+    /// Declares what stands for each of some values, which has its name unless it is a literal or has one.
+    pub fn stand_for(&mut self, b: &mut Builder, old: &[Value], new: &[Value]) {
+        for (&old, &new) in old.iter().zip(new) {
+            if b.func().literal(new).is_none() && b.func().name_of(new).is_none() {
+                b.func_mut().set_name(new, self.from.name_of(old));
+            }
+            self.set(old, new);
+        }
+    }
+
     /// The new value for `old`, if there is one.
     pub fn find(&self, old: Value) -> Option<Value> {
         self.map[old].expand()

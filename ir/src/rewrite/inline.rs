@@ -58,18 +58,14 @@ fn follow_phases(f: &mut Function) {
 }
 
 /// Writes out an op that is short for others, in the phase under way.
-fn compose_at(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, compose: Compose) {
+pub(super) fn compose_at(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, compose: Compose) {
+    let f = copier.from();
     b.set_span(f.span(i));
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
     let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
     let cx = RuleCx { args: &args, results: &[], attrs: f.attrs(i), types: &types };
     let results = compose(b, &cx);
-    for (&old, &new) in f.inst_results(i).iter().zip(&results) {
-        if b.func().literal(new).is_none() && b.func().name_of(new).is_none() {
-            b.func_mut().set_name(new, f.name_of(old));
-        }
-        copier.set(old, new);
-    }
+    copier.stand_for(b, f.inst_results(i), &results);
 }
 
 /// Copies the instructions of `callee` to the end of `b`, its calls replaced as [`inline`] does where
@@ -214,7 +210,7 @@ impl<'m> Inliner<'m> {
             b.set_phase(phase);
             let path = self.path(f, i, b.func());
             b.set_path(path);
-            compose_at(f, copier, b, i, compose);
+            compose_at(copier, b, i, compose);
             return Ok(());
         }
         let name = f.attrs(i).text("func");

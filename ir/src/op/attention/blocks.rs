@@ -20,7 +20,7 @@ struct KeyBlock {
     extra: ScoreExtra,
 }
 
-/// What the scores of a block are for.
+/// The scores of a block, and which of them are seen.
 struct BlockScores {
     s: Value,
     /// Where a key is not hidden, by the mask or by causality; all are seen where there is none.
@@ -193,18 +193,13 @@ impl AttentionWriter<'_> {
             let sees = self.sees((None, 0), (Some(block.from), 1), &plane);
             self.spread(sees, &[2, 3], &dims)
         });
-        self.masked(s, block.extra, causal)
+        self.block_scores(s, block.extra, causal)
     }
 
-    /// BlockScores with their bias, and what is seen of them.
-    fn masked(&mut self, s: Value, extra: ScoreExtra, causal: Option<Value>) -> BlockScores {
-        let (s, mask) = match extra {
-            ScoreExtra::Bias(bias) => (self.map(Op::Add, &[s, bias]), None),
-            ScoreExtra::Mask(mask) => (s, Some(mask)),
-            ScoreExtra::None => (s, None),
-        };
-        let seen = self.both(mask, causal);
-        BlockScores { s: self.gated(seen, s, f64::NEG_INFINITY), seen }
+    /// Scores with their bias, and what is seen of them.
+    fn block_scores(&mut self, s: Value, extra: ScoreExtra, causal: Option<Value>) -> BlockScores {
+        let seen = self.seen(extra, causal);
+        BlockScores { s: self.masked(s, extra, seen), seen }
     }
 
     /// What becomes of the running maximum, the running sum and the weighed values at a block.
@@ -267,15 +262,8 @@ impl AttentionWriter<'_> {
         shift: Value,
         delta: Value,
     ) -> (Value, Value) {
-        let keys = *self.dims(scores.s).last().unwrap_or(&0);
-        let shift = self.along(shift, keys);
-        let less = self.map(Op::Sub, &[scores.s, shift]);
-        let p = self.map(Op::Exp, &[less]);
-        let p = self.gated(scores.seen, p, 0.0);
-        let delta = self.along(delta, keys);
-        let less = self.map(Op::Sub, &[dp, delta]);
-        let ds = self.map(Op::Mul, &[p, less]);
-        (p, self.gated(scores.seen, ds, 0.0))
+        let p = self.probabilities(scores.s, scores.seen, shift);
+        (p, self.score_cotangents(p, scores.seen, [dp, delta]))
     }
 
     /// The cotangents of keys and values: sums over blocks of rows, head by head, ascending.
@@ -315,7 +303,7 @@ impl AttentionWriter<'_> {
             let [shift, delta] = [shift, delta].map(|x| w.reshape(x, &[groups, BLOCK]));
             let s = w.dot([q, k], (&[0], &[0]), (2, 2));
             let seen = w.seen_of_rows(xs[4], keys);
-            let scores = w.masked(s, extra.with(xs.get(5).copied()), seen);
+            let scores = w.block_scores(s, extra.with(xs.get(5).copied()), seen);
             let dp = w.dot([dy, v], (&[0], &[0]), (2, 2));
             let (p, ds) = w.weights(&scores, dp, shift, delta);
             let dk = w.added(carry[0], ds, q, xs[4]);

@@ -11,6 +11,7 @@ pub use writer::{ATTENTION_BLOCK, AttentionShape};
 
 use super::Op;
 use super::def::{RuleCx, StepBody, Tangents};
+use super::view::unbroadcast;
 use crate::attrs::{Attr0, AttrKind, AttrSpec, Attrs, maybe};
 use crate::builder::Builder;
 use crate::dtype::{DType, DTypeSet};
@@ -167,20 +168,13 @@ pub(super) fn vjp(
     let wide = cx.types[0].dtype.compute();
     let (y, lse) = (cx.results[0], cx.results[1]);
     let rank = cx.types[0].rank() as i64;
-    let widened = |b: &mut Builder, v: Value| {
-        let ty = b.ty(v).with_dtype(wide);
-        match *b.ty(v) == ty {
-            true => v,
-            false => b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &ty),
-        }
-    };
     let (of_y, of_rows) = (b.ty(y).clone(), b.ty(lse).clone());
     let zeros = |b: &mut Builder, ty: &TensorType| b.literal(ty, Literal::zero(ty.dtype));
     // The cotangent of each score is its weight times what it moves, less the mean of that over the row.
     let (dy, mut delta) = match cts[0] {
         None => (zeros(b, &of_y), None),
         Some(dy) => {
-            let (dy_wide, y) = (widened(b, dy), widened(b, y));
+            let (dy_wide, y) = (b.converted(dy, wide), b.converted(y, wide));
             let products = b.op(Op::Mul, &[dy_wide, y]);
             let attrs = Attrs::none().with_ints("axes", [rank - 1]);
             (dy, Some(b.op_with(Op::ReduceSum, &[products], attrs)))
@@ -206,19 +200,8 @@ pub(super) fn vjp(
     let found = b.inst(Op::AttentionGrad, &args, attrs, None);
     let mut out: Tangents = (0..3).map(|k| found.get(k).copied().filter(|_| wanted[k])).collect();
     if of_bias && let Some(&ds) = found.get(3) {
-        out.push(Some(summed(b, ds, &cx.types[3])));
+        let axes: Vec<i64> = (0..rank).collect();
+        out.push(Some(unbroadcast(b, ds, &axes, &cx.types[3])));
     }
     out
-}
-
-/// What a bias was repeated along is summed.
-fn summed(b: &mut Builder, x: Value, to: &TensorType) -> Value {
-    let from = b.ty(x).clone();
-    let axes: Vec<i64> =
-        (0..to.rank()).filter(|&d| to.shape[d] != from.shape[d]).map(|d| d as i64).collect();
-    if axes.is_empty() {
-        return x;
-    }
-    let x = b.op_with(Op::ReduceSum, &[x], Attrs::none().with_ints("axes", axes));
-    b.op_as(Op::Reshape, &[x], Attrs::none(), to)
 }

@@ -26,36 +26,25 @@ impl AttentionWriter<'_> {
             let sees = self.sees((None, 0), (None, 1), &[rows, stream]);
             self.spread(sees, &[2, 3], &[groups, shared, rows, stream])
         });
-        let mask = match extra {
-            ScoreExtra::Mask(mask) => Some(mask),
-            _ => None,
-        };
         ScoreOperands {
             q: self.by_heads(q, depth),
             k: self.by_groups(k, depth),
             v: self.by_groups(v, width),
             extra,
-            seen: self.both(mask, causal),
+            seen: self.seen(extra, causal),
         }
     }
 
     /// All scores.
     fn all_scores(&mut self, o: &ScoreOperands) -> Value {
         let s = self.dot([o.q, o.k], (&[0], &[0]), (3, 2));
-        let s = match o.extra {
-            ScoreExtra::Bias(bias) => self.map(Op::Add, &[s, bias]),
-            _ => s,
-        };
-        self.gated(o.seen, s, f64::NEG_INFINITY)
+        self.masked(s, o.extra, o.seen)
     }
 
     /// All weights, from the logarithms of their sums.
     fn all_weights(&mut self, o: &ScoreOperands, lse: Value) -> Value {
-        let (s, stream) = (self.all_scores(o), self.shape.stream);
-        let lse = self.along(lse, stream);
-        let less = self.map(Op::Sub, &[s, lse]);
-        let p = self.map(Op::Exp, &[less]);
-        self.gated(o.seen, p, 0.0)
+        let s = self.all_scores(o);
+        self.probabilities(s, o.seen, lse)
     }
 }
 
@@ -91,10 +80,7 @@ pub(in crate::op) fn backward(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Val
     let dy = w.by_heads(cx.args[4], width);
     let p = w.all_weights(&o, lse);
     let dp = w.dot([dy, o.v], (&[0], &[0]), (3, 2));
-    let delta = w.along(delta, stream);
-    let less = w.map(Op::Sub, &[dp, delta]);
-    let ds = w.map(Op::Mul, &[p, less]);
-    let ds = w.gated(o.seen, ds, 0.0);
+    let ds = w.score_cotangents(p, o.seen, [dp, delta]);
     let dq = w.dot([ds, o.k], (&[0], &[0]), (3, 1));
     let narrow = w.narrow;
     let mut results: SmallVec<[Value; 1]> = smallvec![w.like_heads(dq, &[rows, depth], narrow)];

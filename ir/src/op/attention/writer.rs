@@ -150,19 +150,12 @@ impl<'a> AttentionWriter<'a> {
     }
 
     pub(super) fn convert(&mut self, x: Value, to: DType) -> Value {
-        let ty = self.b.ty(x).with_dtype(to);
-        match *self.b.ty(x) == ty {
-            true => x,
-            false => self.b.op_as(Op::ConvertElementType, &[x], Attrs::none(), &ty),
-        }
+        self.b.converted(x, to)
     }
 
     pub(super) fn reshape(&mut self, x: Value, dims: &[u64]) -> Value {
         let ty = TensorType::of(self.b.ty(x).dtype, dims);
-        match *self.b.ty(x) == ty {
-            true => x,
-            false => self.b.op_as(Op::Reshape, &[x], Attrs::none(), &ty),
-        }
+        self.b.reshaped(x, &ty)
     }
 
     pub(super) fn transpose(&mut self, x: Value, perm: &[i64]) -> Value {
@@ -334,6 +327,49 @@ impl<'a> AttentionWriter<'a> {
         self.test(Op::Ge, own, key)
     }
 
+    /// Where a mask and causality hide no key; all are seen where there is none.
+    pub(super) fn seen(&mut self, extra: ScoreExtra, causal: Option<Value>) -> Option<Value> {
+        match extra {
+            ScoreExtra::Mask(mask) => self.both(Some(mask), causal),
+            _ => causal,
+        }
+    }
+
+    /// Scores with their bias, -inf where keys are not seen.
+    pub(super) fn masked(&mut self, s: Value, extra: ScoreExtra, seen: Option<Value>) -> Value {
+        let s = match extra {
+            ScoreExtra::Bias(bias) => self.map(Op::Add, &[s, bias]),
+            _ => s,
+        };
+        self.gated(seen, s, f64::NEG_INFINITY)
+    }
+
+    /// Weights, from masked scores and the logarithm of each row's sum. The last axis is that of keys.
+    pub(super) fn probabilities(&mut self, s: Value, seen: Option<Value>, lse: Value) -> Value {
+        let lse = self.along(lse, self.last(s));
+        let less = self.map(Op::Sub, &[s, lse]);
+        let p = self.map(Op::Exp, &[less]);
+        self.gated(seen, p, 0.0)
+    }
+
+    /// The cotangents of scores: from weights, their cotangents and the mean of those over each row.
+    pub(super) fn score_cotangents(
+        &mut self,
+        p: Value,
+        seen: Option<Value>,
+        [dp, delta]: [Value; 2],
+    ) -> Value {
+        let delta = self.along(delta, self.last(p));
+        let less = self.map(Op::Sub, &[dp, delta]);
+        let ds = self.map(Op::Mul, &[p, less]);
+        self.gated(seen, ds, 0.0)
+    }
+
+    /// The extent of the last axis.
+    fn last(&self, x: Value) -> u64 {
+        self.dims(x).last().copied().unwrap_or(0)
+    }
+
     pub(super) fn both(&mut self, x: Option<Value>, y: Option<Value>) -> Option<Value> {
         match (x, y) {
             (Some(x), Some(y)) => Some(self.map(Op::And, &[x, y])),
@@ -341,7 +377,7 @@ impl<'a> AttentionWriter<'a> {
         }
     }
 
-    /// The types of the operands' results, by the extents of queries.
+    /// Reshapes to the batch axes and heads of queries followed by `last`, and converts.
     pub(super) fn like_heads(&mut self, x: Value, last: &[u64], to: DType) -> Value {
         let dims = [&self.heads[..], last].concat();
         let x = self.reshape(x, &dims);

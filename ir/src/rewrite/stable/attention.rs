@@ -202,7 +202,7 @@ fn ordered(b: &mut Builder, v: Value, at: i64, last: bool) -> Value {
 
 fn reshaped(b: &mut Builder, v: Value, dims: &[u64]) -> Value {
     let ty = TensorType::of(b.ty(v).dtype, dims);
-    if *b.ty(v) == ty { v } else { b.op_as(Op::Reshape, &[v], Attrs::none(), &ty) }
+    b.reshaped(v, &ty)
 }
 
 /// A mask or a bias over `dims`, of which axes that a broadcast repeats have extent 1.
@@ -279,8 +279,5 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value
     let attrs = Attrs::none().with("causal", Attr::Bool(found.causal));
     let y = site.b.inst(Op::Attention, &args, attrs, None)[0];
     let to = f.ty(f.inst_results(site.root.inst)[0]).clone();
-    match *site.b.ty(y) == to {
-        true => y,
-        false => site.b.op_as(Op::Reshape, &[y], Attrs::none(), &to),
-    }
+    site.b.reshaped(y, &to)
 }
