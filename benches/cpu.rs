@@ -6,6 +6,7 @@
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Vectors, scratch};
+use adfuse::engine::arena_layout;
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::{Program, Verified, verify};
@@ -168,15 +169,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let beside = scratch(&program).expect("compiles");
     let plan = memory_beside(&program, Effort::Default, &beside).expect("fits");
-    (
-        program,
-        ArenaLayout {
-            bytes: plan.arena,
-            offsets: plan.offsets,
-            scratch: plan.scratch,
-            in_donor: plan.in_donor,
-        },
-    )
+    (program, arena_layout(&plan))
 }
 
 fn mode() -> Fp {

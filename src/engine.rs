@@ -14,8 +14,7 @@ pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
-pub(crate) use session::layout_of;
-pub use session::{PlanDecision, Session, Settings};
+pub use session::{PlanDecision, Session, Settings, arena_layout};
 pub use symbolic::CompiledSymbolic;
 
 use crate::backends::Array;

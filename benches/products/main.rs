@@ -17,7 +17,8 @@ mod programs;
 mod typed;
 
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Trace, scratch};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Trace, scratch};
+use adfuse::engine::arena_layout;
 use adfuse::fusion::{Effort, Fp, memory_beside};
 use adfuse::ir::kernel::{Member, Program, Step, Verified};
 use adfuse::ir::op::Domain;
@@ -67,10 +68,8 @@ impl Runner {
     fn new(program: &Verified<Program>, threads: usize, fp: Fp) -> Option<Runner> {
         let beside = scratch(program).ok()?;
         let plan = memory_beside(program, Effort::Default, &beside).ok()?;
-        let (bytes, offsets, scratch) = (plan.arena, plan.offsets, plan.scratch);
-        let layout = ArenaLayout { bytes, offsets, scratch, in_donor: plan.in_donor };
         let options = CpuOptions { threads, fp, ..CpuOptions::default() };
-        let executable = CpuExecutable::compile(program, &layout, options).ok()?;
+        let executable = CpuExecutable::compile(program, &arena_layout(&plan), options).ok()?;
         let mut rng = rng(1, 0);
         let types = program.inputs().map(|b| program.buffers[b].ty());
         let inputs: Option<Vec<Array>> =

@@ -1,6 +1,6 @@
 //! The passes of the pipeline without an engine: the last ones give text, and nothing runs.
 
-use super::{Cpu, layout_of};
+use super::{Cpu, arena_layout};
 use crate::backends::cpu::{CpuExecutable, Vectors, listing_for};
 use crate::backends::functions::Registry;
 use crate::backends::{gpu, ptx};
@@ -53,7 +53,7 @@ impl Compiler for ListingCompiler {
             // What steps need beside the buffers is for the machine that runs them to say.
             _ => {
                 let memory = memory(program, self.options.effort)?;
-                let layout = layout_of(&memory);
+                let layout = arena_layout(&memory);
                 (memory, layout)
             }
         };

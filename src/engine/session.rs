@@ -237,7 +237,7 @@ impl<B: Backend + ?Sized> Session<B> {
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
         let memory = self.memory(&*self.prepared(program)?)?;
-        let layout = layout_of(&memory);
+        let layout = arena_layout(&memory);
         Ok((memory, layout))
     }
 
@@ -270,7 +270,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
         let effort = self.settings.plan.effort;
         self.backend.prepare(program, &|program, scratch, again| {
-            Ok(layout_of(&block_memory(program, effort, scratch, again)?))
+            Ok(arena_layout(&block_memory(program, effort, scratch, again)?))
         })
     }
 
@@ -372,7 +372,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
         let memory = self.session.memory(&**prepared)?;
-        let layout = layout_of(&memory);
+        let layout = arena_layout(&memory);
         within(self.session.settings.mem_budget, unit.program()?, prepared.peak(&layout)?)?;
         unit.memory = Some((memory, layout));
         Ok(())
@@ -436,9 +436,9 @@ impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
     fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
         let Self { session, prepared, .. } = self;
         match prepared.origin() {
-            None => prepared.peak(&layout_of(memory)),
+            None => prepared.peak(&arena_layout(memory)),
             // What steps are divided into has buffers that the given program does not know of.
-            Some(_) => prepared.peak(&layout_of(&session.memory(&**prepared)?)),
+            Some(_) => prepared.peak(&arena_layout(&session.memory(&**prepared)?)),
         }
     }
 }
@@ -486,8 +486,8 @@ where
     }
 }
 
-/// The layout of temporaries for backends.
-pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
+/// The layout of a plan of memory, in the form that backends take.
+pub fn arena_layout(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
     ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
 }

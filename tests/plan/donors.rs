@@ -9,16 +9,11 @@ use crate::common::random::{self, inputs};
 use crate::common::{models, parallel};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::{ArenaLayout, check_layout};
-use adfuse::engine::Cpu;
+use adfuse::engine::{Cpu, arena_layout};
 use adfuse::fusion::{Memory, block_memory, memory_beside};
 use adfuse::ir::kernel::{Buffer, DonorSlice, Program, Role, Verified, is_donor, lives};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Module};
-
-fn layout(memory: &Memory) -> ArenaLayout {
-    let Memory { offsets, scratch, in_donor, arena, .. } = memory.clone();
-    ArenaLayout { bytes: arena, offsets, scratch, in_donor }
-}
 
 /// A memory plan with a temporary somewhere else.
 fn moved(memory: &Memory, b: Buffer, place: Option<DonorSlice>) -> Memory {
@@ -40,7 +35,7 @@ fn checked(program: &Verified<Program>, memory: &Memory) -> Result<(), String> {
         for place in starts.chain(in_arena) {
             let moved = moved(memory, b, place);
             let fits = apart(program, &moved).is_ok();
-            let taken = check_layout(program, &layout(&moved), &[]);
+            let taken = check_layout(program, &arena_layout(&moved), &[]);
             // The pairs that may be in place are those of the given plan there, and all that there are here.
             if fits && taken.is_err() {
                 return Err(format!("{} is refused: {taken:?}", program.buffers[b].name));
@@ -78,7 +73,7 @@ fn holds(f: &Function) -> Result<u64, String> {
     let cpu = Cpu { threads: 2, ..Cpu::default() };
     let made = cpu.compile(&Module::single(f.clone()), f).map_err(|d| d.to_string())?;
     let (program, planned) = (&made.program, &made.memory);
-    let why = |m: String| format!("{m}\n{}\n{}", layout(planned).text(program), **program);
+    let why = |m: String| format!("{m}\n{}\n{}", arena_layout(planned).text(program), **program);
     let effort = cpu.plan.effort;
     let scratch: Vec<u64> = program.steps.iter().map(|step| program.scratch(step)).collect();
     let alone = block_memory(program, effort, &scratch, &[]);
@@ -88,7 +83,7 @@ fn holds(f: &Function) -> Result<u64, String> {
     if with.arena > alone.arena || with.peak > alone.peak {
         return Err(why(format!("{} bytes with donors, {} without", with.arena, alone.arena)));
     }
-    let text = layout(planned).text(program);
+    let text = arena_layout(planned).text(program);
     let read = ArenaLayout::parse(&text, program).map_err(|d| why(d.to_string()))?;
     if read.text(program) != text {
         return Err(why("the layout does not read back".into()));

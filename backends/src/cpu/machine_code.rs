@@ -247,7 +247,10 @@ impl SweepCompiler {
                 }
                 Err(super::x86::NoCode::Taken(not)) => {
                     why = Some(not);
-                    planned = LoopNest::new(sweep, self.contract, false);
+                    // Cranelift's vectors have no masks.
+                    if masks {
+                        planned = LoopNest::new(sweep, self.contract, false);
+                    }
                 }
                 Err(super::x86::NoCode::Failed(d)) => return Err(d),
             }

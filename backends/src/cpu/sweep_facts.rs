@@ -5,6 +5,7 @@ use super::codegen::loop_ir::{
 };
 use super::codegen::supports::supported;
 use super::codegen::vector_width::Vectors;
+use super::codegen::vectorize::QUAD;
 use super::shape::ACCESS;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
@@ -12,9 +13,6 @@ use adfuse_ir::scalar::{Prim, SInst, SOp};
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
-
-/// Elements of 32 bits that Cranelift's vectors hold.
-const NARROW: u32 = 4;
 
 /// The facts of the steps that are made, while a program is gone through.
 pub(super) struct FactCollector {
@@ -32,14 +30,17 @@ impl FactCollector {
 
     /// Notes a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
-        let nest = LoopNest::new(sweep, false, self.vectors == Vectors::Avx512);
-        let calls = calls(&nest);
         let wide = self.vectors == Vectors::Avx512;
+        let mut nest = LoopNest::new(sweep, false, wide);
+        let calls = calls(&nest);
         let whole = calls == 0 && self.vectors != Vectors::Narrow;
         let facts = match whole && supported(&nest, if wide { 16 } else { 8 }).is_ok() {
             true => of_nest(&nest, self.vectors.bits() / 32, 0),
             false => {
-                let nest = LoopNest::new(sweep, false, false);
+                // Cranelift's vectors have no masks.
+                if wide {
+                    nest = LoopNest::new(sweep, false, false);
+                }
                 let single = nest.stores.contains(&VectorAccess::Single) || nest.target.is_some();
                 let lane_by_lane = calls as usize
                     + nest
@@ -51,7 +52,7 @@ impl FactCollector {
                         })
                         .count();
                 let vectors = !single && 2 * lane_by_lane < nest.order.len() + nest.writes.len();
-                of_nest(&nest, if vectors { NARROW } else { 1 }, calls)
+                of_nest(&nest, if vectors { QUAD } else { 1 }, calls)
             }
         };
         let each = i64::try_from(nest.body.insts.len()).unwrap_or(i64::MAX).saturating_add(ACCESS);
@@ -72,7 +73,7 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     let extents = &nest.walk.extents;
     let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
-    let line = extents.last().map_or(1, |&n| count(n));
+    let line = count(nest.line_length());
     let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
     let slots = nest.order.iter().map(|&v| {
         let inst = &nest.body.insts[v];

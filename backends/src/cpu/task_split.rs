@@ -20,13 +20,13 @@ const GRAIN: i64 = 64;
 /// The most products of a task.
 const PRODUCTS: i64 = 1 << 24;
 
-/// The fewest products of a task, of a contraction on few threads and on many: some ten microseconds.
+/// The fewest products of a task: first where there are few threads, then where there are many.
 const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
 
 /// Contractions of fewer products, which take some twenty microseconds, are one task.
 const ALONE: i64 = 1 << 21;
 
-/// Products by dot-product instructions in the time of one other.
+/// How many times faster dot-product instructions are than other products.
 const DOT_RATE: i64 = 8;
 
 /// Tasks that a contraction has for each thread, where it has work for them.

@@ -68,9 +68,8 @@ impl ThreadPool {
         ThreadPool { threads: (0..beside).map_while(thread).collect(), shared }
     }
 
-    /// Runs a job on the caller's thread, as number 0, and on at most this many others, those that come before it is done
-    /// with it: each takes its part of the work while there is some, and nobody waits for a thread that
-    /// has not begun. Returns when all that did are done.
+    /// Runs a job on the caller's thread, as number 0, and offers it to at most `others` more. A thread that has not begun
+    /// when the caller is done is not waited for.
     ///
     /// # Panics
     /// When a thread's part of the job did.

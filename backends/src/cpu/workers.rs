@@ -59,32 +59,39 @@ const SHARES: usize = 64;
 /// A thread begins with the same range in every run and in every step of as many tasks, so that it finds what it has written in its own cache,
 /// and in memory that it has touched first. A thread that is done with its range helps others with theirs.
 struct TaskShares {
-    /// The next task of each share.
-    next: [NextTask; SHARES],
-    count: i64,
+    /// Those that are used come first.
+    all: [TaskShare; SHARES],
     shares: usize,
 }
 
-/// Threads write to lines of the cache of their own, but where they help.
+/// Each on a cache line of its own, so that threads share one only when they help.
 #[repr(align(64))]
-struct NextTask(AtomicI64);
+struct TaskShare {
+    /// Its next task.
+    next: AtomicI64,
+    /// One past its last task.
+    end: i64,
+}
 
 impl TaskShares {
     fn new(count: i64, threads: usize) -> TaskShares {
         let shares = threads.clamp(1, SHARES);
-        let first = |k| NextTask(AtomicI64::new(start_of(k, count, shares)));
-        TaskShares { next: from_fn(first), count, shares }
+        let mut begin = 0;
+        let share = |k| {
+            let end = if k < shares { start_of(k + 1, count, shares) } else { count };
+            TaskShare { next: AtomicI64::new(std::mem::replace(&mut begin, end)), end }
+        };
+        TaskShares { all: from_fn(share), shares }
     }
 
     /// A task that nobody has taken: of the thread's own share first.
     fn take(&self, thread: usize) -> Option<i64> {
         (0..self.shares).find_map(|k| {
-            let share = (thread + k) % self.shares;
-            let (next, end) = (&self.next[share].0, start_of(share + 1, self.count, self.shares));
+            let TaskShare { next, end } = &self.all[(thread + k) % self.shares];
             // Shares of which nothing is left are only read.
-            let left = next.load(Ordering::Relaxed) < end;
+            let left = next.load(Ordering::Relaxed) < *end;
             let k = left.then(|| next.fetch_add(1, Ordering::Relaxed))?;
-            (k < end).then_some(k)
+            (k < *end).then_some(k)
         })
     }
 }

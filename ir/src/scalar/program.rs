@@ -181,8 +181,33 @@ pub struct ScalarProgram {
 impl ScalarProgram {
     /// Whether some output depends on parameter `k`.
     pub fn reads_param(&self, k: usize) -> bool {
-        let live = self.live();
-        self.insts.iter().any(|(v, i)| live[v.as_u32() as usize] && i.op == SOp::Param(k as u32))
+        self.params_read().get(k).copied().unwrap_or(false)
+    }
+
+    /// For each parameter, whether some output depends on it.
+    pub fn params_read(&self) -> Vec<bool> {
+        let mut read = vec![false; self.params.len()];
+        for (inst, live) in self.insts.values().zip(self.live()) {
+            if let SOp::Param(k) = inst.op
+                && let Some(read) = read.get_mut(k as usize)
+            {
+                *read |= live;
+            }
+        }
+        read
+    }
+
+    /// The type of an instruction's first operand; its own where it has none.
+    pub fn source(&self, inst: &SInst) -> DType {
+        inst.args.first().map_or(inst.dtype, |&a| self.insts[a].dtype)
+    }
+
+    /// What a value is, where it is a constant.
+    pub fn constant(&self, v: SVal) -> Option<Literal> {
+        match self.insts[v].op {
+            SOp::Const(l) => Some(l),
+            _ => None,
+        }
     }
 
     /// For each value, whether an output depends on it.
@@ -204,10 +229,7 @@ impl ScalarProgram {
     /// The constant, when the only output is one.
     pub fn as_const(&self) -> Option<Literal> {
         match self.outputs.as_slice() {
-            &[o] => match self.insts[o].op {
-                SOp::Const(c) => Some(c),
-                _ => None,
-            },
+            &[o] => self.constant(o),
             _ => None,
         }
     }

@@ -24,6 +24,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Vectors, scratch};
 use adfuse::backends::reference::kernel;
+use adfuse::engine::arena_layout;
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{DonorSlice, Program, Role, Step as ProgramStep, Verified, verify};
@@ -41,13 +42,13 @@ fn strict() -> CpuOptions {
 pub(crate) fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
     let beside = scratch(program).map_err(|d| d.to_string())?;
     let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
-    let mut in_donor = plan.in_donor;
+    let mut layout = arena_layout(&plan);
     // Inputs are lent here, whatever the program says: what is in one is found room for beside the arena.
     let lent = |slice: DonorSlice| program.buffers[slice.donor].role == Role::Input;
     for b in program.buffers.keys() {
-        in_donor[b] = in_donor[b].filter(|&slice| !lent(slice));
+        layout.in_donor[b] = layout.in_donor[b].filter(|&slice| !lent(slice));
     }
-    Ok(ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch, in_donor })
+    Ok(layout)
 }
 
 /// Every width of vectors that the host has, on one thread, and the widest on two.

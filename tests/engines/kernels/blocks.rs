@@ -6,6 +6,7 @@ use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, peak, scratc
 use adfuse::backends::reference::kernel;
 use adfuse::backends::reference::kernel::NoFunctions;
 use adfuse::backends::{Array, RunLimits};
+use adfuse::engine::arena_layout;
 use adfuse::fusion::{Effort, Fp, memory_beside};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Verified, verify};
@@ -42,13 +43,8 @@ pub(super) fn program(text: &str) -> Verified<Program> {
 
 pub(super) fn laid_out(program: &Verified<Program>) -> ArenaLayout {
     let beside = scratch(program).unwrap_or_else(|d| panic!("{d}"));
-    let plan = memory_beside(program, Effort::Default, &beside).unwrap_or_else(|d| panic!("{d}"));
-    ArenaLayout {
-        bytes: plan.arena,
-        offsets: plan.offsets,
-        scratch: plan.scratch,
-        in_donor: plan.in_donor,
-    }
+    let plan = memory_beside(program, Effort::Default, &beside);
+    arena_layout(&plan.unwrap_or_else(|d| panic!("{d}")))
 }
 
 pub(super) fn options(threads: usize) -> CpuOptions {

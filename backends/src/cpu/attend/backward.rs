@@ -5,11 +5,10 @@
 //! blocks of rows and then blocks of keys, and each tile is computed twice. The bits are the same.
 #![allow(unsafe_code)]
 
-use super::rows::{ExtraRow, ScoreElement, ScoreTile};
-use super::{BLOCK, CompiledAttention, TaskMemory, matrix};
+use super::rows::ScoreElement;
+use super::{CompiledAttention, TaskMemory, Tile, matrix};
 use crate::cpu::workers::WorkerSet;
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// Which sums a tile is added to.
 #[derive(Clone, Copy)]
@@ -23,7 +22,7 @@ impl CompiledAttention {
         let s = self.shape;
         let (of_rows, of_keys) = (s.row_blocks(), s.key_blocks());
         let heads = s.groups * s.shared;
-        let threads = worker_set.workers.len();
+        let threads = worker_set.threads();
         let row = self.tile_work().saturating_mul(2 * of_keys.max(1) as u64);
         let whole = row.saturating_mul((s.shared * of_rows.max(1)) as u64);
         self.begin::<T>(worker_set);
@@ -109,21 +108,23 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
             return;
         }
         let (m, n, group) = (rows.len(), keys.len(), head / s.shared.max(1));
-        let of_rows = |last: usize| (head * s.rows + rows.start) * last;
-        let of_keys = |last: usize| (group * s.stream + keys.start) * last;
+        let (first_row, first_key) = (head * s.rows + rows.start, group * s.stream + keys.start);
+        let of_rows = |last: usize| first_row * last;
+        let of_keys = |last: usize| first_key * last;
         let q = self.buffer(step.inputs[0], of_rows(s.depth));
         let k = self.buffer(step.inputs[1], of_keys(s.depth));
         let v = self.buffer(step.inputs[2], of_keys(s.width));
         let dy = self.buffer(step.inputs[4], of_rows(s.width));
-        let weights = self.weights(head, (rows.clone(), keys.clone()), [q, k]);
+        let tile = self.tile(head, rows, keys);
+        let weights = self.weights(&tile, [q, k]);
         // SAFETY: there is room for a second tile.
         let moved = unsafe { self.own(step.own.moved, m * n) };
         let (lhs, rhs) = (matrix(dy, s.width), matrix(v, s.width).transposed());
         // SAFETY: the verifier has seen that buffers have the extents of the op.
         unsafe { self.product([m, n, s.width], lhs, rhs, matrix(moved.as_mut_ptr(), n)) };
-        self.cotangents(head, (rows.clone(), keys.clone()), weights, moved);
+        self.cotangents(&tile, weights, moved);
         if wanted.queries {
-            self.stored(head, (rows.clone(), keys.clone()), moved);
+            self.stored(&tile, moved);
             let to = self.buffer(step.outputs[0], of_rows(s.depth));
             let lhs = matrix(moved.as_mut_ptr(), n);
             // SAFETY: these rows of the result are this task's alone, and have as many elements.
@@ -142,59 +143,41 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// The weights of a tile.
-    fn weights<'s>(
-        &mut self,
-        head: usize,
-        (rows, keys): (Range<usize>, Range<usize>),
-        [q, k]: [*mut T; 2],
-    ) -> &'s mut [T] {
+    fn weights<'s>(&mut self, tile: &Tile<T>, [q, k]: [*mut T; 2]) -> &'s mut [T] {
         let step = self.step;
         let s = step.shape;
-        let (m, n) = (rows.len(), keys.len());
+        let [m, n] = tile.size();
         // SAFETY: there is room for a tile, which the task uses until the next one.
         let scores = unsafe { self.own(step.own.scores, m * n) };
         let (lhs, rhs) = (matrix(q, s.depth), matrix(k, s.depth).transposed());
         // SAFETY: the verifier has seen that buffers have the extents of the op.
         unsafe { self.product([m, n, s.depth], lhs, rhs, matrix(scores.as_mut_ptr(), n)) };
-        let log_sum = self.buffer(step.inputs[3], head * s.rows + rows.start);
-        let (mut shown, mut extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
-        self.shown(rows.clone(), &keys, &mut shown);
-        self.extra(head, rows, keys.start, &mut extra);
-        let tile =
-            ScoreTile { scores: &mut *scores, keys: n, shown: &shown[..m], extra: &extra[..m] };
+        let log_sum = self.buffer(step.inputs[3], tile.head * s.rows + tile.rows.start);
+        let scored = tile.scored(scores);
         // SAFETY: there is a logarithm for each row, the host has the instructions, and the mask or the bias has the extents
         // of scores.
-        unsafe { (self.kernels.less_log_sum)(tile, std::slice::from_raw_parts(log_sum, m)) };
+        unsafe { (self.kernels.less_log_sum)(scored, std::slice::from_raw_parts(log_sum, m)) };
         self.each(step.exp, scores.as_mut_ptr(), m * n);
         scores
     }
 
     /// The cotangents of the scores of a tile, in place of those of its weights.
-    fn cotangents(
-        &mut self,
-        head: usize,
-        (rows, keys): (Range<usize>, Range<usize>),
-        weights: &mut [T],
-        moved: &mut [T],
-    ) {
-        let (m, n, s) = (rows.len(), keys.len(), self.step.shape);
-        let delta = self.buffer(self.step.inputs[5], head * s.rows + rows.start);
-        let (mut shown, mut extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
-        self.shown(rows.clone(), &keys, &mut shown);
-        self.extra(head, rows, keys.start, &mut extra);
-        let tile = ScoreTile { scores: weights, keys: n, shown: &shown[..m], extra: &extra[..m] };
+    fn cotangents(&self, tile: &Tile<T>, weights: &mut [T], moved: &mut [T]) {
+        let (m, s) = (tile.rows.len(), self.step.shape);
+        let delta = self.buffer(self.step.inputs[5], tile.head * s.rows + tile.rows.start);
+        let scored = tile.scored(weights);
         // SAFETY: as for weights.
         unsafe {
-            (self.kernels.cotangents)(tile, moved, std::slice::from_raw_parts(delta, m));
+            (self.kernels.cotangents)(scored, moved, std::slice::from_raw_parts(delta, m));
         }
     }
 
     /// Stores the cotangents of scores, where they are wanted.
-    fn stored(&self, head: usize, (rows, keys): (Range<usize>, Range<usize>), moved: &[T]) {
+    fn stored(&self, tile: &Tile<T>, moved: &[T]) {
         let Some(&output) = self.step.outputs.get(3) else { return };
         let s = self.step.shape;
-        for (i, row) in rows.zip(moved.chunks_exact(keys.len())) {
-            let to = self.buffer(output, (head * s.rows + i) * s.stream + keys.start);
+        for (i, row) in tile.rows.clone().zip(moved.chunks_exact(tile.keys.len())) {
+            let to = self.buffer(output, (tile.head * s.rows + i) * s.stream + tile.keys.start);
             // SAFETY: the row is this task's alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to, row.len()) };
             to.copy_from_slice(row);

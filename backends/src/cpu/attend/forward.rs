@@ -1,8 +1,8 @@
 //! Attention forward: a block of rows goes over all blocks of keys.
 #![allow(unsafe_code)]
 
-use super::rows::{ExtraRow, ScoreElement, ScoreTile};
-use super::{BLOCK, CompiledAttention, TaskMemory, matrix};
+use super::rows::ScoreElement;
+use super::{CompiledAttention, TaskMemory, matrix};
 use crate::cpu::workers::WorkerSet;
 
 impl CompiledAttention {
@@ -45,20 +45,15 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
             let (m, here) = (rows.len(), rows.start - all.start..n);
             // SAFETY: there is room for a tile and its products.
             let scores = unsafe { self.own(step.own.scores, m * keys.len()) };
-            let tile = matrix(scores.as_mut_ptr(), keys.len());
+            let out = matrix(scores.as_mut_ptr(), keys.len());
             let rhs = matrix(k.wrapping_add(keys.start * s.depth), s.depth).transposed();
             let lhs = matrix(q.wrapping_add(rows.start * s.depth), s.depth);
             // SAFETY: the verifier has seen that buffers have the extents of the op.
-            unsafe { self.product([m, keys.len(), s.depth], lhs, rhs, tile) };
-            let mut shown = [0; BLOCK];
-            self.shown(rows.clone(), &keys, &mut shown);
-            let mut extra = [ExtraRow::None; BLOCK];
-            self.extra(head, rows.clone(), keys.start, &mut extra);
+            unsafe { self.product([m, keys.len(), s.depth], lhs, rhs, out) };
+            let tile = self.tile(head, rows, keys.clone());
             let (most, scale) = (&mut most[here.clone()], &mut scale[here.clone()]);
-            let (shown, extra) = (&shown[..m], &extra[..m]);
-            let tile = ScoreTile { scores: &mut *scores, keys: keys.len(), shown, extra };
             // SAFETY: the host has the instructions, and the mask or the bias has the extents of scores.
-            unsafe { (self.kernels.shifted)(tile, most, scale) };
+            unsafe { (self.kernels.shifted)(tile.scored(scores), most, scale) };
             self.each(step.exp, scores.as_mut_ptr(), scores.len());
             self.each(step.exp, scale.as_mut_ptr(), m);
             // SAFETY: the host has the instructions.

@@ -1,5 +1,6 @@
-//! Attention and its way back in their defined order: tiles of at most [`BLOCK`] rows and as many keys, of which no more than
-//! one is kept at a time. Products are those of contractions; exponentials are sweeps.
+//! Attention and its way back in their defined order. Scores are computed in tiles of at most [`BLOCK`] rows by [`BLOCK`] keys;
+//! a worker keeps one tile at a time, of which the way back has two arrays: the weights, and the cotangents of the scores.
+//! Products are those of contractions; exponentials are sweeps.
 //!
 //! Tasks are blocks of rows, and on the way back also blocks of keys or whole groups of heads. Each sum has its own order, so
 //! no bit depends on which of these there are.
@@ -19,7 +20,7 @@ use adfuse_ir::op::{ATTENTION_BLOCK, AttentionShape};
 use adfuse_ir::scalar::{Recorder, S};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
-use rows::{ExtraRow, RowKernels, ScoreElement, found};
+use rows::{ExtraRow, RowKernels, ScoreElement, ScoreTile, found};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -99,6 +100,28 @@ struct TileMemory {
     scale: u64,
     total: u64,
     room: u64,
+}
+
+/// A tile, and what each of its rows sees of its keys.
+struct Tile<T> {
+    head: usize,
+    rows: Range<usize>,
+    keys: Range<usize>,
+    shown: [usize; BLOCK],
+    extra: [ExtraRow<T>; BLOCK],
+}
+
+impl<T> Tile<T> {
+    /// Rows and keys.
+    fn size(&self) -> [usize; 2] {
+        [self.rows.len(), self.keys.len()]
+    }
+
+    /// The tile with its scores, row after row.
+    fn scored<'a>(&'a self, scores: &'a mut [T]) -> ScoreTile<'a, T> {
+        let [m, keys] = self.size();
+        ScoreTile { scores, keys, shown: &self.shown[..m], extra: &self.extra[..m] }
+    }
 }
 
 /// What a task works with: memory of the worker as slices.
@@ -298,10 +321,19 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         self.worker.sweep(self.code, sweep, 0, n as i64);
     }
 
-    /// For each row how many keys of a block causality shows.
-    fn shown(&self, rows: Range<usize>, keys: &Range<usize>, to: &mut [usize; BLOCK]) {
-        let s = &self.step.shape;
-        for (to, i) in to.iter_mut().zip(rows) {
+    /// The tile of these rows and keys of a head.
+    fn tile(&self, head: usize, rows: Range<usize>, keys: Range<usize>) -> Tile<T> {
+        let (shown, extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
+        let mut tile = Tile { head, rows, keys, shown, extra };
+        self.shown(&mut tile);
+        self.extra(&mut tile);
+        tile
+    }
+
+    /// For each row how many keys of the tile causality shows.
+    fn shown(&self, tile: &mut Tile<T>) {
+        let (s, keys) = (&self.step.shape, &tile.keys);
+        for (to, i) in tile.shown.iter_mut().zip(tile.rows.clone()) {
             *to = match self.step.causal {
                 false => keys.len(),
                 true => {
@@ -312,13 +344,13 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         }
     }
 
-    /// For each row its mask or bias at a block of keys.
-    fn extra(&self, head: usize, rows: Range<usize>, key: usize, to: &mut [ExtraRow<T>; BLOCK]) {
+    /// For each row its mask or bias at the keys of the tile.
+    fn extra(&self, tile: &mut Tile<T>) {
         let Some(extra) = &self.step.extra else { return };
         let input = if self.step.backward { 6 } else { 3 };
         let buffer = self.worker.table[self.step.inputs[input]];
-        let first = extra.head(head) + key * extra.key;
-        for (to, i) in to.iter_mut().zip(rows) {
+        let first = extra.head(tile.head) + tile.keys.start * extra.key;
+        for (to, i) in tile.extra.iter_mut().zip(tile.rows.clone()) {
             let (at, step) = (first + i * extra.row, extra.key as isize);
             *to = match extra.mask {
                 true => ExtraRow::Mask(buffer.wrapping_add(at), step),

@@ -189,7 +189,7 @@ fn weighed<T: ScoreElement>(sums: &mut [T], width: usize, scale: &[T], part: &[T
     }
 }
 
-/// The results: what was weighed by its total, and in `most` the shift of which the logarithm is the rest.
+/// The results: weighed sums divided by their row's total.
 #[inline(always)]
 fn finished<T: ScoreElement>(sums: &[T], width: usize, total: &[T], to: &mut [T]) {
     for ((row, &total), to) in sums.chunks_exact(width).zip(total).zip(to.chunks_exact_mut(width)) {
@@ -252,7 +252,7 @@ unsafe fn cotangents<T: ScoreElement>(tile: ScoreTile<'_, T>, moved: &mut [T], d
     }
 }
 
-/// Adds a matrix of `width` columns to another, whose rows are `step` elements apart.
+/// Adds the elements of a tile's product to a result.
 #[inline(always)]
 fn added<T: ScoreElement>(to: &mut [T], part: &[T]) {
     for (to, &x) in to.iter_mut().zip(part) {
@@ -279,11 +279,11 @@ pub(super) struct RowKernels<T: 'static> {
 }
 
 macro_rules! instances {
-    ($set:ident $(, $features:literal)?) => {
+    ($set:ident, $meta:meta) => {
         mod $set {
             use super::{RowKernels, ScoreElement, ScoreTile};
 
-            instances!(@each $($features)?;
+            instances!(@each $meta;
                 shifted(tile: ScoreTile<'_, T>, most: &mut [T], scale: &mut [T]);
                 summed(weights: &[T], keys: usize, scale: &[T], total: &mut [T]);
                 weighed(sums: &mut [T], width: usize, scale: &[T], part: &[T]);
@@ -310,26 +310,12 @@ macro_rules! instances {
             }
         }
     };
-    (@each $($features:literal)?; $($name:ident($($arg:ident: $ty:ty),*);)*) => {
-        instances!(@feature [$($features)?] $($name($($arg: $ty),*);)*);
-    };
-    (@feature [] $($name:ident($($arg:ident: $ty:ty),*);)*) => {
+    (@each $meta:meta; $($name:ident($($arg:ident: $ty:ty),*);)*) => {
         $(
             /// # Safety
-            /// As of the function of this name.
+            /// As of the function of this name, on a processor that has the features of this set.
             #[allow(unused_unsafe)]
-            unsafe fn $name<T: ScoreElement>($($arg: $ty),*) {
-                // SAFETY: as the caller promises.
-                unsafe { super::$name($($arg),*) }
-            }
-        )*
-    };
-    (@feature [$features:literal] $($name:ident($($arg:ident: $ty:ty),*);)*) => {
-        $(
-            /// # Safety
-            /// As of the function of this name, on a processor that has these features.
-            #[allow(unused_unsafe)]
-            #[target_feature(enable = $features)]
+            #[$meta]
             unsafe fn $name<T: ScoreElement>($($arg: $ty),*) {
                 // SAFETY: as the caller promises.
                 unsafe { super::$name($($arg),*) }
@@ -338,11 +324,11 @@ macro_rules! instances {
     };
 }
 
-instances!(any);
+instances!(any, inline);
 #[cfg(target_arch = "x86_64")]
-instances!(avx2, "avx2,fma");
+instances!(avx2, target_feature(enable = "avx2,fma"));
 #[cfg(target_arch = "x86_64")]
-instances!(avx512, "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma");
+instances!(avx512, target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"));
 
 /// The fastest that the host can run.
 pub(super) fn found<T: ScoreElement>() -> RowKernels<T> {

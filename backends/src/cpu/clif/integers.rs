@@ -1,9 +1,10 @@
 //! Integers and single elements of loop programs as values of Cranelift.
 
-use super::state::{LANES, flags, register};
+use super::state::{flags, register};
 use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use crate::cpu::codegen::loop_program::{LoopCond, LoopOp};
+use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
@@ -20,7 +21,7 @@ impl FunctionEmitter<'_, '_> {
             }
             LoopOp::Repeated(l) => {
                 let copies = self.most_copies(s.p);
-                let bytes = u64::from(copies * LANES) * l.dtype().bytes();
+                let bytes = u64::from(copies * QUAD) * l.dtype().bytes();
                 let times = bytes.div_ceil(16).max(1);
                 let offset = self.constants.place(in_memory(l), times as usize)?;
                 let offset = self.long(offset.into());

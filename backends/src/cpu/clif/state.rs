@@ -8,9 +8,6 @@ pub(crate) fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// The elements of a quad.
-pub(crate) const LANES: u32 = 4;
-
 /// Four elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Quad {

@@ -1,10 +1,11 @@
 //! Translates loop programs: loops and branches as blocks, integers and elements as values.
 
-use super::state::{LANES, Quad, flags};
+use super::state::{Quad, flags};
 use super::unit::FunctionEmitter;
 use crate::cpu::codegen::loop_program::{
     GroupShape, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
+use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::scalar::{SOp, SVal};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, Value, types};
@@ -220,18 +221,11 @@ impl FunctionEmitter<'_, '_> {
         if shape.held {
             return self.held_groups(s, [from, to], shape);
         }
-        let step = i64::from(shape.copies * shape.rounds * LANES);
+        // Only groups that hold lanes have several rounds.
+        (shape.rounds == 1).then_some(())?;
+        let step = i64::from(shape.copies * QUAD);
         let body = |unit: &mut Self, d, _: &[Value]| {
-            for round in 0..shape.rounds {
-                let d = match round {
-                    0 => d,
-                    _ => {
-                        let by = unit.long(i64::from(round * shape.copies * LANES));
-                        unit.b.ins().iadd(d, by)
-                    }
-                };
-                unit.quads(s, d, shape.copies)?;
-            }
+            unit.quads(s, d, shape.copies)?;
             Some(Vec::new())
         };
         self.looped(from, to, step, &[], body).map(|(d, _)| d)
@@ -291,7 +285,7 @@ impl FunctionEmitter<'_, '_> {
                 _ if moves[v.index()] => None,
                 _ => match self.arguments(p, &inst.args, &values) {
                     Some(args) => {
-                        let from = inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype);
+                        let from = p.body.source(inst);
                         Some(self.scalar(inst, from, &args)?)
                     }
                     // Something that it needs changes: nobody asks for it.
@@ -320,10 +314,9 @@ impl FunctionEmitter<'_, '_> {
         values: &[Option<Value>],
     ) -> Option<Vec<Value>> {
         args.iter()
-            .map(|a| match (values.get(a.index()).copied().flatten(), p.body.insts[*a].op) {
-                (Some(v), _) => Some(v),
-                (None, SOp::Const(l)) => Some(self.literal(l)),
-                _ => None,
+            .map(|&a| {
+                let known = values.get(a.index()).copied().flatten();
+                known.or_else(|| Some(self.literal(p.body.constant(a)?)))
             })
             .collect()
     }
@@ -347,7 +340,7 @@ impl FunctionEmitter<'_, '_> {
                 SOp::Param(k) => known.get(k as usize).copied().flatten(),
                 _ => {
                     let args = self.arguments(p, &inst.args, &values)?;
-                    let from = inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype);
+                    let from = p.body.source(inst);
                     Some(self.scalar(inst, from, &args)?)
                 }
             };

@@ -4,12 +4,13 @@
 //! with its sign, others with zeros. Truth values are masks as wide as the operands of their comparison. Operations
 //! without a vector instruction run lane by lane. A sweep in which these dominate is not vectorized.
 
-use super::state::{LANES, Quad, vector, wide};
+use super::state::{Quad, vector, wide};
 use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use crate::cpu::codegen::interleave::MOST_NARROW;
 use crate::cpu::codegen::loop_order::alive;
 use crate::cpu::codegen::loop_program::{GroupWrite, LoopProgram};
+use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
@@ -33,7 +34,7 @@ impl FunctionEmitter<'_, '_> {
         // Where all constants fit into registers beside the interleaved copies, they stay there.
         let mut wanted: Vec<Literal> = Vec::new();
         let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
-        let used = moving.chain(&p.body.outputs).filter_map(|&v| constant(p, v));
+        let used = moving.chain(&p.body.outputs).filter_map(|&v| p.body.constant(v));
         let stored = p.writes.iter().filter_map(|w| match w {
             GroupWrite::Even { dtype, canonical: true, .. } => quiet(*dtype),
             _ => None,
@@ -64,7 +65,8 @@ impl FunctionEmitter<'_, '_> {
                 values[v.index()] = self.param_quads(s, k as usize, d, copies)?;
                 continue;
             }
-            let known = known(p, inst);
+            let known: SmallVec<[Option<Literal>; 3]> =
+                inst.args.iter().map(|&a| p.body.constant(a)).collect();
             self.recent.clear();
             for copy in 0..copies as usize {
                 let mut args: SmallVec<[Quad; 3]> = SmallVec::new();
@@ -103,7 +105,7 @@ impl FunctionEmitter<'_, '_> {
         if let Some(found) = s.spread.get(v.index()).copied().flatten() {
             return Some(found);
         }
-        constant(s.p, v).map(|l| self.constant(l))
+        s.p.body.constant(v).map(|l| self.constant(l))
     }
 
     /// The quads that loops interleave at most.
@@ -119,13 +121,13 @@ impl FunctionEmitter<'_, '_> {
         args: &[Quad],
         known: &[Option<Literal>],
     ) -> Option<Quad> {
-        let from = source(p, inst);
+        let from = p.body.source(inst);
         if self.has_vectors(inst, from, known) {
             return self.prim_quad(inst, from, args, known);
         }
         let given: SmallVec<[DType; 3]> =
             inst.args.iter().map(|&a| p.body.insts[a].dtype).collect();
-        let mut results = [None; LANES as usize];
+        let mut results = [None; QUAD as usize];
         for (lane, result) in results.iter_mut().enumerate() {
             let mut singles: SmallVec<[Value; 3]> = SmallVec::new();
             for (a, &d) in args.iter().zip(&given) {
@@ -245,20 +247,4 @@ impl FunctionEmitter<'_, '_> {
 /// The NaN that buffers hold.
 pub(crate) fn quiet(d: DType) -> Option<Literal> {
     matches!(d, DType::F32 | DType::F64).then(|| Literal::from_f64(d, f64::NAN))
-}
-
-/// The type of an instruction's first operand.
-fn source(p: &LoopProgram, inst: &SInst) -> DType {
-    inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
-}
-
-fn known(p: &LoopProgram, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
-    inst.args.iter().map(|&a| constant(p, a)).collect()
-}
-
-fn constant(p: &LoopProgram, v: SVal) -> Option<Literal> {
-    match p.body.insts[v].op {
-        SOp::Const(l) => Some(l),
-        _ => None,
-    }
 }

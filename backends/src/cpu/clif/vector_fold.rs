@@ -1,9 +1,10 @@
 //! Folds in machine code: lanes and columns in memory, or lanes in registers if the body leaves enough of them.
 
-use super::state::{LANES, Quad, flags, register, vector, wide};
+use super::state::{Quad, flags, register, vector, wide};
 use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use crate::cpu::codegen::loop_program::{GroupFold, GroupShape, GroupWrite};
+use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::DType;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -122,7 +123,7 @@ impl FunctionEmitter<'_, '_> {
                     GroupWrite::Lanes { pointer, place, .. } => {
                         let place = self.get(s, place)?;
                         let place = self.b.ins().iadd(place, d);
-                        let last = self.long(i64::from(QUADS * LANES) - 1);
+                        let last = self.long(i64::from(QUADS * QUAD) - 1);
                         (pointer, self.b.ins().band(place, last))
                     }
                     GroupWrite::Columns { pointer, .. } => (pointer, d),
@@ -201,12 +202,12 @@ impl FunctionEmitter<'_, '_> {
             };
             like.iter().map(|all| all.iter().map(&mut one).collect()).collect()
         };
-        let step = i64::from(shape.copies * shape.rounds * LANES);
+        let step = i64::from(shape.copies * shape.rounds * QUAD);
         let begin = flat(&quads);
         let (from, end) = self.looped(from, to, step, &begin, |unit, d, now| {
             unit.lanes.quads = shaped(now, &quads)?;
             for round in 0..shape.rounds {
-                let by = unit.long((round * shape.copies * LANES).into());
+                let by = unit.long((round * shape.copies * QUAD).into());
                 let d = unit.b.ins().iadd(d, by);
                 unit.lanes.first = (round * shape.copies) as usize;
                 unit.quads(s, d, shape.copies)?;

@@ -1,10 +1,11 @@
 //! Loads and stores of vectors: strided and packed elements, coordinates, and gathers lane by lane.
 
-use super::state::{LANES, Quad, flags, vector, wide};
+use super::state::{Quad, flags, vector, wide};
 use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use super::vector::quiet;
 use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
+use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -49,8 +50,8 @@ impl FunctionEmitter<'_, '_> {
                 let mut found = Vec::new();
                 for copy in 0..copies {
                     let mut singles: SmallVec<[Value; 4]> = SmallVec::new();
-                    for lane in 0..LANES {
-                        let by = self.long((copy * LANES + lane).into());
+                    for lane in 0..QUAD {
+                        let by = self.long((copy * QUAD + lane).into());
                         let here = self.b.ins().iadd(d, by);
                         s.set(*at, here);
                         self.block(s, block)?;
@@ -104,7 +105,7 @@ impl FunctionEmitter<'_, '_> {
     fn coordinates(&mut self, first: Value, step: i64, copy: u32) -> Quad {
         let first = self.b.ins().splat(types::I64X2, first);
         let mut half = |from: u32| {
-            let [a, b] = [0, 1].map(|lane| step.wrapping_mul((copy * LANES + from + lane).into()));
+            let [a, b] = [0, 1].map(|lane| step.wrapping_mul((copy * QUAD + from + lane).into()));
             let by =
                 self.whole_vector(types::I64X2, u128::from(b as u64) << 64 | u128::from(a as u64));
             self.b.ins().iadd(first, by)
@@ -117,7 +118,7 @@ impl FunctionEmitter<'_, '_> {
         let bytes = (d.bytes() as i64).checked_mul(step)?;
         let ty = vector(d);
         if step == 1 {
-            let offset = i32::try_from(bytes * i64::from(copy * LANES)).ok()?;
+            let offset = i32::try_from(bytes * i64::from(copy * QUAD)).ok()?;
             return Some(match d {
                 DType::BF16 | DType::F16 => {
                     Quad::Narrow(self.b.ins().uload16x4(flags(), address, offset))
@@ -134,8 +135,8 @@ impl FunctionEmitter<'_, '_> {
             });
         }
         let mut singles: SmallVec<[Value; 4]> = SmallVec::new();
-        for lane in 0..LANES {
-            let (place, near) = self.near(address, bytes, copy * LANES + lane);
+        for lane in 0..QUAD {
+            let (place, near) = self.near(address, bytes, copy * QUAD + lane);
             let x = self.load_element(d, place, near);
             singles.push(x);
         }
@@ -190,7 +191,7 @@ impl FunctionEmitter<'_, '_> {
             };
             let all = self.b.ins().splat(types::I32X4, word);
             let mut quad = |copy| {
-                let lanes = [0, 1, 2, 3].map(|lane| 1u32 << (copy * LANES + lane));
+                let lanes = [0, 1, 2, 3].map(|lane| 1u32 << (copy * QUAD + lane));
                 let bit = self.lanes_of(lanes);
                 let found = self.b.ins().band(all, bit);
                 let bit = self.lanes_of(lanes);
@@ -262,9 +263,9 @@ impl FunctionEmitter<'_, '_> {
         let address = self.even_address(s, pointer, bytes, d)?;
         if step != 1 {
             for (copy, q) in (0u32..).zip(&all) {
-                for lane in 0..LANES {
+                for lane in 0..QUAD {
                     let x = self.lane(q, dtype, lane as usize);
-                    let (place, near) = self.near(address, bytes, copy * LANES + lane);
+                    let (place, near) = self.near(address, bytes, copy * QUAD + lane);
                     self.b.ins().store(flags(), x, place, near);
                 }
             }

@@ -64,7 +64,7 @@ impl LoopNest {
                     if guards.is_empty() && a.dtype.bytes() >= 4
             );
         }
-        let n = self.walk.extents.last().copied().unwrap_or(1);
+        let n = self.line_length();
         fits && n < 1 << 30 && (n <= SHORT || count > MOST_WAYS)
     }
 

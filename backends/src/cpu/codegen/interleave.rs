@@ -45,15 +45,9 @@ pub(crate) fn narrow(p: &LoopNest, has_vectors: HasVectors<'_>) -> Option<Interl
     let (mut whole, mut single) = (p.writes.len(), 0);
     for &v in &p.order {
         let inst = &p.body.insts[v];
-        let from = inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype);
-        let known: SmallVec<[Option<Literal>; 3]> = inst
-            .args
-            .iter()
-            .map(|&a| match p.body.insts[a].op {
-                SOp::Const(l) => Some(l),
-                _ => None,
-            })
-            .collect();
+        let from = p.body.source(inst);
+        let known: SmallVec<[Option<Literal>; 3]> =
+            inst.args.iter().map(|&a| p.body.constant(a)).collect();
         let vectors = match inst.op {
             SOp::Param(k) => p.loads.get(k as usize).is_some_and(|r| *r != VectorAccess::Single),
             _ => has_vectors(inst, from, &known),
@@ -79,8 +73,7 @@ fn holds_lanes(p: &LoopNest) -> bool {
     let mut still: Vec<bool> = vec![false; p.body.insts.len()];
     let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
     for &v in moving.chain(&p.body.outputs) {
-        let constant = matches!(p.body.insts[v].op, SOp::Const(_));
-        still[v.as_u32() as usize] = !p.moves[v.as_u32() as usize] && !constant;
+        still[v.as_u32() as usize] = !p.moves[v.as_u32() as usize] && p.body.constant(v).is_none();
     }
     let still = still.iter().filter(|s| **s).count();
     let body = p.alive * MOST_NARROW as usize;
@@ -95,7 +88,7 @@ pub(crate) fn shapes(p: &LoopNest, lanes: u32) -> Vec<GroupShape> {
         LIGHT..MOST_COPIED => &[2, 1],
         _ => &[],
     };
-    let n = p.walk.extents.last().copied().unwrap_or(1);
+    let n = p.line_length();
     let mut found = Vec::new();
     for held in [true, false] {
         if held && !lanes_fit(p, lanes) {

@@ -89,10 +89,28 @@ pub(crate) struct Access {
     pub(crate) buffer: bool,
 }
 
+impl Access {
+    /// Whether what is written there has its NaNs made the canonical one.
+    pub(crate) fn is_canonical(&self) -> bool {
+        // 16-bit floats come out of conversions, which give no other NaN.
+        self.buffer && matches!(self.dtype, DType::F32 | DType::F64)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum LoadSource {
     Array(Access),
     Literal(Literal),
+}
+
+impl LoadSource {
+    /// The array, where it is one.
+    pub(crate) fn array(&self) -> Option<&Access> {
+        match self {
+            LoadSource::Array(a) => Some(a),
+            LoadSource::Literal(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -107,6 +125,16 @@ pub(crate) enum ParamRead {
     Guarded(Vec<GuardedSource>),
     /// A form's value.
     Coord(usize),
+}
+
+impl ParamRead {
+    /// Where it is read from; nothing of a coordinate.
+    pub(crate) fn sources(&self) -> &[GuardedSource] {
+        match self {
+            ParamRead::Guarded(sources) => sources,
+            ParamRead::Coord(_) => &[],
+        }
+    }
 }
 
 /// Forms with the ranges that they must lie in.

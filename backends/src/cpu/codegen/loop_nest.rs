@@ -191,6 +191,11 @@ impl LoopNest {
         self.walk.extents.len() - 1
     }
 
+    /// Elements of a line.
+    pub(crate) fn line_length(&self) -> i64 {
+        self.walk.extents.last().copied().unwrap_or(1)
+    }
+
     fn classify(&mut self) {
         for k in 0..self.reads.len() {
             let varies = !self.fixed(&self.reads[k]);
@@ -212,9 +217,7 @@ impl LoopNest {
             ParamRead::Coord(f) => forms.push(*f),
             ParamRead::Guarded(sources) => {
                 for w in sources {
-                    if let LoadSource::Array(a) = &w.from {
-                        forms.push(a.form);
-                    }
+                    forms.extend(w.from.array().map(|a| a.form));
                     forms.extend(w.guards.iter().map(|(f, _)| *f));
                 }
             }
@@ -245,11 +248,8 @@ impl LoopNest {
         match read {
             ParamRead::Coord(f) => self.still(*f),
             ParamRead::Guarded(sources) => sources.iter().all(|w| {
-                let source = match &w.from {
-                    LoadSource::Array(a) => self.still(a.form),
-                    LoadSource::Literal(_) => true,
-                };
-                source && w.guards.iter().all(|(f, _)| self.still(*f))
+                w.from.array().is_none_or(|a| self.still(a.form))
+                    && w.guards.iter().all(|(f, _)| self.still(*f))
             }),
         }
     }

@@ -7,7 +7,6 @@ use super::loop_program::{GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, 
 use super::program_builder::{LineState, ProgramBuilder};
 use super::unused::without_unused;
 use super::{nontemporal, vectorize};
-use adfuse_ir::DType;
 
 /// What vectors of an emitter do.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +20,12 @@ pub(crate) enum GroupTarget {
 /// The loop program of a nest.
 pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
     let lanes = match target {
-        GroupTarget::Whole(Some(_)) => vectorize::NARROW,
+        GroupTarget::Whole(Some(_)) => vectorize::QUAD,
         GroupTarget::Whole(None) => 1,
         GroupTarget::Partial { lanes } => lanes,
     };
     let mut b = ProgramBuilder::new(p, lanes);
-    let n = p.walk.extents.last().copied().unwrap_or(1);
+    let n = p.line_length();
     b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| {
         let (line, low) = match p.inner() {
             0 => (place, place),
@@ -98,9 +97,9 @@ impl ProgramBuilder<'_> {
     /// What is known of the body before its loops.
     pub(crate) fn invariants(&mut self) {
         let p = self.p;
-        let known = self.line.params.iter().enumerate();
-        let known = known.filter(|(k, _)| p.body.reads_param(*k));
-        let params = known.filter_map(|(k, v)| Some((k, (*v)?))).collect();
+        let known = self.line.params.iter().zip(p.body.params_read()).enumerate();
+        let known = known.filter(|(_, (_, is_read))| *is_read);
+        let params = known.filter_map(|(k, (v, _))| Some((k, (*v)?))).collect();
         self.push(LoopStmt::Invariants { params });
     }
 
@@ -117,7 +116,7 @@ impl ProgramBuilder<'_> {
                 GroupRead::Chosen { pointer, along }
             }
             (reach, ParamRead::Guarded(sources)) => {
-                let LoadSource::Array(a) = &sources.first()?.from else { return None };
+                let a = sources.first()?.from.array()?;
                 match (reach, a.packed) {
                     (VectorAccess::Even, None) => {
                         let pointer = self.line_pointer(a);
@@ -160,8 +159,7 @@ impl ProgramBuilder<'_> {
                 (VectorAccess::Even, None) => {
                     let pointer = self.line_pointer(a);
                     let (step, nontemporal) = (p.step(a.form), far[k]);
-                    // 16-bit floats come out of conversions, which give no other NaN.
-                    let canonical = a.buffer && matches!(dtype, DType::F32 | DType::F64);
+                    let canonical = a.is_canonical();
                     GroupWrite::Even { dtype, canonical, pointer, step, nontemporal }
                 }
                 (VectorAccess::Packed, Some(bits)) => {

@@ -5,7 +5,7 @@
 //! vector. If several outputs are not aligned together, stores are plain. A fence before the return orders them.
 
 use super::interleave::LIGHT;
-use super::loop_ir::{Access, LoadSource, LoopNest, ParamRead, VectorAccess};
+use super::loop_ir::{Access, GuardedSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{GroupWrite, LoopVal};
 use super::program_builder::ProgramBuilder;
 use std::sync::OnceLock;
@@ -43,19 +43,14 @@ fn bytes(text: &str) -> Option<u64> {
 /// The outputs of a sweep that go past the caches.
 pub(crate) fn outputs(p: &LoopNest, lanes: u32) -> Vec<bool> {
     let places = p.walk.extents.iter().fold(1u64, |n, &e| n.saturating_mul(e.max(0) as u64));
-    let line = p.walk.extents.last().copied().unwrap_or(1);
+    let line = p.line_length();
     let able = p.order.len() < LIGHT && lanes >= LEAST_LANES;
     let able = able && line >= LEAST_GROUPS * i64::from(lanes);
     // What reads rows, tiles or sums is called for a batch at a time, and would wait for each.
-    let batch = |read: &ParamRead| match read {
-        ParamRead::Guarded(sources) => {
-            sources.iter().any(|w| matches!(&w.from, LoadSource::Array(a) if !a.buffer))
-        }
-        ParamRead::Coord(_) => false,
-    };
+    let batch = |w: &GuardedSource| w.from.array().is_some_and(|a| !a.buffer);
     // Groups that are aligned to something else are not aligned to vectors of the outputs.
     let able = able && !p.packed() && p.spreads().is_none() && p.folds.iter().all(Option::is_none);
-    let able = able && !p.reads.iter().any(batch);
+    let able = able && !p.reads.iter().flat_map(ParamRead::sources).any(batch);
     let nontemporal = |(a, reach): (&Access, &VectorAccess)| {
         let dense = a.buffer && *reach == VectorAccess::Even && p.step(a.form) == 1;
         let bytes = a.dtype.bytes();

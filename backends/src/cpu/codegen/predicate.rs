@@ -24,7 +24,7 @@ impl ProgramBuilder<'_> {
 
     fn holds_between(&mut self, form: usize, range: &Range<i64>) -> (LoopVal, LoopVal) {
         let step = self.p.step(form);
-        let n = self.p.walk.extents.last().copied().unwrap_or(1);
+        let n = self.p.line_length();
         let (none, all) = (self.int(0), self.int(n));
         if step == 0 {
             let guards = vec![(form, range.clone())];

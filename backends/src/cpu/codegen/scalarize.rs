@@ -3,7 +3,6 @@
 use super::loop_ir::{Access, FormRanges, GuardedSource, LoadSource, ParamRead};
 use super::loop_program::{LoopCond, LoopOp, LoopStmt, LoopVal};
 use super::program_builder::ProgramBuilder;
-use adfuse_ir::DType;
 
 impl ProgramBuilder<'_> {
     /// What says that all guards hold at a coordinate.
@@ -155,9 +154,7 @@ impl ProgramBuilder<'_> {
             return;
         }
         let at = self.address(a, Some(at), params);
-        // 16-bit floats come out of conversions, which give no other NaN.
-        let canonical = a.buffer && matches!(dtype, DType::F32 | DType::F64);
-        self.push(LoopStmt::Store { dtype, canonical, at, value });
+        self.push(LoopStmt::Store { dtype, canonical: a.is_canonical(), at, value });
     }
 
     /// What lanes of a group read one at a time: a block for a coordinate.

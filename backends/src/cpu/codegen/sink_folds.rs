@@ -5,9 +5,10 @@
 use super::loop_ir::WalkedFold;
 use super::loop_program::{GroupFold, GroupWrite, LoopCond, LoopStmt, LoopVal};
 use super::program_builder::ProgramBuilder;
+use crate::reference::order::LANES;
 
 /// Lanes of a block.
-pub(crate) const BLOCK_LANES: i64 = 32;
+pub(crate) const BLOCK_LANES: i64 = LANES as i64;
 
 impl ProgramBuilder<'_> {
     /// The outputs that fold in the order of lanes.

@@ -1,13 +1,13 @@
 //! Loops of groups along a line: whole groups and single elements, or groups of which some are partial.
 
 use super::interleave::{Interleaving, shapes};
-use super::loop_ir::{LoadSource, ParamRead, VectorAccess};
+use super::loop_ir::{ParamRead, VectorAccess};
 use super::loop_program::{GroupRead, GroupShape, GroupWrite, LoopCond, LoopOp, LoopStmt, LoopVal};
 use super::program_builder::ProgramBuilder;
 use super::sink_folds::BLOCK_LANES;
 
-/// Elements of a group of 128 bits.
-pub(crate) const NARROW: u32 = 4;
+/// Elements of a group of vectors of 128 bits.
+pub(crate) const QUAD: u32 = 4;
 
 /// Packed elements of groups begin where a multiple of this many does, which is a byte for any width.
 const BYTE: i64 = 8;
@@ -99,14 +99,7 @@ impl ProgramBuilder<'_> {
         for form in 0..p.forms.len() {
             self.fixed_form(form);
         }
-        let reads = p.reads.iter().flat_map(|r| match r {
-            ParamRead::Guarded(sources) => sources.as_slice(),
-            ParamRead::Coord(_) => &[],
-        });
-        let arrays = reads.filter_map(|w| match &w.from {
-            LoadSource::Array(a) => Some(a),
-            LoadSource::Literal(_) => None,
-        });
+        let arrays = p.reads.iter().flat_map(ParamRead::sources).filter_map(|w| w.from.array());
         for a in arrays.chain(&p.writes).chain(p.target.iter().map(|(_, _, places)| places)) {
             match a.packed.is_none() && p.affine(a.form) {
                 true => self.pointer(a.at, a.form, a.dtype.bytes() as i64),
@@ -118,14 +111,7 @@ impl ProgramBuilder<'_> {
     /// Of each packed array that groups read or write, the element of the innermost coordinate 0.
     fn phases(&mut self) -> Vec<LoopVal> {
         let p = self.p;
-        let reads = p.reads.iter().filter_map(|r| match r {
-            ParamRead::Guarded(sources) => sources.first(),
-            ParamRead::Coord(_) => None,
-        });
-        let arrays = reads.filter_map(|w| match &w.from {
-            LoadSource::Array(a) => Some(a),
-            LoadSource::Literal(_) => None,
-        });
+        let arrays = p.reads.iter().filter_map(|r| r.sources().first()?.from.array());
         let packed = arrays.chain(&p.writes).filter(|a| p.byte_aligned(a));
         packed.map(|a| self.fixed_form(a.form)).collect()
     }
@@ -149,9 +135,9 @@ impl ProgramBuilder<'_> {
             if groups.held || groups.least != groups.most {
                 all.push(one(groups.least, 1, false));
             }
-            let n = p.walk.extents.last().copied().unwrap_or(1);
+            let n = p.line_length();
             for shape in all {
-                if i64::from(shape.copies * shape.rounds * NARROW) <= n {
+                if i64::from(shape.copies * shape.rounds * QUAD) <= n {
                     from = self.groups(from, ends.vectors_to, vec![shape], false);
                 }
             }
@@ -339,5 +325,5 @@ impl ProgramBuilder<'_> {
 
 /// What groups along a line begin at multiples of, counted in lanes of a block.
 fn grain(groups: Interleaving) -> i64 {
-    i64::from(NARROW * groups.most.next_power_of_two())
+    i64::from(QUAD * groups.most.next_power_of_two())
 }

@@ -246,19 +246,19 @@ impl Gemm for GemmLibrary {
         }
     }
 
-    fn room(&self, dtype: DType, size: Size, apart: bool) -> u64 {
+    fn room(&self, dtype: DType, size: Size, needs_copy: bool) -> u64 {
         let [rows, cols, depth] = size;
         match (dtype, depth) {
             (DType::F32 | DType::F64, 1..) => {
                 let (wide, deep) = (rows.max(cols), depth.min(CONTRACT_CHUNK));
                 let rows = wide.min(ROWS) * (deep + GAP);
                 let columns = if self.wary { wide.min(COLUMNS) * deep } else { 0 };
-                match apart || self.wary {
+                match needs_copy || self.wary {
                     true => (rows + columns) as u64 * dtype.bytes(),
                     false => 0,
                 }
             }
-            _ => tiles().room(dtype, size, apart),
+            _ => tiles().room(dtype, size, needs_copy),
         }
     }
 

@@ -61,7 +61,7 @@ pub(in crate::cpu) trait Gemm: Sync {
 
     /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `needs_copy` says whether an
     /// operand is ([`needs_copy`]).
-    fn room(&self, dtype: DType, size: Size, apart: bool) -> u64;
+    fn room(&self, dtype: DType, size: Size, needs_copy: bool) -> u64;
 
     /// Writes all of `out`, also where there are no products.
     ///

@@ -119,16 +119,10 @@ impl BodyLowering<'_> {
         args: &[GroupValue],
     ) -> Result<GroupValue, Unsupported> {
         let SOp::Prim(p) = inst.op else { return Err(Unsupported::Order) };
-        let from = inst.args.first().map_or(inst.dtype, |&a| self.p.body.insts[a].dtype);
+        let from = self.p.body.source(inst);
         let Some(&first) = args.first() else { return Err(Unsupported::Order) };
-        let known: SmallVec<[Option<Literal>; 3]> = inst
-            .args
-            .iter()
-            .map(|&a| match self.p.body.insts[a].op {
-                SOp::Const(l) => Some(l),
-                _ => None,
-            })
-            .collect();
+        let known: SmallVec<[Option<Literal>; 3]> =
+            inst.args.iter().map(|&a| self.p.body.constant(a)).collect();
         match p {
             Prim::Convert => self.convert(&first, from, inst.dtype),
             Prim::Bitcast if inst.dtype != DType::Bool && from.bytes() == inst.dtype.bytes() => {

@@ -5,11 +5,10 @@
 
 use super::constant_pool::ConstantPool;
 use super::frame::{MOST, StackFrame};
-use super::gpr::{ValueHome, homes};
+use super::gpr::{HIGH, ValueHome, homes};
 use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::CodeSink;
-pub(crate) use super::state::HIGH;
 use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
 use crate::cpu::codegen::loop_program::{GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;

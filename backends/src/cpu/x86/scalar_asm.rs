@@ -166,19 +166,8 @@ pub(crate) trait CodeSink {
         }
     }
 
-    /// Quotient and remainder of `rax`, both without sign, in `rax` and `rdx`; `rcx` is lost.
+    /// The quotient of `rax`, both without sign, in `rax`; `rcx` and `rdx` are lost.
     fn divide(&mut self, by: i64) {
-        if by > 0 && by.count_ones() == 1 {
-            self.mov(Register::RDX, Register::RAX);
-            self.set(Register::RCX, by - 1);
-            self.ins(
-                Code::And_r64_rm64,
-                &[AllocatedOperand::Reg(Register::RDX), AllocatedOperand::Reg(Register::RCX)],
-            );
-            let shift = AllocatedOperand::Byte(by.trailing_zeros() as u8);
-            self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(Register::RAX), shift]);
-            return;
-        }
         self.ins(
             Code::Xor_r32_rm32,
             &[AllocatedOperand::Reg(Register::EDX), AllocatedOperand::Reg(Register::EDX)],

@@ -45,8 +45,8 @@ impl BodyLowering<'_> {
         load: bool,
     ) -> Result<(), Unsupported> {
         use Register::{RAX, RCX, RDX};
-        let nontemporal = step.checked_mul(bytes.into()).ok_or(Unsupported::Steps)?;
-        let near = i32::try_from(nontemporal).map_err(|_| Unsupported::Steps)?;
+        let apart = step.checked_mul(bytes.into()).ok_or(Unsupported::Steps)?;
+        let near = i32::try_from(apart).map_err(|_| Unsupported::Steps)?;
         // The first element is at `rax`, its number in the group is in `rdx`.
         match self.partial.and_then(|p| p.from) {
             Some(from) => self.load(RDX, Mem::Frame(from)),
@@ -61,7 +61,7 @@ impl BodyLowering<'_> {
         if let Some(bits) = along {
             self.with(Code::And_r64_rm64, RAX, bits);
         }
-        self.times(RAX, RAX, nontemporal, RCX);
+        self.times(RAX, RAX, apart, RCX);
         self.with(Code::Add_r64_rm64, RAX, pointer);
         let top = self.fresh();
         self.bind(top);

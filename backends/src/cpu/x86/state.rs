@@ -2,8 +2,8 @@
 
 use super::constant_pool::ConstantPool;
 use super::frame::StackFrame;
+pub(crate) use super::gpr::ALONG;
 use super::gpr::ValueHome;
-pub(crate) use super::gpr::{ALONG, HIGH};
 use super::inst::{CodeItem, Mem, RegClass, VirtualItem, VirtualReg};
 use crate::cpu::codegen::loop_program::LoopProgram;
 use adfuse_ir::{DType, Literal};

@@ -355,7 +355,7 @@ impl<'p> Emit<'p> {
 
 /// Which parameters something depends on: outputs, and places of parameters that are needed.
 fn needed(params: &[Param], program: &ScalarProgram) -> Vec<bool> {
-    let mut needed: Vec<bool> = (0..params.len()).map(|k| program.reads_param(k)).collect();
+    let mut needed = program.params_read();
     for k in (0..params.len()).rev() {
         if !needed[k] {
             continue;

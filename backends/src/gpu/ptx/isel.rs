@@ -27,7 +27,7 @@ pub(crate) fn outputs(asm: &mut Asm, program: &ScalarProgram, params: &[Option<R
             SOp::Prim(p) => {
                 let args: Vec<Reg> =
                     inst.args.iter().filter_map(|a| values[a.as_u32() as usize]).collect();
-                let from = inst.args.first().map_or(inst.dtype, |&a| program.insts[a].dtype);
+                let from = program.source(inst);
                 (args.len() == inst.args.len()).then(|| {
                     let quotient = fast_math::quotient(asm, program, inst, &args);
                     quotient.unwrap_or_else(|| prim(asm, p, from, inst, &args))

@@ -71,19 +71,20 @@ pub(in crate::cpu) fn find(element: DType, strict: bool) -> Option<&'static DotK
 
 /// Tiles of a panel: this many bytes of the depth, rounded up.
 fn tiles(element: DType, depth: usize) -> usize {
-    (depth * element.bytes() as usize).div_ceil(DEEP)
+    depth.saturating_mul(element.bytes() as usize).div_ceil(DEEP)
 }
 
-/// Bytes of a panel of 16 lines.
+/// Bytes of a panel of 16 lines; the most that there is where they are too many.
 fn panel(element: DType, depth: usize) -> usize {
-    tiles(element, depth) * TILE + SUMS
+    tiles(element, depth).saturating_mul(TILE).saturating_add(SUMS)
 }
 
 /// Bytes of a packed operand of this many matrices, lines and elements of the depth; `None` where that is too many.
-pub(in crate::cpu) fn packed_bytes(element: DType, [batch, lines, depth]: [i64; 3]) -> Option<i64> {
-    let deep = depth.checked_mul(element.bytes() as i64)?.checked_add(DEEP as i64)? / DEEP as i64;
-    let one = deep.checked_mul(TILE as i64)?.checked_add(SUMS as i64)?;
-    one.checked_mul(lines.checked_add(LINES as i64)? / LINES as i64)?.checked_mul(batch)
+pub(in crate::cpu) fn packed_bytes(element: DType, size: [i64; 3]) -> Option<i64> {
+    let count = |n: i64| usize::try_from(n).ok();
+    let (batch, lines, depth) = (count(size[0])?, count(size[1])?, count(size[2])?);
+    let panels = lines.div_ceil(LINES).checked_mul(batch)?;
+    i64::try_from(panel(element, depth).checked_mul(panels)?).ok()
 }
 
 /// Bytes that each thread needs for [`DotKernel::product`].
