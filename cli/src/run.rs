@@ -18,8 +18,8 @@ use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::functions::Registry;
 use adfuse::backends::{Array, ScopedEffects, WrittenEffects, reference, with_effects};
-use adfuse::ir::diag::listed;
 use adfuse::fusion::Fp;
+use adfuse::ir::diag::listed;
 use adfuse::ir::{DType, Function, Module};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -144,19 +144,29 @@ impl RunCommand {
             return Err(Failure::usage("--wrt is for --grad"));
         }
         if self.serve && self.target.path().is_none_or(is_stdin) {
-            return Err(Failure::usage("--serve reads requests from standard input: name the program's file"));
+            return Err(Failure::usage(
+                "--serve reads requests from standard input: name the program's file",
+            ));
         }
         let Some(path) = &self.save else { return Ok(()) };
         let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
-        whole::spares(path, self.target.path().into_iter().chain(self.followed.path()).chain(inputs))
+        whole::spares(
+            path,
+            self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
+        )
     }
 
     /// Errs where the results are to be saved in a file that holds one array, and there are others.
     fn holds_all(&self, names: &[String]) -> Result<(), Failure> {
-        let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1) else {
+        let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1)
+        else {
             return Ok(());
         };
-        let m = format!("`{}` would hold one array, the results are {}", path.display(), listed(names, ""));
+        let m = format!(
+            "`{}` would hold one array, the results are {}",
+            path.display(),
+            listed(names, "")
+        );
         Err(Failure::usage(m).hint(Some("name a .npz file, which holds several".into())))
     }
 
