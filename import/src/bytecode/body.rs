@@ -260,6 +260,7 @@ impl<'a> BodyPrinter<'a> {
 
     /// An instruction; `nested` ones are inside of a region that is not a function's body.
     fn instruction(&mut self, r: &mut ByteReader<'a>, nested: bool) -> Read<()> {
+        self.decoder.at = r.place();
         let inst = self.encoded(r)?;
         self.bounded(r)?;
         match (inst.dialect, inst.op) {

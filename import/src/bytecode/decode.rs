@@ -49,6 +49,8 @@ pub(super) enum DecodedAttribute<'a> {
 /// Decodes attributes and types of a container; all texts of types together have a bound.
 pub(super) struct Decoder<'a> {
     pub(super) container: Container<'a>,
+    /// Where the instruction is that is being read.
+    pub(super) at: usize,
     types: Vec<Option<Rc<DecodedType>>>,
     spent: usize,
     most: usize,
@@ -57,12 +59,12 @@ pub(super) struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     pub(super) fn new(container: Container<'a>, most: usize) -> Decoder<'a> {
         let types = vec![None; container.types.len()];
-        Decoder { container, types, spent: 0, most }
+        Decoder { container, at: 0, types, spent: 0, most }
     }
 
     /// The attribute of this number.
     pub(super) fn attribute(&mut self, number: u64) -> Read<DecodedAttribute<'a>> {
-        let place = ByteReader::new(&[], 0);
+        let place = ByteReader::new(&[], self.at);
         let encoded = *entry(&place, &self.container.attributes, number, "attribute")?;
         let mut r = encoded.bytes;
         if !encoded.custom {
@@ -140,13 +142,13 @@ impl<'a> Decoder<'a> {
     pub(super) fn string(&mut self, number: u64) -> Read<&'a str> {
         match self.attribute(number)? {
             DecodedAttribute::Str(s) => Ok(s),
-            _ => wrong_at(0, format_args!("attribute {number} is no string")),
+            _ => wrong_at(self.at, format_args!("attribute {number} is no string")),
         }
     }
 
     /// The type of this number.
     pub(super) fn ty(&mut self, number: u64, depth: usize) -> Read<Rc<DecodedType>> {
-        let place = ByteReader::new(&[], 0);
+        let place = ByteReader::new(&[], self.at);
         let encoded = *entry(&place, &self.container.types, number, "type")?;
         let cached =
             usize::try_from(number).ok().and_then(|k| self.types.get(k).cloned().flatten());
@@ -263,7 +265,7 @@ impl<'a> Decoder<'a> {
             }
             text.push_str(&self.ty(number, depth)?.text);
             if text.len() > self.most {
-                return wrong_at(0, "a type whose text is too long");
+                return wrong_at(self.at, "a type whose text is too long");
             }
         }
         Ok(())

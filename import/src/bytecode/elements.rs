@@ -36,10 +36,11 @@ impl<'e> TensorElements<'e> {
         (each || packed || given == width as u64).then_some(made)
     }
 
-    /// Whether truth values are eight to a byte.
+    /// Whether truth values are eight to a byte. One that stands for all is a byte with all bits set, or none.
     fn is_packed(&self) -> bool {
         let given = self.bytes.len() as u64;
-        self.element == "i1" && given == self.count.div_ceil(8) && given != self.count
+        let packed = given == self.count.div_ceil(8) && given != self.count;
+        self.element == "i1" && packed && !matches!(self.bytes, [0x00 | 0xff])
     }
 
     /// Whether one element stands for all.
