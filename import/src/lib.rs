@@ -13,6 +13,7 @@
 //! ```
 
 mod counted;
+mod emit;
 mod lower;
 mod raise;
 mod report;

@@ -55,7 +55,7 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
         &["plan", "analysis", "prepass", "loops", "fuse", "lower", "cost", "memory", "search"],
     ),
     ("fusion", "explain", &["plan", "analysis", "fuse", "lower", "cost"]),
-    ("import", "lower", &["text"]),
+    ("import", "lower", &["emit", "text"]),
     ("backends", "reference", &["runtime"]),
     ("backends", "cpu", &["runtime", "reference"]),
     ("backends", "gpu", &["runtime"]),

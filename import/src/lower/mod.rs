@@ -5,12 +5,9 @@ mod bits;
 mod constant;
 mod context;
 mod control;
-mod element;
 mod elementwise;
 mod indirect;
-mod integers;
 mod reduce;
-mod refusal;
 mod shape;
 mod sort;
 mod table;
@@ -18,6 +15,7 @@ mod window;
 
 pub use context::Compare;
 
+use crate::emit::{element, integers, refusal};
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
