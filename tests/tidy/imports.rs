@@ -56,6 +56,7 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
     ),
     ("fusion", "explain", &["plan", "analysis", "fuse", "lower", "cost"]),
     ("import", "lower", &["emit", "text"]),
+    ("import", "onnx", &["emit"]),
     ("backends", "reference", &["runtime"]),
     ("backends", "cpu", &["runtime", "reference"]),
     ("backends", "gpu", &["runtime"]),

@@ -118,7 +118,7 @@ impl<'t> ModuleLowering<'t> {
 
     /// Notes something that cannot be imported.
     pub(crate) fn issue(&mut self, op: &str, what: String, span: Span) {
-        self.issues.push(Issue { op: op.to_string(), what, span });
+        self.issues.push(Issue { op: op.to_string(), what, span, node: None });
     }
 
     /// The imported type.

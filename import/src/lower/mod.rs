@@ -70,7 +70,7 @@ pub(crate) fn lower(
             lowered.push(made);
         }
     }
-    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues }))
+    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues, needed: Vec::new() }))
 }
 
 /// One function; `None` where something of it was refused, which has been noted.
