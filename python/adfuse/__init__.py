@@ -16,13 +16,12 @@ import tempfile
 from pathlib import Path
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 
 __all__ = ["Error", "grad", "jit", "value_and_grad"]
 
-# Element types that the program keeps in another one (docs/import.md), and float16 of 8 exponent bits, which NumPy lacks.
+# Element types that the program keeps in another one (docs/import.md), and bfloat16, which files of NumPy lack.
 STORED = {"bfloat16": "float32", "int2": "int8", "int4": "int8", "int16": "int32", "uint2": "uint8", "uint4": "uint8",
           "uint16": "uint32", "uint64": "int64"}
 
@@ -61,13 +60,8 @@ class _Program:
         self.servers = {}
 
     def __call__(self, *args):
-        args = jax.tree.map(jnp.asarray, args)
-        leaves, tree = jax.tree.flatten(args)
-        key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        server = self.servers.get(key)
-        if server is None or not server.is_alive():
-            server = self.servers[key] = self._start(args)
-        results = server.call(leaves)
+        args, server = self._server(args)
+        results = server.call(jax.tree.leaves(args))
         count = server.tree.num_leaves
         value = jax.tree.unflatten(server.tree, [_typed(r, t) for r, t in zip(results, server.types)])
         if not self.argnums:
@@ -76,6 +70,19 @@ class _Program:
         flat, structure = jax.tree.flatten(wrt)
         gradients = jax.tree.unflatten(structure, [_typed(r, x) for r, x in zip(results[count:], flat)])
         return value, gradients[0] if self.single else gradients
+
+    def peak(self, *args):
+        """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
+        return self._server(args)[1].plan()["peak_bytes"]
+
+    def _server(self, args):
+        """The arguments as arrays, and the program for their structure, shapes and types."""
+        args = jax.tree.map(jnp.asarray, args)
+        leaves, tree = jax.tree.flatten(args)
+        key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        if key not in self.servers or not self.servers[key].is_alive():
+            self.servers[key] = self._start(args)
+        return args, self.servers[key]
 
     def _start(self, args):
         """Traces the function at these arguments and starts the program."""
@@ -106,12 +113,12 @@ class _Server:
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
-        program = os.environ.get("ADFUSE") or shutil.which("adfuse")
-        if program is None:
+        self.program = os.environ.get("ADFUSE") or shutil.which("adfuse")
+        if self.program is None:
             raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
+        self.given = [self.at / "f.mlir", *options]
         self.errors = open(self.at / "stderr", "w+")
-        command = [program, "run", self.at / "f.mlir", "--serve", *options]
-        pipe = subprocess.PIPE
+        command, pipe = [self.program, "run", "--serve", *self.given], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True)
         atexit.register(self.close)
 
@@ -136,6 +143,13 @@ class _Server:
         self.process.wait()
         self.errors.seek(0)
         raise Error(self.errors.read().strip() or f"adfuse ended with status {self.process.returncode}")
+
+    def plan(self):
+        """What `adfuse plan` tells."""
+        ran = subprocess.run([self.program, "plan", "--json", *self.given], capture_output=True, text=True)
+        if ran.returncode != 0:
+            raise Error(ran.stderr.strip())
+        return json.loads(ran.stdout)
 
     def close(self):
         """Ends the process, which ends with its input."""
