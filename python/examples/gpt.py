@@ -48,11 +48,15 @@ def loss(params, tokens):
     return -jnp.take_along_axis(scores[:, :-1], tokens[:, 1:, None], 2).mean()
 
 
+def example():
+    """Parameters, and a batch of sequences of words."""
+    return init(jax.random.key(0)), jax.random.randint(jax.random.key(1), (4, LENGTH), 0, WORDS)
+
+
 def main():
     import adfuse
 
-    params = init(jax.random.key(0))
-    tokens = jax.random.randint(jax.random.key(1), (4, LENGTH), 0, WORDS)
+    params, tokens = example()
     free = adfuse.value_and_grad(loss)
     half = free.peak(params, tokens) // 2
     value, gradient = adfuse.value_and_grad(loss, mem_budget=half)(params, tokens)

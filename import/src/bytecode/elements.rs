@@ -148,7 +148,7 @@ pub(super) fn number(ty: &str, value: u64) -> String {
         Some(_) if ty == "f32" => format!("{:?}", f32::from_bits(low as u32)),
         Some(x) => format!("{x:?}"),
         None if ty.starts_with("ui") => low.to_string(),
-        None if ty.starts_with('i') => extended(low, width.div_ceil(8) * 8).to_string(),
+        None if ty.starts_with('i') => extended(low, width).to_string(),
         None => format!("0x{low:0digits$X}", digits = width.div_ceil(4) as usize),
     }
 }
