@@ -1,6 +1,7 @@
 //! Turns `--input` options into the arguments of a function.
 
 use super::failure::{Failure, mean};
+use super::model::Weights;
 use super::npz;
 use super::params::{NamedParam, fits, params};
 use super::program::LoadedProgram;
@@ -18,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Inputs {
     given: Vec<InputArg>,
     seed: u64,
+    weights: Weights,
 }
 
 /// What is given for one parameter.
@@ -34,8 +36,13 @@ impl Inputs {
         let mut names = BTreeSet::new();
         match given.iter().find(|i| !names.insert(&i.name)) {
             Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
-            None => Ok(Inputs { given, seed }),
+            None => Ok(Inputs { given, seed, weights: Weights::default() }),
         }
+    }
+
+    /// The same, with values for parameters of which nothing is given.
+    pub(super) fn with_weights(self, weights: Weights) -> Inputs {
+        Inputs { weights, ..self }
     }
 
     /// Errs when an input is none of these parameters.
@@ -55,7 +62,7 @@ impl Inputs {
     /// What is given for a parameter, read from files and found to fit; symbols fit every extent.
     pub(super) fn read(&self, param: &NamedParam) -> Result<Option<GivenValue>, Failure> {
         let Some(input) = self.given.iter().find(|i| i.name == param.name) else {
-            return Ok(None);
+            return Ok(self.weights.value(param)?.map(GivenValue::Array));
         };
         Ok(Some(match &input.spec {
             Spec::Npy(path) => GivenValue::Array(npz::read_npy(path, param)?),

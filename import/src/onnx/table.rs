@@ -3,7 +3,9 @@
 use super::context::{LoweredValues, OnnxLowering};
 use super::node::Node;
 use super::ops::recurrent::{Cell, recurrent};
-use super::ops::{attention, control, elementwise, indirect, linear, norm, reduce, shape, window};
+use super::ops::{
+    attention, control, elementwise, indirect, linear, norm, quantized, reduce, resize, shape, window,
+};
 use adfuse_ir::Op;
 
 /// A row of the table of ops.
@@ -64,9 +66,11 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("CumProd", 26, reduce::running, Op::Cumprod),
     row!("CumSum", 11, reduce::running, Op::Cumsum),
     row!("DepthToSpace", 1, shape::depth_to_space),
+    row!("DequantizeLinear", 10, quantized::dequantize),
     row!("Det", 11, linear::det),
     row!("Div", 1, elementwise::map, Op::Div),
     row!("Dropout", 1, elementwise::dropout),
+    row!("DynamicQuantizeLinear", 11, quantized::dynamic),
     row!("Einsum", 12, linear::einsum),
     row!("Elu", 1, elementwise::elu),
     row!("Equal", 1, elementwise::map, Op::Eq),
@@ -127,6 +131,9 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("PRelu", 7, elementwise::prelu),
     row!("Pad", 2, shape::pad),
     row!("Pow", 1, elementwise::pow),
+    row!("QLinearConv", 10, quantized::conv),
+    row!("QLinearMatMul", 10, quantized::matmul),
+    row!("QuantizeLinear", 10, quantized::quantize),
     row!("RMSNormalization", 23, norm::rms),
     row!("RNN", 7, recurrent, Cell::Plain),
     row!("Range", 11, shape::range),
@@ -143,6 +150,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("ReduceSumSquare", 1, reduce::sum_square),
     row!("Relu", 1, elementwise::map, Op::Relu),
     row!("Reshape", 1, shape::reshape),
+    row!("Resize", 10, resize::resize),
     row!("ReverseSequence", 10, shape::reverse_sequence),
     row!("RotaryEmbedding", 23, attention::rotary),
     row!("Round", 11, elementwise::map, Op::RoundNearestEven),
@@ -181,6 +189,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("Trilu", 14, shape::trilu),
     row!("Unique", 11, indirect::unique),
     row!("Unsqueeze", 1, shape::unsqueeze),
+    row!("Upsample", 7, resize::upsample),
     row!("Where", 9, elementwise::choose),
     row!("Xor", 1, elementwise::map, Op::Xor),
     row!("ai.onnx.ml.ArrayFeatureExtractor", 1, indirect::array_features),

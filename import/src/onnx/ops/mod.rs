@@ -6,8 +6,10 @@ pub(crate) mod elementwise;
 pub(crate) mod indirect;
 pub(crate) mod linear;
 pub(crate) mod norm;
+pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod resize;
 pub(crate) mod shape;
 pub(crate) mod window;
 

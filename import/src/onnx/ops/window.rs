@@ -161,7 +161,7 @@ fn spatial(cx: Cx<'_, '_>, x: Val) -> Result<Vec<u64>, Unlowered> {
     shape[2..].iter().map(|&d| cx.extent(d)).collect()
 }
 
-fn convolved(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, w: Val) -> LoweredValue {
+pub(crate) fn convolved(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, w: Val) -> LoweredValue {
     let extents = spatial(cx, x)?;
     let kernel: Vec<i64> = spatial(cx, w)?.iter().map(|&k| k as i64).collect();
     if n.ints("kernel_shape").is_some_and(|said| said != kernel) {
