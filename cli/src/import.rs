@@ -10,8 +10,8 @@ use super::streams::Streams;
 use super::target::Dims;
 use super::whole;
 use adfuse::import::{
-    FixedValue, ImportError, ImportOptions, OnnxOptions, coverage, onnx, onnx_coverage, onnx_params,
-    stablehlo,
+    FixedValue, ImportError, ImportOptions, OnnxOptions, coverage, onnx, onnx_coverage,
+    onnx_params, stablehlo,
 };
 use clap::Args;
 use std::io::Write;

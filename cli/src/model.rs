@@ -126,7 +126,10 @@ impl Weights {
         fits(param, a.dims(), &what)?;
         if a.dtype() != param.ty.dtype {
             let NamedParam { name, ty } = param;
-            return Err(Failure::usage(format!("input {name}: %{name} is {ty}, {what} is {}", a.ty())));
+            return Err(Failure::usage(format!(
+                "input {name}: %{name} is {ty}, {what} is {}",
+                a.ty()
+            )));
         }
         Ok(Some(a.clone()))
     }

@@ -1,8 +1,11 @@
 //! Quantized numbers: integers with a scale and a zero point.
 
-use super::linear::centered;
-use super::{ElementType, F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
 use super::elementwise::named_type;
+use super::linear::centered;
+use super::{
+    ElementType, F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of,
+    refuse,
+};
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
 
@@ -26,7 +29,10 @@ fn spread(cx: Cx<'_, '_>, v: Val, like: &Shape, axis: usize, block: i64) -> Lowe
     else {
         return refuse("blocks of an axis of no known extent");
     };
-    if block == 0 || shape.len() != like.len() || count.checked_mul(block).is_none_or(|n| n < extent) {
+    if block == 0
+        || shape.len() != like.len()
+        || count.checked_mul(block).is_none_or(|n| n < extent)
+    {
         return refuse(format!("{count} blocks of {block} for {extent} elements"));
     }
     let mut wide = shape.clone();
@@ -165,7 +171,7 @@ pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(3)?, n.optional(5), Some(0))?;
-    let mut sum = super::window::convolved(cx, n, x, w)?;
+    let mut sum = super::window::convolved(cx, n, x, w, None)?;
     if let Some(bias) = n.optional(8) {
         let shape = cx.shape(sum);
         let bias = cx.broadcast_in(bias, &shape, &[1])?;

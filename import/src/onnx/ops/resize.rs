@@ -200,8 +200,7 @@ fn resized(cx: Cx<'_, '_>, x: Val, k: usize, axis: &Axis, rules: &Rules<'_>) -> 
     if found.outside.contains(&true) {
         let shape = cx.shape(y);
         let outside: Vec<f64> = found.outside.iter().map(|&b| f64::from(u8::from(b))).collect();
-        let outside =
-            cx.numbers(super::ElementType::Bool, &[outside.len() as u64], &outside)?;
+        let outside = cx.numbers(super::ElementType::Bool, &[outside.len() as u64], &outside)?;
         let outside = cx.broadcast_in(outside, &shape, &[k as i64])?;
         let value = cx.number(y, rules.extrapolated);
         y = cx.select(outside, value, y)?;
@@ -236,8 +235,12 @@ fn extents(
             let ratios = from.iter().zip(&all).map(|(&f, s)| s / f as f64);
             let common = match policy {
                 "stretch" => None,
-                "not_larger" => ratios.fold(None, |m: Option<f64>, r| Some(m.map_or(r, |m| m.min(r)))),
-                "not_smaller" => ratios.fold(None, |m: Option<f64>, r| Some(m.map_or(r, |m| m.max(r)))),
+                "not_larger" => {
+                    ratios.fold(None, |m: Option<f64>, r| Some(m.map_or(r, |m| m.min(r))))
+                }
+                "not_smaller" => {
+                    ratios.fold(None, |m: Option<f64>, r| Some(m.map_or(r, |m| m.max(r))))
+                }
                 other => return refuse(format!("the policy `{other}`")),
             };
             let each = from.iter().zip(&all).map(|(&f, &s)| match common {
