@@ -1,9 +1,11 @@
 """Writes the programs of this folder with JAX: NAME.mlir, and values.json with inputs, values and gradients of each.
 
-Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results."""
+Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results. With names
+for arguments it writes those programs alone."""
 
 import json
 import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -76,6 +78,41 @@ def residual(x, w1, w2):
     return jax.nn.relu(x + conv(jax.nn.relu(conv(x, w1)), w2))
 
 
+def cholesky_solve(a, b):
+    l = jnp.linalg.cholesky(a @ a.T + 3.0 * jnp.eye(a.shape[0]))
+    return jax.scipy.linalg.cho_solve((l, True), b)
+
+
+def eigh(a):
+    w, v = jnp.linalg.eigh(a + a.T)
+    return w, v * v
+
+
+def filtered(x, y):
+    return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(y), n=x.shape[-1])
+
+
+def rotation(x, y, t):
+    z = (x + 1j * y) * jnp.exp(1j * t) / (2.0 - 1j * x)
+    z = jnp.concatenate([z, jnp.conj(z)])[::-1]
+    return jnp.real(z), jnp.imag(z), jnp.abs(z), jnp.where(jnp.imag(z) == 0.0, 1.0, 2.0)
+
+
+def waves(x, y):
+    steps = lax.fori_loop(0, 3, lambda k, z: z * (0.5 + 0.5j) + jnp.sum(z), x + 1j * y)
+    z = jnp.fft.fft2(jnp.outer(steps, steps) @ jnp.ones((x.shape[0], 3), jnp.complex64))
+    return jnp.abs(jnp.fft.ifft(z, axis=0))
+
+
+def random_bits(x):
+    key = jnp.array([5, 7, 9, 11], jnp.uint32)
+    out = []
+    for algorithm in (lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_THREE_FRY):
+        key, bits = lax.rng_bit_generator(key, (3, 5), jnp.uint32, algorithm)
+        out.append((bits >> 8).astype(jnp.float32) / 2**24)
+    return x * out[0], x + out[1], (key >> 8).astype(jnp.float32) / 2**24
+
+
 IDS = np.array([0, 2, 2, 4], np.int32)
 PROGRAMS = {
     "adam": (adam, f32(5), f32(5), f32(5), abs(f32(5)) + 0.1),
@@ -106,14 +143,24 @@ PROGRAMS = {
     "top_k": (lambda x: lax.top_k(x, 3)[0], f32(2, 7)),
     "vmap_scan": (lambda x: jax.vmap(lambda r: lax.scan(lambda c, v: (c * v + 1.0, c), 1.0, r)[1])(x), f32(3, 5)),
     "while_loop": (lambda x: lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0, c[1] + c[0]), (1.0, x))[1], f32(3)),
+    "cholesky_solve": (cholesky_solve, f32(5, 5), f32(5, 2)),
+    "eigh": (eigh, f32(5, 5)),
+    "qr": (jnp.linalg.qr, f32(6, 4)),
+    "solve": (jnp.linalg.solve, f32(2, 5, 5) + 4.0 * np.eye(5, dtype=np.float32), f32(2, 5, 3)),
+    "filtered": (filtered, f32(2, 12), f32(2, 12)),
+    "rotation": (rotation, f32(4), f32(4), f32(4)),
+    "waves": (waves, f32(6), f32(6)),
+    "random_bits": (random_bits, f32(3, 5)),
 }
 # Reverse mode has no rule for it, in JAX either.
 FORWARD_ONLY = {"while_loop"}
 
 
-def main():
-    values = {}
-    for name, (f, *args) in PROGRAMS.items():
+def main(names):
+    path = HERE / "values.json"
+    values = json.loads(path.read_text()) if names else {}
+    for name in names or PROGRAMS:
+        f, *args = PROGRAMS[name]
         args = [jnp.asarray(a) for a in args]
 
         def loss(*args):
@@ -127,8 +174,9 @@ def main():
             entry["gradients"] = jax.grad(lambda *a: loss(*a)[0], tuple(range(len(args))))(*args)
         plain = lambda a: [float(np.float64(x)) for x in np.asarray(a).ravel()]
         values[name] = {k: [plain(a) for a in v] for k, v in entry.items()}
-    (HERE / "values.json").write_text(json.dumps(values, indent=0).replace(",\n", ","))
+    values = {name: values[name] for name in PROGRAMS}
+    path.write_text(json.dumps(values, indent=0).replace(",\n", ","))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
