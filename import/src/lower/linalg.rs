@@ -157,7 +157,8 @@ fn first_pivot(cx: &mut ModuleLowering<'_>, x: Value, holds: Op) -> Result<Val, 
         cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis as i64), &of(DType::I32))
     };
     let (rows, columns) = (places(rank - 2)?, places(rank - 1)?);
-    let zero = cx.literal_like(x, Literal::zero(cx.b.ty(x).dtype));
+    let zero = Literal::zero(cx.b.ty(x).dtype);
+    let zero = cx.literal_like(x, zero);
     let good = cx.op(holds, &[x, zero])?;
     let beside = cx.op(Op::Ne, &[rows, columns])?;
     let good = cx.op(Op::Or, &[good, beside])?;

@@ -6,14 +6,11 @@ mod complex;
 mod constant;
 mod context;
 mod control;
-mod element;
 mod elementwise;
 mod indirect;
-mod integers;
 mod linalg;
 mod number;
 mod reduce;
-mod refusal;
 mod rng;
 mod shape;
 mod sort;
@@ -22,6 +19,7 @@ mod window;
 
 pub use context::Compare;
 
+use crate::emit::{element, integers, refusal};
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
@@ -78,7 +76,7 @@ pub(crate) fn lower(
             lowered.push(made);
         }
     }
-    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues }))
+    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues, needed: Vec::new() }))
 }
 
 /// One function; `None` where something of it was refused, which has been noted.

@@ -1,15 +1,9 @@
 //! Numbers of the source: real ones, which are a value of the IR, and complex ones, which are two.
 
-use super::element::ElementType;
+use crate::emit::Val;
+use crate::emit::element::ElementType;
 use adfuse_ir::{TensorType, Value};
 use smallvec::SmallVec;
-
-/// A value: its element type, and the value of the storage type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Val {
-    pub(crate) element: ElementType,
-    pub(crate) value: Value,
-}
 
 /// A part of complex numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -64,9 +64,15 @@ impl MatrixWriter<'_> {
             (region, held)
         };
         let (test, held) = enter(self);
-        let goes_on = self.is_rough(held[0], held[1]);
+        let rough = self.rough(held[1]);
+        let any = Attrs::none().with_ints("axes", [0]);
+        let any = self.b_mut().op_with(Op::ReduceOr, &[rough], any);
+        let most = self.place(SWEEPS);
+        let left = self.test(Op::Lt, held[0], most);
+        let goes_on = self.map(Op::And, &[any, left]);
         self.b_mut().close_region(&[goes_on]);
         let (body, held) = enter(self);
+        let rough = self.rough(held[1]);
         let seats = self.places(None, 0, &[n - 1]);
         let (turned, _) = self.steps(vec![held[1], held[2]], &[seats], &mut |w, carry, _| {
             let [a, v] = w.rotated([carry[0], carry[1]], count);
@@ -75,15 +81,21 @@ impl MatrixWriter<'_> {
         let scalar = TensorType::scalar(DType::I64);
         let one = self.place(1);
         let next = self.b_mut().op_as(Op::Add, &[held[0], one], Attrs::none(), &scalar);
-        self.b_mut().close_region(&[next, turned[0], turned[1]]);
+        // A matrix that is done stays: what it becomes does not depend on the others.
+        let kept = |w: &mut Self, k: usize| {
+            let holds = w.spread(rough, &[0], &w.dims(held[k]));
+            w.select(holds, turned[k - 1], held[k])
+        };
+        let (a, v) = (kept(self, 1), kept(self, 2));
+        self.b_mut().close_region(&[next, a, v]);
         let attrs = Attrs::none().conform(Op::While.def().attrs).unwrap_or_default();
         let inst = self.b_mut().place(Op::While, &begin, attrs, &types, &[test, body]);
         let found = self.b().func().inst_results(inst);
         [found[1], found[2]]
     }
 
-    /// Whether sweeps are left, and one of the matrices has more off its diagonal than rounding leaves there.
-    fn is_rough(&mut self, sweep: Value, a: Value) -> Value {
+    /// Which matrices have more off their diagonals than rounding leaves there.
+    fn rough(&mut self, a: Value) -> Value {
         let squares = self.map(Op::Square, &[a]);
         let off = self.part(squares, Op::Ne);
         let fold = |w: &mut Self, x: Value| {
@@ -92,12 +104,7 @@ impl MatrixWriter<'_> {
         let (off, all) = (fold(self, off), fold(self, squares));
         let unit = if self.wide() == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
         let allowed = self.scaled(all, unit * unit);
-        let rough = self.test(Op::Gt, off, allowed);
-        let any =
-            self.b_mut().op_with(Op::ReduceOr, &[rough], Attrs::none().with_ints("axes", [0]));
-        let most = self.place(SWEEPS);
-        let left = self.test(Op::Lt, sweep, most);
-        self.map(Op::And, &[any, left])
+        self.test(Op::Gt, off, allowed)
     }
 
     /// One step of a sweep.
