@@ -21,7 +21,7 @@ type Results = SmallVec<[Value; 1]>;
 
 /// The longest transform that is one product, if its length has factors.
 const RADIX: u64 = 32;
-/// The longest transform: so many places squared are within `i64`, and so is a matrix of a prime length.
+/// The longest transform: the product of two places is within `i64`.
 const LONGEST: i64 = 1 << 24;
 /// The longest prime length: its matrix has as many elements as this squared.
 const LONGEST_PRIME: u64 = 1 << 12;

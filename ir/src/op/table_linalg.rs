@@ -28,8 +28,8 @@ macro_rules! for_each_op_and_decomposition {
     Lu = ruled("lu", Arity::Exactly(1), &[], linalg::check_square, linalg::lu, D,
         Deriv::Rules(linalg::jvp_lu, linalg::vjp_lu),
         &["%a: f32[3,3] | lu %a : f32[3,3], i32[3], i32[3]", "%a: f32[2,4,4] | lu %a : f32[2,4,4], i32[2,4], i32[2,4]"]);
-    /// Q with orthogonal columns and the upper triangle R with `A = Q R`, for batches of matrices; as many columns of Q
-    /// and rows of R as A has of what it has fewer of.
+    /// Q with orthogonal columns and the upper triangle R with `A = Q R`, for batches of matrices. Q has as many columns as A,
+    /// or as many as A has rows, where those are fewer.
     Qr = ruled("qr", Arity::Exactly(1), &[], linalg::check_matrices, linalg::qr, D,
         Deriv::Rules(linalg::jvp_qr, linalg::vjp_qr),
         &["%a: f32[4,3] | qr %a : f32[4,3], f32[3,3]", "%a: f32[2,2,3] | qr %a : f32[2,2,2], f32[2,2,3]"]);

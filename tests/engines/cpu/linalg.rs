@@ -6,7 +6,7 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
-use adfuse::ir::op::Domain;
+use adfuse::ir::op::{Domain, Op};
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module, TensorType};
 use adfuse::sample::{rng, sample};
@@ -203,6 +203,9 @@ fn gradients_have_the_same_bits() {
         let mut args = arguments(f, *domain);
         let cotangents = g.param_types().split_off(args.len());
         assert_eq!(cotangents.len(), results.len(), "{name}");
+        let mut loops = 0;
+        g.walk(&mut |g, i| loops += usize::from(g.op(i) == Op::Adjoint));
+        assert_eq!(loops, usize::from(*name == "qr") * 2, "{name}: loops whose steps are kept");
         let mut rng = rng(5, 0);
         args.extend(
             cotangents.iter().map(|t| sample(t, Domain::Normal, &mut rng).expect("samples")),
