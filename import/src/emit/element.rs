@@ -20,6 +20,11 @@ pub(crate) enum ElementType {
     },
 }
 
+/// The element type of both parts of complex numbers, by name.
+pub(crate) fn complex_part(name: &str) -> Option<&str> {
+    name.strip_prefix("complex<")?.strip_suffix('>').map(str::trim)
+}
+
 impl ElementType {
     /// The element type of this name, if it can be imported.
     pub(crate) fn named(name: &str) -> Option<ElementType> {
