@@ -20,9 +20,10 @@ pub(crate) enum ElementType {
     },
 }
 
-/// The element type of both parts of complex numbers, by name.
+/// The element type of both parts of complex numbers, by name: `f32` or `f64`.
 pub(crate) fn complex_part(name: &str) -> Option<&str> {
-    name.strip_prefix("complex<")?.strip_suffix('>').map(str::trim)
+    let part = name.strip_prefix("complex<")?.strip_suffix('>')?.trim();
+    matches!(part, "f32" | "f64").then_some(part)
 }
 
 impl ElementType {
