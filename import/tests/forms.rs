@@ -224,7 +224,8 @@ fn shardings_annotations_and_locations_are_left_out() {
       func.func public @main(%x: tensor<2x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}, {}]>} loc(\"x\")) -> (tensor<2x4xf32> {jax.result_info = \"\"}) {
         %0 = sdy.sharding_constraint %x <@mesh, [{\"x\"}, {}]> : tensor<2x4xf32> loc(#loc)
         %1 = stablehlo.custom_call @Sharding(%0) {backend_config = \"\", mhlo.sharding = \"{devices=[2,1]}\"} : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(callsite(\"a\" at \"b\"))
-        return %1 : tensor<2x4xf32> loc(#loc)
+        %2 = stablehlo.custom_call @LayoutConstraint(%1) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l]) {i=2, j=4, k=2, l=4}>} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+        return %2 : tensor<2x4xf32> loc(#loc)
       } loc(#loc)
     } loc(#loc)
     #loc1 = loc(\"f.py\":3:4)\n";

@@ -12,7 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import jaxlib.mlir.dialects.stablehlo as stablehlo
+import jaxlib.mlir.ir as ir
 from jax import lax
+from jax._src.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 HERE = pathlib.Path(__file__).parent
 rng = np.random.default_rng(7)
@@ -199,6 +202,7 @@ def random_bits(x):
 
 
 IDS = np.array([0, 2, 2, 4], np.int32)
+SHARDED = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
 PROGRAMS = {
     "adam": (adam, f32(5), f32(5), f32(5), abs(f32(5)) + 0.1),
     "argmax_pick": (lambda x: jnp.take_along_axis(x, jnp.argmax(x, 1)[:, None], 1), f32(4, 5)),
@@ -222,6 +226,7 @@ PROGRAMS = {
     "sampling": (lambda x: x + jax.random.normal(jax.random.PRNGKey(1), x.shape), f32(6)),
     "scatter_add": (lambda x, u: x.at[IDS].add(u), f32(5, 2), f32(4, 2)),
     "scatter_mul": (lambda x, u: x.at[IDS[2:]].multiply(u, unique_indices=True), f32(5, 2), f32(2, 2)),
+    "sharded": (lambda x: lax.with_sharding_constraint(jnp.sin(x), SHARDED) @ x, f32(4, 4)),
     "softmax": (lambda x: jax.nn.softmax(x, -1), f32(3, 5)),
     "sort": (lambda x: jnp.sort(x, 0), f32(6, 2)),
     "sort_by_keys": (lambda x, y: lax.sort((jnp.round(x), y), num_keys=2)[1], f32(8), f32(8)),
@@ -260,6 +265,12 @@ EACH_VERSION = {"conv_norm", "gpt", "lstm", "sort_by_keys", "scatter_add"}
 FORWARD_ONLY = {"while_loop"}
 
 
+def artifact(text, version):
+    """The text as bytecode, as `jax.export` writes it: with shardings beside VHLO."""
+    with mlir.make_ir_context():
+        return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, "sdy." in text)
+
+
 def main(names):
     path = HERE / "values.json"
     values = json.loads(path.read_text()) if names else {}
@@ -281,7 +292,7 @@ def main(names):
         for version in VERSIONS if name in EACH_VERSION else VERSIONS[:1]:
             to = HERE / "bytecode" / f"{name}.{version}.mlirbc"
             try:
-                to.write_bytes(stablehlo.serialize_portable_artifact_str((HERE / f"{name}.mlir").read_text(), version))
+                to.write_bytes(artifact((HERE / f"{name}.mlir").read_text(), version))
             except ValueError:
                 # Portable artifacts have no ops of CHLO.
                 assert "chlo." in (HERE / f"{name}.mlir").read_text(), name
