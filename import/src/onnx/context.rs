@@ -8,7 +8,7 @@ use super::tensor::ExternalData;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::emit::{Emitter, Val};
 use crate::report::{Issue, Usage};
-use adfuse_ir::{Dim, Literal, Shape, Span, Value};
+use adfuse_ir::{Dim, Literal, Shape, Span, TensorType, Value};
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
@@ -39,9 +39,9 @@ pub(crate) struct OnnxLowering<'m> {
     pub(crate) usage: Usage,
     /// Parameters whose values a shape depends on.
     pub(crate) needed: BTreeSet<String>,
-    /// Calls that are lowered in place: those that are open, and all.
+    /// Calls and graphs that are open, and all nodes that were lowered.
     depth: usize,
-    calls: usize,
+    nodes: usize,
 }
 
 impl Deref for OnnxLowering<'_> {
@@ -77,7 +77,7 @@ impl<'m> OnnxLowering<'m> {
             usage: Usage::default(),
             needed: BTreeSet::new(),
             depth: 0,
-            calls: 0,
+            nodes: 0,
         }
     }
 
@@ -117,6 +117,7 @@ impl<'m> OnnxLowering<'m> {
         if graph.inputs.len() != params.len() {
             return refuse(format!("a graph of {} inputs", graph.inputs.len()));
         }
+        self.deeper()?;
         let (place, mut scope) = (self.place.clone(), HashMap::new());
         for (info, &v) in graph.inputs.iter().zip(params) {
             scope.insert(info.name, Some(v));
@@ -126,9 +127,20 @@ impl<'m> OnnxLowering<'m> {
             graph.nodes.iter().for_each(|node| self.node(node));
             graph.outputs.iter().map(|o| self.find(o.name)).collect()
         });
+        self.depth -= 1;
         self.scopes.pop();
         self.place = place;
         outputs
+    }
+
+    /// Goes into a call or a graph in a node; errs where they do not end.
+    fn deeper(&mut self) -> Result<(), Unlowered> {
+        const MOST_DEPTH: usize = 32;
+        if self.depth >= MOST_DEPTH {
+            return refuse("calls that do not end, or too deep");
+        }
+        self.depth += 1;
+        Ok(())
     }
 
     fn initializers(&mut self, graph: &'m GraphProto<'m>) -> Result<(), Unlowered> {
@@ -174,6 +186,11 @@ impl<'m> OnnxLowering<'m> {
     }
 
     fn lower(&mut self, proto: &'m NodeProto<'m>, op: &str) -> LoweredValues {
+        const MOST_NODES: usize = 1_000_000;
+        self.nodes += 1;
+        if self.nodes > MOST_NODES {
+            return refuse(format!("more than {MOST_NODES} nodes"));
+        }
         let mut inputs = Vec::new();
         for &name in &proto.inputs {
             inputs.push(if name.is_empty() { None } else { Some(self.find(name)?) });
@@ -204,10 +221,11 @@ impl<'m> OnnxLowering<'m> {
         if values.len() < asked {
             return refuse(format!("output {}", values.len()));
         }
-        match node.unread() {
-            Some(name) => refuse(format!("the attribute `{name}`")),
-            None => Ok(values),
+        if let Some(name) = node.unread() {
+            return refuse(format!("the attribute `{name}`"));
         }
+        values.iter().try_for_each(|&v| bounded(self.b.ty(v.value)))?;
+        Ok(values)
     }
 
     /// Lowers the body of a function of the model in place of a call.
@@ -217,12 +235,7 @@ impl<'m> OnnxLowering<'m> {
         inputs: Vec<Option<Val>>,
         attributes: &[(&'m str, &'m AttributeProto<'m>)],
     ) -> LoweredValues {
-        const MOST_DEPTH: usize = 24;
-        const MOST_CALLS: usize = 100_000;
-        self.calls += 1;
-        if self.depth >= MOST_DEPTH || self.calls > MOST_CALLS {
-            return refuse("calls that do not end, or too many");
-        }
+        self.deeper()?;
         let mut environment: Environment<'m> = f.defaults.iter().map(|a| (a.name, a)).collect();
         environment.extend(attributes.iter().copied());
         let given = f.inputs.iter().zip(inputs).filter_map(|(&name, v)| Some((name, Some(v?))));
@@ -230,7 +243,6 @@ impl<'m> OnnxLowering<'m> {
         let opsets = std::mem::replace(&mut self.opsets, &f.opsets);
         let attributes = std::mem::replace(&mut self.attributes, environment);
         let place = self.place.clone();
-        self.depth += 1;
         f.nodes.iter().for_each(|node| self.node(node));
         let outputs = f.outputs.iter().map(|name| self.find(name)).collect();
         self.depth -= 1;
@@ -326,6 +338,14 @@ impl<'m> OnnxLowering<'m> {
             Some(all) => Ok(all),
             None => self.needs(v),
         }
+    }
+}
+
+/// Errs for a type that is too large, or would be were not one of its extents 0: so no product of extents overflows.
+pub(crate) fn bounded(ty: &TensorType) -> Result<(), Unlowered> {
+    match ty.excess() {
+        Some(why) => refuse(why),
+        None => Ok(()),
     }
 }
 

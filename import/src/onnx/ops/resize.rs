@@ -171,9 +171,13 @@ fn nearest(mode: &str, x: f64) -> Result<i64, Unlowered> {
 }
 
 fn resized(cx: Cx<'_, '_>, x: Val, k: usize, axis: &Axis, rules: &Rules<'_>) -> LoweredValue {
-    const MOST: u64 = 1 << 22;
+    const MOST: u64 = 1 << 20;
     if axis.from == 0 || axis.to > MOST || !axis.scale.is_finite() || axis.scale <= 0.0 {
         return refuse(format!("{} elements made of {}", axis.to, axis.from));
+    }
+    let shrink = if rules.antialias { axis.scale.min(1.0) } else { 1.0 };
+    if axis.to as f64 * (4.0 / shrink) > (1u64 << 23) as f64 {
+        return refuse("more neighbours than are worth their weights");
     }
     let found = axis.neighbours(rules)?;
     if found.places.len() > MOST_TAPS {

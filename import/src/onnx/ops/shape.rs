@@ -411,7 +411,7 @@ pub(crate) fn pad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 
 /// Where each element of a padded axis comes from.
 fn padded_places(mode: &str, extent: i64, (low, high): (i64, i64)) -> Result<Vec<i64>, Unlowered> {
-    const MOST: i64 = 1 << 24;
+    const MOST: i64 = 1 << 20;
     let range = low.checked_neg().zip(extent.checked_add(high));
     let Some((from, to)) = range.filter(|&(a, b)| extent > 0 && a.abs() < MOST && b.abs() < MOST)
     else {

@@ -43,7 +43,7 @@ fn list(
     count: usize,
     default: i64,
 ) -> Result<Vec<i64>, Unlowered> {
-    const MOST: i64 = 1 << 40;
+    const MOST: i64 = 1 << 30;
     match n.ints(name) {
         None => Ok(vec![default; count]),
         Some(all) if all.len() == count && all.iter().all(|v| (-MOST..MOST).contains(v)) => {
@@ -57,7 +57,7 @@ impl Windows {
     /// The windows of a node over these extents.
     fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<Windows, Unlowered> {
         let count = kernel.len();
-        let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 40).contains(&v));
+        let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 20).contains(&v));
         let strides = list(n, "strides", count, 1)?;
         let dilation = list(n, "dilations", count, 1)?;
         let pads = list(n, "pads", 2 * count, 0)?;
@@ -136,19 +136,25 @@ impl Windows {
     }
 
     /// The number of elements of each window along an axis; with padding where that is asked for.
-    fn counts(&self, k: usize, extent: i64, padding: bool) -> Vec<i64> {
+    fn counts(&self, k: usize, extent: i64, padding: bool) -> Result<Vec<i64>, Unlowered> {
+        const MOST: i64 = 1 << 22;
         let (from, to) = match padding {
             true => (-self.low[k], extent + self.high[k]),
             false => (0, extent),
         };
         let end = extent + self.high[k] + self.beyond[k] - self.reach(k);
+        let windows = (end + self.low[k]) / self.strides[k] + 1;
+        if windows.max(0).saturating_mul(self.kernel[k]) > MOST {
+            return refuse(format!("{windows} windows of {} elements each", self.kernel[k]));
+        }
         let firsts = (-self.low[k]..=end).step_by(self.strides[k] as usize);
-        firsts
+        let counts = firsts
             .map(|first| {
                 let places = (0..self.kernel[k]).map(|j| first + j * self.dilation[k]);
                 places.filter(|p| (from..to).contains(p)).count() as i64
             })
-            .collect()
+            .collect();
+        Ok(counts)
     }
 }
 
@@ -158,7 +164,11 @@ fn spatial(cx: Cx<'_, '_>, x: Val) -> Result<Vec<u64>, Unlowered> {
     if shape.len() < 3 {
         return refuse(format!("windows over {} axes", shape.len()));
     }
-    shape[2..].iter().map(|&d| cx.extent(d)).collect()
+    let extents: Vec<u64> = shape[2..].iter().map(|&d| cx.extent(d)).collect::<Result<_, _>>()?;
+    match extents.iter().all(|&n| n < 1 << 40) {
+        true => Ok(extents),
+        false => refuse(format!("windows over {extents:?}")),
+    }
 }
 
 /// A convolution as a node says it; with a number of groups, one in which it says nothing of them.
@@ -353,7 +363,7 @@ pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let mut common = 1;
     let shape = cx.shape(sum);
     for (k, &extent) in extents.iter().enumerate() {
-        let counts = windows.counts(k, extent as i64, padding);
+        let counts = windows.counts(k, extent as i64, padding)?;
         if let [first, rest @ ..] = &counts[..] {
             if rest.iter().all(|c| c == first) {
                 common *= first;
@@ -440,11 +450,10 @@ pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         .copied()
         .chain((0..kernel.len()).map(|k| inferred(k).max(0) as u64))
         .collect();
-    let count: u64 = source.iter().product();
-    let ty = TensorType::of(x.element.storage(), &[count]);
-    if let Some(why) = ty.excess() {
-        return refuse(why);
-    }
+    let ty = TensorType::of(x.element.storage(), &source);
+    let Some(count) = ty.elements().filter(|_| ty.excess().is_none()) else {
+        return refuse(format!("a result of {ty}"));
+    };
     let zeros = cx.filled(x.element, &[Dim::Const(count)], Literal::zero(x.element.storage()));
     let total: u64 = dims.iter().product();
     dims = vec![total];
