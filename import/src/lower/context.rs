@@ -3,16 +3,13 @@
 use super::attributes::says_nothing;
 use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
-pub(crate) use crate::emit::{Emitter, Val};
+pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
 use adfuse_ir::{Op, Span, TensorType};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
-
-pub(crate) type Vals = SmallVec<[Val; 2]>;
-pub(crate) type LoweredValues = Result<Vals, Unlowered>;
 
 /// How an op is lowered.
 #[derive(Clone, Copy)]
@@ -54,7 +51,7 @@ pub(crate) struct ModuleLowering<'t> {
     pub(crate) names: BTreeMap<&'t str, (usize, String)>,
     rows: fn(&str) -> Option<&'static OpRow>,
     map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
-    pub(crate) emitter: Emitter,
+    pub(crate) emitter: InstEmitter,
     values: HashMap<&'t str, BoundResults>,
     /// What names stood for outside of the regions that are open.
     shadowed: Vec<(&'t str, Option<BoundResults>)>,
@@ -71,15 +68,15 @@ pub(crate) struct ModuleLowering<'t> {
 }
 
 impl Deref for ModuleLowering<'_> {
-    type Target = Emitter;
+    type Target = InstEmitter;
 
-    fn deref(&self) -> &Emitter {
+    fn deref(&self) -> &InstEmitter {
         &self.emitter
     }
 }
 
 impl DerefMut for ModuleLowering<'_> {
-    fn deref_mut(&mut self) -> &mut Emitter {
+    fn deref_mut(&mut self) -> &mut InstEmitter {
         &mut self.emitter
     }
 }
@@ -97,7 +94,7 @@ impl<'t> ModuleLowering<'t> {
             names,
             rows,
             map,
-            emitter: Emitter::new(""),
+            emitter: InstEmitter::new(""),
             values: HashMap::new(),
             shadowed: Vec::new(),
             lift: None,

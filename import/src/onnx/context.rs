@@ -6,30 +6,28 @@ use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodePr
 use super::table;
 use super::tensor::ExternalData;
 use crate::emit::refusal::{Unlowered, refuse};
-use crate::emit::{Emitter, Val};
+use crate::emit::{InstEmitter, Val};
+pub(crate) use crate::emit::{LoweredValues, Vals};
 use crate::report::{Issue, Usage};
 use adfuse_ir::{Dim, Literal, Shape, Span, TensorType, Value};
-use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
-pub(crate) type Vals = SmallVec<[Val; 2]>;
-pub(crate) type LoweredValues = Result<Vals, Unlowered>;
 pub(crate) type LoweredValue = Result<Val, Unlowered>;
 
 /// What a name stands for: a value, or something that was refused.
-type Bound = Option<Val>;
+type BoundValue = Option<Val>;
 
 /// The attributes of the function that is lowered in place of a call.
 type Environment<'m> = HashMap<&'m str, &'m AttributeProto<'m>>;
 
 /// A graph that is being lowered.
 pub(crate) struct OnnxLowering<'m> {
-    emitter: Emitter,
+    emitter: InstEmitter,
     functions: &'m [FunctionProto<'m>],
     opsets: &'m Opsets<'m>,
     /// Names by graph: those of the graph around the last one before it.
-    scopes: Vec<HashMap<&'m str, Bound>>,
+    scopes: Vec<HashMap<&'m str, BoundValue>>,
     attributes: Environment<'m>,
     pub(crate) known: KnownValues,
     pub(crate) external: &'m ExternalData,
@@ -45,15 +43,15 @@ pub(crate) struct OnnxLowering<'m> {
 }
 
 impl Deref for OnnxLowering<'_> {
-    type Target = Emitter;
+    type Target = InstEmitter;
 
-    fn deref(&self) -> &Emitter {
+    fn deref(&self) -> &InstEmitter {
         &self.emitter
     }
 }
 
 impl DerefMut for OnnxLowering<'_> {
-    fn deref_mut(&mut self) -> &mut Emitter {
+    fn deref_mut(&mut self) -> &mut InstEmitter {
         &mut self.emitter
     }
 }
@@ -65,7 +63,7 @@ impl<'m> OnnxLowering<'m> {
         name: String,
     ) -> OnnxLowering<'m> {
         OnnxLowering {
-            emitter: Emitter::new(name),
+            emitter: InstEmitter::new(name),
             functions: &model.functions,
             opsets: &model.opsets,
             scopes: vec![HashMap::new()],
@@ -93,7 +91,7 @@ impl<'m> OnnxLowering<'m> {
     }
 
     /// Says what a name stands for in the graph that is lowered.
-    pub(crate) fn bind(&mut self, name: &'m str, v: Bound) {
+    pub(crate) fn bind(&mut self, name: &'m str, v: BoundValue) {
         if let Some(scope) = self.scopes.last_mut().filter(|_| !name.is_empty()) {
             scope.insert(name, v);
         }

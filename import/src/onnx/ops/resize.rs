@@ -1,11 +1,9 @@
 //! Resizing: each axis by itself, as a sum of elements at known places with known weights.
 
 use super::shape::take_places;
-use super::{LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
+use super::{Cx, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Most neighbours that an element is computed from.
 const MOST_TAPS: usize = 256;
@@ -117,8 +115,8 @@ impl Axis {
     }
 
     /// Places and weights of neighbours, one list for each neighbour, and which elements lie outside.
-    fn neighbours(&self, rules: &Rules<'_>) -> Result<Neighbours, Unlowered> {
-        let mut found = Neighbours::default();
+    fn neighbours(&self, rules: &Rules<'_>) -> Result<AxisNeighbours, Unlowered> {
+        let mut found = AxisNeighbours::default();
         let last = self.from as i64 - 1;
         for y in 0..self.to {
             let x = self.place(rules.coordinates, y as f64)?;
@@ -151,7 +149,7 @@ impl Axis {
 }
 
 #[derive(Default)]
-struct Neighbours {
+struct AxisNeighbours {
     places: Vec<Vec<i64>>,
     weights: Vec<Vec<f64>>,
     outside: Vec<bool>,

@@ -2,14 +2,11 @@
 
 use super::elementwise::named_type;
 use super::{
-    ElementType, F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of,
-    refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
 };
 use adfuse_ir::{DType, Dim, Op};
 use smallvec::smallvec;
 use std::f64::consts::TAU;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 const F64: ElementType = ElementType::Float(DType::F64);
 

@@ -1,12 +1,10 @@
-//! Windows: convolutions and pooling.
+//! PoolWindows: convolutions and pooling.
 
 use super::linear::centered;
-use super::{I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse};
+use super::{Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use crate::emit::integers::ordered;
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, TensorType};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// The attributes of windows: an entry of each list for every axis.
 pub(crate) fn pooled(
@@ -24,9 +22,9 @@ pub(crate) fn pooled(
         .with_ints("window_dilation", dilation.iter().copied())
 }
 
-/// Windows over the axes behind the first two.
+/// PoolWindows over the axes behind the first two.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows {
+pub(crate) struct PoolWindows {
     kernel: Vec<i64>,
     strides: Vec<i64>,
     dilation: Vec<i64>,
@@ -53,9 +51,9 @@ fn list(
     }
 }
 
-impl Windows {
+impl PoolWindows {
     /// The windows of a node over these extents.
-    fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<Windows, Unlowered> {
+    fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<PoolWindows, Unlowered> {
         let count = kernel.len();
         let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 20).contains(&v));
         let strides = list(n, "strides", count, 1)?;
@@ -68,7 +66,7 @@ impl Windows {
         {
             return refuse(format!("windows of {kernel:?} over {} axes", extents.len()));
         }
-        let mut made = Windows {
+        let mut made = PoolWindows {
             low: pads[..count].to_vec(),
             high: pads[count..].to_vec(),
             beyond: vec![0; count],
@@ -116,11 +114,11 @@ impl Windows {
         self.beyond[k] = (last * stride + reach - extent - self.low[k] - self.high[k]).max(0);
     }
 
-    /// Windows with an entry for the two axes before them too.
-    fn whole(&self) -> Windows {
+    /// PoolWindows with an entry for the two axes before them too.
+    fn whole(&self) -> PoolWindows {
         let with = |x: i64, all: &[i64]| [x, x].into_iter().chain(all.iter().copied()).collect();
         let high: Vec<i64> = self.high.iter().zip(&self.beyond).map(|(a, b)| a + b).collect();
-        Windows {
+        PoolWindows {
             kernel: with(1, &self.kernel),
             strides: with(1, &self.strides),
             dilation: with(1, &self.dilation),
@@ -184,7 +182,7 @@ pub(crate) fn convolved(
     if n.ints("kernel_shape").is_some_and(|said| said != kernel) {
         return refuse("a kernel of another shape than it says");
     }
-    let windows = Windows::of(n, kernel, &extents)?;
+    let windows = PoolWindows::of(n, kernel, &extents)?;
     let attrs = Attrs::none()
         .with_ints("strides", windows.strides.iter().copied())
         .with_ints("low", windows.low.iter().copied())
@@ -221,12 +219,12 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     let kernel: Vec<i64> = dims[2.min(dims.len())..].iter().map(|&k| k as i64).collect();
     n.ignore(&["kernel_shape"]);
     let windows =
-        Windows::of(&Node::new(n.proto, vec![], vec![], n.version), kernel.clone(), &extents)?;
+        PoolWindows::of(&Node::new(n.proto, vec![], vec![], n.version), kernel.clone(), &extents)?;
     let count = kernel.len();
     let (strides, dilation) = (list(n, "strides", count, 1)?, list(n, "dilations", count, 1)?);
     let (pads, extra) = (list(n, "pads", 2 * count, 0)?, list(n, "output_padding", count, 0)?);
     let (auto, wanted) = (n.text("auto_pad", "NOTSET"), n.ints("output_shape"));
-    let windows = Windows { strides, dilation, ..windows };
+    let windows = PoolWindows { strides, dilation, ..windows };
     let (mut low, mut high) = (pads[..count].to_vec(), pads[count..].to_vec());
     for k in 0..count {
         let spread = (extents[k] as i64 - 1) * windows.strides[k] + windows.reach(k) + extra[k];
@@ -281,7 +279,7 @@ fn kernel(n: &Node<'_>) -> Result<Vec<i64>, Unlowered> {
     }
 }
 
-fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &Windows) -> LoweredValue {
+fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &PoolWindows) -> LoweredValue {
     let full = cx.b.materialize(x.value);
     Ok(Val { value: cx.emit(op, &[full], windows.attrs())?, ..x })
 }
@@ -289,7 +287,7 @@ fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &Windows) -> LoweredValue {
 pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let by_column = n.int("storage_order", 0) == 1;
     let full = cx.b.materialize(x.value);
     let keyed = Val { value: ordered(cx, x.element, full)?, ..x };
@@ -305,7 +303,7 @@ pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 fn max_places(
     cx: Cx<'_, '_>,
     x: Val,
-    windows: &Windows,
+    windows: &PoolWindows,
     by_column: bool,
 ) -> Result<(Val, Val), Unlowered> {
     let dims = cx.extents(x)?;
@@ -335,7 +333,7 @@ fn max_places(
 }
 
 /// The elements of each window in a last axis.
-fn windowed(cx: Cx<'_, '_>, x: Val, windows: &Windows, outside: Literal) -> LoweredValue {
+fn windowed(cx: Cx<'_, '_>, x: Val, windows: &PoolWindows, outside: Literal) -> LoweredValue {
     let all = windows.whole();
     let x = cx.pad(x, outside, &all.low, &all.high)?;
     let rank = cx.rank(x);
@@ -356,7 +354,7 @@ fn windowed(cx: Cx<'_, '_>, x: Val, windows: &Windows, outside: Literal) -> Lowe
 pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let padding = n.flag("count_include_pad", false);
     let sum = pool(cx, Op::ReduceWindowSum, x, &windows)?;
     let mut count: Option<Val> = None;
@@ -401,7 +399,7 @@ fn lp_norm(
 pub(crate) fn lp_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let p = n.int("p", 2);
     Ok(smallvec![lp_norm(cx, x, p, |cx, v| pool(cx, Op::ReduceWindowSum, v, &windows))?])
 }
