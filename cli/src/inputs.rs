@@ -14,6 +14,7 @@ use adfuse::sample::{rng, sample};
 use rand::Rng;
 use rand_distr::StandardNormal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// What is given on the command line.
 pub(super) struct Inputs {
@@ -38,6 +39,13 @@ impl Inputs {
             Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
             None => Ok(Inputs { given, seed, weights: Weights::default() }),
         }
+    }
+
+    /// An array of this file for each parameter.
+    pub(super) fn of_archive(params: &[NamedParam], path: &Path) -> Result<Inputs, Failure> {
+        let spec = Spec::Npz(path.to_path_buf(), None);
+        let given = params.iter().map(|p| InputArg { name: p.name.clone(), spec: spec.clone() });
+        Inputs::new(given.collect(), 0)
     }
 
     /// The same, with values for parameters of which nothing is given.

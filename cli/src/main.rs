@@ -32,6 +32,7 @@ mod planning;
 mod program;
 mod render;
 mod run;
+mod serve;
 mod show;
 mod source;
 mod spec;

@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::model;
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use adfuse::frontend::parse;
+use adfuse::import::{disassemble, is_bytecode};
 use adfuse::ir::text::Limits;
 use adfuse::ir::{Diagnostic, Module, verify};
 use std::fs::File;
@@ -20,7 +21,7 @@ pub(super) struct LoadedProgram {
 }
 
 impl SourceText {
-    /// Reads a file, or standard input for `-`.
+    /// Reads a file, or standard input for `-`. Bytecode becomes the text that it stands for.
     pub(super) fn read(path: &Path) -> Result<SourceText, Failure> {
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         let most = Limits::default().source;
@@ -28,6 +29,15 @@ impl SourceText {
             .map_err(|e| Failure::usage(format!("cannot read `{name}`: {e}")))?;
         if bytes.len() > most {
             return Err(Failure::usage(format!("`{name}` has more than {most} bytes")));
+        }
+        if is_bytecode(&bytes) {
+            let text =
+                disassemble(&bytes).map_err(|e| match e.diagnostics().into_iter().next() {
+                    // There is no text that it could point into.
+                    Some(d) => Failure::usage(format!("cannot read `{name}`: {}", d.message)),
+                    None => Failure::usage(format!("cannot read `{name}`")),
+                })?;
+            return Ok(SourceText { name, text: text.into(), weights: ProgramWeights::None });
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();

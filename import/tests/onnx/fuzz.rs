@@ -40,24 +40,27 @@ fn mutated(bytes: &[u8], other: &[u8], r: &mut XorShift) -> Vec<u8> {
     for _ in 0..=r.below(3) {
         let at = r.below(bytes.len());
         let end = (at + 1 + r.below(12)).min(bytes.len());
-        match r.below(7) {
+        let from = r.below(other.len());
+        // Most mutations keep the length of the message that they are in, so that it is still read to its end.
+        match r.below(24) {
             0 => drop(bytes.drain(at..end)),
-            1 => bytes[at] ^= 1 << r.below(8),
-            2 => bytes[at] = [0, 1, 2, 0x7f, 0x80, 0xff, 8, 18][r.below(8)],
-            3 => {
-                let from = r.below(other.len());
-                let part = &other[from..(from + r.below(60)).min(other.len())];
-                bytes.splice(at..at, part.iter().copied());
-            }
-            4 => {
+            1 => {
                 let copy = bytes[at..end].to_vec();
                 bytes.splice(at..at, copy);
             }
-            5 => {
+            2 => bytes.truncate(at.max(1)),
+            3 => {
                 let large = [0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
                 bytes.splice(at..end, large.iter().copied().take(1 + r.below(6)));
             }
-            _ => bytes.truncate(at.max(1)),
+            4..8 => {
+                let part = &other[from..(from + end - at).min(other.len())];
+                bytes[at..at + part.len()].copy_from_slice(part);
+            }
+            8..14 => bytes[at] ^= 1 << r.below(8),
+            14..20 => bytes[at] = [0, 1, 2, 3, 4, 7, 9, 0x7f][r.below(8)],
+            // A name becomes another one that is there.
+            _ => bytes[at] = b"xywbspv012"[r.below(10)],
         }
         if bytes.is_empty() {
             break;
