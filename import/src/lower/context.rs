@@ -4,7 +4,7 @@ use super::attributes::says_nothing;
 use super::number::{ComplexPart, Number, Numbers};
 use crate::emit::element::{ElementType, complex_part};
 use crate::emit::refusal::{Unlowered, refuse};
-pub(crate) use crate::emit::{Emitter, Val};
+pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
 use adfuse_ir::{Op, Span, TensorType};
@@ -12,8 +12,6 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
-pub(crate) type Vals = SmallVec<[Val; 2]>;
-pub(crate) type LoweredValues = Result<Vals, Unlowered>;
 pub(crate) type LoweredNumbers = Result<Numbers, Unlowered>;
 
 /// How an op is lowered.
@@ -63,7 +61,7 @@ pub(crate) struct ModuleLowering<'t> {
     rows: fn(&str) -> Option<&'static OpRow>,
     map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
     complex: ComplexLowering<'t>,
-    pub(crate) emitter: Emitter,
+    pub(crate) emitter: InstEmitter,
     values: HashMap<&'t str, BoundResults>,
     /// What names stood for outside of the regions that are open.
     shadowed: Vec<(&'t str, Option<BoundResults>)>,
@@ -84,15 +82,15 @@ pub(crate) struct ModuleLowering<'t> {
 }
 
 impl Deref for ModuleLowering<'_> {
-    type Target = Emitter;
+    type Target = InstEmitter;
 
-    fn deref(&self) -> &Emitter {
+    fn deref(&self) -> &InstEmitter {
         &self.emitter
     }
 }
 
 impl DerefMut for ModuleLowering<'_> {
-    fn deref_mut(&mut self) -> &mut Emitter {
+    fn deref_mut(&mut self) -> &mut InstEmitter {
         &mut self.emitter
     }
 }
@@ -112,7 +110,7 @@ impl<'t> ModuleLowering<'t> {
             rows,
             map,
             complex,
-            emitter: Emitter::new(""),
+            emitter: InstEmitter::new(""),
             values: HashMap::new(),
             shadowed: Vec::new(),
             lift: None,
