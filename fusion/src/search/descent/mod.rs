@@ -2,14 +2,16 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one. A change is priced by
+//! a computed one is inlined, two groups that have something to do with each other become one, one becomes two. A change is priced by
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
 //! size of the plan, and equal layers are priced once. A change that is faster is made at once, and so is one that is as
 //! fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to later phases must
 //! save more time than moving those bytes once takes. It is not made where the engine gives no facts: the model cannot
 //! tell such gains.
 
+mod inlined_shifts;
 mod pricer;
+mod split;
 mod table;
 
 use crate::analysis::class::{InstClass, PartKind};
@@ -24,6 +26,7 @@ use adfuse_ir::Op;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use inlined_shifts::InlinedShifts;
 use pricer::GroupPricer;
 use smallvec::SmallVec;
 use table::{GroupId, GroupTable, SingleChange};
@@ -62,7 +65,9 @@ pub(crate) fn descended(
             &own
         }
     };
-    let table = GroupTable::of(plan_facts(f, plan)?, plan);
+    let facts = plan_facts(f, plan)?;
+    let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
+    let table = GroupTable::of(facts, plan);
     let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
     let (epilogues, bandwidth) =
         (options.device.contract_epilogue, options.device.memory_bytes_per_s);
@@ -70,6 +75,7 @@ pub(crate) fn descended(
     let mut descent = Descent {
         fixed: waiting(&table.facts),
         table,
+        shifts,
         pricer,
         epilogues,
         bandwidth,
@@ -118,6 +124,7 @@ struct Added {
 
 struct Descent<'a, 'f> {
     table: GroupTable<'f>,
+    shifts: InlinedShifts,
     pricer: GroupPricer<'a>,
     /// Instructions that stay where they are.
     fixed: EntitySet<Inst>,
@@ -156,7 +163,23 @@ impl Descent<'_, '_> {
             };
             changed |= self.best(changes);
         }
+        // Last: what is divided was not worth joining to anything, and halves may join others in the next round.
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            changed |= self.divided(g);
+        }
         changed
+    }
+
+    /// Whether so much has been priced that only what is most likely to gain is tried.
+    fn is_half_spent(&self) -> bool {
+        self.pricer.members() * 2 >= self.most_priced()
+    }
+
+    /// The most members of groups that are priced.
+    fn most_priced(&self) -> usize {
+        let [each, beside] = MOST_PRICED;
+        each * self.table.facts.f.body_insts().len() + beside
     }
 
     /// Whether nothing is new about a group.
@@ -166,8 +189,7 @@ impl Descent<'_, '_> {
 
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        let [each, beside] = MOST_PRICED;
-        if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
+        if self.pricer.members() >= self.most_priced() {
             return false;
         }
         let mut best: Option<(Added, SingleChange)> = None;
@@ -219,11 +241,13 @@ impl Descent<'_, '_> {
 
     /// Makes a change that was tried; whether a plan may have it.
     fn make(&mut self, change: SingleChange) -> bool {
-        let inlined = change.inlined.is_some_and(|(_, inlined)| inlined);
+        let inlined = change.inlined.map(|(i, _)| i);
         let applied = self.table.apply(change);
         let prices = self.pricer.added(&self.table, &applied);
-        let Some((_, now)) = prices.filter(|_| !inlined || self.table.facts.too_deep().is_none())
-        else {
+        let shallow = |shifts: &mut InlinedShifts| {
+            inlined.is_none_or(|i| shifts.follow(&self.table.facts, &self.table.order, i))
+        };
+        let Some((_, now)) = prices.filter(|_| shallow(&mut self.shifts)) else {
             self.table.undo(applied);
             return false;
         };

@@ -19,7 +19,7 @@ pub(super) struct GroupId(u32);
 entity_impl!(GroupId, "group");
 
 /// Steps between the places of neighbours, so that groups fit between them.
-const STEP: u64 = 1 << 24;
+pub(super) const STEP: u64 = 1 << 24;
 
 /// A group, and what follows from it.
 #[derive(Clone, Debug)]
@@ -208,6 +208,11 @@ impl<'f> GroupTable<'f> {
         leaves(&self.facts, i)
     }
 
+    /// What a member reads, with what is inlined in it.
+    pub(super) fn reads(&self, member: Inst) -> &[Value] {
+        &self.operands[member]
+    }
+
     fn push(&mut self, group: Group, place: u64) -> GroupId {
         let latest = Phase::default();
         let row = TableRow { group, place, reads: Vec::new(), latest, seconds: None };
@@ -273,6 +278,11 @@ impl<'f> GroupTable<'f> {
         // Values that may become temporaries, or no longer are any.
         let mut near: Vec<Value> = Vec::new();
         near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
+        if change.new.is_some() {
+            // One half of a group may read what the other computes.
+            let members = edited.iter().flat_map(|&g| self.rows[g].group.parts.iter().flatten());
+            near.extend(members.flat_map(|&i| self.facts.f.inst_results(i)));
+        }
         let mut operands = Vec::new();
         if let Some((i, inlined)) = change.inlined {
             self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
