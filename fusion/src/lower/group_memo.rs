@@ -13,7 +13,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Program, Role, Step, Storage, Verified};
-use adfuse_ir::op::Body;
+use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
@@ -328,7 +328,7 @@ impl<'a> KeyBuilder<'a> {
             | Body::Scan(_)
             | Body::Contract
             | Body::Source(_) => {}
-            // Where elements are found depends on how indices are made, also where those are in memory.
+            Body::Indirect(how) => self.indirect(facts, i, how),
             _ => return None,
         }
         let shape = self.shape(f, i);
@@ -358,6 +358,18 @@ impl<'a> KeyBuilder<'a> {
         }
         f.inst_results(i).iter().for_each(|&v| self.meet(v));
         Some(())
+    }
+
+    /// Adds what the form of an indirect access depends on beside its operands: whether indices are read from a buffer or
+    /// seen through, and the one value that a scatter begins with.
+    fn indirect(&mut self, facts: &Facts<'_>, i: Inst, how: Indirect) {
+        let args = facts.f.args(i);
+        let forced = args.iter().map(|&v| u32::from(facts.forced[v]));
+        self.tokens.extend(forced);
+        if let Indirect::Scatter(_) = how {
+            let begin = args.first().and_then(|&x| facts.splat(x));
+            self.tokens.push(begin.map_or(0, |l| 1 + self.memo.literal(l)));
+        }
     }
 
     fn numbered(&self, v: Value) -> Option<u32> {

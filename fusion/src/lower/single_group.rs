@@ -42,29 +42,12 @@ impl GroupLowering {
                 None
             }
         };
-        self.forget(stored);
-        found
-    }
-
-    /// The program of one group. It has no results, and its temporaries are computed by nobody: it is there to be priced.
-    /// Otherwise as [`GroupLowering::lowered`].
-    pub(crate) fn program(
-        &mut self,
-        facts: &Facts<'_>,
-        group: &Group,
-        stored: &[(Value, Role, Storage)],
-        device: &MachineModel,
-    ) -> Option<Program> {
-        let found = self.lower(facts, group, stored, device);
-        self.forget(stored);
-        found
-    }
-
-    fn forget(&mut self, stored: &[(Value, Role, Storage)]) {
         stored.iter().for_each(|(v, ..)| self.buffers[*v] = None);
+        found
     }
 
-    /// Lowers a group, and leaves what buffers its values have.
+    /// The program of one group, and what buffers its values have. It has no results, and its temporaries are computed by
+    /// nobody: it is there to be priced.
     fn lower(
         &mut self,
         facts: &Facts<'_>,

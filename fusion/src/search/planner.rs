@@ -73,7 +73,8 @@ pub fn plan_among(
 }
 
 impl ChosenPlan {
-    /// Of the plans that this one was chosen from, the one of the least peak, if that is less than so many bytes.
+    /// Of the plans that this one was chosen from, the one of the least peak, if that is less than so many bytes however
+    /// quickly its memory is planned.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()), and those of the engine.
@@ -89,7 +90,7 @@ impl ChosenPlan {
         for (effort, plan) in &self.attempts {
             let most = best.as_ref().map_or(below, |(_, point)| point.peak);
             let priced = priced(f, plan.clone(), options, engine)?;
-            if priced.least_peak() >= most {
+            if priced.least_peak() >= most || priced.quick_peak(options, engine)? >= most {
                 continue;
             }
             let point = priced.measured(f, options, engine)?.point;

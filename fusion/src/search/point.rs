@@ -11,7 +11,7 @@ use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::PlanOptions;
+use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{Diagnostic, Function, Value};
@@ -94,6 +94,20 @@ impl PricedPlan {
         least_peak(&self.placed.program)
     }
 
+    /// Bytes at the peak where memory is planned quickly.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn quick_peak(
+        &self,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<u64, Diagnostic> {
+        let effort = options.effort.min(Effort::Quick);
+        let sized = engine.sized(&self.placed.program)?;
+        sized.peak(&memory_beside(&self.placed.program, effort, sized.scratch())?)
+    }
+
     /// The plan with its memory planned.
     ///
     /// # Errors
@@ -164,19 +178,12 @@ pub(crate) fn group_price<'g>(
     engine: &dyn EngineModel,
     device: &MachineModel,
 ) -> &'g GroupPrice {
-    group.price(|program| priced_alone(program, engine, device))
-}
-
-/// The seconds of the steps of a program that is a group alone.
-pub(crate) fn priced_alone(
-    program: &Program,
-    engine: &dyn EngineModel,
-    device: &MachineModel,
-) -> GroupPrice {
-    let facts = engine.facts(program, device);
-    let stated = facts.is_some();
-    let steps = step_seconds(program, facts.as_deref(), engine, device);
-    GroupPrice { steps, stated }
+    group.price(|program| {
+        let facts = engine.facts(program, device);
+        let stated = facts.is_some();
+        let steps = step_seconds(program, facts.as_deref(), engine, device);
+        GroupPrice { steps, stated }
+    })
 }
 
 /// The seconds of each step of a program whose facts an engine has stated or not.

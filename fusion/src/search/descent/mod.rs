@@ -80,6 +80,7 @@ pub(crate) fn descended(
         epilogues,
         bandwidth,
         round: 0,
+        of_splits: 0,
         changed,
     };
     let groups: Vec<GroupId> = descent.table.rows.keys().collect();
@@ -134,6 +135,8 @@ struct Descent<'a, 'f> {
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,
+    /// Members of groups that were priced to divide groups: what other changes may price does not depend on it.
+    of_splits: usize,
     /// The last round in which a change touched a group.
     changed: SecondaryMap<GroupId, u32>,
 }
@@ -171,11 +174,6 @@ impl Descent<'_, '_> {
         changed
     }
 
-    /// Whether so much has been priced that only what is most likely to gain is tried.
-    fn is_half_spent(&self) -> bool {
-        self.pricer.members() * 2 >= self.most_priced()
-    }
-
     /// The most members of groups that are priced.
     fn most_priced(&self) -> usize {
         let [each, beside] = MOST_PRICED;
@@ -189,9 +187,14 @@ impl Descent<'_, '_> {
 
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        if self.pricer.members() >= self.most_priced() {
+        if self.pricer.members() - self.of_splits >= self.most_priced() {
             return false;
         }
+        self.best_of(changes)
+    }
+
+    /// As [`Descent::best`], however much has been priced.
+    fn best_of(&mut self, changes: Vec<SingleChange>) -> bool {
         let mut best: Option<(Added, SingleChange)> = None;
         for change in changes {
             let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
@@ -279,7 +282,7 @@ impl Descent<'_, '_> {
                 let group = Group { parts: vec![self.in_order(members)] };
                 changes.push(SingleChange {
                     replaced: SmallVec::from_iter([(g, group, row.place)]),
-                    new: None,
+                    new: SmallVec::new(),
                     inlined: Some((i, false)),
                 });
             }
@@ -294,7 +297,7 @@ impl Descent<'_, '_> {
             // As late as may be, so that it is in memory for a short time.
             let place = to - ((to - from) / 8).max(1);
             let group = Group { parts: vec![vec![i]] };
-            let (new, inlined) = (Some((group, place)), Some((i, false)));
+            let (new, inlined) = (SmallVec::from_iter([(group, place)]), Some((i, false)));
             changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
         changes
@@ -340,7 +343,7 @@ impl Descent<'_, '_> {
         group.parts.retain(|members| !members.is_empty());
         Some(SingleChange {
             replaced: SmallVec::from_iter([(g, group, row.place)]),
-            new: None,
+            new: SmallVec::new(),
             inlined: Some((i, true)),
         })
     }
@@ -395,7 +398,7 @@ impl Descent<'_, '_> {
                 (early, Group { parts: Vec::new() }, rows[0].place),
                 (late, group.clone(), place),
             ]),
-            new: None,
+            new: SmallVec::new(),
             inlined: None,
         };
         SmallVec::from_iter([at(rows[1].place), at(rows[0].place)])

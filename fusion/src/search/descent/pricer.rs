@@ -5,9 +5,8 @@ use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
 use crate::plan::machine_model::MachineModel;
-use crate::search::point::{group_price, priced_alone};
+use crate::search::point::group_price;
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::Role;
 use hashbrown::HashMap;
 
 /// What groups cost, by their canonical forms. Equal layers have equal groups, most changes of a plan make groups
@@ -55,9 +54,7 @@ impl<'a> GroupPricer<'a> {
     /// The seconds of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
     pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
         let group = &table.rows[g].group;
-        let Some(key) = self.keys.key(&table.facts, group, |v| table.form(v)) else {
-            return self.seconds_without_key(table, g);
-        };
+        let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
         if let Some(known) = self.seconds.get(&key.tokens) {
             return *known;
         }
@@ -81,32 +78,6 @@ impl<'a> GroupPricer<'a> {
         seconds
     }
 
-    /// The seconds of a group with gathers: where elements are found depends on more than the group's form, so it is priced
-    /// whenever it is asked for.
-    fn seconds_without_key(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
-        let (facts, row) = (&table.facts, &table.rows[g]);
-        let mut members = row.group.parts.iter().flatten();
-        if members.any(|&i| facts.class[i].is_alone()) {
-            return None;
-        }
-        let members = row.group.parts.iter().flatten();
-        let computed = members.flat_map(|&i| facts.f.inst_results(i));
-        let stored = computed.chain(&row.reads).filter_map(|&v| {
-            let (role, storage) = table.buffer(v)?;
-            Some((v, role, storage))
-        });
-        let stored: Vec<_> = stored.collect();
-        // Its elements are not known here.
-        if stored.iter().any(|(_, role, _)| matches!(role, Role::Constant(_))) {
-            return None;
-        }
-        self.members += row.group.parts.iter().map(Vec::len).sum::<usize>();
-        let program = self.lowering.program(facts, &row.group, &stored, self.device)?;
-        let price = priced_alone(&program, self.engine, self.device);
-        self.knows &= price.stated;
-        Some(price.steps.iter().sum())
-    }
-
     /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
     /// it touches. `None` where a group is not priced, or has no kernel.
     pub(super) fn added(
@@ -119,7 +90,7 @@ impl<'a> GroupPricer<'a> {
             then += row.seconds?;
         }
         for &g in &applied.touched {
-            if !applied.before.iter().any(|(h, _)| *h == g) && Some(g) != applied.new {
+            if !applied.before.iter().any(|(h, _)| *h == g) && !applied.new.contains(&g) {
                 then += table.rows[g].seconds?;
             }
             let seconds = match table.rows[g].group.parts.is_empty() {
