@@ -19,8 +19,8 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    ChosenPlan as AmongPlans, Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals,
-    Lossy, MachineModel, Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal,
+    Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
+    Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal,
     decide_loops, loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_among,
     plan_attempts, plan_for, ways_back,
 };
@@ -85,7 +85,7 @@ pub(super) struct PlanRequest {
     /// What counts the memory of its plans: the engine that runs it, whatever machine it is planned for, if it is run.
     counting: Counting,
     /// The plan that was made last without a budget, and what it was chosen from.
-    among: OnceCell<AmongPlans>,
+    among: OnceCell<PlanWithAttempts>,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
 }
@@ -176,18 +176,9 @@ impl PlanningArgs {
                 (function, Some(plan), None)
             }
             None => {
-                let lossy = self.losses.allowed()?;
-                let kept = narrow_storage(&function, &lossy, (&options, budget), &counting);
-                let kept = kept.map_err(|d| match d.kind {
-                    Kind::UnknownName | Kind::Usage => {
-                        Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
-                    }
-                    _ => source.wrong(d),
-                })?;
-                let decided = decide_loops(&kept.function, &options, budget, &counting);
-                let decided = decided.map_err(|d| source.wrong(d))?;
-                let kept = Narrowed { loops: decided.choices, ..kept };
-                (decided.function, None, Some((lossy, kept)))
+                let (function, kept) =
+                    self.narrowed(&source, &function, (&options, budget), &counting)?;
+                (function, None, Some(kept))
             }
         };
         clock.end("ad");
@@ -207,6 +198,28 @@ impl PlanningArgs {
             among: OnceCell::new(),
             cache,
         })
+    }
+
+    /// The function whose loops are decided, with what may be kept with losses, and what is.
+    fn narrowed(
+        &self,
+        source: &LoadedProgram,
+        function: &Function,
+        (options, budget): (&PlanOptions, Option<u64>),
+        counting: &Counting,
+    ) -> Result<(Function, (Lossy, Narrowed)), Failure> {
+        let lossy = self.losses.allowed()?;
+        let kept = narrow_storage(function, &lossy, (options, budget), counting);
+        let kept = kept.map_err(|d| match d.kind {
+            Kind::UnknownName | Kind::Usage => {
+                Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
+            }
+            _ => source.wrong(d),
+        })?;
+        let decided = decide_loops(&kept.function, options, budget, counting);
+        let decided = decided.map_err(|d| source.wrong(d))?;
+        let kept = Narrowed { loops: decided.choices, ..kept };
+        Ok((decided.function, (lossy, kept)))
     }
 
     fn wrt_needs_grad(&self) -> Result<(), Failure> {
@@ -429,7 +442,7 @@ impl PlanRequest {
         Ok(made.donating(&self.donated))
     }
 
-    /// Of the plans that the one without a budget was chosen from, the one of the least peak, if that is less than so many
+    /// Of the plans that the one without a budget was chosen from, the one of the least peak, if that is below a number of
     /// bytes.
     pub(super) fn leanest_below(&self, peak: u64) -> Result<Option<(Effort, PlanPoint)>, Failure> {
         let Some(among) = self.among.get() else { return Ok(None) };

@@ -40,7 +40,7 @@ pub fn plan_for(
 
 /// A plan without a budget, and those that it was chosen from.
 #[derive(Clone, Debug)]
-pub struct ChosenPlan {
+pub struct PlanWithAttempts {
     /// The plan.
     pub plan: Plan,
     /// Plans of greedy grouping and of single changes, each with the effort that made it, before kernels share launches.
@@ -55,7 +55,7 @@ pub fn plan_among(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> Result<ChosenPlan, Diagnostic> {
+) -> Result<PlanWithAttempts, Diagnostic> {
     // Plans that are compared have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let blocks = block_plans(f, options, engine)?;
@@ -69,11 +69,11 @@ pub fn plan_among(
     };
     let plan = bundled(f, plan, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
-    Ok(ChosenPlan { plan, attempts })
+    Ok(PlanWithAttempts { plan, attempts })
 }
 
-impl ChosenPlan {
-    /// Of the plans that this one was chosen from, the one of the least peak, if that is less than so many bytes however
+impl PlanWithAttempts {
+    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes however
     /// quickly its memory is planned.
     ///
     /// # Errors
