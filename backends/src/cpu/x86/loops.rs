@@ -224,6 +224,7 @@ impl SweepEmitter<'_> {
             still: &self.still,
             homes: &self.homes,
             coordinates: Vec::new(),
+            guarded: Vec::new(),
             nontemporal: false,
             partial,
             present: SmallVec::new(),

@@ -88,6 +88,8 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) homes: &'a [ValueHome],
     /// Coordinates along the line of the groups that have asked for them.
     pub(crate) coordinates: Vec<(u32, VirtualReg)>,
+    /// Lanes in which guards of grids hold.
+    pub(crate) guarded: super::gather::GuardedLanes,
     /// Whether outputs are stored past the caches, those that may be.
     pub(crate) nontemporal: bool,
     /// For a group of which not all elements are there.
