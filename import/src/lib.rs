@@ -1,4 +1,4 @@
-//! Programs of other frameworks as adfuse IR: StableHLO text, as JAX and others write it.
+//! Programs of other frameworks as adfuse IR: StableHLO text, as JAX and others write it, and ONNX models.
 //!
 //! ```
 //! let text = r#"
@@ -13,12 +13,18 @@
 //! ```
 
 mod counted;
+mod emit;
 mod lower;
+mod onnx;
 mod raise;
 mod report;
 mod text;
 
 pub use lower::Compare;
+pub use onnx::{
+    FixedValue, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_coverage, onnx_inputs,
+    onnx_tensor,
+};
 pub use report::{Coverage, Issue, Usage};
 
 use adfuse_ir::{Diagnostic, Function, Module, verify};

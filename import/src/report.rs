@@ -13,6 +13,8 @@ pub struct Issue {
     pub what: String,
     /// Where it stands.
     pub span: Span,
+    /// The node, where it stands in no text.
+    pub node: Option<String>,
 }
 
 impl Issue {
@@ -20,7 +22,11 @@ impl Issue {
     fn diagnostic(&self, times: usize) -> Diagnostic {
         let again = if times > 1 { format!(" ({times} times)") } else { String::new() };
         let m = format!("`{}` cannot be imported: {}{again}", self.op, self.what);
-        Diagnostic::new(At::span(self.span), Kind::Unsupported, m)
+        let at = match &self.node {
+            Some(_) => At { inst: self.node.clone(), ..At::default() },
+            None => At::span(self.span),
+        };
+        Diagnostic::new(at, Kind::Unsupported, m)
     }
 }
 
@@ -56,6 +62,8 @@ pub struct Coverage {
     pub usage: Usage,
     /// What cannot be imported, in the order of the text.
     pub issues: Vec<Issue>,
+    /// Parameters whose values must be given, since a shape depends on them.
+    pub needed: Vec<String>,
 }
 
 impl Coverage {

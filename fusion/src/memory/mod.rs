@@ -118,9 +118,10 @@ fn planned(
         return packed.memory(donors, false);
     }
     // A result in an input offers temporaries no array. Donating must not raise the peak, so the plan without it is
-    // made too.
+    // made too. Engines have whole cache lines of the arena.
     let (memory, without) = (packed.memory(donors, true)?, packed.memory(donors, false)?);
-    Ok(if without.peak < memory.peak { without } else { memory })
+    let held = |m: &Memory| (m.peak - m.arena).saturating_add(m.arena.next_multiple_of(ALIGN));
+    Ok(if held(&without) < held(&memory) { without } else { memory })
 }
 
 /// The arena of a program, packed by itself.

@@ -1,20 +1,15 @@
 //! What lowering an instruction sees: the values so far, the function under construction, and what was refused.
 
 use super::attributes::says_nothing;
-use super::element::ElementType;
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
+pub(crate) use crate::emit::{Emitter, Val};
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
-use adfuse_ir::{Attrs, Builder, DType, Literal, Op, Span, TensorType, Value};
+use adfuse_ir::{Op, Span, TensorType};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
-
-/// A value: its element type, and the value of the storage type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Val {
-    pub(crate) element: ElementType,
-    pub(crate) value: Value,
-}
+use std::ops::{Deref, DerefMut};
 
 pub(crate) type Vals = SmallVec<[Val; 2]>;
 pub(crate) type LoweredValues = Result<Vals, Unlowered>;
@@ -59,7 +54,7 @@ pub(crate) struct ModuleLowering<'t> {
     pub(crate) names: BTreeMap<&'t str, (usize, String)>,
     rows: fn(&str) -> Option<&'static OpRow>,
     map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
-    pub(crate) b: Builder,
+    pub(crate) emitter: Emitter,
     values: HashMap<&'t str, BoundResults>,
     /// What names stood for outside of the regions that are open.
     shadowed: Vec<(&'t str, Option<BoundResults>)>,
@@ -73,8 +68,20 @@ pub(crate) struct ModuleLowering<'t> {
     /// Calls that are lowered in place: those that are open, and all.
     depth: usize,
     calls: usize,
-    /// Instructions of all functions.
-    emitted: usize,
+}
+
+impl Deref for ModuleLowering<'_> {
+    type Target = Emitter;
+
+    fn deref(&self) -> &Emitter {
+        &self.emitter
+    }
+}
+
+impl DerefMut for ModuleLowering<'_> {
+    fn deref_mut(&mut self) -> &mut Emitter {
+        &mut self.emitter
+    }
 }
 
 impl<'t> ModuleLowering<'t> {
@@ -90,7 +97,7 @@ impl<'t> ModuleLowering<'t> {
             names,
             rows,
             map,
-            b: Builder::new(""),
+            emitter: Emitter::new(""),
             values: HashMap::new(),
             shadowed: Vec::new(),
             lift: None,
@@ -100,7 +107,6 @@ impl<'t> ModuleLowering<'t> {
             usage: Usage::default(),
             depth: 0,
             calls: 0,
-            emitted: 0,
         }
     }
 
@@ -112,7 +118,7 @@ impl<'t> ModuleLowering<'t> {
 
     /// Notes something that cannot be imported.
     pub(crate) fn issue(&mut self, op: &str, what: String, span: Span) {
-        self.issues.push(Issue { op: op.to_string(), what, span });
+        self.issues.push(Issue { op: op.to_string(), what, span, node: None });
     }
 
     /// The imported type.
@@ -196,82 +202,6 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn operands(&mut self, inst: &Instruction<'_>) -> Result<Vec<Val>, Unlowered> {
         let all: Vec<OperandName<'_>> = inst.all_operands().collect();
         all.into_iter().map(|o| self.value(o)).collect()
-    }
-
-    /// Known extents of a value.
-    pub(crate) fn dims(&self, v: Val) -> SmallVec<[u64; 4]> {
-        self.b.ty(v.value).dims().unwrap_or_default()
-    }
-
-    /// A scalar repeated to a shape.
-    pub(crate) fn splat(&mut self, v: Val, shape: &TensorType) -> Result<Val, Unlowered> {
-        let ty = shape.with_dtype(v.element.storage());
-        if let Some(l) = self.b.func().literal(v.value) {
-            return Ok(Val { value: self.b.literal(&ty, l), ..v });
-        }
-        let value =
-            self.emit_as(Op::BroadcastInDim, &[v.value], Attrs::none().with_ints("dims", []), &ty)?;
-        Ok(Val { value, ..v })
-    }
-
-    /// A literal like `v`: of its shape.
-    pub(crate) fn literal_like(&mut self, v: Value, l: Literal) -> Value {
-        let ty = self.b.ty(v).with_dtype(l.dtype());
-        self.b.literal(&ty, l)
-    }
-
-    /// Appends an instruction.
-    pub(crate) fn emit_all(
-        &mut self,
-        op: Op,
-        args: &[Value],
-        attrs: Attrs,
-        declared: Option<&[TensorType]>,
-        regions: &[adfuse_ir::Region],
-    ) -> Result<SmallVec<[Value; 2]>, Unlowered> {
-        use adfuse_ir::{Kind, Operand};
-        const MOST: usize = 1_000_000;
-        self.emitted += 1;
-        if self.emitted > MOST {
-            return refuse(format!("more than {MOST} instructions"));
-        }
-        let operands =
-            |args: &[Value]| -> Vec<Operand> { args.iter().map(|&v| Operand::Value(v)).collect() };
-        let mut made = self.b.try_inst(op, &operands(args), attrs.clone(), declared, regions);
-        if matches!(&made, Err(e) if e.kind == Kind::Literal) {
-            let full: Vec<Value> = args.iter().map(|&v| self.b.materialize(v)).collect();
-            made = self.b.try_inst(op, &operands(&full), attrs, declared, regions);
-        }
-        match made {
-            Ok(inst) => Ok(self.b.func().inst_results(inst).iter().copied().collect()),
-            Err(e) => refuse(format!("{} (`{op}`)", e.message)),
-        }
-    }
-
-    /// Appends an instruction with one result.
-    pub(crate) fn emit(
-        &mut self,
-        op: Op,
-        args: &[Value],
-        attrs: Attrs,
-    ) -> Result<Value, Unlowered> {
-        Ok(self.emit_all(op, args, attrs, None, &[])?[0])
-    }
-
-    /// Appends an instruction without attributes.
-    pub(crate) fn op(&mut self, op: Op, args: &[Value]) -> Result<Value, Unlowered> {
-        self.emit(op, args, Attrs::none())
-    }
-
-    /// Appends an instruction whose result type is written.
-    pub(crate) fn emit_as(
-        &mut self,
-        op: Op,
-        args: &[Value],
-        attrs: Attrs,
-        ty: &TensorType,
-    ) -> Result<Value, Unlowered> {
-        Ok(self.emit_all(op, args, attrs, Some(std::slice::from_ref(ty)), &[])?[0])
     }
 
     /// Lowers the instructions of a region; its results, or why there are none.
@@ -413,18 +343,6 @@ impl<'t> ModuleLowering<'t> {
         let found = self.within(region, &params, results);
         self.lift = outer;
         found
-    }
-
-    /// The same numbers in another storage type.
-    pub(crate) fn storage(&mut self, x: Value, dtype: DType) -> Result<Value, Unlowered> {
-        let ty = self.b.ty(x).clone();
-        match self.b.func().literal(x) {
-            _ if ty.dtype == dtype => Ok(x),
-            Some(l) => Ok(self.b.literal(&ty.with_dtype(dtype), l.convert(dtype))),
-            None => {
-                self.emit_as(Op::ConvertElementType, &[x], Attrs::none(), &ty.with_dtype(dtype))
-            }
-        }
     }
 
     /// Enters the body of a callee in place of a call; errs where calls do not end, or double at every level.

@@ -5,12 +5,9 @@ mod bits;
 mod constant;
 mod context;
 mod control;
-mod element;
 mod elementwise;
 mod indirect;
-mod integers;
 mod reduce;
-mod refusal;
 mod shape;
 mod sort;
 mod table;
@@ -18,6 +15,7 @@ mod window;
 
 pub use context::Compare;
 
+use crate::emit::{element, integers, refusal};
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
@@ -72,7 +70,7 @@ pub(crate) fn lower(
             lowered.push(made);
         }
     }
-    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues }))
+    Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues, needed: Vec::new() }))
 }
 
 /// One function; `None` where something of it was refused, which has been noted.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::rows::ScoreElement;
-use super::{CompiledAttention, TaskMemory, Tile, matrix};
+use super::{CompiledAttention, HeadTile, TaskMemory, matrix};
 use crate::cpu::workers::WorkerSet;
 use smallvec::SmallVec;
 
@@ -143,7 +143,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// The weights of a tile.
-    fn weights<'s>(&mut self, tile: &Tile<T>, [q, k]: [*mut T; 2]) -> &'s mut [T] {
+    fn weights<'s>(&mut self, tile: &HeadTile<T>, [q, k]: [*mut T; 2]) -> &'s mut [T] {
         let step = self.step;
         let s = step.shape;
         let [m, n] = tile.size();
@@ -162,7 +162,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// The cotangents of the scores of a tile, in place of those of its weights.
-    fn cotangents(&self, tile: &Tile<T>, weights: &mut [T], moved: &mut [T]) {
+    fn cotangents(&self, tile: &HeadTile<T>, weights: &mut [T], moved: &mut [T]) {
         let (m, s) = (tile.rows.len(), self.step.shape);
         let delta = self.buffer(self.step.inputs[5], tile.head * s.rows + tile.rows.start);
         let scored = tile.scored(weights);
@@ -173,7 +173,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// Stores the cotangents of scores, where they are wanted.
-    fn stored(&self, tile: &Tile<T>, moved: &[T]) {
+    fn stored(&self, tile: &HeadTile<T>, moved: &[T]) {
         let Some(&output) = self.step.outputs.get(3) else { return };
         let s = self.step.shape;
         for (i, row) in tile.rows.clone().zip(moved.chunks_exact(tile.keys.len())) {

@@ -103,7 +103,7 @@ struct TileMemory {
 }
 
 /// A tile, and what each of its rows sees of its keys.
-struct Tile<T> {
+struct HeadTile<T> {
     head: usize,
     rows: Range<usize>,
     keys: Range<usize>,
@@ -111,7 +111,7 @@ struct Tile<T> {
     extra: [ExtraRow<T>; BLOCK],
 }
 
-impl<T> Tile<T> {
+impl<T> HeadTile<T> {
     /// Rows and keys.
     fn size(&self) -> [usize; 2] {
         [self.rows.len(), self.keys.len()]
@@ -322,16 +322,16 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// The tile of these rows and keys of a head.
-    fn tile(&self, head: usize, rows: Range<usize>, keys: Range<usize>) -> Tile<T> {
+    fn tile(&self, head: usize, rows: Range<usize>, keys: Range<usize>) -> HeadTile<T> {
         let (shown, extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
-        let mut tile = Tile { head, rows, keys, shown, extra };
+        let mut tile = HeadTile { head, rows, keys, shown, extra };
         self.shown(&mut tile);
         self.extra(&mut tile);
         tile
     }
 
     /// For each row how many keys of the tile causality shows.
-    fn shown(&self, tile: &mut Tile<T>) {
+    fn shown(&self, tile: &mut HeadTile<T>) {
         let (s, keys) = (&self.step.shape, &tile.keys);
         for (to, i) in tile.shown.iter_mut().zip(tile.rows.clone()) {
             *to = match self.step.causal {
@@ -345,7 +345,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
     }
 
     /// For each row its mask or bias at the keys of the tile.
-    fn extra(&self, tile: &mut Tile<T>) {
+    fn extra(&self, tile: &mut HeadTile<T>) {
         let Some(extra) = &self.step.extra else { return };
         let input = if self.step.backward { 6 } else { 3 };
         let buffer = self.worker.table[self.step.inputs[input]];

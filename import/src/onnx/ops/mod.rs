@@ -1,0 +1,19 @@
+//! How nodes are lowered: a function for each row of the table that is not one op of the IR.
+
+pub(crate) mod attention;
+pub(crate) mod control;
+pub(crate) mod elementwise;
+pub(crate) mod indirect;
+pub(crate) mod linear;
+pub(crate) mod norm;
+pub(crate) mod recurrent;
+pub(crate) mod reduce;
+pub(crate) mod shape;
+pub(crate) mod window;
+
+pub(crate) use super::context::{LoweredValue, LoweredValues, OnnxLowering, Vals};
+pub(crate) use super::node::Node;
+pub(crate) use super::values::{F32, I64, axis_of, broadcast_shape};
+pub(crate) use crate::emit::Val;
+pub(crate) use crate::emit::element::ElementType;
+pub(crate) use crate::emit::refusal::{Unlowered, refuse};
