@@ -334,7 +334,8 @@ unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, co
     // or columns, takes about as long as the products of a tile; rows whose depth is contiguous are packed faster.
     let lines = |side: &GemmSide<'_>, n: usize, wide: usize| match side {
         GemmSide::Window(w) if wide == C || !w.deep() => n.div_ceil(wide) * R * C,
-        _ => 0,
+        GemmSide::Window(_) => n * C / 2,
+        GemmSide::Matrix(_) => 0,
     };
     let tiled = |m: usize, n: usize, [lhs, rhs]: [&GemmSide<'_>; 2]| {
         let left = match m % R {

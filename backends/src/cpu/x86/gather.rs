@@ -206,9 +206,12 @@ impl BodyLowering<'_> {
         for w in windows {
             let read = ReadOperand::Const(w.read.into(), 4);
             let mask = match (lanes, wanted.mask) {
-                // The lane of each element says whether it is accessed.
+                // Its lanes say whether an element is accessed.
                 (Some(lanes), _) => {
-                    let x = self.permuted(lanes, &w.lane_of_element(), |_| {});
+                    let asked = w.lanes_of_elements(wanted.form);
+                    let x = asked.iter().map(|from| self.permuted(lanes, from, |_| {}));
+                    let x = x.collect::<Vec<_>>();
+                    let x = self.any_of(&x);
                     let args = [VirtualOperand::Reg(x, RegWidth::Z)];
                     let there = self.make(Code::EVEX_Vpmovd2m_kr_zmm, RegWidth::Mask, &args);
                     Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(there), read]))
@@ -243,6 +246,16 @@ impl BodyLowering<'_> {
             done += 1;
         }
         Ok(x)
+    }
+
+    /// The bits that one of some vectors has, of which there is at least one.
+    fn any_of(&mut self, all: &[VirtualReg]) -> VirtualReg {
+        let (mut x, others) = (all[0], &all[1..]);
+        for &y in others {
+            let args = [VirtualOperand::Reg(x, RegWidth::Z), VirtualOperand::Reg(y, RegWidth::Z)];
+            x = self.make(Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args);
+        }
+        x
     }
 
     /// Elements at offsets, one by one.
