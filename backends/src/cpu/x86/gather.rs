@@ -25,6 +25,14 @@ struct WantedLanes {
 /// The lanes in which guards hold, of groups that have asked for them.
 pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
 
+/// The elements of a window that some lanes of a mask have, for windows alike.
+pub(crate) struct ElementMask {
+    lanes: VirtualReg,
+    asked: Vec<[u8; LANES]>,
+    read: u16,
+    made: VirtualReg,
+}
+
 impl BodyLowering<'_> {
     /// Elements of a grid where its guards hold, and the literal elsewhere.
     pub(crate) fn load_grid(
@@ -198,29 +206,16 @@ impl BodyLowering<'_> {
         wanted: WantedLanes,
     ) -> Result<VirtualReg, Unsupported> {
         let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
-        let lanes = wanted.mask.filter(|_| wanted.form != LaneMask::Whole).map(|mask| {
-            let args = [VirtualOperand::Reg(mask, RegWidth::Mask)];
-            self.make(Code::EVEX_Vpmovm2d_zmm_kr, RegWidth::Z, &args)
-        });
         let mut loaded = Vec::new();
         for w in windows {
             let read = ReadOperand::Const(w.read.into(), 4);
-            let mask = match (lanes, wanted.mask) {
-                // Its lanes say whether an element is accessed.
-                (Some(lanes), _) => {
-                    let asked = w.lanes_of_elements(wanted.form);
-                    let x = asked.iter().map(|from| self.permuted(lanes, from, |_| {}));
-                    let x = x.collect::<Vec<_>>();
-                    let x = self.any_of(&x);
-                    let args = [VirtualOperand::Reg(x, RegWidth::Z)];
-                    let there = self.make(Code::EVEX_Vpmovd2m_kr_zmm, RegWidth::Mask, &args);
-                    Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(there), read]))
-                }
-                (None, Some(all)) => {
+            let mask = match wanted.mask {
+                Some(all) if wanted.form == LaneMask::Whole => {
                     Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(all), read]))
                 }
-                (None, None) if w.read == u16::MAX => None,
-                (None, None) => Some(read),
+                Some(lanes) => Some(ReadOperand::Reg(self.elements_of(w, lanes, wanted.form))),
+                None if w.read == u16::MAX => None,
+                None => Some(read),
             };
             loaded.push(self.load_lanes(code, shifted(place, w.from)?, mask, None));
         }
@@ -248,14 +243,37 @@ impl BodyLowering<'_> {
         Ok(x)
     }
 
-    /// The bits that one of some vectors has, of which there is at least one.
-    fn any_of(&mut self, all: &[VirtualReg]) -> VirtualReg {
-        let (mut x, others) = (all[0], &all[1..]);
-        for &y in others {
-            let args = [VirtualOperand::Reg(x, RegWidth::Z), VirtualOperand::Reg(y, RegWidth::Z)];
-            x = self.make(Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args);
+    /// The elements of a window that some lanes of a mask have.
+    fn elements_of(&mut self, w: &Window, lanes: VirtualReg, form: LaneMask) -> VirtualReg {
+        let asked = w.lanes_of_elements(form);
+        let known = self.element_masks.iter();
+        let mut known = known.filter(|m| m.lanes == lanes && m.read == w.read && m.asked == asked);
+        if let Some(known) = known.next() {
+            return known.made;
         }
-        x
+        let args = [VirtualOperand::Reg(lanes, RegWidth::Mask)];
+        let all = self.make(Code::EVEX_Vpmovm2d_zmm_kr, RegWidth::Z, &args);
+        let mut any = None;
+        for from in &asked {
+            let one = self.permuted(all, from, |_| {});
+            any = Some(match any {
+                None => one,
+                Some(any) => {
+                    let args = [
+                        VirtualOperand::Reg(any, RegWidth::Z),
+                        VirtualOperand::Reg(one, RegWidth::Z),
+                    ];
+                    self.make(Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args)
+                }
+            });
+        }
+        let args = [VirtualOperand::Reg(any.unwrap_or(all), RegWidth::Z)];
+        let there = self.make(Code::EVEX_Vpmovd2m_kr_zmm, RegWidth::Mask, &args);
+        let both = [ReadOperand::Reg(there), ReadOperand::Const(w.read.into(), 4)];
+        let made = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both);
+        let made = self.bits(made);
+        self.element_masks.push(ElementMask { lanes, asked, read: w.read, made });
+        made
     }
 
     /// Elements at offsets, one by one.

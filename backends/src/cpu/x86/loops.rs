@@ -225,6 +225,7 @@ impl SweepEmitter<'_> {
             homes: &self.homes,
             coordinates: Vec::new(),
             guarded: Vec::new(),
+            element_masks: Vec::new(),
             nontemporal: false,
             partial,
             present: SmallVec::new(),
