@@ -94,12 +94,8 @@ impl RunCommand {
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
         let (f, given) = self.at_extents(&program, f, &inputs)?;
-        let (module, formed) = in_mode(
-            &program,
-            f.clone(),
-            (settled.fp, self.engine.has_attention()),
-            &mut Vec::new(),
-        )?;
+        let (module, formed) =
+            in_mode(&program, f.clone(), (settled.fp, self.engine.attention()), &mut Vec::new())?;
         let (running, wrt) = if self.grad {
             let wrt = self.wrt.positions(&program, &f)?;
             let g = forward_and_backward(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
