@@ -32,7 +32,7 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
 /// As [`prepare`], for a transformation that needs derivatives: an op that may be a step of its own and has no rule is what it
 /// is composed of.
 pub(crate) fn prepare_steps(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    with_steps(prepare(module, f)?, &|op| match op.def().deriv {
+    with_steps(prepare(module, f)?, &|f, i| match f.op(i).def().deriv {
         Deriv::Structural => StepLowering::Composed(Composition::Other),
         _ => StepLowering::Kept,
     })

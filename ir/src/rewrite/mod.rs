@@ -26,5 +26,5 @@ pub use rule::{
 };
 pub use specialize::specialize;
 pub use stable::{ATTENTION, Hazard, STABLE, stabilize, with_attention};
-pub use steps::{StepLowering, with_steps};
+pub use steps::{AttentionSteps, StepLowering, with_steps};
 pub use widen::{widen, widened};
