@@ -1,6 +1,8 @@
 //! `import`, and StableHLO text where a program is expected.
 
 use crate::folder::Folder;
+use std::fs;
+use std::path::Path;
 
 const SINES: &str = "module @sines {
   func.func public @main(%x: tensor<3xf32>) -> (tensor<f32> {jax.result_info = \"\"}) {
@@ -62,6 +64,24 @@ fn commands_take_either_form() {
     let refused = d.run("fmt s.mlir");
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("adfuse import"), "{}", refused.err);
+}
+
+/// Bytecode, recognized by what it begins with, is run as its text is; what is wrong with it is told with a place.
+#[test]
+fn commands_take_bytecode() {
+    let d = Folder::new();
+    let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/jax");
+    let bytes = fs::read(jax.join("bytecode/softmax.1.17.0.mlirbc")).unwrap();
+    d.file("s.mlir", fs::read(jax.join("softmax.mlir")).unwrap()).file("s.ir", &bytes);
+    d.file("short.mlir", &bytes[..bytes.len() - 1]);
+    let digests = |file: &str| {
+        let out = d.good(&format!("run {file} --grad --digest"));
+        out.lines().map(|l| l.split(' ').next_back().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(digests("s.ir"), digests("s.mlir"));
+    let ran = d.run("import short.mlir");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("no StableHLO bytecode") && ran.err.contains("at byte"), "{}", ran.err);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod pack;
 mod plan;
 mod readme;
 mod save;
+mod serve;
 mod tune;
 mod within;
 mod wrong;

@@ -410,7 +410,8 @@ impl<'t> ModuleLowering<'t> {
         args: &[Val],
         results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
     ) -> Result<T, Unlowered> {
-        let shape = self.b.ty(args[0].value).clone();
+        let Some(first) = args.first() else { return refuse("a function of no elements") };
+        let shape = self.b.ty(first.value).clone();
         let outer = self.lift.replace(shape);
         let params: Vec<Option<Number>> = args.iter().map(|&v| Some(v.into())).collect();
         let found = self.within(region, &params, results);

@@ -1,4 +1,5 @@
-"""Writes the programs of this folder with JAX: NAME.mlir, and values.json with inputs, values and gradients of each.
+"""Writes the programs of this folder with JAX: NAME.mlir, bytecode/NAME.VERSION.mlirbc, and values.json with inputs, values
+and gradients of each.
 
 Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results. With names
 for arguments it writes those programs alone."""
@@ -10,6 +11,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import jaxlib.mlir.dialects.stablehlo as stablehlo
 from jax import lax
 
 HERE = pathlib.Path(__file__).parent
@@ -78,6 +80,89 @@ def residual(x, w1, w2):
     return jax.nn.relu(x + conv(jax.nn.relu(conv(x, w1)), w2))
 
 
+def rope(x, g):
+    x = g * x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    half = x.shape[-1] // 2
+    angle = jnp.arange(x.shape[0])[:, None] * 10.0 ** -jnp.arange(half)
+    a, b = x[:, :half], x[:, half:]
+    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
+
+
+def group_norm(x, g, b):
+    y = x.reshape(x.shape[0], 2, -1)
+    y = (y - y.mean(-1, keepdims=True)) / jnp.sqrt(y.var(-1, keepdims=True) + 1e-5)
+    return y.reshape(x.shape) * g[:, None] + b[:, None]
+
+
+def gru(xs, w, u):
+    def step(h, x):
+        r, z, n = jnp.split(x @ w, 3)
+        a, b, c = jnp.split(h @ u, 3)
+        z = jax.nn.sigmoid(z + b)
+        h = lax.cond(x[0] > 0.0, lambda h: (1 - z) * jnp.tanh(n + jax.nn.sigmoid(r + a) * c) + z * h, lambda h: h, h)
+        return h, h
+
+    return lax.scan(step, jnp.zeros(u.shape[0]), xs)[1]
+
+
+def heads(x, w, o):
+    q, k, v = jnp.einsum("td,sdhk->shtk", x, w)
+    s = jnp.einsum("htk,huk->htu", q, k) / 2.0
+    mask = jnp.arange(x.shape[0])[:, None] >= jnp.arange(x.shape[0])
+    return jnp.einsum("htu,huk,hkd->td", jax.nn.softmax(jnp.where(mask, s, -1e9)), v, o)
+
+
+def conv_transpose(x, w):
+    return lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def depthwise(x, w):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), ((1, 1), (2, 2)), rhs_dilation=(1, 2), feature_group_count=4, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def remat_scan(x, w):
+    layer = jax.checkpoint(lambda x, w: (jnp.tanh(x @ w), None))
+    return lax.scan(layer, x, w)[0]
+
+
+def nested_scan(x):
+    inner = lambda c, v: (c + jnp.sin(v), c * v)
+    outer = lambda c, row: (lambda out: (out[0], out[1].sum()))(lax.scan(inner, c, row))
+    return lax.scan(outer, 0.5, x)
+
+
+def block(x, layer):
+    q, k, v = jnp.split(norm(x, *layer["n1"]) @ layer["qkv"], 3, -1)
+    x = x + attention(q, k, v) @ layer["o"]
+    return x + jax.nn.gelu(norm(x, *layer["n2"]) @ layer["up"]) @ layer["down"], None
+
+
+def gpt_layers(e, p, n, qkv, o, up, down):
+    """A GPT of several layers, which a scan goes over, with a batch of sequences."""
+    ids = jnp.array([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]])
+    layers = {"n1": (n[:, 0], n[:, 1]), "n2": (n[:, 2], n[:, 3]), "qkv": qkv, "o": o, "up": up, "down": down}
+
+    def loss(ids):
+        x = lax.scan(block, e[ids] + p, layers)[0]
+        logits = jax.nn.log_softmax(norm(x, 1.0, 0.0) @ e.T)
+        return -jnp.take_along_axis(logits[:-1], ids[1:, None], 1).mean()
+
+    return jax.vmap(loss)(ids).mean()
+
+
+def sample_words(logits):
+    """Which words the Gumbel trick samples, and how likely they are."""
+    words = jax.random.categorical(jax.random.PRNGKey(5), logits)
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), words[:, None], 1)
+
+
+def adamw_fori(p, x, y):
+    """Three steps of training, the gradient of which goes through JAX's own."""
+    loss = lambda p: ((jnp.tanh(x @ p) - y) ** 2).mean()
+    return lax.fori_loop(0, 3, lambda i, p: p - 0.1 * (jax.grad(loss)(p) + 0.01 * p), p)
+
+
 def cholesky_solve(a, b):
     l = jnp.linalg.cholesky(a @ a.T + 3.0 * jnp.eye(a.shape[0]))
     return jax.scipy.linalg.cho_solve((l, True), b)
@@ -142,6 +227,22 @@ PROGRAMS = {
     "sort_by_keys": (lambda x, y: lax.sort((jnp.round(x), y), num_keys=2)[1], f32(8), f32(8)),
     "top_k": (lambda x: lax.top_k(x, 3)[0], f32(2, 7)),
     "vmap_scan": (lambda x: jax.vmap(lambda r: lax.scan(lambda c, v: (c * v + 1.0, c), 1.0, r)[1])(x), f32(3, 5)),
+    "adamw_fori": (adamw_fori, f32(4, 2), f32(6, 4), f32(6, 2)),
+    "associative_scan": (lambda x: lax.associative_scan(lambda a, b: a * 0.5 + b, x), f32(6, 2)),
+    "avg_pool": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") / 9.0, f32(1, 5, 6, 2)),
+    "conv_transpose": (conv_transpose, f32(1, 3, 4, 2), f32(3, 3, 2, 3)),
+    "depthwise": (depthwise, f32(1, 4, 5, 4), f32(3, 3, 1, 4)),
+    "gpt_layers": (gpt_layers, f32(7, 8), f32(5, 8), 1 + f32(3, 4, 8, scale=0.1), f32(3, 8, 24, scale=0.3), f32(3, 8, 8, scale=0.3), f32(3, 8, 16, scale=0.3), f32(3, 16, 8, scale=0.3)),
+    "group_norm": (group_norm, f32(2, 4, 3), f32(4), f32(4)),
+    "gru": (gru, f32(6, 3), f32(3, 6), f32(2, 6)),
+    "heads": (heads, f32(5, 8), f32(3, 8, 2, 4), f32(2, 4, 8)),
+    "interp": (lambda x, y: jnp.interp(jnp.linspace(-1.0, 5.0, 9), jnp.cumsum(jax.nn.softplus(x)), y), f32(6), f32(6)),
+    "nested_scan": (nested_scan, f32(3, 4)),
+    "quantile": (lambda x: jnp.quantile(x, jnp.array([0.25, 0.5]), axis=0), f32(7, 2)),
+    "remat_scan": (remat_scan, f32(3, 4), f32(5, 4, 4, scale=0.5)),
+    "rope": (rope, f32(4, 6), f32(6)),
+    "sample_words": (sample_words, f32(4, 5)),
+    "segment_sum": (lambda x: jax.ops.segment_sum(x * x, IDS, 5), f32(4, 3)),
     "while_loop": (lambda x: lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0, c[1] + c[0]), (1.0, x))[1], f32(3)),
     "cholesky_solve": (cholesky_solve, f32(5, 5), f32(5, 2)),
     "eigh": (eigh, f32(5, 5)),
@@ -152,6 +253,9 @@ PROGRAMS = {
     "waves": (waves, f32(6), f32(6)),
     "random_bits": (random_bits, f32(3, 5)),
 }
+# Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
+VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]
+EACH_VERSION = {"conv_norm", "gpt", "lstm", "sort_by_keys", "scatter_add"}
 # Reverse mode has no rule for it, in JAX either.
 FORWARD_ONLY = {"while_loop"}
 
@@ -159,6 +263,7 @@ FORWARD_ONLY = {"while_loop"}
 def main(names):
     path = HERE / "values.json"
     values = json.loads(path.read_text()) if names else {}
+    (HERE / "bytecode").mkdir(exist_ok=True)
     for name in names or PROGRAMS:
         f, *args = PROGRAMS[name]
         args = [jnp.asarray(a) for a in args]
@@ -173,6 +278,13 @@ def main(names):
         if name not in FORWARD_ONLY:
             entry["gradients"] = jax.grad(lambda *a: loss(*a)[0], tuple(range(len(args))))(*args)
         plain = lambda a: [float(np.float64(x)) for x in np.asarray(a).ravel()]
+        for version in VERSIONS if name in EACH_VERSION else VERSIONS[:1]:
+            to = HERE / "bytecode" / f"{name}.{version}.mlirbc"
+            try:
+                to.write_bytes(stablehlo.serialize_portable_artifact_str((HERE / f"{name}.mlir").read_text(), version))
+            except ValueError:
+                # Portable artifacts have no ops of CHLO.
+                assert "chlo." in (HERE / f"{name}.mlir").read_text(), name
         values[name] = {k: [plain(a) for a in v] for k, v in entry.items()}
     values = {name: values[name] for name in PROGRAMS}
     path.write_text(json.dumps(values, indent=0).replace(",\n", ","))
