@@ -50,9 +50,14 @@ impl<'a> MlirParser<'a> {
                 self.advance()?;
                 self.angled_entries()?
             }
-            MlirToken::Hash(_) => {
+            MlirToken::Hash(name) => {
                 self.advance()?;
                 match self.here.token {
+                    // How work is divided over devices: the grammar inside is its own.
+                    MlirToken::Punct(b'<') if name.trim_start_matches('#').starts_with("sdy.") => {
+                        self.skip_brackets()?;
+                        Attribute::Word(name)
+                    }
                     MlirToken::Punct(b'<') if self.here.start == lexed.end => {
                         self.advance()?;
                         self.angled_entries()?
