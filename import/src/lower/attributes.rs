@@ -1,6 +1,6 @@
 //! Attributes: numbers and lists of them under the names that pretty and generic forms use, and names that mean nothing.
 
-use super::refusal::{Unlowered, refuse};
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, Type};
 
 /// Attributes that say how to compute, where, or for whom, and change no value.

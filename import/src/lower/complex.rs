@@ -3,8 +3,8 @@
 use super::attributes::{find, need_list};
 use super::context::{LoweredNumbers, LoweringRule, ModuleLowering, OpRow, Val};
 use super::elementwise::{apply, direction};
-use super::number::{ComplexPart, Number, NumberType, part_names};
-use super::refusal::{Unlowered, refuse};
+use super::number::{ComplexPart, ImportedNumber, NumberType, part_names};
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, Type};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, Value};
 
@@ -16,7 +16,7 @@ enum ComplexRule {
     /// As a product of sums: the row multiplies a part of the first operand with one of the second.
     Product,
     /// By this function of the operands.
-    By(fn(&mut ModuleLowering<'_>, &[Number]) -> Result<Number, Unlowered>),
+    By(fn(&mut ModuleLowering<'_>, &[ImportedNumber]) -> Result<ImportedNumber, Unlowered>),
     /// By this function.
     Written(for<'t> fn(&mut ModuleLowering<'t>, &'t Instruction<'t>, &OpRow) -> LoweredNumbers),
 }
@@ -101,13 +101,13 @@ impl ModuleLowering<'_> {
     }
 
     /// A parameter of the function or region under construction.
-    pub(crate) fn parameter(&mut self, name: &str, ty: &NumberType) -> Number {
+    pub(crate) fn parameter(&mut self, name: &str, ty: &NumberType) -> ImportedNumber {
         let mut part = |name: &Option<String>| Val {
             element: ty.element,
             value: self.b.param(ty.ty.clone(), name.as_deref()),
         };
         let names = part_names(name, ty.complex);
-        Number { re: part(&names[0]), im: names.get(1).map(part) }
+        ImportedNumber { re: part(&names[0]), im: names.get(1).map(part) }
     }
 }
 
@@ -142,11 +142,14 @@ fn each_part<'t>(
     let im = part(cx, inst, row, ComplexPart::Imaginary)?;
     let complex = |k: usize| inst.result_type(k).is_some_and(Type::is_complex);
     let both = re.into_iter().zip(im).enumerate();
-    Ok(both.map(|(k, (re, im))| Number { re, im: complex(k).then_some(im) }).collect())
+    Ok(both.map(|(k, (re, im))| ImportedNumber { re, im: complex(k).then_some(im) }).collect())
 }
 
 /// Operands; in a function of elements, of its shape.
-fn operands(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Result<Vec<Number>, Unlowered> {
+fn operands(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+) -> Result<Vec<ImportedNumber>, Unlowered> {
     match cx.lift.is_some() {
         true => refuse("complex numbers in a function of elements"),
         false => cx.numbers(inst),
@@ -162,7 +165,7 @@ fn sum_of_products<'t>(
     let args = operands(cx, inst)?;
     let [x, y] = args[..] else { return refuse("other than two operands") };
     let mut of = |first: ComplexPart, second: ComplexPart| -> Result<Option<Val>, Unlowered> {
-        let there = |n: Number, part| part == Real || n.im.is_some();
+        let there = |n: ImportedNumber, part| part == Real || n.im.is_some();
         if !there(x, first) || !there(y, second) {
             return Ok(None);
         }
@@ -180,7 +183,7 @@ fn sum_of_products<'t>(
         (Some(x), None) | (None, Some(x)) => x,
         (None, None) => zero_like(cx, re),
     };
-    Ok(vec![Number::complex(re, im)])
+    Ok(vec![ImportedNumber::complex(re, im)])
 }
 
 /// Sums of complex numbers, and scatters that put numbers into places: what does the same to both parts.
@@ -215,14 +218,14 @@ fn convert<'t>(
     let re = part(cx, inst, row, ComplexPart::Real)?;
     let [re] = re[..] else { return refuse("other than one result") };
     let im = zero_like(cx, re);
-    Ok(vec![Number::complex(re, im)])
+    Ok(vec![ImportedNumber::complex(re, im)])
 }
 
 fn iota<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, row: &OpRow) -> LoweredNumbers {
     let re = part(cx, inst, row, ComplexPart::Real)?;
     let [re] = re[..] else { return refuse("other than one result") };
     let im = zero_like(cx, re);
-    Ok(vec![Number::complex(re, im)])
+    Ok(vec![ImportedNumber::complex(re, im)])
 }
 
 /// Whether both parts are equal, or one is not.
@@ -250,18 +253,18 @@ fn number_like(cx: &mut ModuleLowering<'_>, x: Val, n: f64) -> Val {
 }
 
 /// Both parts; 0 for the imaginary one of real numbers.
-fn parts(cx: &mut ModuleLowering<'_>, n: Number) -> (Val, Val) {
+fn parts(cx: &mut ModuleLowering<'_>, n: ImportedNumber) -> (Val, Val) {
     (n.re, n.im.unwrap_or_else(|| zero_like(cx, n.re)))
 }
 
-fn one(args: &[Number]) -> Result<Number, Unlowered> {
+fn one(args: &[ImportedNumber]) -> Result<ImportedNumber, Unlowered> {
     match args {
         [x] => Ok(*x),
         _ => refuse("other than one operand"),
     }
 }
 
-fn two(args: &[Number]) -> Result<[Number; 2], Unlowered> {
+fn two(args: &[ImportedNumber]) -> Result<[ImportedNumber; 2], Unlowered> {
     match args {
         [x, y] => Ok([*x, *y]),
         _ => refuse("other than two operands"),
@@ -272,35 +275,50 @@ fn choose(cx: &mut ModuleLowering<'_>, p: Val, yes: Val, no: Val) -> Result<Val,
     Ok(Val { value: cx.op(Op::SelectN, &[p.value, no.value, yes.value])?, ..yes })
 }
 
-pub(crate) fn real(_: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+pub(crate) fn real(
+    _: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     Ok(one(args)?.re.into())
 }
 
-pub(crate) fn imaginary(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+pub(crate) fn imaginary(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let x = one(args)?;
     Ok(parts(cx, x).1.into())
 }
 
-fn pair(_: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn pair(_: &mut ModuleLowering<'_>, args: &[ImportedNumber]) -> Result<ImportedNumber, Unlowered> {
     let [x, y] = two(args)?;
-    Ok(Number::complex(x.re, y.re))
+    Ok(ImportedNumber::complex(x.re, y.re))
 }
 
-fn conjugate(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn conjugate(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let (re, im) = parts(cx, one(args)?);
-    Ok(Number::complex(re, apply(cx, Op::Neg, &[im])?))
+    Ok(ImportedNumber::complex(re, apply(cx, Op::Neg, &[im])?))
 }
 
-fn product(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn product(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let [x, y] = two(args)?;
     let ((a, b), (c, d)) = (parts(cx, x), parts(cx, y));
     let [ac, bd] = [apply(cx, Op::Mul, &[a, c])?, apply(cx, Op::Mul, &[b, d])?];
     let [ad, bc] = [apply(cx, Op::Mul, &[a, d])?, apply(cx, Op::Mul, &[b, c])?];
-    Ok(Number::complex(apply(cx, Op::Sub, &[ac, bd])?, apply(cx, Op::Add, &[ad, bc])?))
+    Ok(ImportedNumber::complex(apply(cx, Op::Sub, &[ac, bd])?, apply(cx, Op::Add, &[ad, bc])?))
 }
 
 /// Smith's quotient: the smaller part of the divisor is divided by the larger one, so that no square overflows.
-fn quotient(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn quotient(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let [x, y] = two(args)?;
     let ((a, b), (c, d)) = (parts(cx, x), parts(cx, y));
     let [c_size, d_size] = [apply(cx, Op::Abs, &[c])?, apply(cx, Op::Abs, &[d])?];
@@ -319,11 +337,17 @@ fn quotient(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlo
     let turned = apply(cx, Op::Mul, &[p, ratio])?;
     let (im, other) = (apply(cx, Op::Sub, &[q, turned])?, apply(cx, Op::Sub, &[turned, q])?);
     let im = choose(cx, wide, im, other)?;
-    Ok(Number::complex(apply(cx, Op::Div, &[re, below])?, apply(cx, Op::Div, &[im, below])?))
+    Ok(ImportedNumber::complex(
+        apply(cx, Op::Div, &[re, below])?,
+        apply(cx, Op::Div, &[im, below])?,
+    ))
 }
 
 /// The magnitude, from the larger part and the ratio of both, so that no square overflows.
-fn magnitude(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn magnitude(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let (re, im) = parts(cx, one(args)?);
     Ok(hypot(cx, re, im)?.into())
 }
@@ -345,7 +369,7 @@ fn hypot(cx: &mut ModuleLowering<'_>, x: Val, y: Val) -> Result<Val, Unlowered> 
 }
 
 /// `z / |z|`, and 0 of 0.
-fn sign(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn sign(cx: &mut ModuleLowering<'_>, args: &[ImportedNumber]) -> Result<ImportedNumber, Unlowered> {
     let (re, im) = parts(cx, one(args)?);
     let size = hypot(cx, re, im)?;
     let zero = zero_like(cx, size);
@@ -354,10 +378,13 @@ fn sign(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowere
         let scaled = apply(cx, Op::Div, &[x, size])?;
         choose(cx, nothing, zero, scaled)
     };
-    Ok(Number::complex(unit(re)?, unit(im)?))
+    Ok(ImportedNumber::complex(unit(re)?, unit(im)?))
 }
 
-fn exponential(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn exponential(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let (re, im) = parts(cx, one(args)?);
     let size = apply(cx, Op::Exp, &[re])?;
     let (cos, sin) = (apply(cx, Op::Cos, &[im])?, apply(cx, Op::Sin, &[im])?);
@@ -365,13 +392,16 @@ fn exponential(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, U
     let real = apply(cx, Op::Eq, &[im, zero])?;
     let turned = apply(cx, Op::Mul, &[size, sin])?;
     // Of real numbers too large for the type the imaginary part is 0 all the same.
-    Ok(Number::complex(apply(cx, Op::Mul, &[size, cos])?, choose(cx, real, im, turned)?))
+    Ok(ImportedNumber::complex(apply(cx, Op::Mul, &[size, cos])?, choose(cx, real, im, turned)?))
 }
 
-fn logarithm(cx: &mut ModuleLowering<'_>, args: &[Number]) -> Result<Number, Unlowered> {
+fn logarithm(
+    cx: &mut ModuleLowering<'_>,
+    args: &[ImportedNumber],
+) -> Result<ImportedNumber, Unlowered> {
     let (re, im) = parts(cx, one(args)?);
     let size = hypot(cx, re, im)?;
-    Ok(Number::complex(apply(cx, Op::Log, &[size])?, apply(cx, Op::Atan2, &[im, re])?))
+    Ok(ImportedNumber::complex(apply(cx, Op::Log, &[size])?, apply(cx, Op::Atan2, &[im, re])?))
 }
 
 /// Fourier transforms along the last axes.
@@ -433,9 +463,11 @@ fn fft<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, _: &OpRow) ->
     Ok(vec![x])
 }
 
-fn complex_of(like: Val, values: &[Value]) -> Result<Number, Unlowered> {
+fn complex_of(like: Val, values: &[Value]) -> Result<ImportedNumber, Unlowered> {
     match *values {
-        [re, im] => Ok(Number::complex(Val { value: re, ..like }, Val { value: im, ..like })),
+        [re, im] => {
+            Ok(ImportedNumber::complex(Val { value: re, ..like }, Val { value: im, ..like }))
+        }
         _ => refuse("other than two results"),
     }
 }

@@ -1,10 +1,10 @@
 //! Constants: `dense<..>` with one value for all, nested lists, or the bytes of all elements in hexadecimal.
 
 use super::context::{LoweredValues, ModuleLowering, Val};
-use super::element::ElementType;
 use super::number::ComplexPart;
-use super::refusal::{Unlowered, refuse};
-use crate::text::tree::{Attribute, DenseText, Instruction, Type};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
+use crate::text::tree::{Attribute, DenseText, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, Elements, Literal, Op, TensorType};
 use smallvec::smallvec;
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ pub(crate) fn written(
 ) -> Result<Val, Unlowered> {
     let Some(count) = ty.elements() else { return refuse("an extent that is not known") };
     let text = dense.payload.trim();
-    let part = cx.part.filter(|_| dense.ty.as_ref().is_some_and(Type::is_complex));
+    let part = cx.part.filter(|_| text.contains('(') || text.starts_with('"'));
     let text = match part {
         Some(part) => Cow::Owned(part_of(text, element, part)?),
         None => Cow::Borrowed(text),

@@ -1,7 +1,7 @@
 //! What lowering an instruction sees: the values so far, the function under construction, and what was refused.
 
 use super::attributes::says_nothing;
-use super::number::{ComplexPart, Number, Numbers};
+use super::number::{ComplexPart, ImportedNumber, ImportedNumbers};
 use crate::emit::element::{ElementType, complex_part};
 use crate::emit::refusal::{Unlowered, refuse};
 pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
-pub(crate) type LoweredNumbers = Result<Numbers, Unlowered>;
+pub(crate) type LoweredNumbers = Result<ImportedNumbers, Unlowered>;
 
 /// How an op is lowered.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ pub enum Compare {
 }
 
 /// The results that a name is bound to.
-type BoundResults = SmallVec<[Option<Number>; 1]>;
+type BoundResults = SmallVec<[Option<ImportedNumber>; 1]>;
 
 /// Lowers an instruction that has complex operands or results.
 pub(crate) type ComplexLowering<'t> =
@@ -185,7 +185,7 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// The number of this name.
-    pub(crate) fn number(&self, operand: OperandName<'_>) -> Result<Number, Unlowered> {
+    pub(crate) fn number(&self, operand: OperandName<'_>) -> Result<ImportedNumber, Unlowered> {
         let Some(all) = self.values.get(operand.name) else {
             return refuse(format!("`%{}` is not defined", operand.name));
         };
@@ -197,7 +197,7 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// All operands, complex numbers among them.
-    pub(crate) fn numbers(&self, inst: &Instruction<'_>) -> Result<Vec<Number>, Unlowered> {
+    pub(crate) fn numbers(&self, inst: &Instruction<'_>) -> Result<Vec<ImportedNumber>, Unlowered> {
         inst.all_operands().map(|operand| self.number(operand)).collect()
     }
 
@@ -249,7 +249,7 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn block(
         &mut self,
         region: &'t RegionTree<'t>,
-        params: &[Option<Number>],
+        params: &[Option<ImportedNumber>],
     ) -> LoweredNumbers {
         self.within(region, params, |cx, ret| cx.numbers(ret))
     }
@@ -258,7 +258,7 @@ impl<'t> ModuleLowering<'t> {
     fn within<T>(
         &mut self,
         region: &'t RegionTree<'t>,
-        params: &[Option<Number>],
+        params: &[Option<ImportedNumber>],
         results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
     ) -> Result<T, Unlowered> {
         let mark = self.shadowed.len();
@@ -295,7 +295,9 @@ impl<'t> ModuleLowering<'t> {
                 _ if self.part.is_none() && self.is_complex(inst) => {
                     (self.complex)(self, inst, row)
                 }
-                _ => self.row(inst, row).map(|all| all.into_iter().map(Number::from).collect()),
+                _ => self
+                    .row(inst, row)
+                    .map(|all| all.into_iter().map(ImportedNumber::from).collect()),
             }),
         };
         let lowered = lowered.and_then(|values| self.agreed(inst, values));
@@ -336,7 +338,7 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// The results, where they have the number and the types that the text says.
-    fn agreed(&mut self, inst: &Instruction<'_>, values: Numbers) -> LoweredNumbers {
+    fn agreed(&mut self, inst: &Instruction<'_>, values: ImportedNumbers) -> LoweredNumbers {
         if values.len() != inst.result_count() {
             return refuse(format!("{} results, not {}", values.len(), inst.result_count()));
         }
@@ -361,7 +363,7 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// Gives a number its name in the source, unless it has one.
-    fn name(&mut self, number: Number, name: &str) {
+    fn name(&mut self, number: ImportedNumber, name: &str) {
         let f = self.b.func_mut();
         for (v, name) in number.parts().iter().zip(number.names(name)) {
             if f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
@@ -411,7 +413,7 @@ impl<'t> ModuleLowering<'t> {
         let Some(first) = args.first() else { return refuse("a function of no elements") };
         let shape = self.b.ty(first.value).clone();
         let outer = self.lift.replace(shape);
-        let params: Vec<Option<Number>> = args.iter().map(|&v| Some(v.into())).collect();
+        let params: Vec<Option<ImportedNumber>> = args.iter().map(|&v| Some(v.into())).collect();
         let found = self.within(region, &params, results);
         self.lift = outer;
         found

@@ -2,9 +2,11 @@
 
 use super::attributes::{find, number};
 use super::context::{Compare, LoweredNumbers, LoweredValues, ModuleLowering, Val, Vals};
-use super::element::ElementType;
-use super::number::{Number, NumberType, Numbers, numbers_of, value_types, values_of};
-use super::refusal::{Unlowered, refuse};
+use super::number::{
+    ImportedNumber, ImportedNumbers, NumberType, numbers_of, value_types, values_of,
+};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, FunctionTree, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
@@ -23,8 +25,8 @@ fn result_types(
 }
 
 /// The types of numbers.
-fn types_of(cx: &ModuleLowering<'_>, numbers: &[Number]) -> Vec<NumberType> {
-    let of = |n: &Number| NumberType {
+fn types_of(cx: &ModuleLowering<'_>, numbers: &[ImportedNumber]) -> Vec<NumberType> {
+    let of = |n: &ImportedNumber| NumberType {
         element: n.re.element,
         ty: cx.b.ty(n.re.value).clone(),
         complex: n.im.is_some(),
@@ -49,7 +51,7 @@ fn region<'t>(
         ));
     }
     let made = cx.b.open_region();
-    let params: Vec<Option<Number>> = tree
+    let params: Vec<Option<ImportedNumber>> = tree
         .params
         .iter()
         .zip(entered)
@@ -122,8 +124,8 @@ fn call_of<'t>(
 ) -> LoweredNumbers {
     let (callee, name) = cx.callee(name)?;
     // In a function of elements operands have its shape.
-    let args: Numbers = match cx.lift.is_some() {
-        true => cx.operands(inst)?.into_iter().map(Number::from).collect(),
+    let args: ImportedNumbers = match cx.lift.is_some() {
+        true => cx.operands(inst)?.into_iter().map(ImportedNumber::from).collect(),
         false => cx.numbers(inst)?,
     };
     if args.len() != callee.body.params.len() {
@@ -139,7 +141,7 @@ fn call_of<'t>(
     };
     if in_place {
         cx.enter()?;
-        let params: Vec<Option<Number>> = args.iter().copied().map(Some).collect();
+        let params: Vec<Option<ImportedNumber>> = args.iter().copied().map(Some).collect();
         let results = cx.block(&callee.body, &params);
         cx.leave();
         return results;
@@ -303,7 +305,7 @@ fn scan_body<'t>(
         return refuse("a region of other parameters");
     }
     let made = cx.b.open_region();
-    let mut params: Vec<Option<Number>> = vec![None; entered.len()];
+    let mut params: Vec<Option<ImportedNumber>> = vec![None; entered.len()];
     for k in (xs..entered.len()).chain(0..xs) {
         let (element, ty) = entered[k].clone();
         let ty = NumberType { element, ty, complex: false };

@@ -3,9 +3,9 @@
 use super::attributes::find;
 use super::bits;
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
-use super::element::ElementType;
-use super::refusal::{Unlowered, refuse};
 pub(crate) use crate::emit::arithmetic::{apply, convert_to};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::Op;
 use smallvec::smallvec;

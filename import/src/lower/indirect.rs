@@ -3,10 +3,10 @@
 
 use super::attributes::{entry, flag, need_list, number};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
-use super::element::ElementType;
-use super::integers::ordered;
 use super::reduce::{Combiner, recognized};
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::integers::ordered;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Op, TensorType, Value};
 use smallvec::{SmallVec, smallvec};
@@ -220,7 +220,7 @@ impl ScatterPlaces<'_> {
         } else if turned {
             value = ordered(cx, x.element, value)?;
         }
-        Ok(Val { value: super::integers::wrap(cx, x.element, value)?, ..x })
+        Ok(Val { value: crate::emit::integers::wrap(cx, x.element, value)?, ..x })
     }
 
     /// What updates fall on is read, combined with them and written.

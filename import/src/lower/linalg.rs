@@ -2,8 +2,8 @@
 
 use super::attributes::{find, flag, number};
 use super::context::{LoweredValues, ModuleLowering, Val};
-use super::element::ElementType;
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Literal, Op, TensorType, Value};
 use smallvec::{SmallVec, smallvec};

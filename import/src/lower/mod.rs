@@ -19,13 +19,12 @@ mod window;
 
 pub use context::Compare;
 
-use crate::emit::{element, integers, refusal};
+use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
 use context::ModuleLowering;
-use number::{Number, values_of};
-use refusal::Unlowered;
+use number::{ImportedNumber, values_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A lowered function, with the comparisons of tests at the end of its results: pairs of the value and what it should be.
@@ -86,7 +85,7 @@ fn function<'t>(
 ) -> Result<Option<ImportedFunction>, Diagnostic> {
     cx.forget();
     cx.checks.clear();
-    let mut params: Vec<Option<Number>> = Vec::new();
+    let mut params: Vec<Option<ImportedNumber>> = Vec::new();
     let signature = f
         .body
         .params

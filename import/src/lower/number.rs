@@ -1,4 +1,4 @@
-//! Numbers of the source: real ones, which are a value of the IR, and complex ones, which are two.
+//! ImportedNumbers of the source: real ones, which are a value of the IR, and complex ones, which are two.
 
 use crate::emit::Val;
 use crate::emit::element::ElementType;
@@ -14,24 +14,24 @@ pub(crate) enum ComplexPart {
 
 /// A tensor of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Number {
+pub(crate) struct ImportedNumber {
     /// The value, or the real part of it.
     pub(crate) re: Val,
     /// The imaginary part of complex numbers, which has the type of the real one.
     pub(crate) im: Option<Val>,
 }
 
-pub(crate) type Numbers = Vec<Number>;
+pub(crate) type ImportedNumbers = Vec<ImportedNumber>;
 
-impl From<Val> for Number {
-    fn from(re: Val) -> Number {
-        Number { re, im: None }
+impl From<Val> for ImportedNumber {
+    fn from(re: Val) -> ImportedNumber {
+        ImportedNumber { re, im: None }
     }
 }
 
-impl Number {
-    pub(crate) fn complex(re: Val, im: Val) -> Number {
-        Number { re, im: Some(im) }
+impl ImportedNumber {
+    pub(crate) fn complex(re: Val, im: Val) -> ImportedNumber {
+        ImportedNumber { re, im: Some(im) }
     }
 
     /// Its values in the IR.
@@ -85,18 +85,21 @@ pub(crate) fn value_types(types: &[NumberType]) -> Vec<TensorType> {
 }
 
 /// All values of numbers.
-pub(crate) fn values_of(numbers: &[Number]) -> Vec<Value> {
+pub(crate) fn values_of(numbers: &[ImportedNumber]) -> Vec<Value> {
     numbers.iter().flat_map(|n| n.parts()).map(|v| v.value).collect()
 }
 
 /// The numbers that these values are.
-pub(crate) fn numbers_of(types: &[NumberType], values: impl IntoIterator<Item = Value>) -> Numbers {
+pub(crate) fn numbers_of(
+    types: &[NumberType],
+    values: impl IntoIterator<Item = Value>,
+) -> ImportedNumbers {
     let mut values = values.into_iter();
-    let mut numbers = Numbers::new();
+    let mut numbers = ImportedNumbers::new();
     for NumberType { element, complex, .. } in types {
         let mut next = || values.next().map(|value| Val { element: *element, value });
         let Some(re) = next() else { break };
-        numbers.push(Number { re, im: if *complex { next() } else { None } });
+        numbers.push(ImportedNumber { re, im: if *complex { next() } else { None } });
     }
     numbers
 }

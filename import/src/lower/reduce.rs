@@ -3,10 +3,10 @@
 
 use super::attributes::need_list;
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
-use super::element::ElementType;
 use super::elementwise::{apply, convert_to};
-use super::integers::ordered;
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::integers::ordered;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
 use adfuse_ir::{Attrs, Dim, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::smallvec;
@@ -147,7 +147,7 @@ pub(crate) fn by_op(
     } else {
         cx.emit(op, &[full], attrs)?
     };
-    value = super::integers::wrap(cx, x.element, value)?;
+    value = crate::emit::integers::wrap(cx, x.element, value)?;
     let result = Val { value, ..x };
     let given = cx.b.func().literal(init.value);
     if given.is_some() && given == combine.neutral(x.element) {

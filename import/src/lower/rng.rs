@@ -6,9 +6,9 @@
 
 use super::attributes::find;
 use super::context::{LoweredValues, ModuleLowering, Val};
-use super::element::ElementType;
-use super::integers::{unsigned, wrap};
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::integers::{unsigned, wrap};
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
 use smallvec::smallvec;

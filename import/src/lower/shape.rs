@@ -2,8 +2,8 @@
 
 use super::attributes::{entry, find, list, list_or, need_list, need_number};
 use super::context::{LoweredValues, ModuleLowering, Val};
-use super::element::ElementType;
-use super::refusal::{Unlowered, refuse};
+use crate::emit::element::ElementType;
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::smallvec;
@@ -165,7 +165,7 @@ pub(crate) fn iota(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lower
     let axis = need_number(inst, &["dim", "iota_dimension"])?;
     let (element, ty) = cx.result_type(inst, 0)?;
     let value = cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis), &ty)?;
-    let value = super::integers::wrap(cx, element, value)?;
+    let value = crate::emit::integers::wrap(cx, element, value)?;
     Ok(smallvec![Val { element, value }])
 }
 
@@ -280,5 +280,5 @@ fn product(
     let y = super::elementwise::convert_to(cx, y, element)?.value;
     let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
     let value = cx.emit_as(Op::DotGeneral, &[x, y], attrs, &ty)?;
-    Ok(smallvec![Val { element, value: super::integers::wrap(cx, element, value)? }])
+    Ok(smallvec![Val { element, value: crate::emit::integers::wrap(cx, element, value)? }])
 }

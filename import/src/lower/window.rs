@@ -4,7 +4,7 @@ use super::attributes::{find, list, list_or, need_list};
 use super::context::{LoweredValues, ModuleLowering, Val};
 use super::elementwise::convert_to;
 use super::reduce::{Combiner, by_op, fold, recognized};
-use super::refusal::{Unlowered, refuse};
+use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op};
 use smallvec::smallvec;
@@ -135,7 +135,7 @@ fn pooled(
         };
         cx.emit(op, &[full], windows.pool())?
     };
-    Ok(Some(Val { value: super::integers::wrap(cx, x.element, value)?, ..x }))
+    Ok(Some(Val { value: crate::emit::integers::wrap(cx, x.element, value)?, ..x }))
 }
 
 /// The windows of a padded tensor, an axis of steps for each axis behind all.
@@ -201,7 +201,7 @@ pub(crate) fn select_and_scatter<'t>(
         .with_ints("high", windows.high)
         .with("select", IrAttr::Word(word));
     let value = cx.emit(Op::SelectAndScatterAdd, &[source.value, x], attrs)?;
-    Ok(smallvec![Val { value: super::integers::wrap(cx, source.element, value)?, ..source }])
+    Ok(smallvec![Val { value: crate::emit::integers::wrap(cx, source.element, value)?, ..source }])
 }
 
 /// The axes that a layout such as `[b, 0, f]` names: those of two letters, then the spatial ones.
@@ -277,5 +277,5 @@ pub(crate) fn convolution(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
         return Ok(smallvec![Val { element, value }]);
     }
     let value = cx.emit_as(Op::ConvGeneralDilated, &[x, w], attrs, &ty)?;
-    Ok(smallvec![Val { element, value: super::integers::wrap(cx, element, value)? }])
+    Ok(smallvec![Val { element, value: crate::emit::integers::wrap(cx, element, value)? }])
 }

@@ -7,7 +7,7 @@
 
 use super::Op;
 use super::def::RuleCx;
-use super::tensor_writer::TensorWriter;
+use super::tensor_writer::{ComposedResults, TensorWriter};
 use crate::attrs::{Attr0, AttrKind, AttrSpec, Attrs, maybe, need};
 use crate::builder::Builder;
 use crate::dtype::{DType, DTypeSet};
@@ -16,8 +16,6 @@ use crate::infer::{InferCx, InferError, known_dim};
 use crate::literal::Literal;
 use crate::types::TensorType;
 use smallvec::{SmallVec, smallvec};
-
-type Results = SmallVec<[Value; 1]>;
 
 /// The longest transform that is one product, if its length has factors.
 const RADIX: u64 = 32;
@@ -119,7 +117,7 @@ pub(super) fn check_irfft(cx: &mut InferCx<'_>) -> Result<(), InferError> {
     }
 }
 
-pub(super) fn fft(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(super) fn fft(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let [re, im] = [cx.args[0], cx.args[1]];
     along(b, cx, cx.attrs.flag("inverse"), &[re, im], &mut |w, parts| {
         let y = w.transformed(Waves { re: parts[0], im: Some(parts[1]) });
@@ -128,7 +126,7 @@ pub(super) fn fft(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     })
 }
 
-pub(super) fn rfft(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(super) fn rfft(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     along(b, cx, false, &[cx.args[0]], &mut |w, parts| {
         let y = w.transformed(Waves { re: parts[0], im: None });
         let half = w.extent(y.re, 1) / 2 + 1;
@@ -136,7 +134,7 @@ pub(super) fn rfft(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     })
 }
 
-pub(super) fn irfft(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(super) fn irfft(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let n = cx.attrs.int("length") as u64;
     along(b, cx, true, &[cx.args[0], cx.args[1]], &mut |w, parts| {
         // Frequencies above half the length are the conjugates of those below it, in reverse order.
@@ -165,7 +163,7 @@ fn along(
     inverse: bool,
     parts: &[Value],
     transform: &mut RowTransform<'_>,
-) -> Results {
+) -> ComposedResults {
     let (axis, narrow) = (cx.attrs.int("axis") as usize, cx.types[0].dtype);
     let Some(dims) = cx.types[0].dims() else {
         b.refuse("a Fourier transform is written out for constant extents alone");

@@ -7,6 +7,10 @@ use crate::dtype::DType;
 use crate::entity::Value;
 use crate::literal::Literal;
 use crate::types::{Dim, TensorType};
+use smallvec::SmallVec;
+
+/// The results of a composed op.
+pub(super) type ComposedResults = SmallVec<[Value; 1]>;
 
 /// Writes a step of a loop: it is given what is carried and the elements of the step, and leaves what is carried and what is
 /// stacked.

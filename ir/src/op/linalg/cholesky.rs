@@ -3,19 +3,19 @@
 //! The rules are those of Murray, *Differentiation of the Cholesky decomposition*, 2016: two triangular systems each, and nothing
 //! of the loops is kept.
 
-use super::writer::{MatrixWriter, Results, TriangularForm};
+use super::writer::{MatrixWriter, TriangularForm};
 use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::{RuleCx, Tangents};
-use crate::op::tensor_writer::TensorWriter;
+use crate::op::tensor_writer::{ComposedResults, TensorWriter};
 use crate::types::TensorType;
 use smallvec::smallvec;
 
 /// Columns of a panel.
 const PANEL: u64 = 32;
 
-pub(in crate::op) fn cholesky(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn cholesky(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![cx.args[0]] };
     let upper = cx.attrs.flag("upper");
     let a = w.load(cx.args[0]);

@@ -5,7 +5,7 @@
 //! eigenvalue problems on multiprocessor arrays*, 1985: after as many steps as there are other rows each pair met once, and all
 //! have the seats that they began with. Such sweeps follow until what is off the diagonal is within rounding.
 
-use super::writer::{MatrixWriter, Results};
+use super::writer::MatrixWriter;
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -13,7 +13,7 @@ use crate::entity::Value;
 use crate::op::Op;
 use crate::op::composed::in_order;
 use crate::op::def::{RuleCx, Tangents};
-use crate::op::tensor_writer::TensorWriter;
+use crate::op::tensor_writer::{ComposedResults, TensorWriter};
 use crate::types::TensorType;
 use smallvec::{SmallVec, smallvec};
 
@@ -27,7 +27,7 @@ struct Rotation {
     sin: Value,
 }
 
-pub(in crate::op) fn eigh(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn eigh(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let a = cx.args[0];
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![a, a] };
     let a = w.load(a);

@@ -4,15 +4,15 @@
 //! zeros are, as LAPACK keeps them. What is composed of it has the derivatives of its steps; `qr` has rules in closed form, by
 //! Walter and Lehmann, *Algorithmic differentiation of linear algebra functions*, 2010.
 
-use super::writer::{MatrixWriter, Results, TriangularForm};
+use super::writer::{MatrixWriter, TriangularForm};
 use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::{RuleCx, Tangents};
-use crate::op::tensor_writer::TensorWriter;
+use crate::op::tensor_writer::{ComposedResults, TensorWriter};
 use smallvec::{SmallVec, smallvec};
 
-pub(in crate::op) fn householder(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn householder(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let a = cx.args[0];
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![a, a] };
     let a = w.load(a);
@@ -20,7 +20,7 @@ pub(in crate::op) fn householder(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     smallvec![w.store(packed), w.store(scales)]
 }
 
-pub(in crate::op) fn householder_product(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn householder_product(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![cx.args[0]] };
     let (packed, scales) = (w.load(cx.args[0]), w.load_rows(cx.args[1]));
     let columns = w.shape(packed)[1];
@@ -28,7 +28,7 @@ pub(in crate::op) fn householder_product(b: &mut Builder, cx: &RuleCx<'_>) -> Re
     smallvec![w.store(q)]
 }
 
-pub(in crate::op) fn qr(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn qr(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let a = cx.args[0];
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![a, a] };
     let a = w.load(a);

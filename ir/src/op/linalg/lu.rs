@@ -1,6 +1,6 @@
 //! `lu`: elimination with partial pivoting, a column a step.
 
-use super::writer::{MatrixWriter, Results, TriangularForm};
+use super::writer::{MatrixWriter, TriangularForm};
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -8,14 +8,14 @@ use crate::entity::Value;
 use crate::op::Op;
 use crate::op::composed::in_order;
 use crate::op::def::{RuleCx, Tangents};
-use crate::op::tensor_writer::TensorWriter;
+use crate::op::tensor_writer::{ComposedResults, TensorWriter};
 use crate::types::TensorType;
 use smallvec::smallvec;
 
 /// The lower triangle with ones on its diagonal.
 const UNIT: TriangularForm = TriangularForm { unit: true, ..TriangularForm::LOWER };
 
-pub(in crate::op) fn lu(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn lu(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let a = cx.args[0];
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![a, a, a] };
     let a = w.load(a);

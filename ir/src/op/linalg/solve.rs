@@ -4,18 +4,18 @@
 //! sides after the unknowns that are known is a product, and so is the solution for a block. So there are few steps, and
 //! nearly all operations are in products. The rule in reverse solves the transposed systems: nothing of the loops is kept.
 
-use super::writer::{MatrixWriter, Results, TriangularForm};
+use super::writer::{MatrixWriter, TriangularForm};
 use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::{RuleCx, Tangents};
-use crate::op::tensor_writer::TensorWriter;
+use crate::op::tensor_writer::{ComposedResults, TensorWriter};
 use smallvec::{SmallVec, smallvec};
 
 /// Rows of a block.
 const BLOCK: u64 = 32;
 
-pub(in crate::op) fn triangular_solve(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
+pub(in crate::op) fn triangular_solve(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     let Some(mut w) = MatrixWriter::new(b, cx) else { return smallvec![cx.args[1]] };
     let form = TriangularForm::of(cx.attrs);
     let (mut a, mut x) = (w.load(cx.args[0]), w.load(cx.args[1]));

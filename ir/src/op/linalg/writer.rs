@@ -7,10 +7,6 @@ use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::RuleCx;
 use crate::op::tensor_writer::TensorWriter;
-use smallvec::SmallVec;
-
-/// The results of an op.
-pub(super) type Results = SmallVec<[Value; 1]>;
 
 /// A composition, or a rule, under way. Its matrices are `[batch, rows, columns]`, where the batch is that of the operands in
 /// one axis.
