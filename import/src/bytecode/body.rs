@@ -1,6 +1,6 @@
 //! The instructions of a file as StableHLO text: functions, and the generic form of everything inside of them.
 
-use super::container::{Container, entry, ir_section, since};
+use super::container::{Container, OpName, entry, ir_section, since};
 use super::decode::{DecodedAttribute, Decoder};
 use super::ops;
 use super::reader::{ByteReader, Read};
@@ -177,13 +177,7 @@ impl<'a> BodyPrinter<'a> {
         }
         if has(flag::PROPERTIES) {
             let properties = r.number()?;
-            attributes.extend(self.properties(
-                r,
-                properties,
-                name.dialect,
-                name.name,
-                name.registered,
-            )?);
+            attributes.extend(self.properties(r, properties, name)?);
         }
         let results = if has(flag::RESULTS) { r.list(ByteReader::number)? } else { Vec::new() };
         let mut operands = Vec::new();
@@ -242,13 +236,12 @@ impl<'a> BodyPrinter<'a> {
         &mut self,
         r: &ByteReader<'_>,
         number: u64,
-        dialect: &str,
-        op: &str,
-        registered: bool,
+        of: OpName<'a>,
     ) -> Read<Vec<(&'a str, u64)>> {
-        if !registered {
+        if !of.registered {
             return self.dictionary(r, number);
         }
+        let (dialect, op) = (of.dialect, of.name);
         let mut values = *entry(r, &self.container().properties, number, "properties")?;
         match (dialect, ops::attributes(op)) {
             // The name of the module; shardings.
