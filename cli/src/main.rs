@@ -22,6 +22,7 @@ mod inputs;
 mod json;
 mod losses;
 mod machine;
+mod model;
 mod npz;
 mod pack;
 mod params;

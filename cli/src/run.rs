@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
+use super::model::Weights;
 use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
@@ -44,6 +45,11 @@ pub(super) struct RunCommand {
     /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
     #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
     inputs: Vec<InputArg>,
+    /// Values for inputs that are not given, by their names, from a .safetensors file
+    ///
+    /// Without this, a model has its own weights, and NAME.ir those of NAME.safetensors beside it.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
     /// The seed of inputs that are not given
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -92,7 +98,9 @@ impl RunCommand {
         let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
-        let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
+        let weights = Weights::of(self.weights.as_deref(), &program.source)?;
+        weights.some_known(&params::params(f), &f.name)?;
+        let inputs = Inputs::new(self.inputs.clone(), self.seed)?.with_weights(weights);
         let (f, given) = self.at_extents(&program, f, &inputs)?;
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
@@ -150,6 +158,7 @@ impl RunCommand {
         }
         let Some(path) = &self.save else { return Ok(()) };
         let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
+        let inputs = inputs.chain(self.weights.as_deref());
         whole::spares(
             path,
             self.target.path().into_iter().chain(self.followed.path()).chain(inputs),

@@ -23,8 +23,8 @@ mod text;
 
 pub use lower::Compare;
 pub use onnx::{
-    FixedValue, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_coverage, onnx_inputs,
-    onnx_tensor,
+    FixedValue, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_coverage, onnx_name,
+    onnx_params, onnx_tensor,
 };
 pub use report::{Coverage, Issue, Usage};
 

@@ -145,8 +145,8 @@ impl<'m> OnnxLowering<'m> {
         self.usage.count(&op, None);
         let first = proto.outputs.iter().find(|o| !o.is_empty());
         self.place = match (proto.name, first) {
-            ("", Some(output)) => format!("the node of `{output}`"),
-            (name, _) => format!("the node `{name}`"),
+            ("", Some(output)) => format!("{output} = {op}"),
+            (name, _) => name.to_string(),
         };
         let values = match self.lower(proto, &op) {
             Ok(values) => values.into_iter().map(Some).collect::<Vec<_>>(),

@@ -3,7 +3,10 @@
 use super::context::{LoweredValues, OnnxLowering};
 use super::node::Node;
 use super::ops::recurrent::{Cell, recurrent};
-use super::ops::{attention, control, elementwise, indirect, linear, norm, reduce, shape, window};
+use super::ops::{
+    attention, control, elementwise, indirect, linear, norm, optimizer, quantized, reduce, resize,
+    sampling, sequence, shape, signal, window,
+};
 use adfuse_ir::Op;
 
 /// A row of the table of ops.
@@ -30,6 +33,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("Acos", 7, elementwise::map, Op::Acos),
     row!("Acosh", 9, elementwise::map, Op::Acosh),
     row!("Add", 1, elementwise::map, Op::Add),
+    row!("AffineGrid", 20, sampling::affine_grid),
     row!("And", 1, elementwise::map, Op::And),
     row!("ArgMax", 1, reduce::arg_extreme, Op::Argmax),
     row!("ArgMin", 1, reduce::arg_extreme, Op::Argmin),
@@ -46,12 +50,15 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("BitwiseNot", 18, elementwise::map, Op::Not),
     row!("BitwiseOr", 18, elementwise::map, Op::Or),
     row!("BitwiseXor", 18, elementwise::map, Op::Xor),
+    row!("BlackmanWindow", 17, signal::cosine_window, &[0.42, -0.5, 0.08]),
     row!("Cast", 6, elementwise::cast),
     row!("CastLike", 15, elementwise::cast_like),
+    row!("CausalConvWithState", 1, sequence::causal_conv),
     row!("Ceil", 1, elementwise::map, Op::Ceil),
     row!("Celu", 12, elementwise::celu),
     row!("CenterCropPad", 18, shape::center_crop_pad),
     row!("Clip", 1, elementwise::clip),
+    row!("Col2Im", 18, sampling::col2im),
     row!("Compress", 9, indirect::compress),
     row!("Concat", 4, shape::concat),
     row!("Constant", 1, shape::constant),
@@ -63,10 +70,13 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("Cosh", 9, elementwise::map, Op::Cosh),
     row!("CumProd", 26, reduce::running, Op::Cumprod),
     row!("CumSum", 11, reduce::running, Op::Cumsum),
+    row!("DFT", 17, signal::dft),
     row!("DepthToSpace", 1, shape::depth_to_space),
+    row!("DequantizeLinear", 10, quantized::dequantize),
     row!("Det", 11, linear::det),
     row!("Div", 1, elementwise::map, Op::Div),
     row!("Dropout", 1, elementwise::dropout),
+    row!("DynamicQuantizeLinear", 11, quantized::dynamic),
     row!("Einsum", 12, linear::einsum),
     row!("Elu", 1, elementwise::elu),
     row!("Equal", 1, elementwise::map, Op::Eq),
@@ -87,7 +97,10 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("GlobalMaxPool", 1, window::global, Op::ReduceMax),
     row!("Greater", 1, elementwise::map, Op::Gt),
     row!("GreaterOrEqual", 12, elementwise::map, Op::Ge),
+    row!("GridSample", 16, sampling::grid_sample),
     row!("GroupNormalization", 18, norm::group),
+    row!("HammingWindow", 17, signal::cosine_window, &[25.0 / 46.0, -21.0 / 46.0]),
+    row!("HannWindow", 17, signal::cosine_window, &[0.5, -0.5]),
     row!("HardSigmoid", 1, elementwise::hard_sigmoid),
     row!("HardSwish", 14, elementwise::hard_swish),
     row!("Hardmax", 13, norm::hardmax),
@@ -102,6 +115,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("LeakyRelu", 1, elementwise::leaky_relu),
     row!("Less", 1, elementwise::map, Op::Lt),
     row!("LessOrEqual", 12, elementwise::map, Op::Le),
+    row!("LinearAttention", 1, sequence::linear_attention),
     row!("Log", 1, elementwise::map, Op::Log),
     row!("LogSoftmax", 1, norm::log_softmax),
     row!("Loop", 1, control::loop_node),
@@ -114,6 +128,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("MaxUnpool", 9, window::max_unpool),
     row!("Mean", 1, elementwise::mean),
     row!("MeanVarianceNormalization", 9, norm::mean_variance),
+    row!("MelWeightMatrix", 17, signal::mel_weights),
     row!("Min", 1, elementwise::fold, Op::Min),
     row!("Mish", 18, elementwise::mish),
     row!("Mod", 10, elementwise::modulo),
@@ -127,6 +142,9 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("PRelu", 7, elementwise::prelu),
     row!("Pad", 2, shape::pad),
     row!("Pow", 1, elementwise::pow),
+    row!("QLinearConv", 10, quantized::conv),
+    row!("QLinearMatMul", 10, quantized::matmul),
+    row!("QuantizeLinear", 10, quantized::quantize),
     row!("RMSNormalization", 23, norm::rms),
     row!("RNN", 7, recurrent, Cell::Plain),
     row!("Range", 11, shape::range),
@@ -143,6 +161,7 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("ReduceSumSquare", 1, reduce::sum_square),
     row!("Relu", 1, elementwise::map, Op::Relu),
     row!("Reshape", 1, shape::reshape),
+    row!("Resize", 10, resize::resize),
     row!("ReverseSequence", 10, shape::reverse_sequence),
     row!("RotaryEmbedding", 23, attention::rotary),
     row!("Round", 11, elementwise::map, Op::RoundNearestEven),
@@ -181,10 +200,14 @@ pub(crate) const ROWS: &[OnnxRow] = &[
     row!("Trilu", 14, shape::trilu),
     row!("Unique", 11, indirect::unique),
     row!("Unsqueeze", 1, shape::unsqueeze),
+    row!("Upsample", 7, resize::upsample),
     row!("Where", 9, elementwise::choose),
     row!("Xor", 1, elementwise::map, Op::Xor),
     row!("ai.onnx.ml.ArrayFeatureExtractor", 1, indirect::array_features),
     row!("ai.onnx.ml.Binarizer", 1, elementwise::binarizer),
+    row!("ai.onnx.preview.training.Adagrad", 1, optimizer::adagrad),
+    row!("ai.onnx.preview.training.Adam", 1, optimizer::adam),
+    row!("ai.onnx.preview.training.Momentum", 1, optimizer::momentum),
 ];
 
 /// The row of an op.

@@ -217,8 +217,12 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         true => n.float("scale", 1.0),
         false => 1.0 / (depth as f64).sqrt(),
     };
-    let q = cx.with(Op::Mul, q, scale)?;
-    let turned = cx.transpose(k, &[0, 1, 3, 2])?;
+    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
+    let narrow = matches!(element, ElementType::Float(DType::F16 | DType::BF16));
+    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
+    let q = cx.with(Op::Mul, q, of_q)?;
+    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
+    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
     let mut scores = cx.matmul(q, turned)?;
     let mode = n.int("qk_matmul_output_mode", 0);
     let mut shown = scores;

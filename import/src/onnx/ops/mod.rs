@@ -6,9 +6,15 @@ pub(crate) mod elementwise;
 pub(crate) mod indirect;
 pub(crate) mod linear;
 pub(crate) mod norm;
+pub(crate) mod optimizer;
+pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod resize;
+pub(crate) mod sampling;
+pub(crate) mod sequence;
 pub(crate) mod shape;
+pub(crate) mod signal;
 pub(crate) mod window;
 
 pub(crate) use super::context::{LoweredValue, LoweredValues, OnnxLowering, Vals};

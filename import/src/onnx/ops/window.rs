@@ -161,7 +161,14 @@ fn spatial(cx: Cx<'_, '_>, x: Val) -> Result<Vec<u64>, Unlowered> {
     shape[2..].iter().map(|&d| cx.extent(d)).collect()
 }
 
-fn convolved(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, w: Val) -> LoweredValue {
+/// A convolution as a node says it; with a number of groups, one in which it says nothing of them.
+pub(crate) fn convolved(
+    cx: Cx<'_, '_>,
+    n: &Node<'_>,
+    x: Val,
+    w: Val,
+    groups: Option<i64>,
+) -> LoweredValue {
     let extents = spatial(cx, x)?;
     let kernel: Vec<i64> = spatial(cx, w)?.iter().map(|&k| k as i64).collect();
     if n.ints("kernel_shape").is_some_and(|said| said != kernel) {
@@ -173,7 +180,7 @@ fn convolved(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, w: Val) -> LoweredValue {
         .with_ints("low", windows.low.iter().copied())
         .with_ints("high", windows.high.iter().copied())
         .with_ints("rhs_dilation", windows.dilation.iter().copied())
-        .with_int("feature_group_count", n.int("group", 1));
+        .with_int("feature_group_count", groups.unwrap_or_else(|| n.int("group", 1)));
     let (full, kernel) = (cx.b.materialize(x.value), cx.b.materialize(w.value));
     Ok(Val { value: cx.emit(Op::ConvGeneralDilated, &[full, kernel], attrs)?, ..x })
 }
@@ -186,14 +193,14 @@ fn with_bias(cx: Cx<'_, '_>, y: Val, bias: Option<Val>) -> LoweredValue {
 }
 
 pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
-    let y = convolved(cx, n, n.input(0)?, n.input(1)?)?;
+    let y = convolved(cx, n, n.input(0)?, n.input(1)?, None)?;
     Ok(smallvec![with_bias(cx, y, n.optional(2))?])
 }
 
 pub(crate) fn conv_integer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(1)?, n.optional(3), Some(0))?;
-    Ok(smallvec![convolved(cx, n, x, w)?])
+    Ok(smallvec![convolved(cx, n, x, w, None)?])
 }
 
 /// What a convolution is the gradient of: places are spread by the strides and read through the kernel in reverse.
