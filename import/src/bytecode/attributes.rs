@@ -9,11 +9,16 @@ use super::vhlo::{IMPLEMENTATION, LAYOUTS, SYMBOLS, dimension_numbers};
 /// Attributes inside of each other.
 const MOST_NESTED: usize = 64;
 
-type Named<'n> = [(&'n str, u64)];
+type AttributeNumbers<'n> = [(&'n str, u64)];
 
 impl BodyPrinter<'_> {
     /// `<{name = value, ..}>`, where there are any.
-    pub(super) fn attributes(&mut self, r: &ByteReader<'_>, op: &str, all: &Named<'_>) -> Read<()> {
+    pub(super) fn attributes(
+        &mut self,
+        r: &ByteReader<'_>,
+        op: &str,
+        all: &AttributeNumbers<'_>,
+    ) -> Read<()> {
         let begin = self.out.len();
         let mut taken: Vec<&str> = IMPLEMENTATION.to_vec();
         if matches!(op, "convolution" | "dynamic_conv") {
@@ -71,7 +76,7 @@ impl BodyPrinter<'_> {
     fn layouts<'n>(
         &mut self,
         r: &ByteReader<'_>,
-        all: &Named<'n>,
+        all: &AttributeNumbers<'n>,
         taken: &mut Vec<&'n str>,
     ) -> Read<()> {
         let begin = self.out.len();
@@ -98,7 +103,12 @@ impl BodyPrinter<'_> {
         Ok(())
     }
 
-    fn need(&mut self, r: &ByteReader<'_>, all: &Named<'_>, name: &str) -> Read<Vec<i64>> {
+    fn need(
+        &mut self,
+        r: &ByteReader<'_>,
+        all: &AttributeNumbers<'_>,
+        name: &str,
+    ) -> Read<Vec<i64>> {
         match find(all, name) {
             Some(value) => self.integers(r, value),
             None => r.wrong(format_args!("an instruction without `{name}`")),
@@ -241,6 +251,6 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$')
 }
 
-fn find(all: &Named<'_>, name: &str) -> Option<u64> {
+fn find(all: &AttributeNumbers<'_>, name: &str) -> Option<u64> {
     all.iter().find(|(n, _)| *n == name).map(|a| a.1)
 }
