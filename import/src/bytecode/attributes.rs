@@ -3,7 +3,7 @@
 use super::body::BodyPrinter;
 use super::decode::DecodedAttribute;
 use super::elements::{TensorElements, number};
-use super::reader::{ByteReader, Read};
+use super::reader::{ByteReader, ByteResult};
 use super::vhlo::{IMPLEMENTATION, LAYOUTS, SYMBOLS, dimension_numbers};
 
 /// Attributes inside of each other.
@@ -18,7 +18,7 @@ impl BodyPrinter<'_> {
         r: &ByteReader<'_>,
         op: &str,
         all: &AttributeNumbers<'_>,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         let begin = self.out.len();
         let mut taken: Vec<&str> = IMPLEMENTATION.to_vec();
         if matches!(op, "convolution" | "dynamic_conv") {
@@ -78,7 +78,7 @@ impl BodyPrinter<'_> {
         r: &ByteReader<'_>,
         all: &AttributeNumbers<'n>,
         taken: &mut Vec<&'n str>,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         let begin = self.out.len();
         self.named(begin, "dimension_numbers");
         self.out.push_str("#stablehlo.conv<");
@@ -108,7 +108,7 @@ impl BodyPrinter<'_> {
         r: &ByteReader<'_>,
         all: &AttributeNumbers<'_>,
         name: &str,
-    ) -> Read<Vec<i64>> {
+    ) -> ByteResult<Vec<i64>> {
         match find(all, name) {
             Some(value) => self.integers(r, value),
             None => r.wrong(format_args!("an instruction without `{name}`")),
@@ -116,7 +116,7 @@ impl BodyPrinter<'_> {
     }
 
     /// An attribute that is an integer, or several.
-    fn integers(&mut self, r: &ByteReader<'_>, number: u64) -> Read<Vec<i64>> {
+    fn integers(&mut self, r: &ByteReader<'_>, number: u64) -> ByteResult<Vec<i64>> {
         let list = match self.decoder.attribute(number)? {
             DecodedAttribute::Integer(_, n) => Some(vec![n]),
             DecodedAttribute::Tensor(ty, bytes) => {
@@ -135,7 +135,7 @@ impl BodyPrinter<'_> {
         value: u64,
         symbols: bool,
         depth: usize,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         self.bounded(r)?;
         if depth > MOST_NESTED {
             return r.wrong(format_args!("attributes nested deeper than {MOST_NESTED}"));
@@ -206,7 +206,7 @@ impl BodyPrinter<'_> {
     }
 
     /// `array<i64: 1, 2>`.
-    fn array(&mut self, r: &ByteReader<'_>, ty: u64, bytes: &[u8]) -> Read<()> {
+    fn array(&mut self, r: &ByteReader<'_>, ty: u64, bytes: &[u8]) -> ByteResult<()> {
         let ty = self.decoder.ty(ty, 0)?;
         let Some(width) = super::vhlo::bits(&ty.text).map(|bits| bits.div_ceil(8) as usize) else {
             return r.wrong(format_args!("an array of {}", ty.text));
