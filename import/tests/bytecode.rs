@@ -102,6 +102,9 @@ impl Xorshift {
 fn mutated(bytes: &[u8], r: &mut Xorshift) -> Vec<u8> {
     let mut made = bytes.to_vec();
     for _ in 0..1 + r.below(4) {
+        if made.is_empty() {
+            break;
+        }
         let at = r.below(made.len());
         let end = (at + 1 + r.below(8)).min(made.len());
         match r.below(8) {

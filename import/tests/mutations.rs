@@ -90,6 +90,9 @@ const PIECES: &[&str] = &[
 fn mutated(text: &str, other: &str, r: &mut Random) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..1 + r.below(3) {
+        if bytes.is_empty() {
+            break;
+        }
         let at = r.below(bytes.len());
         let end = (at + 1 + r.below(30)).min(bytes.len());
         match r.below(6) {

@@ -3,17 +3,22 @@
 use super::body::BodyPrinter;
 use super::decode::DecodedAttribute;
 use super::elements::{TensorElements, number};
-use super::reader::{ByteReader, Read};
+use super::reader::{ByteReader, ByteResult};
 use super::vhlo::{IMPLEMENTATION, LAYOUTS, SYMBOLS, dimension_numbers};
 
 /// Attributes inside of each other.
 const MOST_NESTED: usize = 64;
 
-type Named<'n> = [(&'n str, u64)];
+type AttributeNumbers<'n> = [(&'n str, u64)];
 
 impl BodyPrinter<'_> {
     /// `<{name = value, ..}>`, where there are any.
-    pub(super) fn attributes(&mut self, r: &ByteReader<'_>, op: &str, all: &Named<'_>) -> Read<()> {
+    pub(super) fn attributes(
+        &mut self,
+        r: &ByteReader<'_>,
+        op: &str,
+        all: &AttributeNumbers<'_>,
+    ) -> ByteResult<()> {
         let begin = self.out.len();
         let mut taken: Vec<&str> = IMPLEMENTATION.to_vec();
         if matches!(op, "convolution" | "dynamic_conv") {
@@ -71,9 +76,9 @@ impl BodyPrinter<'_> {
     fn layouts<'n>(
         &mut self,
         r: &ByteReader<'_>,
-        all: &Named<'n>,
+        all: &AttributeNumbers<'n>,
         taken: &mut Vec<&'n str>,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         let begin = self.out.len();
         self.named(begin, "dimension_numbers");
         self.out.push_str("#stablehlo.conv<");
@@ -98,7 +103,12 @@ impl BodyPrinter<'_> {
         Ok(())
     }
 
-    fn need(&mut self, r: &ByteReader<'_>, all: &Named<'_>, name: &str) -> Read<Vec<i64>> {
+    fn need(
+        &mut self,
+        r: &ByteReader<'_>,
+        all: &AttributeNumbers<'_>,
+        name: &str,
+    ) -> ByteResult<Vec<i64>> {
         match find(all, name) {
             Some(value) => self.integers(r, value),
             None => r.wrong(format_args!("an instruction without `{name}`")),
@@ -106,7 +116,7 @@ impl BodyPrinter<'_> {
     }
 
     /// An attribute that is an integer, or several.
-    fn integers(&mut self, r: &ByteReader<'_>, number: u64) -> Read<Vec<i64>> {
+    fn integers(&mut self, r: &ByteReader<'_>, number: u64) -> ByteResult<Vec<i64>> {
         let list = match self.decoder.attribute(number)? {
             DecodedAttribute::Integer(_, n) => Some(vec![n]),
             DecodedAttribute::Tensor(ty, bytes) => {
@@ -125,7 +135,7 @@ impl BodyPrinter<'_> {
         value: u64,
         symbols: bool,
         depth: usize,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         self.bounded(r)?;
         if depth > MOST_NESTED {
             return r.wrong(format_args!("attributes nested deeper than {MOST_NESTED}"));
@@ -196,7 +206,7 @@ impl BodyPrinter<'_> {
     }
 
     /// `array<i64: 1, 2>`.
-    fn array(&mut self, r: &ByteReader<'_>, ty: u64, bytes: &[u8]) -> Read<()> {
+    fn array(&mut self, r: &ByteReader<'_>, ty: u64, bytes: &[u8]) -> ByteResult<()> {
         let ty = self.decoder.ty(ty, 0)?;
         let Some(width) = super::vhlo::bits(&ty.text).map(|bits| bits.div_ceil(8) as usize) else {
             return r.wrong(format_args!("an array of {}", ty.text));
@@ -241,6 +251,6 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$')
 }
 
-fn find(all: &Named<'_>, name: &str) -> Option<u64> {
+fn find(all: &AttributeNumbers<'_>, name: &str) -> Option<u64> {
     all.iter().find(|(n, _)| *n == name).map(|a| a.1)
 }

@@ -1,9 +1,9 @@
 //! The instructions of a file as StableHLO text: functions, and the generic form of everything inside of them.
 
-use super::container::{Container, entry, ir_section, since};
+use super::container::{Container, OpName, entry, ir_section, since};
 use super::decode::{DecodedAttribute, Decoder};
 use super::ops;
-use super::reader::{ByteReader, Read};
+use super::reader::{ByteReader, ByteResult};
 use std::fmt::Write;
 use std::mem::take;
 
@@ -68,7 +68,7 @@ pub(super) struct BodyPrinter<'a> {
 }
 
 /// The text of the module.
-pub(super) fn print(decoder: Decoder<'_>, most: usize) -> Read<String> {
+pub(super) fn print(decoder: Decoder<'_>, most: usize) -> ByteResult<String> {
     let mut r = decoder.container.ir;
     let mut p = BodyPrinter {
         decoder,
@@ -119,7 +119,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// Errs where there is more text than there may be.
-    pub(super) fn bounded(&self, r: &ByteReader<'_>) -> Read<()> {
+    pub(super) fn bounded(&self, r: &ByteReader<'_>) -> ByteResult<()> {
         match self.out.len() > self.most {
             true => r.wrong("a module whose text is too long"),
             false => Ok(()),
@@ -127,7 +127,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// The number of instructions of a block, and its parameters.
-    fn block_header(&mut self, r: &mut ByteReader<'a>) -> Read<(u64, Vec<NamedValue>)> {
+    fn block_header(&mut self, r: &mut ByteReader<'a>) -> ByteResult<(u64, Vec<NamedValue>)> {
         let (count, has_parameters) = r.flagged()?;
         let mut parameters = Vec::new();
         if !has_parameters {
@@ -153,7 +153,7 @@ impl<'a> BodyPrinter<'a> {
         Ok((count, parameters))
     }
 
-    fn define(&mut self, r: &ByteReader<'_>, value: NamedValue) -> Read<()> {
+    fn define(&mut self, r: &ByteReader<'_>, value: NamedValue) -> ByteResult<()> {
         let next = self.next.last_mut();
         match next.and_then(|k| self.values.get_mut(std::mem::replace(k, *k + 1))) {
             Some(free) => {
@@ -164,7 +164,7 @@ impl<'a> BodyPrinter<'a> {
         }
     }
 
-    fn encoded(&mut self, r: &mut ByteReader<'a>) -> Read<EncodedInstruction<'a>> {
+    fn encoded(&mut self, r: &mut ByteReader<'a>) -> ByteResult<EncodedInstruction<'a>> {
         let op = r.number()?;
         let name = *entry(r, &self.container().ops, op, "op")?;
         let flags = r.byte()?;
@@ -177,13 +177,7 @@ impl<'a> BodyPrinter<'a> {
         }
         if has(flag::PROPERTIES) {
             let properties = r.number()?;
-            attributes.extend(self.properties(
-                r,
-                properties,
-                name.dialect,
-                name.name,
-                name.registered,
-            )?);
+            attributes.extend(self.properties(r, properties, name)?);
         }
         let results = if has(flag::RESULTS) { r.list(ByteReader::number)? } else { Vec::new() };
         let mut operands = Vec::new();
@@ -230,7 +224,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// Attributes with their names.
-    fn dictionary(&mut self, r: &ByteReader<'_>, number: u64) -> Read<Vec<(&'a str, u64)>> {
+    fn dictionary(&mut self, r: &ByteReader<'_>, number: u64) -> ByteResult<Vec<(&'a str, u64)>> {
         let DecodedAttribute::Dictionary(entries) = self.decoder.attribute(number)? else {
             return r.wrong("attributes that are no dictionary");
         };
@@ -242,19 +236,18 @@ impl<'a> BodyPrinter<'a> {
         &mut self,
         r: &ByteReader<'_>,
         number: u64,
-        dialect: &str,
-        op: &str,
-        registered: bool,
-    ) -> Read<Vec<(&'a str, u64)>> {
-        if !registered {
+        of: OpName<'a>,
+    ) -> ByteResult<Vec<(&'a str, u64)>> {
+        if !of.registered {
             return self.dictionary(r, number);
         }
+        let (dialect, op) = (of.dialect, of.name);
         let mut values = *entry(r, &self.container().properties, number, "properties")?;
         match (dialect, ops::attributes(op)) {
             // The name of the module; shardings.
             ("builtin" | "sdy", _) => Ok(Vec::new()),
             ("vhlo", Some(names)) => {
-                let named: Read<_> =
+                let named: ByteResult<_> =
                     names.iter().map(|&name| Ok((name, values.number()?))).collect();
                 match values.is_empty() {
                     true => named,
@@ -266,7 +259,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// An instruction; `nested` ones are inside of a region that is not a function's body.
-    fn instruction(&mut self, r: &mut ByteReader<'a>, nested: bool) -> Read<()> {
+    fn instruction(&mut self, r: &mut ByteReader<'a>, nested: bool) -> ByteResult<()> {
         self.decoder.at = r.place();
         let inst = self.encoded(r)?;
         self.bounded(r)?;
@@ -299,8 +292,8 @@ impl<'a> BodyPrinter<'a> {
         &mut self,
         r: &mut ByteReader<'a>,
         inst: &EncodedInstruction<'a>,
-        mut each: impl FnMut(&mut Self, &mut ByteReader<'a>) -> Read<()>,
-    ) -> Read<()> {
+        mut each: impl FnMut(&mut Self, &mut ByteReader<'a>) -> ByteResult<()>,
+    ) -> ByteResult<()> {
         let mut section = None;
         if inst.isolated && inst.regions > 0 && self.container().version >= since::LAZY_REGIONS {
             section = Some(ir_section(r)?);
@@ -321,7 +314,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// A region in braces, with its parameters in front of its instructions.
-    fn braced(&mut self, r: &mut ByteReader<'a>, nested: bool) -> Read<()> {
+    fn braced(&mut self, r: &mut ByteReader<'a>, nested: bool) -> ByteResult<()> {
         self.region(r, nested, |p, parameters| {
             p.out.push_str(" {");
             if !parameters.is_empty() {
@@ -339,8 +332,8 @@ impl<'a> BodyPrinter<'a> {
         &mut self,
         r: &mut ByteReader<'a>,
         nested: bool,
-        open: impl FnOnce(&mut Self, &[NamedValue]) -> Read<()>,
-    ) -> Read<()> {
+        open: impl FnOnce(&mut Self, &[NamedValue]) -> ByteResult<()>,
+    ) -> ByteResult<()> {
         let blocks = r.number()?;
         let first = self.values.len();
         let (mut count, mut parameters) = (0, Vec::new());
@@ -368,7 +361,7 @@ impl<'a> BodyPrinter<'a> {
         Ok(())
     }
 
-    fn parameters(&mut self, parameters: &[NamedValue]) -> Read<()> {
+    fn parameters(&mut self, parameters: &[NamedValue]) -> ByteResult<()> {
         for (k, value) in parameters.iter().enumerate() {
             let ty = self.decoder.ty(value.ty, 0)?;
             self.put(format_args!("{}{value}: {}", if k > 0 { ", " } else { "(" }, ty.text));
@@ -377,7 +370,11 @@ impl<'a> BodyPrinter<'a> {
         Ok(())
     }
 
-    fn function(&mut self, r: &mut ByteReader<'a>, inst: &EncodedInstruction<'a>) -> Read<()> {
+    fn function(
+        &mut self,
+        r: &mut ByteReader<'a>,
+        inst: &EncodedInstruction<'a>,
+    ) -> ByteResult<()> {
         let find = |name: &str| inst.attributes.iter().find(|(n, _)| *n == name).map(|a| a.1);
         let (Some(name), Some(ty)) = (find("sym_name"), find("function_type")) else {
             return r.wrong("a function without its name or its type");
@@ -413,7 +410,7 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// Types in parentheses.
-    fn types(&mut self, types: &[u64]) -> Read<()> {
+    fn types(&mut self, types: &[u64]) -> ByteResult<()> {
         self.out.push('(');
         for (k, &ty) in types.iter().enumerate() {
             if k > 0 {
@@ -432,7 +429,7 @@ impl<'a> BodyPrinter<'a> {
         r: &mut ByteReader<'a>,
         inst: &EncodedInstruction<'a>,
         op: &str,
-    ) -> Read<()> {
+    ) -> ByteResult<()> {
         self.line();
         match inst.results.len() {
             0 => {}
@@ -465,7 +462,7 @@ impl<'a> BodyPrinter<'a> {
 }
 
 /// Skips the order of the uses of `count` values.
-fn use_orders(r: &mut ByteReader<'_>, count: usize) -> Read<()> {
+fn use_orders(r: &mut ByteReader<'_>, count: usize) -> ByteResult<()> {
     let values = if count > 1 { r.count()? } else { 1 };
     for _ in 0..values {
         if count > 1 {

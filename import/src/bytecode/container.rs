@@ -1,6 +1,6 @@
 //! The container: header, sections, and tables of strings, ops, attributes, types and properties.
 
-use super::reader::{ByteReader, Read, wrong_at};
+use super::reader::{ByteReader, ByteResult, wrong_at};
 
 /// What every file begins with.
 pub(super) const MAGIC: &[u8] = b"ML\xefR";
@@ -66,7 +66,7 @@ pub(super) struct Container<'a> {
 type Sections<'a> = [Option<ByteReader<'a>>; section::COUNT];
 
 impl<'a> Container<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Read<Container<'a>> {
+    pub(super) fn read(bytes: &'a [u8]) -> ByteResult<Container<'a>> {
         let mut r = ByteReader::new(bytes, 0);
         if r.take(MAGIC.len()).ok() != Some(MAGIC) {
             return wrong_at(0, "another beginning");
@@ -100,7 +100,7 @@ impl<'a> Container<'a> {
 }
 
 /// A section with its number.
-fn section<'a>(r: &mut ByteReader<'a>) -> Read<(usize, ByteReader<'a>)> {
+fn section<'a>(r: &mut ByteReader<'a>) -> ByteResult<(usize, ByteReader<'a>)> {
     let id = r.byte()?;
     let length = r.count()?;
     if id & 0x80 != 0 {
@@ -114,7 +114,7 @@ fn section<'a>(r: &mut ByteReader<'a>) -> Read<(usize, ByteReader<'a>)> {
 }
 
 /// The instructions of regions that see no outer values.
-pub(super) fn ir_section<'a>(r: &mut ByteReader<'a>) -> Read<ByteReader<'a>> {
+pub(super) fn ir_section<'a>(r: &mut ByteReader<'a>) -> ByteResult<ByteReader<'a>> {
     match section(r)? {
         (section::IR, content) => Ok(content),
         (id, _) => r.wrong(format_args!("section {id} where instructions are expected")),
@@ -122,7 +122,7 @@ pub(super) fn ir_section<'a>(r: &mut ByteReader<'a>) -> Read<ByteReader<'a>> {
 }
 
 /// All strings: their lengths, the last one's first, then their bytes with a zero behind each.
-fn strings(mut r: ByteReader<'_>) -> Read<Vec<&str>> {
+fn strings(mut r: ByteReader<'_>) -> ByteResult<Vec<&str>> {
     let mut lengths = r.list(ByteReader::count)?;
     lengths.reverse();
     let mut all = Vec::with_capacity(lengths.len());
@@ -140,7 +140,12 @@ fn strings(mut r: ByteReader<'_>) -> Read<Vec<&str>> {
 }
 
 /// What is at this place of a table.
-pub(super) fn entry<'t, T>(r: &ByteReader<'_>, table: &'t [T], k: u64, what: &str) -> Read<&'t T> {
+pub(super) fn entry<'t, T>(
+    r: &ByteReader<'_>,
+    table: &'t [T],
+    k: u64,
+    what: &str,
+) -> ByteResult<&'t T> {
     match usize::try_from(k).ok().and_then(|k| table.get(k)) {
         Some(found) => Ok(found),
         None => r.wrong(format_args!("{what} {k} of {}", table.len())),
@@ -152,7 +157,7 @@ fn dialects<'a>(
     mut r: ByteReader<'a>,
     version: u64,
     strings: &[&'a str],
-) -> Read<(Vec<&'a str>, Vec<OpName<'a>>)> {
+) -> ByteResult<(Vec<&'a str>, Vec<OpName<'a>>)> {
     let dialects = r.list(|r| {
         let (name, versioned) = match version < since::DIALECT_VERSIONS {
             true => (r.number()?, false),
@@ -183,8 +188,8 @@ fn dialects<'a>(
 fn groups<'a>(
     r: &mut ByteReader<'a>,
     dialects: &[&'a str],
-    mut read: impl FnMut(&mut ByteReader<'a>, &'a str) -> Read<()>,
-) -> Read<()> {
+    mut read: impl FnMut(&mut ByteReader<'a>, &'a str) -> ByteResult<()>,
+) -> ByteResult<()> {
     while !r.is_empty() {
         let dialect = r.number()?;
         let dialect = entry(r, dialects, dialect, "dialect").copied()?;
@@ -201,7 +206,7 @@ fn entries<'a>(
     mut offsets: ByteReader<'a>,
     mut data: ByteReader<'a>,
     dialects: &[&'a str],
-) -> Read<(Vec<Encoded<'a>>, Vec<Encoded<'a>>)> {
+) -> ByteResult<(Vec<Encoded<'a>>, Vec<Encoded<'a>>)> {
     let (attributes, types) = (offsets.count()?, offsets.count()?);
     let mut all: Vec<Encoded<'a>> = Vec::new();
     groups(&mut offsets, dialects, |r, dialect| {
@@ -219,7 +224,7 @@ fn entries<'a>(
 }
 
 /// Properties, each with its length before it.
-fn properties(mut r: ByteReader<'_>) -> Read<Vec<ByteReader<'_>>> {
+fn properties(mut r: ByteReader<'_>) -> ByteResult<Vec<ByteReader<'_>>> {
     r.list(|r| {
         let length = r.count()?;
         r.section(length)

@@ -1,7 +1,7 @@
 //! Attributes and types, decoded where they are needed. They refer to each other by number.
 
 use super::container::{Container, Encoded, entry};
-use super::reader::{ByteReader, Read, wrong_at};
+use super::reader::{ByteReader, ByteResult, wrong_at};
 use super::vhlo::{AttributeForm, TypeForm, attribute_form, bits, type_form};
 use std::rc::Rc;
 
@@ -63,7 +63,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The attribute of this number.
-    pub(super) fn attribute(&mut self, number: u64) -> Read<DecodedAttribute<'a>> {
+    pub(super) fn attribute(&mut self, number: u64) -> ByteResult<DecodedAttribute<'a>> {
         let place = ByteReader::new(&[], self.at);
         let encoded = *entry(&place, &self.container.attributes, number, "attribute")?;
         let mut r = encoded.bytes;
@@ -85,7 +85,7 @@ impl<'a> Decoder<'a> {
         form: AttributeForm,
         r: &mut ByteReader<'a>,
         encoded: Encoded<'a>,
-    ) -> Read<DecodedAttribute<'a>> {
+    ) -> ByteResult<DecodedAttribute<'a>> {
         Ok(match form {
             AttributeForm::Array => DecodedAttribute::Array(r.list(ByteReader::number)?),
             AttributeForm::Bool => DecodedAttribute::Bool(r.number()? != 0),
@@ -139,7 +139,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The string that an attribute is.
-    pub(super) fn string(&mut self, number: u64) -> Read<&'a str> {
+    pub(super) fn string(&mut self, number: u64) -> ByteResult<&'a str> {
         match self.attribute(number)? {
             DecodedAttribute::Str(s) => Ok(s),
             _ => wrong_at(self.at, format_args!("attribute {number} is no string")),
@@ -147,7 +147,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The type of this number.
-    pub(super) fn ty(&mut self, number: u64, depth: usize) -> Read<Rc<DecodedType>> {
+    pub(super) fn ty(&mut self, number: u64, depth: usize) -> ByteResult<Rc<DecodedType>> {
         let place = ByteReader::new(&[], self.at);
         let encoded = *entry(&place, &self.container.types, number, "type")?;
         let cached =
@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
         form: TypeForm,
         r: &mut ByteReader<'a>,
         depth: usize,
-    ) -> Read<DecodedType> {
+    ) -> ByteResult<DecodedType> {
         Ok(DecodedType::of(match form {
             TypeForm::Named(name) => name.to_string(),
             TypeForm::Integer => {
@@ -252,13 +252,13 @@ impl<'a> Decoder<'a> {
     }
 
     /// The text of a type that the type before has a part of.
-    fn part(&mut self, r: &mut ByteReader<'a>, depth: usize) -> Read<String> {
+    fn part(&mut self, r: &mut ByteReader<'a>, depth: usize) -> ByteResult<String> {
         let number = r.number()?;
         self.ty(number, depth).map(|t| t.text.clone())
     }
 
     /// Types with commas between.
-    fn joined(&mut self, list: &[u64], text: &mut String, depth: usize) -> Read<()> {
+    fn joined(&mut self, list: &[u64], text: &mut String, depth: usize) -> ByteResult<()> {
         for (k, &number) in list.iter().enumerate() {
             if k > 0 {
                 text.push_str(", ");
@@ -271,7 +271,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn encoding(&mut self, r: &mut ByteReader<'a>) -> Read<String> {
+    fn encoding(&mut self, r: &mut ByteReader<'a>) -> ByteResult<String> {
         let number = r.number()?;
         let DecodedAttribute::Bounds(bounds) = self.attribute(number)? else {
             return r.wrong("an encoding that is not known");
@@ -288,7 +288,7 @@ impl DecodedType {
 }
 
 /// Text with a zero at its end.
-fn written<'a>(r: &mut ByteReader<'a>) -> Read<&'a str> {
+fn written<'a>(r: &mut ByteReader<'a>) -> ByteResult<&'a str> {
     let here = *r;
     std::str::from_utf8(r.terminated()?).or_else(|_| here.wrong("text that is no UTF-8"))
 }

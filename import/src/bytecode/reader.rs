@@ -11,10 +11,10 @@ pub(super) struct ByteReader<'a> {
     base: usize,
 }
 
-pub(super) type Read<T> = Result<T, Diagnostic>;
+pub(super) type ByteResult<T> = Result<T, Diagnostic>;
 
 /// What is wrong at a byte of the file.
-pub(super) fn wrong_at<T>(at: usize, what: impl std::fmt::Display) -> Read<T> {
+pub(super) fn wrong_at<T>(at: usize, what: impl std::fmt::Display) -> ByteResult<T> {
     let m = format!("no StableHLO bytecode: {what}, at byte {at}");
     Err(Diagnostic::new(At::default(), Kind::Syntax, m))
 }
@@ -29,7 +29,7 @@ impl<'a> ByteReader<'a> {
         self.base + self.at
     }
 
-    pub(super) fn wrong<T>(&self, what: impl std::fmt::Display) -> Read<T> {
+    pub(super) fn wrong<T>(&self, what: impl std::fmt::Display) -> ByteResult<T> {
         wrong_at(self.place(), what)
     }
 
@@ -41,12 +41,12 @@ impl<'a> ByteReader<'a> {
         self.left() == 0
     }
 
-    pub(super) fn byte(&mut self) -> Read<u8> {
+    pub(super) fn byte(&mut self) -> ByteResult<u8> {
         self.take(1).map(|b| b[0])
     }
 
     /// The next `count` bytes.
-    pub(super) fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize) -> ByteResult<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         match rest.get(..count) {
             Some(taken) => {
@@ -58,13 +58,13 @@ impl<'a> ByteReader<'a> {
     }
 
     /// The next `count` bytes, to be read on their own.
-    pub(super) fn section(&mut self, count: usize) -> Read<ByteReader<'a>> {
+    pub(super) fn section(&mut self, count: usize) -> ByteResult<ByteReader<'a>> {
         let base = self.place();
         self.take(count).map(|bytes| ByteReader::new(bytes, base))
     }
 
     /// Skips to the next multiple of `alignment` in the file.
-    pub(super) fn align(&mut self, alignment: u64) -> Read<()> {
+    pub(super) fn align(&mut self, alignment: u64) -> ByteResult<()> {
         let over = self.place() as u64 % alignment.max(1);
         match over {
             0 => Ok(()),
@@ -73,7 +73,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A number without sign: the trailing zeros of its first byte say how many bytes follow.
-    pub(super) fn number(&mut self) -> Read<u64> {
+    pub(super) fn number(&mut self) -> ByteResult<u64> {
         let first = self.byte()?;
         let more = first.trailing_zeros() as usize;
         let mut wide = [0; 8];
@@ -86,25 +86,25 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A number with its sign in the lowest bit.
-    pub(super) fn signed(&mut self) -> Read<i64> {
+    pub(super) fn signed(&mut self) -> ByteResult<i64> {
         let n = self.number()?;
         Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
     /// A number with a flag in the lowest bit.
-    pub(super) fn flagged(&mut self) -> Read<(u64, bool)> {
+    pub(super) fn flagged(&mut self) -> ByteResult<(u64, bool)> {
         let n = self.number()?;
         Ok((n >> 1, n & 1 == 1))
     }
 
     /// A number of things that follow, each of which takes a byte at least.
-    pub(super) fn count(&mut self) -> Read<usize> {
+    pub(super) fn count(&mut self) -> ByteResult<usize> {
         let n = self.number()?;
         self.fits(n)
     }
 
     /// The number, if there are bytes left for as many things.
-    pub(super) fn fits(&self, n: u64) -> Read<usize> {
+    pub(super) fn fits(&self, n: u64) -> ByteResult<usize> {
         match usize::try_from(n) {
             Ok(n) if n <= self.left() => Ok(n),
             _ => self.wrong(format_args!("{n} entries announced, {} bytes are left", self.left())),
@@ -112,19 +112,22 @@ impl<'a> ByteReader<'a> {
     }
 
     /// As many results of `read` as the number before them says.
-    pub(super) fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Self) -> ByteResult<T>,
+    ) -> ByteResult<Vec<T>> {
         let n = self.count()?;
         (0..n).map(|_| read(self)).collect()
     }
 
     /// Bytes with their number before them.
-    pub(super) fn blob(&mut self) -> Read<&'a [u8]> {
+    pub(super) fn blob(&mut self) -> ByteResult<&'a [u8]> {
         let n = self.count()?;
         self.take(n)
     }
 
     /// Bytes up to a zero, which is skipped.
-    pub(super) fn terminated(&mut self) -> Read<&'a [u8]> {
+    pub(super) fn terminated(&mut self) -> ByteResult<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         match rest.iter().position(|&b| b == 0) {
             Some(end) => {

@@ -223,7 +223,7 @@ pub(super) fn bits(ty: &str) -> Option<u32> {
 }
 
 /// Attributes of VHLO that are one attribute of StableHLO together.
-pub(super) struct DimensionNumbers {
+pub(super) struct GroupedAttributes {
     /// The name of the attribute, and how its text begins.
     pub(super) name: &'static str,
     pub(super) begins: &'static str,
@@ -231,7 +231,7 @@ pub(super) struct DimensionNumbers {
     pub(super) parts: &'static [&'static str],
 }
 
-const DOT: DimensionNumbers = DimensionNumbers {
+const DOT: GroupedAttributes = GroupedAttributes {
     name: "dot_dimension_numbers",
     begins: "#stablehlo.dot",
     parts: &[
@@ -242,7 +242,7 @@ const DOT: DimensionNumbers = DimensionNumbers {
     ],
 };
 
-const GATHER: DimensionNumbers = DimensionNumbers {
+const GATHER: GroupedAttributes = GroupedAttributes {
     name: "dimension_numbers",
     begins: "#stablehlo.gather",
     parts: &[
@@ -255,7 +255,7 @@ const GATHER: DimensionNumbers = DimensionNumbers {
     ],
 };
 
-const SCATTER: DimensionNumbers = DimensionNumbers {
+const SCATTER: GroupedAttributes = GroupedAttributes {
     name: "scatter_dimension_numbers",
     begins: "#stablehlo.scatter",
     parts: &[
@@ -269,7 +269,7 @@ const SCATTER: DimensionNumbers = DimensionNumbers {
 };
 
 /// The attributes that an op has together, those of convolutions aside.
-pub(super) fn dimension_numbers(op: &str) -> Option<&'static DimensionNumbers> {
+pub(super) fn dimension_numbers(op: &str) -> Option<&'static GroupedAttributes> {
     match op {
         "dot_general" => Some(&DOT),
         "gather" | "dynamic_gather" => Some(&GATHER),
