@@ -182,6 +182,9 @@ impl<'m> OnnxLowering<'m> {
 
     /// An elementwise op on values that broadcast.
     pub(crate) fn map(&mut self, op: Op, args: &[Val]) -> LoweredValue {
+        if args.is_empty() {
+            return refuse("no inputs");
+        }
         if args.iter().any(|a| a.element != args[0].element) {
             let names: Vec<String> = args.iter().map(|a| a.element.to_string()).collect();
             return refuse(format!("operands of the types {}", names.join(", ")));
@@ -263,6 +266,9 @@ impl<'m> OnnxLowering<'m> {
     pub(crate) fn slice(&mut self, x: Val, axis: usize, from: u64, to: u64) -> LoweredValue {
         let shape = self.shape(x);
         let rank = shape.len();
+        if axis >= rank {
+            return refuse(format!("axis {axis} of {rank}"));
+        }
         let (mut start, mut limit) = (vec![0; rank], Vec::new());
         for (d, &n) in shape.iter().enumerate() {
             // A whole axis needs no known extent, but the op writes it.

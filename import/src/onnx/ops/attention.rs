@@ -190,12 +190,20 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let element = q.element;
     let mut offset = cx.filled(I64, &[], Literal::zero(DType::I64));
     if let (Some(keys), Some(values)) = (n.optional(4), n.optional(5)) {
+        if cx.rank(keys) != 4 || cx.rank(values) != 4 {
+            return refuse("keys of an earlier call with other than four axes");
+        }
         offset = cx.extent_value(cx.shape(keys)[2])?;
         (k, v) = (cx.concat(&[keys, k], 2)?, cx.concat(&[values, v], 2)?);
     }
     let present = (k, v);
     let (rows, keys) = (cx.shape(q)[2], cx.shape(k)[2]);
     let by_batch = n.optional(6).is_some();
+    if n.optional(6).is_some_and(|l| cx.rank(l) != 1)
+        || n.optional(3).is_some_and(|m| cx.rank(m) == 0)
+    {
+        return refuse("a mask or lengths of other axes");
+    }
     if let Some(lengths) = n.optional(6) {
         let lengths = cx.convert(lengths, I64)?;
         let batch = cx.shape(lengths)[0];
@@ -263,6 +271,9 @@ pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     }
     let (cos, sin) = (cx.unsqueeze(cos, 1)?, cx.unsqueeze(sin, 1)?);
     let shape = cx.shape(y);
+    if shape.len() != 4 {
+        return refuse("other than three or four axes");
+    }
     let size = cx.extent(shape[3])?;
     let turned = match n.int("rotary_embedding_dim", 0) {
         0 => size,

@@ -11,7 +11,26 @@ pub(crate) fn map<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
     if n.version < 7 {
         n.ignore(&["broadcast", "axis", "consumed_inputs"]);
     }
-    Ok(smallvec![cx.map(op, &n.all()?)?])
+    let all = n.all()?;
+    let two = matches!(
+        op,
+        Op::Add
+            | Op::Sub
+            | Op::Mul
+            | Op::Div
+            | Op::And
+            | Op::Or
+            | Op::Xor
+            | Op::Eq
+            | Op::Lt
+            | Op::Le
+            | Op::Gt
+            | Op::Ge
+    );
+    if all.len() != 1 + usize::from(two) {
+        return refuse(format!("{} inputs", all.len()));
+    }
+    Ok(smallvec![cx.map(op, &all)?])
 }
 
 /// A fold of an op over all inputs.
@@ -284,7 +303,7 @@ pub(crate) fn bit_shift<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         "RIGHT" => Op::ShiftRightLogical,
         other => return refuse(format!("the direction `{other}`")),
     };
-    Ok(smallvec![cx.map(op, &n.all()?)?])
+    Ok(smallvec![cx.map(op, &[n.input(0)?, n.input(1)?])?])
 }
 
 /// Equality of values, also of two that are neither numbers nor ordered.

@@ -80,7 +80,8 @@ pub(crate) fn range<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     }
     let count = if from.element.is_float() {
         let (a, b, s) = (cx.floats(from)?, cx.floats(to)?, cx.floats(step)?);
-        ((b[0] - a[0]) / s[0]).ceil()
+        let ([a], [b], [s]) = (&a[..], &b[..], &s[..]) else { return refuse("other than numbers") };
+        ((b - a) / s).ceil()
     } else {
         let (a, b, s) = (cx.int(from)?, cx.int(to)?, cx.int(step)?);
         if s == 0 {

@@ -128,7 +128,9 @@ fn write(
 ) -> LoweredValue {
     let rank = cx.rank(x);
     let length = (rank - window) as i64;
-    let batch = cx.rank(updates) - window;
+    let Some(batch) = cx.rank(updates).checked_sub(window) else {
+        return refuse("updates of fewer axes than their windows");
+    };
     let attrs = Attrs::none()
         .with_ints("window_dims", (batch..batch + window).map(|d| d as i64))
         .with_ints("inserted", 0..length)
@@ -167,7 +169,9 @@ fn multiplied(cx: Cx<'_, '_>, (x, at, updates): (Val, Val, Val), attrs: Attrs) -
     let Some((&length, outer)) = places.split_last() else { return refuse("no places") };
     let steps: u64 = outer.iter().product();
     let dims = cx.extents(updates)?;
-    let window: Vec<u64> = dims[outer.len()..].to_vec();
+    let Some(window) = dims.get(outer.len()..).map(<[u64]>::to_vec) else {
+        return refuse("updates of fewer axes than their places");
+    };
     let rows = cx.reshape_to(at, &[steps, length])?;
     let flat: Vec<u64> = std::iter::once(steps).chain(window.iter().copied()).collect();
     let news = cx.reshape_to(updates, &flat)?;
@@ -194,7 +198,9 @@ fn multiplied(cx: Cx<'_, '_>, (x, at, updates): (Val, Val, Val), attrs: Attrs) -
 
 fn multiplied_step(cx: Cx<'_, '_>, x: Val, row: Val, new: Val, attrs: &Attrs) -> LoweredValue {
     let (shape, window) = (cx.extents(x)?, cx.extents(new)?);
-    let length = shape.len() - window.len();
+    let Some(length) = shape.len().checked_sub(window.len()) else {
+        return refuse("windows of more axes than there are");
+    };
     let row = cx.unsqueeze(row, 0)?;
     let one: Vec<u64> = std::iter::once(1).chain(window.iter().copied()).collect();
     let new = cx.reshape_to(new, &one)?;
@@ -340,6 +346,10 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let (dims, all) = (cx.extents(x)?, cx.floats(x)?);
     let inner: usize = dims[axis + 1..].iter().product::<u64>() as usize;
     let extent = dims[axis] as usize;
+    const MOST: usize = 1 << 24;
+    if extent.saturating_mul(all.len()) > MOST {
+        return refuse(format!("{extent} slices of {} elements in all", all.len()));
+    }
     let slice = |k: usize| -> Vec<f64> {
         let place = |j: usize| j / inner.max(1) % extent.max(1) == k;
         all.iter().enumerate().filter(|(j, _)| place(*j)).map(|(_, &v)| v).collect()

@@ -257,7 +257,7 @@ pub(crate) fn lrn<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let size = n.int("size", 1);
     let (alpha, beta, bias) = (n.float("alpha", 1e-4), n.float("beta", 0.75), n.float("bias", 1.0));
     let rank = cx.rank(x);
-    if rank < 2 || size < 1 {
+    if rank < 2 || !(1..1 << 20).contains(&size) {
         return refuse(format!("a window of {size} channels"));
     }
     let (mut window, mut low, mut high) = (vec![1; rank], vec![0; rank], vec![0; rank]);

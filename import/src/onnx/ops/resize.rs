@@ -91,7 +91,7 @@ impl Axis {
     /// The place in the input of an element of the output.
     fn place(&self, coordinates: &str, y: f64) -> Result<f64, Unlowered> {
         let (from, scaled) = (self.from as f64, self.scale * self.from as f64);
-        Ok(match coordinates {
+        let place = match coordinates {
             "align_corners" if scaled == 1.0 => 0.0,
             "align_corners" => y * (from - 1.0) / (scaled - 1.0),
             "asymmetric" => y / self.scale,
@@ -111,7 +111,9 @@ impl Axis {
                 inner + a * (from - 1.0)
             }
             other => return refuse(format!("the coordinates `{other}`")),
-        })
+        };
+        // Far outside is outside, and integers hold it.
+        Ok(place.clamp(-1e15, 1e15))
     }
 
     /// Places and weights of neighbours, one list for each neighbour, and which elements lie outside.

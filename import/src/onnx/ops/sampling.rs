@@ -143,8 +143,10 @@ pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         other => return refuse(format!("the padding `{other}`")),
     };
     let corners = n.flag("align_corners", false);
-    let last = cx.rank(grid) - 1;
-    let spatial = dims.len() - 2;
+    let (Some(last), Some(spatial)) = (cx.rank(grid).checked_sub(1), dims.len().checked_sub(2))
+    else {
+        return refuse("fewer axes than a grid is for");
+    };
     if cx.shape(grid)[last] != Dim::Const(spatial as u64) || spatial > 3 {
         return refuse("a grid of other axes");
     }
@@ -274,7 +276,7 @@ pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         .map(|k| (padded[k] - dilation[k] * (block[k] - 1) - 1).div_euclid(strides[k]) + 1)
         .collect();
     let dims = cx.extents(x)?;
-    let area: i64 = block.iter().product();
+    let area: i64 = block.iter().fold(1, |a, &b| a.saturating_mul(b));
     if dims.len() != 3 || !dims[1].is_multiple_of(area as u64) || places.iter().any(|&p| p < 1) {
         return refuse("columns of another shape");
     }

@@ -36,7 +36,10 @@ pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         other => return refuse(format!("the activation `{other}`")),
     };
     let length = cx.extent(cx.shape(padded)[2])?;
-    let state = cx.slice(padded, 2, length - (taps - 1), length)?;
+    let Some(first) = length.checked_sub(taps - 1) else {
+        return refuse("a state of too few elements");
+    };
+    let state = cx.slice(padded, 2, first, length)?;
     Ok(smallvec![y, state])
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn linear_attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValue
     for (k, present) in [(4, gates), (5, corrects)] {
         if present {
             let v = cx.convert(n.input(k)?, F32)?;
-            let wide = cx.extent(cx.shape(v)[2])?;
+            let wide = cx.shape(v).last().map_or(Ok(0), |&d| cx.extent(d))?;
             let v = split_heads(cx, v, if wide < heads as u64 { 1 } else { heads })?;
             over.push(steps_first(cx, v)?);
         }

@@ -202,6 +202,9 @@ pub(crate) fn split<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 
 /// Where a slice of one axis begins, how many elements it has and how far apart they are.
 fn slice_of(extent: i64, from: i64, to: i64, step: i64) -> (i64, i64) {
+    if extent == 0 {
+        return (0, 0);
+    }
     let place = |k: i64| if k < 0 { k.saturating_add(extent) } else { k };
     let (from, to) = match step > 0 {
         true => (place(from).clamp(0, extent), place(to).clamp(0, extent)),
@@ -274,7 +277,11 @@ fn strided(
             (low.push(start[k]), limit.push(start[k] + reach + 1), step.push(stride[k]));
         } else {
             turned.push(k as i64);
-            (low.push(start[k] - reach), limit.push(start[k] + 1), step.push(-stride[k]));
+            (
+                low.push(start[k] - reach),
+                limit.push(start[k] + 1),
+                step.push(stride[k].saturating_neg()),
+            );
         }
     }
     // A stride beyond the axis takes one element.
@@ -406,7 +413,7 @@ pub(crate) fn depth_to_space<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     };
     let y = cx.reshape_to(x, &split)?;
     let y = cx.transpose(y, &perm)?;
-    Ok(smallvec![cx.reshape_to(y, &[batch, c, h * block, w * block])?])
+    Ok(smallvec![cx.reshape_to(y, &[batch, c, h.saturating_mul(block), w.saturating_mul(block)])?])
 }
 
 pub(crate) fn space_to_depth<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
@@ -423,7 +430,10 @@ pub(crate) fn space_to_depth<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
         "CRD" => cx.transpose(y, &[0, 1, 3, 5, 2, 4])?,
         other => return refuse(format!("the mode `{other}`")),
     };
-    Ok(smallvec![cx.reshape_to(y, &[batch, c * block * block, h / block, w / block])?])
+    Ok(smallvec![cx.reshape_to(
+        y,
+        &[batch, c.saturating_mul(block).saturating_mul(block), h / block, w / block]
+    )?])
 }
 
 /// The middle of each axis, with zeros around where there is not enough.

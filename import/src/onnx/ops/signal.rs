@@ -118,8 +118,8 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         None if inverse && one_sided => 2 * extent.saturating_sub(1),
         None => extent,
     };
-    if length == 0 {
-        return refuse("a transform of no elements");
+    if length == 0 || length > MOST_NUMBERS {
+        return refuse(format!("a transform of {length} elements"));
     }
     let t = Transform { length, inverse, one_sided };
     // The axis goes behind the others but for the parts.
@@ -174,8 +174,12 @@ pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
             set(b, 1.0);
         }
         let most = rows as i64;
-        (a..=b.min(most)).filter(|_| b > a).for_each(|j| set(j, (j - a) as f64 / (b - a) as f64));
-        (b..c.min(most)).filter(|_| c > b).for_each(|j| set(j, (c - j) as f64 / (c - b) as f64));
+        (a.max(0)..=b.min(most))
+            .filter(|_| b > a)
+            .for_each(|j| set(j, (j - a) as f64 / (b - a) as f64));
+        (b.max(0)..c.min(most))
+            .filter(|_| c > b)
+            .for_each(|j| set(j, (c - j) as f64 / (c - b) as f64));
     }
     Ok(smallvec![cx.numbers(element, &[rows, bins], &all)?])
 }

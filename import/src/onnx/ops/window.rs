@@ -224,6 +224,9 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     let (strides, dilation) = (list(n, "strides", count, 1)?, list(n, "dilations", count, 1)?);
     let (pads, extra) = (list(n, "pads", 2 * count, 0)?, list(n, "output_padding", count, 0)?);
     let (auto, wanted) = (n.text("auto_pad", "NOTSET"), n.ints("output_shape"));
+    if wanted.is_some_and(|all| all.iter().any(|v| !(0..1 << 40).contains(v))) {
+        return refuse("its shape");
+    }
     let windows = PoolWindows { strides, dilation, ..windows };
     let (mut low, mut high) = (pads[..count].to_vec(), pads[count..].to_vec());
     for k in 0..count {
@@ -345,7 +348,7 @@ fn windowed(cx: Cx<'_, '_>, x: Val, windows: &PoolWindows, outside: Literal) -> 
     let full = cx.b.materialize(x.value);
     let value = cx.emit(Op::Windows, &[full], attrs)?;
     let dims = cx.extents(Val { value, ..x })?;
-    let area = windows.kernel.iter().product::<i64>() as u64;
+    let area = windows.kernel.iter().fold(1i64, |a, &k| a.saturating_mul(k)) as u64;
     let joined: Vec<u64> = dims[..rank].iter().copied().chain([area]).collect();
     cx.reshape_to(Val { value, ..x }, &joined)
 }
@@ -358,13 +361,13 @@ pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let padding = n.flag("count_include_pad", false);
     let sum = pool(cx, Op::ReduceWindowSum, x, &windows)?;
     let mut count: Option<Val> = None;
-    let mut common = 1;
+    let mut common = 1.0;
     let shape = cx.shape(sum);
     for (k, &extent) in extents.iter().enumerate() {
         let counts = windows.counts(k, extent as i64, padding)?;
         if let [first, rest @ ..] = &counts[..] {
             if rest.iter().all(|c| c == first) {
-                common *= first;
+                common *= *first as f64;
                 continue;
             }
         }
@@ -376,7 +379,7 @@ pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
             Some(count) => cx.mul(count, along)?,
         });
     }
-    let mut mean = cx.with(Op::Div, sum, common as f64)?;
+    let mut mean = cx.with(Op::Div, sum, common)?;
     if let Some(count) = count {
         mean = cx.div(mean, count)?;
     }
@@ -427,7 +430,7 @@ pub(crate) fn global_lp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let extents = spatial(cx, x)?;
-    let kernel = kernel(n)?;
+    let kernel = list(n, "kernel_shape", extents.len(), 1)?;
     let (strides, pads) =
         (list(n, "strides", kernel.len(), 1)?, list(n, "pads", 2 * kernel.len(), 0)?);
     let mut dims = cx.extents(x)?;
