@@ -160,7 +160,7 @@ pub(crate) fn tensor<'a>(
     Ok(made(Cow::Owned(stored(element, Cow::Owned(low), count)?.into_owned())))
 }
 
-/// Bytes that so many elements take in a file.
+/// The bytes of this many elements in a file.
 fn packed_bytes(element: ElementType, count: u64) -> u64 {
     match element {
         ElementType::Bool => count,

@@ -31,7 +31,7 @@ pub(crate) fn broadcast_shape(shapes: &[Shape]) -> Result<Shape, Unlowered> {
     Ok(all)
 }
 
-/// Axis number `k` of so many, counted from the end where it is negative.
+/// Axis number `k` of this many, counted from the end where it is negative.
 pub(crate) fn axis_of(k: i64, rank: usize) -> Result<usize, Unlowered> {
     let from = if k < 0 { k.checked_add(rank as i64) } else { Some(k) };
     match from.and_then(|k| usize::try_from(k).ok()).filter(|&k| k < rank) {
@@ -438,7 +438,7 @@ impl<'m> OnnxLowering<'m> {
         Ok(product)
     }
 
-    /// Sums of products over one axis of each; the first so many axes of both are those of a batch.
+    /// Sums of products over one axis of each; the first `batch` axes of both are those of a batch.
     pub(crate) fn contract(
         &mut self,
         x: Val,

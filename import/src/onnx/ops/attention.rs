@@ -178,6 +178,17 @@ fn guarded(cx: Cx<'_, '_>, x: Val, bias: Val) -> LoweredValue {
     cx.select(hidden, zero, weights)
 }
 
+/// The products of queries and keys, scaled.
+fn scores_of(cx: Cx<'_, '_>, q: Val, k: Val, scale: f64) -> LoweredValue {
+    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
+    let narrow = matches!(q.element, ElementType::Float(DType::F16 | DType::BF16));
+    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
+    let q = cx.with(Op::Mul, q, of_q)?;
+    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
+    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
+    cx.matmul(q, turned)
+}
+
 pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let (q, k, v) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let joined = cx.rank(q) == 3;
@@ -221,13 +232,7 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         true => n.float("scale", 1.0),
         false => 1.0 / (depth as f64).sqrt(),
     };
-    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
-    let narrow = matches!(element, ElementType::Float(DType::F16 | DType::BF16));
-    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
-    let q = cx.with(Op::Mul, q, of_q)?;
-    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
-    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
-    let mut scores = cx.matmul(q, turned)?;
+    let mut scores = scores_of(cx, q, k, scale)?;
     let mode = n.int("qk_matmul_output_mode", 0);
     let mut shown = scores;
     let softcap = n.float("softcap", 0.0);
