@@ -399,7 +399,7 @@ impl<'m> OnnxLowering<'m> {
     }
 
     /// The place `at` of an axis, which goes.
-    pub(crate) fn pick(&mut self, x: Val, axis: usize, at: u64) -> LoweredValue {
+    pub(crate) fn index_axis(&mut self, x: Val, axis: usize, at: u64) -> LoweredValue {
         let one = self.slice(x, axis, at, at + 1)?;
         self.squeeze(one, axis)
     }

@@ -291,7 +291,7 @@ pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         let split: Shape =
             shape[..3].iter().copied().chain([Dim::Const(half), Dim::Const(2)]).collect();
         let part = cx.reshape(part, &split)?;
-        (cx.pick(part, 4, 0)?, cx.pick(part, 4, 1)?)
+        (cx.index_axis(part, 4, 0)?, cx.index_axis(part, 4, 1)?)
     } else {
         (cx.slice(part, 3, 0, half)?, cx.slice(part, 3, half, turned)?)
     };

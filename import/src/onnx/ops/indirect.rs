@@ -22,7 +22,7 @@ pub(crate) fn take(cx: Cx<'_, '_>, x: Val, at: Val, axis: usize) -> LoweredValue
         let place = if k < 0 { k.saturating_add(n as i64) } else { k };
         let whole = shape.iter().all(|d| d.known().is_some());
         if let Some(place) = u64::try_from(place).ok().filter(|&p| whole && p < n) {
-            return cx.pick(x, axis, place);
+            return cx.index_axis(x, axis, place);
         }
     }
     let at = from_start(cx, at, shape[axis])?;
@@ -273,7 +273,7 @@ pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     shape[axis] = depth;
     let classes = cx.iota(I64, &shape, axis)?;
     let there = cx.map(Op::Eq, &[classes, at])?;
-    let (off, on) = (cx.pick(values, 0, 0)?, cx.pick(values, 0, 1)?);
+    let (off, on) = (cx.index_axis(values, 0, 0)?, cx.index_axis(values, 0, 1)?);
     Ok(smallvec![cx.select(there, on, off)?])
 }
 

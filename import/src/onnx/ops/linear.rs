@@ -238,8 +238,8 @@ fn minor(cx: Cx<'_, '_>, x: Val, row: u64, columns: &[u64]) -> super::LoweredVal
     let axis = cx.rank(x) - 2;
     let mut sum: Option<Val> = None;
     for (k, &column) in columns.iter().enumerate() {
-        let line = cx.pick(x, axis, row)?;
-        let mut term = cx.pick(line, axis, column)?;
+        let line = cx.index_axis(x, axis, row)?;
+        let mut term = cx.index_axis(line, axis, column)?;
         if columns.len() > 1 {
             let rest: Vec<u64> = columns.iter().copied().filter(|&c| c != column).collect();
             let inner = minor(cx, x, row + 1, &rest)?;

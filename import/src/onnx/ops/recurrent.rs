@@ -157,7 +157,7 @@ impl RecurrentLayer<'_> {
 
 /// The first axis, which counts directions, at one of them.
 fn of_direction(cx: Cx<'_, '_>, v: Val, k: u64) -> LoweredValue {
-    cx.pick(v, 0, k)
+    cx.index_axis(v, 0, k)
 }
 
 fn turned(cx: Cx<'_, '_>, v: Val) -> LoweredValue {

@@ -153,7 +153,7 @@ pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let mut axes = Vec::new();
     for k in 0..spatial {
         // Coordinates are in the reverse order of axes.
-        let at = cx.pick(grid, last, (spatial - 1 - k) as u64)?;
+        let at = cx.index_axis(grid, last, (spatial - 1 - k) as u64)?;
         let at = cx.convert(at, x.element)?;
         let axis = SampledAxis { extent: dims[k + 2] as f64, corners, outside };
         axes.push(axis.taps(cx, mode, at)?);

@@ -128,7 +128,7 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let moved = cx.transpose(x, &perm)?;
     let moved = cx.convert(moved, F64)?;
     let mut part = |k: u64| {
-        let v = cx.pick(moved, rank - 1, k)?;
+        let v = cx.index_axis(moved, rank - 1, k)?;
         fitted(cx, v, t.counts().0)
     };
     let re = part(0)?;
