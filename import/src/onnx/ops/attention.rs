@@ -2,7 +2,9 @@
 
 use super::super::tensor::element_type;
 use super::norm::softmax_of;
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse,
+};
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
 
@@ -107,7 +109,7 @@ impl Scores {
         cx.add(away, self.offset)
     }
 
-    fn bias(&self, cx: Cx<'_, '_>, n: &Node<'_>) -> Result<Bias, Unlowered> {
+    fn bias(&self, cx: Cx<'_, '_>, n: &OnnxOperation<'_>) -> Result<Bias, Unlowered> {
         let mut bias = Bias { value: None, hides_rows: self.by_batch };
         if let Some(mask) = n.optional(3) {
             let more = of_mask(cx, mask, self.keys, self.element)?;
@@ -189,7 +191,7 @@ fn scores_of(cx: Cx<'_, '_>, q: Val, k: Val, scale: f64) -> LoweredValue {
     cx.matmul(q, turned)
 }
 
-pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (q, k, v) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let joined = cx.rank(q) == 3;
     let (heads, groups) = (n.int("q_num_heads", 0), n.int("kv_num_heads", 0));
@@ -266,7 +268,7 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Pairs of elements turned by angles: those of each row, or of the places that are given.
-pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, mut cos, mut sin) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let joined = cx.rank(x) == 3;
     let y = split_heads(cx, x, n.int("num_heads", 0))?;

@@ -1,6 +1,8 @@
 //! Reading and writing at places that are computed.
 
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Val, axis_of, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Val, axis_of, refuse,
+};
 use crate::emit::integers::{ordered, wrap};
 use adfuse_ir::{Attr, Attrs, DType, Dim, Op, Shape};
 use smallvec::smallvec;
@@ -45,7 +47,19 @@ pub(crate) fn take(cx: Cx<'_, '_>, x: Val, at: Val, axis: usize) -> LoweredValue
     Ok(Val { value: cx.emit(Op::Gather, &[full, index], attrs)?, ..x })
 }
 
-pub(crate) fn gather<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+/// The elements at known places of an axis.
+pub(crate) fn take_places(cx: Cx<'_, '_>, x: Val, axis: usize, places: &[i64]) -> LoweredValue {
+    let shape = cx.shape(x);
+    if places.iter().enumerate().all(|(k, &p)| k as i64 == p)
+        && shape[axis] == Dim::Const(places.len() as u64)
+    {
+        return Ok(x);
+    }
+    let at = cx.int_list(places)?;
+    take(cx, x, at, axis)
+}
+
+pub(crate) fn gather<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     Ok(smallvec![take(cx, x, n.input(1)?, axis)?])
@@ -62,7 +76,7 @@ fn cut_to(cx: Cx<'_, '_>, x: Val, like: Val, axis: usize) -> LoweredValue {
     Ok(x)
 }
 
-pub(crate) fn gather_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gather_elements<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let at = from_start(cx, at, cx.shape(x)[axis])?;
@@ -97,7 +111,7 @@ fn index_vectors(cx: Cx<'_, '_>, x: Val, at: Val, batch: usize) -> LoweredValue 
     cx.concat(&parts, places.len() - 1)
 }
 
-pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let batch = n.int("batch_dims", 0).clamp(0, 16) as usize;
     let at = index_vectors(cx, x, at, batch)?;
@@ -122,7 +136,7 @@ pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 /// Writes updates, or folds them with what is there, at index vectors; windows are the last axes of updates.
 fn write(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     (x, at, updates): (Val, Val, Val),
     window: usize,
 ) -> LoweredValue {
@@ -219,7 +233,7 @@ fn multiplied_step(cx: Cx<'_, '_>, x: Val, row: Val, new: Val, attrs: &Attrs) ->
     Ok(Val { value: cx.emit(Op::Scatter, &[x.value, row.value, product.value], writes)?, ..x })
 }
 
-pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at, updates) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let at = from_start(cx, at, cx.shape(x)[axis])?;
@@ -227,7 +241,7 @@ pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValue
     Ok(smallvec![write(cx, n, (x, at, updates), 0)?])
 }
 
-pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at, updates) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let at = index_vectors(cx, x, at, 0)?;
     let places = cx.shape(at);
@@ -236,7 +250,7 @@ pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Updates written into a cache from a place of each batch on; a circular one goes on at its start.
-pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, updates) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", -2), cx.rank(x))?;
     let circular = match n.text("mode", "linear") {
@@ -259,7 +273,7 @@ pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     Ok(smallvec![write(cx, n, (x, at, updates), 0)?])
 }
 
-pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (at, depth, values) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let depth = match cx.floats(depth)?[..] {
         [d] if d >= 0.0 => Dim::Const(d as u64),
@@ -277,7 +291,7 @@ pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.select(there, on, off)?])
 }
 
-pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", -1), cx.rank(x))?;
     let (largest, _) = (n.flag("largest", true), n.flag("sorted", true));
@@ -301,7 +315,7 @@ pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// The elements that fulfil a condition which is known when the model is imported.
-pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let wanted = cx.ints(n.input(1)?)?;
     let axis = match n.has("axis") {
@@ -314,11 +328,11 @@ pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     };
     let places: Vec<i64> =
         wanted.iter().enumerate().filter(|(_, w)| **w != 0).map(|(k, _)| k as i64).collect();
-    Ok(smallvec![super::shape::take_places(cx, x, axis, &places)?])
+    Ok(smallvec![take_places(cx, x, axis, &places)?])
 }
 
 /// The places of elements other than 0, which must be known when the model is imported.
-pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (dims, all) = (cx.extents(x)?, cx.floats(x)?);
     let found: Vec<usize> =
@@ -333,7 +347,7 @@ pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 
 /// Different slices of an axis, which must be known when the model is imported; with their first places, the place of
 /// each one's slice among them, and how often each occurs.
-pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let axis = match n.has("axis") {
         true => axis_of(n.int("axis", 0), cx.rank(x))?,
@@ -378,7 +392,7 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let counts: Vec<f64> =
         (0..firsts.len()).map(|k| of.iter().filter(|&&p| p == k as f64).count() as f64).collect();
     let places: Vec<i64> = firsts.iter().map(|&f| f as i64).collect();
-    let y = super::shape::take_places(cx, x, axis, &places)?;
+    let y = take_places(cx, x, axis, &places)?;
     let first: Vec<f64> = places.iter().map(|&p| p as f64).collect();
     let count = firsts.len() as u64;
     Ok(smallvec![
@@ -390,7 +404,7 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Columns of the last axis.
-pub(crate) fn array_features<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn array_features<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let count = cx.extents(at)?.iter().product();
     let at = cx.reshape_to(at, &[count])?;

@@ -1,6 +1,8 @@
 //! Reading between elements at places that are computed, and grids of such places.
 
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse,
+};
 use adfuse_ir::{Attr, Attrs, Dim, Literal, Op};
 use smallvec::smallvec;
 
@@ -127,7 +129,7 @@ fn cubic(cx: Cx<'_, '_>, x: Val, near: bool) -> LoweredValue {
     Ok(sum)
 }
 
-pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, grid) = (n.input(0)?, n.input(1)?);
     let dims = cx.extents(x)?;
     let mode = match n.text("mode", "linear") {
@@ -218,7 +220,7 @@ fn coordinates(cx: Cx<'_, '_>, element: ElementType, extent: u64, corners: bool)
     cx.numbers(element, &[extent], &all)
 }
 
-pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (theta, corners) = (n.input(0)?, n.flag("align_corners", false));
     let size = cx.ints(n.input(1)?)?;
     let dims: Option<Vec<u64>> = size.iter().skip(2).map(|&d| u64::try_from(d).ok()).collect();
@@ -250,7 +252,7 @@ pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Columns of blocks added up where they lie in an image.
-pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (image, block) = (cx.ints(n.input(1)?)?, cx.ints(n.input(2)?)?);
     let count = image.len();

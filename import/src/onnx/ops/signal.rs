@@ -2,7 +2,8 @@
 
 use super::elementwise::named_type;
 use super::{
-    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of,
+    refuse,
 };
 use adfuse_ir::{DType, Dim, Op};
 use smallvec::smallvec;
@@ -14,7 +15,11 @@ const F64: ElementType = ElementType::Float(DType::F64);
 const MOST_NUMBERS: u64 = 1 << 20;
 
 /// A window that is a sum of cosines of multiples of its angle, with these factors.
-pub(crate) fn cosine_window<'m>(cx: Cx<'_, 'm>, factors: &[f64], n: &Node<'m>) -> LoweredValues {
+pub(crate) fn cosine_window<'m>(
+    cx: Cx<'_, 'm>,
+    factors: &[f64],
+    n: &OnnxOperation<'m>,
+) -> LoweredValues {
     let (size, periodic) = (cx.int(n.input(0)?)?, n.flag("periodic", true));
     let element = named_type(n, "output_datatype", F32)?;
     let Some(size) = u64::try_from(size).ok().filter(|&s| s <= MOST_NUMBERS) else {
@@ -100,7 +105,7 @@ fn fitted(cx: Cx<'_, '_>, v: Val, count: u64) -> LoweredValue {
     cx.pad(v, adfuse_ir::Literal::zero(v.element.storage()), &low, &high)
 }
 
-pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (rank, shape) = (cx.rank(x), cx.shape(x));
     let axis = match n.optional(2) {
@@ -144,7 +149,7 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Triangles over the frequencies of a transform, at equal steps of the mel scale.
-pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let element = named_type(n, "output_datatype", F32)?;
     let (bins, length, rate) = (cx.int(n.input(0)?)?, cx.int(n.input(1)?)?, cx.int(n.input(2)?)?);
     let (low, high) = (cx.floats(n.input(3)?)?, cx.floats(n.input(4)?)?);
