@@ -99,6 +99,8 @@ pub(super) struct Weights {
     named: Vec<(String, Array)>,
     /// Where they come from, as messages say it.
     origin: String,
+    /// Whether the user named the file.
+    named_by_user: bool,
 }
 
 impl Weights {
@@ -109,12 +111,14 @@ impl Weights {
             (None, ProgramWeights::Beside(file)) => file.clone(),
             (None, ProgramWeights::None) => return Ok(Weights::default()),
             (None, ProgramWeights::Model(all)) => {
-                return Ok(Weights { named: all.to_vec(), origin: program.name.clone() });
+                let origin = program.name.clone();
+                return Ok(Weights { named: all.to_vec(), origin, named_by_user: false });
             }
         };
         let (all, _) = safetensors::read(&file).map_err(|e| wrong(&e))?;
         let plain = all.into_iter().map(|(name, a)| (onnx_name(&name), a));
-        Ok(Weights { named: plain.collect(), origin: file.display().to_string() })
+        let (origin, named_by_user) = (file.display().to_string(), named.is_some());
+        Ok(Weights { named: plain.collect(), origin, named_by_user })
     }
 
     /// The value of a parameter, which must have its type.
@@ -134,10 +138,10 @@ impl Weights {
         Ok(Some(a.clone()))
     }
 
-    /// Errs when none is of one of these parameters: then it is the file of another program.
+    /// Errs when the user named a file, and none of its tensors is of one of these parameters: it is another program's.
     pub(super) fn some_known(&self, params: &[NamedParam], func: &str) -> Result<(), Failure> {
         let known = |name: &String| params.iter().any(|p| p.name == *name);
-        if self.named.is_empty() || self.named.iter().any(|(name, _)| known(name)) {
+        if !self.named_by_user || self.named.iter().any(|(name, _)| known(name)) {
             return Ok(());
         }
         let m = format!("no tensor in `{}` has the name of an input of @{func}", self.origin);

@@ -1,9 +1,8 @@
 //! What lowering a node sees: the values so far, the function under construction, what is known, what was refused.
 
 use super::known::{KnownElement, KnownTensor, KnownValues};
-use super::node::Node;
-use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, Opsets};
-use super::table;
+use super::operation::OnnxOperation;
+use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, OperationProto, Opsets};
 use super::tensor::ExternalData;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::emit::{InstEmitter, Val};
@@ -21,9 +20,19 @@ type BoundValue = Option<Val>;
 /// The attributes of the function that is lowered in place of a call.
 type Environment<'m> = HashMap<&'m str, &'m AttributeProto<'m>>;
 
+/// A row of the table of ops.
+pub(crate) struct OnnxRow {
+    /// The op, behind its domain if that is not the default one.
+    pub(crate) name: &'static str,
+    /// The first version of the domain that it is right for.
+    pub(crate) since: i64,
+    pub(crate) lower: for<'m> fn(&mut OnnxLowering<'m>, &OnnxOperation<'m>) -> LoweredValues,
+}
+
 /// A graph that is being lowered.
 pub(crate) struct OnnxLowering<'m> {
     emitter: InstEmitter,
+    rows: fn(&str) -> Option<&'static OnnxRow>,
     functions: &'m [FunctionProto<'m>],
     opsets: &'m Opsets<'m>,
     /// Names by graph: those of the graph around the last one before it.
@@ -61,9 +70,11 @@ impl<'m> OnnxLowering<'m> {
         model: &'m ModelProto<'m>,
         external: &'m ExternalData,
         name: String,
+        rows: fn(&str) -> Option<&'static OnnxRow>,
     ) -> OnnxLowering<'m> {
         OnnxLowering {
             emitter: InstEmitter::new(name),
+            rows,
             functions: &model.functions,
             opsets: &model.opsets,
             scopes: vec![HashMap::new()],
@@ -150,7 +161,7 @@ impl<'m> OnnxLowering<'m> {
     }
 
     /// Lowers one node and names its outputs; what cannot be lowered is noted, and its outputs are poisoned.
-    pub(crate) fn node(&mut self, proto: &'m NodeProto<'m>) {
+    pub(crate) fn node(&mut self, proto: &'m OperationProto<'m>) {
         let op = full_name(proto.domain, proto.op);
         self.usage.count(&op, None);
         let first = proto.outputs.iter().find(|o| !o.is_empty());
@@ -183,7 +194,7 @@ impl<'m> OnnxLowering<'m> {
         }
     }
 
-    fn lower(&mut self, proto: &'m NodeProto<'m>, op: &str) -> LoweredValues {
+    fn lower(&mut self, proto: &'m OperationProto<'m>, op: &str) -> LoweredValues {
         const MOST_NODES: usize = 1_000_000;
         self.nodes += 1;
         if self.nodes > MOST_NODES {
@@ -209,11 +220,11 @@ impl<'m> OnnxLowering<'m> {
         }
         let domain = normal_domain(proto.domain);
         let version = self.opsets.iter().find(|o| normal_domain(o.0) == domain).map_or(1, |o| o.1);
-        let Some(row) = table::row(op) else { return refuse("no such op here") };
+        let Some(row) = (self.rows)(op) else { return refuse("no such op here") };
         if version < row.since {
             return refuse(format!("version {version} of it, before {}", row.since));
         }
-        let node = Node::new(proto, inputs, attributes, version);
+        let node = OnnxOperation::new(proto, inputs, attributes, version);
         let values = (row.lower)(self, &node)?;
         let asked = proto.outputs.iter().rposition(|o| !o.is_empty()).map_or(0, |k| k + 1);
         if values.len() < asked {

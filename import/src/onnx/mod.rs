@@ -2,7 +2,7 @@
 
 mod context;
 mod known;
-mod node;
+mod operation;
 mod ops;
 mod proto;
 mod table;
@@ -17,7 +17,7 @@ use crate::report::Coverage;
 use crate::{ImportError, raise};
 use adfuse_ir::{At, Diagnostic, Dim, Elements, Kind, Literal, Module, Symbol, TensorType, verify};
 use context::{OnnxLowering, value_name};
-use proto::{ExtentInfo, GraphProto, ModelProto, NodeProto, ValueInfo};
+use proto::{ExtentInfo, GraphProto, ModelProto, OperationProto, ValueInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tensor::{ExternalData, HostTensor};
@@ -166,7 +166,7 @@ struct ModelLowering<'a, 'm> {
 impl<'m> ModelLowering<'_, 'm> {
     fn lower(&self, model: &'m ModelProto<'m>) -> LoweredModel {
         let name = value_name(if self.graph.name.is_empty() { "main" } else { self.graph.name });
-        let mut cx = OnnxLowering::new(model, &self.options.external, name);
+        let mut cx = OnnxLowering::new(model, &self.options.external, name, table::row);
         if self.graph.sparse_initializers > 0 {
             cx.issue("graph", "a sparse initializer".into());
         }
@@ -315,7 +315,7 @@ fn constant(
 }
 
 /// The names that nodes read, those of graphs inside of them among them.
-fn reads<'m>(nodes: &'m [NodeProto<'m>], read: &mut BTreeSet<&'m str>) {
+fn reads<'m>(nodes: &'m [OperationProto<'m>], read: &mut BTreeSet<&'m str>) {
     for node in nodes {
         read.extend(&node.inputs);
         for graph in node.attributes.iter().filter_map(|a| a.g.as_deref()) {

@@ -22,7 +22,7 @@ pub(crate) type Opsets<'a> = Vec<(&'a str, i64)>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GraphProto<'a> {
     pub(crate) name: &'a str,
-    pub(crate) nodes: Vec<NodeProto<'a>>,
+    pub(crate) nodes: Vec<OperationProto<'a>>,
     pub(crate) initializers: Vec<TensorProto<'a>>,
     pub(crate) sparse_initializers: usize,
     pub(crate) inputs: Vec<ValueInfo<'a>>,
@@ -31,7 +31,7 @@ pub(crate) struct GraphProto<'a> {
 
 /// A node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeProto<'a> {
+pub(crate) struct OperationProto<'a> {
     pub(crate) inputs: Vec<&'a str>,
     pub(crate) outputs: Vec<&'a str>,
     pub(crate) name: &'a str,
@@ -105,7 +105,7 @@ pub(crate) struct FunctionProto<'a> {
     pub(crate) overload: &'a str,
     pub(crate) inputs: Vec<&'a str>,
     pub(crate) outputs: Vec<&'a str>,
-    pub(crate) nodes: Vec<NodeProto<'a>>,
+    pub(crate) nodes: Vec<OperationProto<'a>>,
     pub(crate) opsets: Opsets<'a>,
     /// Attributes that have a value where a call gives none.
     pub(crate) defaults: Vec<AttributeProto<'a>>,
@@ -176,7 +176,7 @@ impl<'a> GraphProto<'a> {
         let mut graph = GraphProto::default();
         each(bytes, |number, value| {
             match number {
-                1 => graph.nodes.push(NodeProto::read(value.bytes()?, level)?),
+                1 => graph.nodes.push(OperationProto::read(value.bytes()?, level)?),
                 2 => graph.name = value.text()?,
                 5 => graph.initializers.push(TensorProto::read(value.bytes()?)?),
                 11 => graph.inputs.push(ValueInfo::read(value.bytes()?)?),
@@ -190,9 +190,9 @@ impl<'a> GraphProto<'a> {
     }
 }
 
-impl<'a> NodeProto<'a> {
-    fn read(bytes: &'a [u8], level: usize) -> WireResult<NodeProto<'a>> {
-        let mut node = NodeProto::default();
+impl<'a> OperationProto<'a> {
+    fn read(bytes: &'a [u8], level: usize) -> WireResult<OperationProto<'a>> {
+        let mut node = OperationProto::default();
         each(bytes, |number, value| {
             match number {
                 1 => node.inputs.push(value.text()?),
@@ -334,7 +334,7 @@ impl<'a> FunctionProto<'a> {
                 1 => function.name = value.text()?,
                 4 => function.inputs.push(value.text()?),
                 5 => function.outputs.push(value.text()?),
-                7 => function.nodes.push(NodeProto::read(value.bytes()?, 0)?),
+                7 => function.nodes.push(OperationProto::read(value.bytes()?, 0)?),
                 9 => function.opsets.push(opset(value.bytes()?)?),
                 10 => function.domain = value.text()?,
                 11 => function.defaults.push(AttributeProto::read(value.bytes()?, 0)?),

@@ -1,22 +1,12 @@
 //! The table of ops: one row an op, with the version from which on it means what the row does.
 
-use super::context::{LoweredValues, OnnxLowering};
-use super::node::Node;
+use super::context::OnnxRow;
 use super::ops::recurrent::{Cell, recurrent};
 use super::ops::{
     attention, control, elementwise, generate, indirect, linear, norm, optimizer, quantized,
     reduce, resize, sampling, sequence, shape, signal, window,
 };
 use adfuse_ir::Op;
-
-/// A row of the table of ops.
-pub(crate) struct OnnxRow {
-    /// The op, behind its domain if that is not the default one.
-    pub(crate) name: &'static str,
-    /// The first version of the domain that it is right for.
-    pub(crate) since: i64,
-    pub(crate) lower: for<'m> fn(&mut OnnxLowering<'m>, &Node<'m>) -> LoweredValues,
-}
 
 macro_rules! row {
     ($name:literal, $since:literal, $lower:path) => {

@@ -1,6 +1,5 @@
 //! Tensors of a model, with their elements as the IR keeps them.
 
-use super::context::bounded;
 use super::proto::TensorProto;
 use crate::emit::element::ElementType;
 use adfuse_ir::{DType, Literal, TensorType};
@@ -134,8 +133,8 @@ pub(crate) fn tensor<'a>(
     let dims: Option<Vec<u64>> = t.dims.iter().map(|&d| u64::try_from(d).ok()).collect();
     let dims = dims.ok_or("an extent below 0")?;
     let ty = TensorType::of(element.storage(), &dims);
-    if bounded(&ty).is_err() {
-        return Err(format!("a tensor of {ty}"));
+    if let Some(why) = ty.excess() {
+        return Err(why);
     }
     let count = ty.elements().ok_or("too many elements")?;
     let made = |bytes| HostTensor { element, dims: dims.clone(), bytes };
@@ -160,7 +159,7 @@ pub(crate) fn tensor<'a>(
     Ok(made(Cow::Owned(stored(element, Cow::Owned(low), count)?.into_owned())))
 }
 
-/// Bytes that so many elements take in a file.
+/// The bytes of this many elements in a file.
 fn packed_bytes(element: ElementType, count: u64) -> u64 {
     match element {
         ElementType::Bool => count,

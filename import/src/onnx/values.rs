@@ -31,7 +31,7 @@ pub(crate) fn broadcast_shape(shapes: &[Shape]) -> Result<Shape, Unlowered> {
     Ok(all)
 }
 
-/// Axis number `k` of so many, counted from the end where it is negative.
+/// Axis number `k` of this many, counted from the end where it is negative.
 pub(crate) fn axis_of(k: i64, rank: usize) -> Result<usize, Unlowered> {
     let from = if k < 0 { k.checked_add(rank as i64) } else { Some(k) };
     match from.and_then(|k| usize::try_from(k).ok()).filter(|&k| k < rank) {
@@ -182,6 +182,9 @@ impl<'m> OnnxLowering<'m> {
 
     /// An elementwise op on values that broadcast.
     pub(crate) fn map(&mut self, op: Op, args: &[Val]) -> LoweredValue {
+        if args.is_empty() {
+            return refuse("no inputs");
+        }
         if args.iter().any(|a| a.element != args[0].element) {
             let names: Vec<String> = args.iter().map(|a| a.element.to_string()).collect();
             return refuse(format!("operands of the types {}", names.join(", ")));
@@ -263,6 +266,9 @@ impl<'m> OnnxLowering<'m> {
     pub(crate) fn slice(&mut self, x: Val, axis: usize, from: u64, to: u64) -> LoweredValue {
         let shape = self.shape(x);
         let rank = shape.len();
+        if axis >= rank {
+            return refuse(format!("axis {axis} of {rank}"));
+        }
         let (mut start, mut limit) = (vec![0; rank], Vec::new());
         for (d, &n) in shape.iter().enumerate() {
             // A whole axis needs no known extent, but the op writes it.
@@ -393,7 +399,7 @@ impl<'m> OnnxLowering<'m> {
     }
 
     /// The place `at` of an axis, which goes.
-    pub(crate) fn pick(&mut self, x: Val, axis: usize, at: u64) -> LoweredValue {
+    pub(crate) fn index_axis(&mut self, x: Val, axis: usize, at: u64) -> LoweredValue {
         let one = self.slice(x, axis, at, at + 1)?;
         self.squeeze(one, axis)
     }
@@ -432,7 +438,7 @@ impl<'m> OnnxLowering<'m> {
         Ok(product)
     }
 
-    /// Sums of products over one axis of each; the first so many axes of both are those of a batch.
+    /// Sums of products over one axis of each; the first `batch` axes of both are those of a batch.
     pub(crate) fn contract(
         &mut self,
         x: Val,

@@ -2,7 +2,9 @@
 
 use super::super::tensor::element_type;
 use super::norm::softmax_of;
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse,
+};
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
 
@@ -107,7 +109,7 @@ impl Scores {
         cx.add(away, self.offset)
     }
 
-    fn bias(&self, cx: Cx<'_, '_>, n: &Node<'_>) -> Result<Bias, Unlowered> {
+    fn bias(&self, cx: Cx<'_, '_>, n: &OnnxOperation<'_>) -> Result<Bias, Unlowered> {
         let mut bias = Bias { value: None, hides_rows: self.by_batch };
         if let Some(mask) = n.optional(3) {
             let more = of_mask(cx, mask, self.keys, self.element)?;
@@ -178,7 +180,18 @@ fn guarded(cx: Cx<'_, '_>, x: Val, bias: Val) -> LoweredValue {
     cx.select(hidden, zero, weights)
 }
 
-pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+/// The products of queries and keys, scaled.
+fn scores_of(cx: Cx<'_, '_>, q: Val, k: Val, scale: f64) -> LoweredValue {
+    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
+    let narrow = matches!(q.element, ElementType::Float(DType::F16 | DType::BF16));
+    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
+    let q = cx.with(Op::Mul, q, of_q)?;
+    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
+    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
+    cx.matmul(q, turned)
+}
+
+pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (q, k, v) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let joined = cx.rank(q) == 3;
     let (heads, groups) = (n.int("q_num_heads", 0), n.int("kv_num_heads", 0));
@@ -190,12 +203,20 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let element = q.element;
     let mut offset = cx.filled(I64, &[], Literal::zero(DType::I64));
     if let (Some(keys), Some(values)) = (n.optional(4), n.optional(5)) {
+        if cx.rank(keys) != 4 || cx.rank(values) != 4 {
+            return refuse("keys of an earlier call with other than four axes");
+        }
         offset = cx.extent_value(cx.shape(keys)[2])?;
         (k, v) = (cx.concat(&[keys, k], 2)?, cx.concat(&[values, v], 2)?);
     }
     let present = (k, v);
     let (rows, keys) = (cx.shape(q)[2], cx.shape(k)[2]);
     let by_batch = n.optional(6).is_some();
+    if n.optional(6).is_some_and(|l| cx.rank(l) != 1)
+        || n.optional(3).is_some_and(|m| cx.rank(m) == 0)
+    {
+        return refuse("a mask or lengths of other axes");
+    }
     if let Some(lengths) = n.optional(6) {
         let lengths = cx.convert(lengths, I64)?;
         let batch = cx.shape(lengths)[0];
@@ -213,13 +234,7 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         true => n.float("scale", 1.0),
         false => 1.0 / (depth as f64).sqrt(),
     };
-    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
-    let narrow = matches!(element, ElementType::Float(DType::F16 | DType::BF16));
-    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
-    let q = cx.with(Op::Mul, q, of_q)?;
-    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
-    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
-    let mut scores = cx.matmul(q, turned)?;
+    let mut scores = scores_of(cx, q, k, scale)?;
     let mode = n.int("qk_matmul_output_mode", 0);
     let mut shown = scores;
     let softcap = n.float("softcap", 0.0);
@@ -253,7 +268,7 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Pairs of elements turned by angles: those of each row, or of the places that are given.
-pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, mut cos, mut sin) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let joined = cx.rank(x) == 3;
     let y = split_heads(cx, x, n.int("num_heads", 0))?;
@@ -263,6 +278,9 @@ pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     }
     let (cos, sin) = (cx.unsqueeze(cos, 1)?, cx.unsqueeze(sin, 1)?);
     let shape = cx.shape(y);
+    if shape.len() != 4 {
+        return refuse("other than three or four axes");
+    }
     let size = cx.extent(shape[3])?;
     let turned = match n.int("rotary_embedding_dim", 0) {
         0 => size,
@@ -275,7 +293,7 @@ pub(crate) fn rotary<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         let split: Shape =
             shape[..3].iter().copied().chain([Dim::Const(half), Dim::Const(2)]).collect();
         let part = cx.reshape(part, &split)?;
-        (cx.pick(part, 4, 0)?, cx.pick(part, 4, 1)?)
+        (cx.index_axis(part, 4, 0)?, cx.index_axis(part, 4, 1)?)
     } else {
         (cx.slice(part, 3, 0, half)?, cx.slice(part, 3, half, turned)?)
     };

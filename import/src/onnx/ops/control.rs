@@ -2,7 +2,8 @@
 
 use super::super::proto::GraphProto;
 use super::{
-    Cx, ElementType, I64, LoweredValues, Node, OnnxLowering, Unlowered, Val, Vals, axis_of, refuse,
+    Cx, ElementType, I64, LoweredValues, OnnxLowering, OnnxOperation, Unlowered, Val, Vals,
+    axis_of, refuse,
 };
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, Region, TensorType, Value};
 
@@ -52,7 +53,7 @@ fn scalar(cx: Cx<'_, '_>, v: Val) -> Result<Val, Unlowered> {
     }
 }
 
-pub(crate) fn branch<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn branch<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (yes, no) = (n.graph("then_branch")?, n.graph("else_branch")?);
     let condition = scalar(cx, n.input(0)?)?;
     if let Some(c) = cx.known_int(condition) {
@@ -102,7 +103,7 @@ fn always_goes_on<'m>(cx: Cx<'_, 'm>, body: &'m GraphProto<'m>) -> bool {
         .is_ok_and(|t| t.literals().len() == 1 && t.literals().all(|l| !l.is_zero()))
 }
 
-pub(crate) fn loop_node<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn loop_node<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let body = n.graph("body")?;
     let carried: Vec<Val> = (2..n.inputs.len()).map(|k| n.input(k)).collect::<Result<_, _>>()?;
     let carried = full(cx, &carried);
@@ -251,7 +252,7 @@ fn conditional<'m>(
 }
 
 /// A number for each of a list, 0 where there is none.
-fn numbers(n: &Node<'_>, name: &'static str, count: usize) -> Result<Vec<i64>, Unlowered> {
+fn numbers(n: &OnnxOperation<'_>, name: &'static str, count: usize) -> Result<Vec<i64>, Unlowered> {
     match n.ints(name) {
         None => Ok(vec![0; count]),
         Some(all) if all.len() == count => Ok(all.to_vec()),
@@ -272,7 +273,7 @@ fn moved(cx: Cx<'_, '_>, v: Val, from: usize, to: usize) -> Result<Val, Unlowere
     cx.transpose(v, &perm)
 }
 
-pub(crate) fn scan<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn scan<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     if n.version < 9 {
         return refuse("scans of batches, before version 9");
     }

@@ -1,21 +1,40 @@
 //! Ops on each element: functions, arithmetic, comparisons, conversions.
 
 use super::super::tensor::element_type;
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Val, refuse};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Val, refuse};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType};
 use smallvec::smallvec;
 
 /// One op of the IR on operands that broadcast.
-pub(crate) fn map<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn map<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     // Before version 7 a flag asks for broadcasts; what it asks for otherwise fails where shapes differ.
     if n.version < 7 {
         n.ignore(&["broadcast", "axis", "consumed_inputs"]);
     }
-    Ok(smallvec![cx.map(op, &n.all()?)?])
+    let all = n.all()?;
+    let two = matches!(
+        op,
+        Op::Add
+            | Op::Sub
+            | Op::Mul
+            | Op::Div
+            | Op::And
+            | Op::Or
+            | Op::Xor
+            | Op::Eq
+            | Op::Lt
+            | Op::Le
+            | Op::Gt
+            | Op::Ge
+    );
+    if all.len() != 1 + usize::from(two) {
+        return refuse(format!("{} inputs", all.len()));
+    }
+    Ok(smallvec![cx.map(op, &all)?])
 }
 
 /// A fold of an op over all inputs.
-pub(crate) fn fold<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn fold<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     let all = n.all()?;
     let [first, ref rest @ ..] = all[..] else { return refuse("no inputs") };
     let mut folded = first;
@@ -25,14 +44,14 @@ pub(crate) fn fold<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![folded])
 }
 
-pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let sum = fold(cx, Op::Add, n)?[0];
     let count = cx.number(sum, n.inputs.len() as f64);
     Ok(smallvec![cx.div(sum, count)?])
 }
 
 /// Nothing happens to unsigned numbers.
-pub(crate) fn abs<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn abs<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     match x.element {
         ElementType::Int { signed: false, .. } => Ok(smallvec![x]),
@@ -40,18 +59,18 @@ pub(crate) fn abs<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     }
 }
 
-pub(crate) fn reciprocal<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn reciprocal<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let one = cx.number(x, 1.0);
     Ok(smallvec![cx.div(one, x)?])
 }
 
-pub(crate) fn identity<'m>(_: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn identity<'m>(_: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![n.input(0)?])
 }
 
 /// Without training nothing is dropped.
-pub(crate) fn dropout<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn dropout<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["seed", "ratio", "is_test"]);
     let (x, ratio, training) = (n.input(0)?, n.optional(1), n.optional(2));
     let trains = match training {
@@ -82,12 +101,12 @@ fn below_zero<'m>(
     cx.select(negative, other, x)
 }
 
-pub(crate) fn leaky_relu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn leaky_relu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 0.01);
     Ok(smallvec![below_zero(cx, n.input(0)?, |cx, x| cx.with(Op::Mul, x, alpha))?])
 }
 
-pub(crate) fn prelu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn prelu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let slope = n.input(1)?;
     let x = n.input(0)?;
     let shape = cx.shape(x);
@@ -95,7 +114,7 @@ pub(crate) fn prelu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![below_zero(cx, x, |cx, x| cx.mul(x, slope))?])
 }
 
-pub(crate) fn elu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn elu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 1.0);
     Ok(smallvec![below_zero(cx, n.input(0)?, |cx, x| {
         let e = cx.unary(Op::Expm1, x)?;
@@ -103,7 +122,7 @@ pub(crate) fn elu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     })?])
 }
 
-pub(crate) fn selu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn selu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 1.673_263_2);
     let gamma = n.float("gamma", 1.050_701);
     let y = below_zero(cx, n.input(0)?, |cx, x| {
@@ -113,7 +132,7 @@ pub(crate) fn selu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.with(Op::Mul, y, gamma)?])
 }
 
-pub(crate) fn celu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn celu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 1.0);
     Ok(smallvec![below_zero(cx, n.input(0)?, |cx, x| {
         let scaled = cx.with(Op::Div, x, alpha)?;
@@ -130,12 +149,12 @@ fn hard(cx: Cx<'_, '_>, x: Val, alpha: f64, beta: f64) -> LoweredValue {
     cx.with(Op::Min, y, 1.0)
 }
 
-pub(crate) fn hard_sigmoid<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn hard_sigmoid<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (alpha, beta) = (n.float("alpha", 0.2), n.float("beta", 0.5));
     Ok(smallvec![hard(cx, n.input(0)?, alpha, beta)?])
 }
 
-pub(crate) fn hard_swish<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn hard_swish<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let gate = hard(cx, x, 1.0 / 6.0, 0.5)?;
     Ok(smallvec![cx.mul(x, gate)?])
@@ -147,18 +166,18 @@ pub(crate) fn softplus_of(cx: Cx<'_, '_>, x: Val) -> LoweredValue {
     cx.map(Op::Logaddexp, &[x, zero])
 }
 
-pub(crate) fn softplus<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn softplus<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![softplus_of(cx, n.input(0)?)?])
 }
 
-pub(crate) fn softsign<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn softsign<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let size = cx.unary(Op::Abs, x)?;
     let size = cx.with(Op::Add, size, 1.0)?;
     Ok(smallvec![cx.div(x, size)?])
 }
 
-pub(crate) fn mish<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mish<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let gate = softplus_of(cx, x)?;
     let gate = cx.unary(Op::Tanh, gate)?;
@@ -172,12 +191,12 @@ pub(crate) fn swish_of(cx: Cx<'_, '_>, x: Val, alpha: f64) -> LoweredValue {
     cx.mul(x, gate)
 }
 
-pub(crate) fn swish<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn swish<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 1.0);
     Ok(smallvec![swish_of(cx, n.input(0)?, alpha)?])
 }
 
-pub(crate) fn gelu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gelu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let inner = match n.text("approximate", "none") {
         "none" => {
@@ -199,14 +218,14 @@ pub(crate) fn gelu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.mul(half, gate)?])
 }
 
-pub(crate) fn thresholded_relu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn thresholded_relu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, alpha) = (n.input(0)?, n.float("alpha", 1.0));
     let (zero, limit) = (cx.number(x, 0.0), cx.number(x, alpha));
     let above = cx.map(Op::Gt, &[x, limit])?;
     Ok(smallvec![cx.select(above, x, zero)?])
 }
 
-pub(crate) fn shrink<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn shrink<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, bias, lambda) = (n.input(0)?, n.float("bias", 0.0), n.float("lambd", 0.5));
     let (zero, limit) = (cx.number(x, 0.0), cx.number(x, lambda));
     let negative = cx.number(x, -lambda);
@@ -217,7 +236,7 @@ pub(crate) fn shrink<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.select(above, less, inner)?])
 }
 
-pub(crate) fn clip<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn clip<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     if n.version < 11 {
         n.ignore(&["consumed_inputs"]);
@@ -235,7 +254,7 @@ pub(crate) fn clip<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// A power in the type of its base; numbers of two types meet in that of the floats.
-pub(crate) fn pow<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn pow<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     if n.version < 7 {
         n.ignore(&["broadcast", "axis"]);
     }
@@ -259,7 +278,7 @@ pub(crate) fn pow<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// A remainder with the sign of the divisor, or with `fmod` that of the dividend.
-pub(crate) fn modulo<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn modulo<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let all = cx.broadcast(&n.all()?)?;
     let [x, y] = all[..] else { return refuse("other than two inputs") };
     let rest = cx.map(Op::Rem, &[x, y])?;
@@ -276,7 +295,7 @@ pub(crate) fn modulo<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.select(moves, moved, rest)?])
 }
 
-pub(crate) fn bit_shift<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn bit_shift<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let signed = n.input(0)?.element.is_signed();
     let op = match n.text("direction", "") {
         "LEFT" => Op::ShiftLeft,
@@ -284,16 +303,16 @@ pub(crate) fn bit_shift<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         "RIGHT" => Op::ShiftRightLogical,
         other => return refuse(format!("the direction `{other}`")),
     };
-    Ok(smallvec![cx.map(op, &n.all()?)?])
+    Ok(smallvec![cx.map(op, &[n.input(0)?, n.input(1)?])?])
 }
 
 /// Equality of values, also of two that are neither numbers nor ordered.
-pub(crate) fn is_nan<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn is_nan<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     Ok(smallvec![cx.map(Op::Ne, &[x, x])?])
 }
 
-pub(crate) fn is_inf<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn is_inf<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let wanted = (n.flag("detect_positive", true), n.flag("detect_negative", true));
     let (infinity, negative) = (cx.number(x, f64::INFINITY), cx.number(x, f64::NEG_INFINITY));
@@ -312,13 +331,13 @@ pub(crate) fn is_inf<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![found])
 }
 
-pub(crate) fn choose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn choose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![cx.select(n.input(0)?, n.input(1)?, n.input(2)?)?])
 }
 
 /// The element type that an attribute names, if it does.
 pub(crate) fn named_type(
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     name: &'static str,
     default: ElementType,
 ) -> Result<ElementType, super::Unlowered> {
@@ -328,7 +347,7 @@ pub(crate) fn named_type(
     }
 }
 
-pub(crate) fn cast<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn cast<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["saturate", "round_mode"]);
     let x = n.input(0)?;
     let to = named_type(n, "to", x.element)?;
@@ -345,13 +364,13 @@ fn converted(cx: Cx<'_, '_>, x: Val, to: ElementType) -> LoweredValue {
     cx.convert(x, to)
 }
 
-pub(crate) fn cast_like<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn cast_like<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["saturate", "round_mode"]);
     let to = n.input(1)?.element;
     Ok(smallvec![converted(cx, n.input(0)?, to)?])
 }
 
-pub(crate) fn bit_cast<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn bit_cast<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let to = named_type(n, "to", x.element)?;
     if x.element == to {
@@ -377,7 +396,7 @@ pub(crate) fn bit_cast<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![Val { element: to, value }])
 }
 
-pub(crate) fn binarizer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn binarizer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, threshold) = (n.input(0)?, n.float("threshold", 0.0));
     let limit = cx.number(x, threshold);
     let above = cx.map(Op::Gt, &[x, limit])?;
@@ -385,7 +404,7 @@ pub(crate) fn binarizer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Halves of the last axis: the first, where a swish is applied, times the other.
-pub(crate) fn swiglu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn swiglu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (gate, x) = (n.input(0)?, n.input(1)?);
     let alpha = n.float("alpha", 1.0);
     let gate = swish_of(cx, gate, alpha)?;

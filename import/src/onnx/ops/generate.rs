@@ -2,11 +2,11 @@
 
 use super::elementwise::named_type;
 use super::shape::known_shape;
-use super::{Cx, F32, I64, LoweredValue, LoweredValues, Node, refuse};
+use super::{Cx, F32, I64, LoweredValue, LoweredValues, OnnxOperation, refuse};
 use adfuse_ir::{DType, Dim, Literal, Op};
 use smallvec::smallvec;
 
-pub(crate) fn constant<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn constant<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     if let Some(t) = n.tensor("value") {
         return Ok(smallvec![cx.tensor(t)?]);
     }
@@ -40,7 +40,7 @@ fn extents_value(cx: Cx<'_, '_>, shape: &[Dim]) -> LoweredValue {
     cx.concat(&parts, 0)
 }
 
-pub(crate) fn shape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn shape<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let shape = cx.shape(n.input(0)?);
     let rank = shape.len() as i64;
     let place = |k: i64| (if k < 0 { k.saturating_add(rank) } else { k }).clamp(0, rank) as usize;
@@ -48,14 +48,14 @@ pub(crate) fn shape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![extents_value(cx, &shape[from..to.max(from)])?])
 }
 
-pub(crate) fn size<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn size<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let one = cx.filled(I64, &[], Literal::one(DType::I64));
     let all: Vec<usize> = (0..cx.rank(x)).collect();
     Ok(smallvec![cx.count(x, &all, one)?])
 }
 
-pub(crate) fn constant_of_shape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn constant_of_shape<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let wanted = n.input(0)?;
     let shape = known_shape(cx, wanted)?;
     let value = match n.tensor("value") {
@@ -68,7 +68,7 @@ pub(crate) fn constant_of_shape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValu
     Ok(smallvec![cx.expand(value, &shape)?])
 }
 
-pub(crate) fn range<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn range<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["stash_type"]);
     let all = n.all()?;
     let [from, to, step] = all[..] else { return refuse("other than three inputs") };
@@ -80,7 +80,8 @@ pub(crate) fn range<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     }
     let count = if from.element.is_float() {
         let (a, b, s) = (cx.floats(from)?, cx.floats(to)?, cx.floats(step)?);
-        ((b[0] - a[0]) / s[0]).ceil()
+        let ([a], [b], [s]) = (&a[..], &b[..], &s[..]) else { return refuse("other than numbers") };
+        ((b - a) / s).ceil()
     } else {
         let (a, b, s) = (cx.int(from)?, cx.int(to)?, cx.int(step)?);
         if s == 0 {
@@ -97,7 +98,7 @@ pub(crate) fn range<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.add(from, steps)?])
 }
 
-pub(crate) fn eye_like<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn eye_like<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (element, k) = (named_type(n, "dtype", x.element)?, n.int("k", 0));
     let shape = cx.shape(x);
@@ -110,7 +111,7 @@ pub(crate) fn eye_like<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.convert(diagonal, element)?])
 }
 
-pub(crate) fn trilu<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn trilu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, upper) = (n.input(0)?, n.flag("upper", true));
     let shape = cx.shape(x);
     let rank = shape.len();

@@ -1,6 +1,8 @@
 //! Reading and writing at places that are computed.
 
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Val, axis_of, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Val, axis_of, refuse,
+};
 use crate::emit::integers::{ordered, wrap};
 use adfuse_ir::{Attr, Attrs, DType, Dim, Op, Shape};
 use smallvec::smallvec;
@@ -22,7 +24,7 @@ pub(crate) fn take(cx: Cx<'_, '_>, x: Val, at: Val, axis: usize) -> LoweredValue
         let place = if k < 0 { k.saturating_add(n as i64) } else { k };
         let whole = shape.iter().all(|d| d.known().is_some());
         if let Some(place) = u64::try_from(place).ok().filter(|&p| whole && p < n) {
-            return cx.pick(x, axis, place);
+            return cx.index_axis(x, axis, place);
         }
     }
     let at = from_start(cx, at, shape[axis])?;
@@ -45,7 +47,19 @@ pub(crate) fn take(cx: Cx<'_, '_>, x: Val, at: Val, axis: usize) -> LoweredValue
     Ok(Val { value: cx.emit(Op::Gather, &[full, index], attrs)?, ..x })
 }
 
-pub(crate) fn gather<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+/// The elements at known places of an axis.
+pub(crate) fn take_places(cx: Cx<'_, '_>, x: Val, axis: usize, places: &[i64]) -> LoweredValue {
+    let shape = cx.shape(x);
+    if places.iter().enumerate().all(|(k, &p)| k as i64 == p)
+        && shape[axis] == Dim::Const(places.len() as u64)
+    {
+        return Ok(x);
+    }
+    let at = cx.int_list(places)?;
+    take(cx, x, at, axis)
+}
+
+pub(crate) fn gather<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     Ok(smallvec![take(cx, x, n.input(1)?, axis)?])
@@ -62,7 +76,7 @@ fn cut_to(cx: Cx<'_, '_>, x: Val, like: Val, axis: usize) -> LoweredValue {
     Ok(x)
 }
 
-pub(crate) fn gather_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gather_elements<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let at = from_start(cx, at, cx.shape(x)[axis])?;
@@ -97,7 +111,7 @@ fn index_vectors(cx: Cx<'_, '_>, x: Val, at: Val, batch: usize) -> LoweredValue 
     cx.concat(&parts, places.len() - 1)
 }
 
-pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let batch = n.int("batch_dims", 0).clamp(0, 16) as usize;
     let at = index_vectors(cx, x, at, batch)?;
@@ -122,13 +136,15 @@ pub(crate) fn gather_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 /// Writes updates, or folds them with what is there, at index vectors; windows are the last axes of updates.
 fn write(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     (x, at, updates): (Val, Val, Val),
     window: usize,
 ) -> LoweredValue {
     let rank = cx.rank(x);
     let length = (rank - window) as i64;
-    let batch = cx.rank(updates) - window;
+    let Some(batch) = cx.rank(updates).checked_sub(window) else {
+        return refuse("updates of fewer axes than their windows");
+    };
     let attrs = Attrs::none()
         .with_ints("window_dims", (batch..batch + window).map(|d| d as i64))
         .with_ints("inserted", 0..length)
@@ -167,7 +183,9 @@ fn multiplied(cx: Cx<'_, '_>, (x, at, updates): (Val, Val, Val), attrs: Attrs) -
     let Some((&length, outer)) = places.split_last() else { return refuse("no places") };
     let steps: u64 = outer.iter().product();
     let dims = cx.extents(updates)?;
-    let window: Vec<u64> = dims[outer.len()..].to_vec();
+    let Some(window) = dims.get(outer.len()..).map(<[u64]>::to_vec) else {
+        return refuse("updates of fewer axes than their places");
+    };
     let rows = cx.reshape_to(at, &[steps, length])?;
     let flat: Vec<u64> = std::iter::once(steps).chain(window.iter().copied()).collect();
     let news = cx.reshape_to(updates, &flat)?;
@@ -194,7 +212,9 @@ fn multiplied(cx: Cx<'_, '_>, (x, at, updates): (Val, Val, Val), attrs: Attrs) -
 
 fn multiplied_step(cx: Cx<'_, '_>, x: Val, row: Val, new: Val, attrs: &Attrs) -> LoweredValue {
     let (shape, window) = (cx.extents(x)?, cx.extents(new)?);
-    let length = shape.len() - window.len();
+    let Some(length) = shape.len().checked_sub(window.len()) else {
+        return refuse("windows of more axes than there are");
+    };
     let row = cx.unsqueeze(row, 0)?;
     let one: Vec<u64> = std::iter::once(1).chain(window.iter().copied()).collect();
     let new = cx.reshape_to(new, &one)?;
@@ -213,7 +233,7 @@ fn multiplied_step(cx: Cx<'_, '_>, x: Val, row: Val, new: Val, attrs: &Attrs) ->
     Ok(Val { value: cx.emit(Op::Scatter, &[x.value, row.value, product.value], writes)?, ..x })
 }
 
-pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at, updates) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let at = from_start(cx, at, cx.shape(x)[axis])?;
@@ -221,7 +241,7 @@ pub(crate) fn scatter_elements<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValue
     Ok(smallvec![write(cx, n, (x, at, updates), 0)?])
 }
 
-pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at, updates) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let at = index_vectors(cx, x, at, 0)?;
     let places = cx.shape(at);
@@ -230,7 +250,7 @@ pub(crate) fn scatter_nd<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Updates written into a cache from a place of each batch on; a circular one goes on at its start.
-pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, updates) = (n.input(0)?, n.input(1)?);
     let axis = axis_of(n.int("axis", -2), cx.rank(x))?;
     let circular = match n.text("mode", "linear") {
@@ -253,7 +273,7 @@ pub(crate) fn tensor_scatter<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     Ok(smallvec![write(cx, n, (x, at, updates), 0)?])
 }
 
-pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (at, depth, values) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let depth = match cx.floats(depth)?[..] {
         [d] if d >= 0.0 => Dim::Const(d as u64),
@@ -267,11 +287,11 @@ pub(crate) fn one_hot<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     shape[axis] = depth;
     let classes = cx.iota(I64, &shape, axis)?;
     let there = cx.map(Op::Eq, &[classes, at])?;
-    let (off, on) = (cx.pick(values, 0, 0)?, cx.pick(values, 0, 1)?);
+    let (off, on) = (cx.index_axis(values, 0, 0)?, cx.index_axis(values, 0, 1)?);
     Ok(smallvec![cx.select(there, on, off)?])
 }
 
-pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", -1), cx.rank(x))?;
     let (largest, _) = (n.flag("largest", true), n.flag("sorted", true));
@@ -295,7 +315,7 @@ pub(crate) fn top_k<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// The elements that fulfil a condition which is known when the model is imported.
-pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let wanted = cx.ints(n.input(1)?)?;
     let axis = match n.has("axis") {
@@ -308,11 +328,11 @@ pub(crate) fn compress<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     };
     let places: Vec<i64> =
         wanted.iter().enumerate().filter(|(_, w)| **w != 0).map(|(k, _)| k as i64).collect();
-    Ok(smallvec![super::shape::take_places(cx, x, axis, &places)?])
+    Ok(smallvec![take_places(cx, x, axis, &places)?])
 }
 
 /// The places of elements other than 0, which must be known when the model is imported.
-pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (dims, all) = (cx.extents(x)?, cx.floats(x)?);
     let found: Vec<usize> =
@@ -327,7 +347,7 @@ pub(crate) fn non_zero<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 
 /// Different slices of an axis, which must be known when the model is imported; with their first places, the place of
 /// each one's slice among them, and how often each occurs.
-pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let axis = match n.has("axis") {
         true => axis_of(n.int("axis", 0), cx.rank(x))?,
@@ -340,6 +360,10 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let (dims, all) = (cx.extents(x)?, cx.floats(x)?);
     let inner: usize = dims[axis + 1..].iter().product::<u64>() as usize;
     let extent = dims[axis] as usize;
+    const MOST: usize = 1 << 24;
+    if extent.saturating_mul(all.len()) > MOST {
+        return refuse(format!("{extent} slices of {} elements in all", all.len()));
+    }
     let slice = |k: usize| -> Vec<f64> {
         let place = |j: usize| j / inner.max(1) % extent.max(1) == k;
         all.iter().enumerate().filter(|(j, _)| place(*j)).map(|(_, &v)| v).collect()
@@ -368,7 +392,7 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let counts: Vec<f64> =
         (0..firsts.len()).map(|k| of.iter().filter(|&&p| p == k as f64).count() as f64).collect();
     let places: Vec<i64> = firsts.iter().map(|&f| f as i64).collect();
-    let y = super::shape::take_places(cx, x, axis, &places)?;
+    let y = take_places(cx, x, axis, &places)?;
     let first: Vec<f64> = places.iter().map(|&p| p as f64).collect();
     let count = firsts.len() as u64;
     Ok(smallvec![
@@ -380,7 +404,7 @@ pub(crate) fn unique<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Columns of the last axis.
-pub(crate) fn array_features<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn array_features<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let count = cx.extents(at)?.iter().product();
     let at = cx.reshape_to(at, &[count])?;

@@ -1,15 +1,15 @@
 //! Products of matrices.
 
-use super::{Cx, ElementType, F32, LoweredValues, Node, Val, refuse};
+use super::{Cx, ElementType, F32, LoweredValues, OnnxOperation, Val, refuse};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 
-pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![cx.matmul(n.input(0)?, n.input(1)?)?])
 }
 
-pub(crate) fn gemm<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn gemm<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     if n.version < 7 {
         n.ignore(&["broadcast"]);
     }
@@ -59,7 +59,7 @@ pub(crate) fn centered(
     cx.sub(wide, zero)
 }
 
-pub(crate) fn matmul_integer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn matmul_integer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, y) = (n.input(0)?, n.input(1)?);
     let (rows, columns) = (cx.rank(x).checked_sub(2), cx.rank(y).checked_sub(1));
     let x = centered(cx, x, n.optional(2), rows)?;
@@ -114,7 +114,7 @@ fn equation(text: &str, ranks: &[usize]) -> Option<(Vec<Vec<char>>, Vec<char>)> 
     Some((terms, result))
 }
 
-pub(crate) fn einsum<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn einsum<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let all = n.all()?;
     let ranks: Vec<usize> = all.iter().map(|&v| cx.rank(v)).collect();
     let text = n.text("equation", "");
@@ -221,7 +221,7 @@ fn product(
 }
 
 /// The determinant of small matrices, by expansion along the first row.
-pub(crate) fn det<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn det<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     const MOST: u64 = 6;
     let x = n.input(0)?;
     let rank = cx.rank(x);
@@ -238,8 +238,8 @@ fn minor(cx: Cx<'_, '_>, x: Val, row: u64, columns: &[u64]) -> super::LoweredVal
     let axis = cx.rank(x) - 2;
     let mut sum: Option<Val> = None;
     for (k, &column) in columns.iter().enumerate() {
-        let line = cx.pick(x, axis, row)?;
-        let mut term = cx.pick(line, axis, column)?;
+        let line = cx.index_axis(x, axis, row)?;
+        let mut term = cx.index_axis(line, axis, column)?;
         if columns.len() > 1 {
             let rest: Vec<u64> = columns.iter().copied().filter(|&c| c != column).collect();
             let inner = minor(cx, x, row + 1, &rest)?;

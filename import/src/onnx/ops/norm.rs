@@ -1,6 +1,8 @@
 //! Softmax, normalizations and losses.
 
-use super::{Cx, ElementType, F32, I64, LoweredValue, LoweredValues, Node, Val, axis_of, refuse};
+use super::{
+    Cx, ElementType, F32, I64, LoweredValue, LoweredValues, OnnxOperation, Val, axis_of, refuse,
+};
 use adfuse_ir::{DType, Dim, Op, Shape};
 use smallvec::smallvec;
 
@@ -18,7 +20,11 @@ pub(crate) fn softmax_of(cx: Cx<'_, '_>, x: Val, axes: &[usize], log: bool) -> L
 }
 
 /// Before version 13 all axes from one on are one.
-fn softmax_axes(cx: Cx<'_, '_>, n: &Node<'_>, x: Val) -> Result<Vec<usize>, super::Unlowered> {
+fn softmax_axes(
+    cx: Cx<'_, '_>,
+    n: &OnnxOperation<'_>,
+    x: Val,
+) -> Result<Vec<usize>, super::Unlowered> {
     let rank = cx.rank(x);
     if n.version < 13 {
         return Ok((axis_of(n.int("axis", 1), rank)?..rank).collect());
@@ -26,20 +32,20 @@ fn softmax_axes(cx: Cx<'_, '_>, n: &Node<'_>, x: Val) -> Result<Vec<usize>, supe
     Ok(vec![axis_of(n.int("axis", -1), rank)?])
 }
 
-pub(crate) fn softmax<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn softmax<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes = softmax_axes(cx, n, x)?;
     Ok(smallvec![softmax_of(cx, x, &axes, false)?])
 }
 
-pub(crate) fn log_softmax<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn log_softmax<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes = softmax_axes(cx, n, x)?;
     Ok(smallvec![softmax_of(cx, x, &axes, true)?])
 }
 
 /// One at the first largest element, zero elsewhere.
-pub(crate) fn hardmax<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn hardmax<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let [axis] = softmax_axes(cx, n, x)?[..] else { return refuse("several axes") };
     let full = cx.b.materialize(x.value);
@@ -90,7 +96,7 @@ fn scaled_by_channel(cx: Cx<'_, '_>, x: Val, scale: Val, bias: Option<Val>) -> L
 }
 
 /// The type in which sums are formed: that of the attribute, 32 bits at least.
-fn wide(n: &Node<'_>, x: Val) -> ElementType {
+fn wide(n: &OnnxOperation<'_>, x: Val) -> ElementType {
     let stash = n.int("stash_type", 1);
     match x.element {
         ElementType::Float(DType::F16 | DType::BF16) if stash == 1 => F32,
@@ -98,7 +104,7 @@ fn wide(n: &Node<'_>, x: Val) -> ElementType {
     }
 }
 
-pub(crate) fn batch<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn batch<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["consumed_inputs"]);
     if n.version < 9 && !n.flag("spatial", true) {
         return refuse("statistics of every place");
@@ -138,7 +144,7 @@ pub(crate) fn batch<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![y, mean, variance])
 }
 
-pub(crate) fn instance<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn instance<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let epsilon = n.float("epsilon", 1e-5);
     n.ignore(&["consumed_inputs"]);
     let (x, scale, bias) = (n.input(0)?, n.input(1)?, n.input(2)?);
@@ -148,7 +154,7 @@ pub(crate) fn instance<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Channels in groups, each with a mean of its own.
-pub(crate) fn group<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn group<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (epsilon, groups) = (n.float("epsilon", 1e-5), n.int("num_groups", 0).max(0) as u64);
     let (x, mut scale, mut bias) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let dims = cx.extents(x)?;
@@ -174,7 +180,7 @@ pub(crate) fn group<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![scaled_by_channel(cx, y, scale, Some(bias))?])
 }
 
-pub(crate) fn layer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn layer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let first = axis_of(n.int("axis", -1), cx.rank(x))?;
     let axes: Vec<usize> = (first..cx.rank(x)).collect();
@@ -203,7 +209,7 @@ pub(crate) fn rms_of(
     Ok((cx.mul(x, inverse)?, inverse))
 }
 
-pub(crate) fn rms<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn rms<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let first = axis_of(n.int("axis", -1), cx.rank(x))?;
     let axes: Vec<usize> = (first..cx.rank(x)).collect();
@@ -216,7 +222,7 @@ pub(crate) fn rms<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.mul(y, scale)?, inverse])
 }
 
-pub(crate) fn mean_variance<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mean_variance<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let given = n.ints("axes").unwrap_or(&[0, 2, 3]);
     let axes = given.iter().map(|&k| axis_of(k, cx.rank(x))).collect::<Result<Vec<_>, _>>()?;
@@ -229,7 +235,7 @@ pub(crate) fn mean_variance<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.div(away, deviation)?])
 }
 
-pub(crate) fn lp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn lp<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", -1), cx.rank(x))?;
     let norm = match n.int("p", 2) {
@@ -252,12 +258,12 @@ pub(crate) fn lp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Values divided by a power of the sum of squares of channels around.
-pub(crate) fn lrn<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn lrn<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let size = n.int("size", 1);
     let (alpha, beta, bias) = (n.float("alpha", 1e-4), n.float("beta", 0.75), n.float("bias", 1.0));
     let rank = cx.rank(x);
-    if rank < 2 || size < 1 {
+    if rank < 2 || !(1..1 << 20).contains(&size) {
         return refuse(format!("a window of {size} channels"));
     }
     let (mut window, mut low, mut high) = (vec![1; rank], vec![0; rank], vec![0; rank]);
@@ -274,7 +280,12 @@ pub(crate) fn lrn<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// The loss of the class of each place, weighted, and reduced as the node says.
-fn negative_log(cx: Cx<'_, '_>, n: &Node<'_>, logs: Val, weights: Option<Val>) -> LoweredValue {
+fn negative_log(
+    cx: Cx<'_, '_>,
+    n: &OnnxOperation<'_>,
+    logs: Val,
+    weights: Option<Val>,
+) -> LoweredValue {
     let target = n.input(1)?;
     let target = cx.convert(target, I64)?;
     let ignored = n.has("ignore_index").then(|| n.int("ignore_index", 0));
@@ -315,11 +326,11 @@ fn negative_log(cx: Cx<'_, '_>, n: &Node<'_>, logs: Val, weights: Option<Val>) -
     }
 }
 
-pub(crate) fn negative_log_likelihood<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn negative_log_likelihood<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![negative_log(cx, n, n.input(0)?, n.optional(2))?])
 }
 
-pub(crate) fn cross_entropy<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn cross_entropy<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let logs = softmax_of(cx, n.input(0)?, &[1], true)?;
     Ok(smallvec![negative_log(cx, n, logs, n.optional(2))?, logs])
 }

@@ -1,12 +1,12 @@
 //! Steps of optimizers: each on groups of tensors, one behind the other.
 
-use super::{Cx, LoweredValue, LoweredValues, Node, Unlowered, Val, Vals, refuse};
+use super::{Cx, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, Vals, refuse};
 use adfuse_ir::Op;
 
 /// The groups of the inputs behind the rate and the step, and the results of each by kind.
 fn groups<'m>(
     cx: Cx<'_, 'm>,
-    n: &Node<'m>,
+    n: &OnnxOperation<'m>,
     kinds: usize,
     mut step: impl FnMut(Cx<'_, 'm>, &[Val]) -> Result<Vec<Val>, Unlowered>,
 ) -> LoweredValues {
@@ -44,7 +44,7 @@ fn is_first(cx: Cx<'_, '_>, t: Val) -> LoweredValue {
     cx.map(Op::Le, &[t, zero])
 }
 
-pub(crate) fn adagrad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn adagrad<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (norm, epsilon) = (n.float("norm_coefficient", 0.0), n.float("epsilon", 1e-6));
     let decay = n.float("decay_factor", 0.0);
     let (rate, t) = (n.input(0)?, n.input(1)?);
@@ -65,7 +65,7 @@ pub(crate) fn adagrad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     })
 }
 
-pub(crate) fn adam<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn adam<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (alpha, beta) = (n.float("alpha", 0.9), n.float("beta", 0.999));
     let (norm, after) = (n.float("norm_coefficient", 0.0), n.float("norm_coefficient_post", 0.0));
     let epsilon = n.float("epsilon", 1e-6);
@@ -103,7 +103,7 @@ pub(crate) fn adam<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     })
 }
 
-pub(crate) fn momentum<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn momentum<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (alpha, beta) = (n.float("alpha", 0.0), n.float("beta", 0.0));
     let norm = n.float("norm_coefficient", 0.0);
     let nesterov = match n.text("mode", "standard") {

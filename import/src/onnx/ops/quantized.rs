@@ -3,7 +3,8 @@
 use super::elementwise::named_type;
 use super::linear::centered;
 use super::{
-    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of,
+    refuse,
 };
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
@@ -43,7 +44,7 @@ fn spread(cx: Cx<'_, '_>, v: Val, like: &Shape, axis: usize, block: i64) -> Lowe
 }
 
 /// The axis that scales lie along.
-fn axis(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, scale: Val) -> Result<usize, Unlowered> {
+fn axis(cx: Cx<'_, '_>, n: &OnnxOperation<'_>, x: Val, scale: Val) -> Result<usize, Unlowered> {
     let given = n.int("axis", 1);
     match cx.rank(scale) {
         0 => Ok(0),
@@ -73,7 +74,7 @@ fn saturated(cx: Cx<'_, '_>, x: Val, zero: Option<Val>, to: ElementType) -> Lowe
     cx.convert(y, to)
 }
 
-pub(crate) fn quantize<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn quantize<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["saturate", "precision"]);
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
     let to = match zero {
@@ -89,7 +90,7 @@ pub(crate) fn quantize<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![saturated(cx, ratio, zero, to)?])
 }
 
-pub(crate) fn dequantize<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn dequantize<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
     let to = named_type(n, "output_dtype", scale.element)?;
     let (axis, block, shape) = (axis(cx, n, x, scale)?, n.int("block_size", 0), cx.shape(x));
@@ -106,7 +107,7 @@ pub(crate) fn dequantize<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Numbers quantized by their own range, which has 0 in it.
-pub(crate) fn dynamic<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn dynamic<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes: Vec<usize> = (0..cx.rank(x)).collect();
     let least = cx.reduce(Op::ReduceMin, x, &axes, false)?;
@@ -154,7 +155,7 @@ fn requantized(
     saturated(cx, scaled, Some(zero), to)
 }
 
-pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (a, b) = (n.input(0)?, n.input(3)?);
     let (rows, columns) = (cx.rank(a).checked_sub(2), cx.rank(b).checked_sub(1));
     let x = centered(cx, a, n.optional(2), rows)?;
@@ -165,7 +166,7 @@ pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![requantized(cx, sum, scales, n.input(7)?, last)?])
 }
 
-pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(3)?, n.optional(5), Some(0))?;
     let mut sum = super::window::convolved(cx, n, x, w, None)?;

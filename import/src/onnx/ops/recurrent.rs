@@ -2,7 +2,7 @@
 
 use super::control::scanned;
 use super::elementwise::softplus_of;
-use super::{Cx, LoweredValue, LoweredValues, Node, Unlowered, Val, Vals, refuse};
+use super::{Cx, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, Vals, refuse};
 use adfuse_ir::{Attrs, Dim, Literal, Op};
 
 /// Which layer it is: how many gates it has, and what its steps compute.
@@ -157,7 +157,7 @@ impl RecurrentLayer<'_> {
 
 /// The first axis, which counts directions, at one of them.
 fn of_direction(cx: Cx<'_, '_>, v: Val, k: u64) -> LoweredValue {
-    cx.pick(v, 0, k)
+    cx.index_axis(v, 0, k)
 }
 
 fn turned(cx: Cx<'_, '_>, v: Val) -> LoweredValue {
@@ -166,7 +166,7 @@ fn turned(cx: Cx<'_, '_>, v: Val) -> LoweredValue {
 }
 
 /// Errs unless all sequences are as long as the longest.
-fn whole_sequences(cx: Cx<'_, '_>, n: &Node<'_>, steps: Dim) -> Result<(), Unlowered> {
+fn whole_sequences(cx: Cx<'_, '_>, n: &OnnxOperation<'_>, steps: Dim) -> Result<(), Unlowered> {
     let Some(lengths) = n.optional(4) else { return Ok(()) };
     let steps = cx.extent(steps)?;
     match cx.ints(lengths)?.iter().all(|&l| u64::try_from(l) == Ok(steps)) {
@@ -183,7 +183,7 @@ struct Sequence {
 
 fn sequence(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     cell: Cell,
     (dirs, hidden): (u64, u64),
 ) -> Result<Sequence, Unlowered> {
@@ -207,7 +207,7 @@ fn sequence(
     Ok(Sequence { x, states })
 }
 
-pub(crate) fn recurrent<'m>(cx: Cx<'_, 'm>, cell: Cell, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn recurrent<'m>(cx: Cx<'_, 'm>, cell: Cell, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["hidden_size", "output_sequence"]);
     let (w, r) = (n.input(1)?, n.input(2)?);
     let of_r = cx.extents(r)?;

@@ -2,12 +2,12 @@
 
 use super::ElementType;
 use super::shape::axes;
-use super::{Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of};
+use super::{Cx, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of};
 use adfuse_ir::{Attrs, DType, Dim, Op};
 use smallvec::smallvec;
 
 /// The axes of a fold: all where none are given, or none where a flag says so.
-fn folded_axes(cx: Cx<'_, '_>, n: &Node<'_>, x: Val) -> Result<Vec<usize>, Unlowered> {
+fn folded_axes(cx: Cx<'_, '_>, n: &OnnxOperation<'_>, x: Val) -> Result<Vec<usize>, Unlowered> {
     let rank = cx.rank(x);
     let none = n.flag("noop_with_empty_axes", false);
     match axes(cx, n, 1, rank)? {
@@ -20,7 +20,7 @@ fn folded_axes(cx: Cx<'_, '_>, n: &Node<'_>, x: Val) -> Result<Vec<usize>, Unlow
 /// A fold of what a function makes of each element.
 fn folded<'m>(
     cx: Cx<'_, 'm>,
-    n: &Node<'m>,
+    n: &OnnxOperation<'m>,
     op: Op,
     each: impl FnOnce(Cx<'_, 'm>, Val) -> LoweredValue,
 ) -> LoweredValue {
@@ -34,11 +34,11 @@ fn folded<'m>(
     cx.reduce(op, each, &axes, keeps)
 }
 
-pub(crate) fn reduce<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn reduce<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![folded(cx, n, op, |_, x| Ok(x))?])
 }
 
-pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes = folded_axes(cx, n, x)?;
     let sum = folded(cx, n, Op::ReduceSum, |_, x| Ok(x))?;
@@ -46,26 +46,26 @@ pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.div(sum, count)?])
 }
 
-pub(crate) fn l1<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn l1<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![folded(cx, n, Op::ReduceSum, |cx, x| cx.unary(Op::Abs, x))?])
 }
 
-pub(crate) fn sum_square<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn sum_square<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![folded(cx, n, Op::ReduceSum, |cx, x| cx.mul(x, x))?])
 }
 
-pub(crate) fn l2<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn l2<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let sum = sum_square(cx, n)?[0];
     Ok(smallvec![cx.unary(Op::Sqrt, sum)?])
 }
 
-pub(crate) fn log_sum<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn log_sum<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let sum = folded(cx, n, Op::ReduceSum, |_, x| Ok(x))?;
     Ok(smallvec![cx.unary(Op::Log, sum)?])
 }
 
 /// The logarithm of a sum of exponentials, without overflow.
-pub(crate) fn log_sum_exp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn log_sum_exp<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes = folded_axes(cx, n, x)?;
     let keeps = n.flag("keepdims", true);
@@ -88,7 +88,7 @@ pub(crate) fn log_sum_exp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// The place of an extreme of an axis; the last one where that is asked for.
-pub(crate) fn arg_extreme<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn arg_extreme<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let last = n.flag("select_last_index", false);
@@ -114,7 +114,7 @@ pub(crate) fn arg_extreme<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredVa
 }
 
 /// A running fold; without the element itself where that is asked for.
-pub(crate) fn running<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn running<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let axis = cx.int(n.input(1)?)?;
     let axis = axis_of(axis, cx.rank(x))?;

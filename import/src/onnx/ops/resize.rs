@@ -1,7 +1,9 @@
 //! Resizing: each axis by itself, as a sum of elements at known places with known weights.
 
-use super::shape::take_places;
-use super::{Cx, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
+use super::indirect::take_places;
+use super::{
+    Cx, LoweredValue, LoweredValues, OnnxLowering, OnnxOperation, Unlowered, Val, axis_of, refuse,
+};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
 
@@ -27,7 +29,7 @@ struct Rules<'m> {
 }
 
 impl<'m> Rules<'m> {
-    fn of(n: &Node<'m>) -> Result<Rules<'m>, Unlowered> {
+    fn of(n: &OnnxOperation<'m>) -> Result<Rules<'m>, Unlowered> {
         let filter = match n.text("mode", "nearest") {
             "nearest" => Filter::Nearest,
             "linear" | "bilinear" => Filter::Linear,
@@ -91,7 +93,7 @@ impl Axis {
     /// The place in the input of an element of the output.
     fn place(&self, coordinates: &str, y: f64) -> Result<f64, Unlowered> {
         let (from, scaled) = (self.from as f64, self.scale * self.from as f64);
-        Ok(match coordinates {
+        let place = match coordinates {
             "align_corners" if scaled == 1.0 => 0.0,
             "align_corners" => y * (from - 1.0) / (scaled - 1.0),
             "asymmetric" => y / self.scale,
@@ -111,7 +113,9 @@ impl Axis {
                 inner + a * (from - 1.0)
             }
             other => return refuse(format!("the coordinates `{other}`")),
-        })
+        };
+        // Far outside is outside, and integers hold it.
+        Ok(place.clamp(-1e15, 1e15))
     }
 
     /// Places and weights of neighbours, one list for each neighbour, and which elements lie outside.
@@ -213,7 +217,7 @@ fn resized(cx: Cx<'_, '_>, x: Val, k: usize, axis: &Axis, rules: &Rules<'_>) -> 
 /// Scales and sizes of the axes that are named, in their order.
 fn extents(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     (x, axes): (Val, &[usize]),
     (scales, sizes): (Option<Val>, Option<Val>),
 ) -> Result<Vec<Axis>, Unlowered> {
@@ -259,7 +263,7 @@ fn extents(
     }
 }
 
-pub(crate) fn resize<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn resize<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let rank = cx.rank(x);
     let axes = match n.ints("axes") {
@@ -309,9 +313,9 @@ fn interpolated(
     Ok(smallvec![y])
 }
 
-pub(crate) fn upsample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn upsample<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
-    let rules = Rules::of(&Node::new(n.proto, vec![], n.attributes.clone(), 10))?;
+    let rules = Rules::of(&OnnxOperation::new(n.proto, vec![], n.attributes.clone(), 10))?;
     n.ignore(&["mode"]);
     let axes: Vec<usize> = (0..cx.rank(x)).collect();
     let scales = match n.floats("scales") {

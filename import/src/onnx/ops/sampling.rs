@@ -1,6 +1,8 @@
 //! Reading between elements at places that are computed, and grids of such places.
 
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse,
+};
 use adfuse_ir::{Attr, Attrs, Dim, Literal, Op};
 use smallvec::smallvec;
 
@@ -127,7 +129,7 @@ fn cubic(cx: Cx<'_, '_>, x: Val, near: bool) -> LoweredValue {
     Ok(sum)
 }
 
-pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, grid) = (n.input(0)?, n.input(1)?);
     let dims = cx.extents(x)?;
     let mode = match n.text("mode", "linear") {
@@ -143,15 +145,17 @@ pub(crate) fn grid_sample<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         other => return refuse(format!("the padding `{other}`")),
     };
     let corners = n.flag("align_corners", false);
-    let last = cx.rank(grid) - 1;
-    let spatial = dims.len() - 2;
+    let (Some(last), Some(spatial)) = (cx.rank(grid).checked_sub(1), dims.len().checked_sub(2))
+    else {
+        return refuse("fewer axes than a grid is for");
+    };
     if cx.shape(grid)[last] != Dim::Const(spatial as u64) || spatial > 3 {
         return refuse("a grid of other axes");
     }
     let mut axes = Vec::new();
     for k in 0..spatial {
         // Coordinates are in the reverse order of axes.
-        let at = cx.pick(grid, last, (spatial - 1 - k) as u64)?;
+        let at = cx.index_axis(grid, last, (spatial - 1 - k) as u64)?;
         let at = cx.convert(at, x.element)?;
         let axis = SampledAxis { extent: dims[k + 2] as f64, corners, outside };
         axes.push(axis.taps(cx, mode, at)?);
@@ -216,7 +220,7 @@ fn coordinates(cx: Cx<'_, '_>, element: ElementType, extent: u64, corners: bool)
     cx.numbers(element, &[extent], &all)
 }
 
-pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (theta, corners) = (n.input(0)?, n.flag("align_corners", false));
     let size = cx.ints(n.input(1)?)?;
     let dims: Option<Vec<u64>> = size.iter().skip(2).map(|&d| u64::try_from(d).ok()).collect();
@@ -248,7 +252,7 @@ pub(crate) fn affine_grid<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Columns of blocks added up where they lie in an image.
-pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (image, block) = (cx.ints(n.input(1)?)?, cx.ints(n.input(2)?)?);
     let count = image.len();
@@ -274,7 +278,7 @@ pub(crate) fn col2im<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         .map(|k| (padded[k] - dilation[k] * (block[k] - 1) - 1).div_euclid(strides[k]) + 1)
         .collect();
     let dims = cx.extents(x)?;
-    let area: i64 = block.iter().product();
+    let area: i64 = block.iter().fold(1, |a, &b| a.saturating_mul(b));
     if dims.len() != 3 || !dims[1].is_multiple_of(area as u64) || places.iter().any(|&p| p < 1) {
         return refuse("columns of another shape");
     }

@@ -4,12 +4,12 @@ use super::attention::split_heads;
 use super::control::scanned;
 use super::elementwise::swish_of;
 use super::window::convolved;
-use super::{Cx, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{Cx, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse};
 use adfuse_ir::{Dim, Literal, Op};
 use smallvec::smallvec;
 
 /// A convolution of each channel by itself, over elements up to its place; the state is the elements before the first.
-pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, w) = (n.input(0)?, n.input(1)?);
     let (shape, kernel) = (cx.shape(x), cx.extents(w)?);
     let [channels, 1, taps] = kernel[..] else { return refuse("a kernel of other axes") };
@@ -36,7 +36,10 @@ pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         other => return refuse(format!("the activation `{other}`")),
     };
     let length = cx.extent(cx.shape(padded)[2])?;
-    let state = cx.slice(padded, 2, length - (taps - 1), length)?;
+    let Some(first) = length.checked_sub(taps - 1) else {
+        return refuse("a state of too few elements");
+    };
+    let state = cx.slice(padded, 2, first, length)?;
     Ok(smallvec![y, state])
 }
 
@@ -61,7 +64,7 @@ fn steps_first(cx: Cx<'_, '_>, v: Val) -> LoweredValue {
 }
 
 /// Attention without a softmax: a matrix of keys times values is carried along, and each query reads it.
-pub(crate) fn linear_attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn linear_attention<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     n.ignore(&["chunk_size"]);
     let (q_heads, heads) = (n.int("q_num_heads", 0), n.int("kv_num_heads", 0));
     let (gates, corrects) = match n.text("update_rule", "gated_delta") {
@@ -84,7 +87,7 @@ pub(crate) fn linear_attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValue
     for (k, present) in [(4, gates), (5, corrects)] {
         if present {
             let v = cx.convert(n.input(k)?, F32)?;
-            let wide = cx.extent(cx.shape(v)[2])?;
+            let wide = cx.shape(v).last().map_or(Ok(0), |&d| cx.extent(d))?;
             let v = split_heads(cx, v, if wide < heads as u64 { 1 } else { heads })?;
             over.push(steps_first(cx, v)?);
         }

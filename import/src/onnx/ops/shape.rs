@@ -1,8 +1,8 @@
 //! Ops that move elements by places that are known, and what gives shapes.
 
 use super::{
-    Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, Vals, axis_of, broadcast_shape,
-    refuse,
+    Cx, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, Vals, axis_of,
+    broadcast_shape, refuse,
 };
 use adfuse_ir::{Attrs, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
@@ -10,7 +10,7 @@ use smallvec::smallvec;
 /// Axes that an attribute gives, or in later versions an input.
 pub(crate) fn axes(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     input: usize,
     rank: usize,
 ) -> Result<Option<Vec<usize>>, Unlowered> {
@@ -78,7 +78,7 @@ fn wanted_shape(
     Ok(shape)
 }
 
-pub(crate) fn reshape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn reshape<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let from = cx.shape(x);
     let wanted = match n.ints("shape") {
@@ -90,7 +90,7 @@ pub(crate) fn reshape<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.reshape(x, &shape)?])
 }
 
-pub(crate) fn flatten<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn flatten<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let shape = cx.shape(x);
     let axis = match n.int("axis", 1) {
@@ -108,7 +108,7 @@ pub(crate) fn flatten<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.reshape(x, &to)?])
 }
 
-pub(crate) fn transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn transpose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let rank = cx.rank(x);
     let perm = match n.ints("perm") {
@@ -118,7 +118,7 @@ pub(crate) fn transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.transpose(x, &perm)?])
 }
 
-pub(crate) fn squeeze<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn squeeze<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let shape = cx.shape(x);
     let axes = match axes(cx, n, 1, shape.len())? {
@@ -131,7 +131,7 @@ pub(crate) fn squeeze<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![x])
 }
 
-pub(crate) fn unsqueeze<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn unsqueeze<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let count = match (n.ints("axes"), n.optional(1)) {
         (Some(all), _) => all.len(),
@@ -144,7 +144,7 @@ pub(crate) fn unsqueeze<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![x])
 }
 
-pub(crate) fn expand<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn expand<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let wanted: Shape = known_shape(cx, n.input(1)?)?;
     let shape = broadcast_shape(&[cx.shape(x), wanted])?;
@@ -163,14 +163,14 @@ pub(crate) fn known_shape(cx: Cx<'_, '_>, wanted: Val) -> Result<Shape, Unlowere
     all.collect()
 }
 
-pub(crate) fn concat<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn concat<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let all = n.all()?;
     let Some(&first) = all.first() else { return refuse("no inputs") };
     let axis = axis_of(n.int("axis", 1), cx.rank(first))?;
     Ok(smallvec![cx.concat(&all, axis)?])
 }
 
-pub(crate) fn split<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn split<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let extent = cx.extent(cx.shape(x)[axis])? as i64;
@@ -202,6 +202,9 @@ pub(crate) fn split<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 
 /// Where a slice of one axis begins, how many elements it has and how far apart they are.
 fn slice_of(extent: i64, from: i64, to: i64, step: i64) -> (i64, i64) {
+    if extent == 0 {
+        return (0, 0);
+    }
     let place = |k: i64| if k < 0 { k.saturating_add(extent) } else { k };
     let (from, to) = match step > 0 {
         true => (place(from).clamp(0, extent), place(to).clamp(0, extent)),
@@ -212,7 +215,7 @@ fn slice_of(extent: i64, from: i64, to: i64, step: i64) -> (i64, i64) {
     (from, if span <= 0 { 0 } else { (span - 1) / size + 1 })
 }
 
-pub(crate) fn slice<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn slice<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let shape = cx.shape(x);
     let (starts, ends, axes, steps) = if n.version < 10 {
@@ -274,7 +277,11 @@ fn strided(
             (low.push(start[k]), limit.push(start[k] + reach + 1), step.push(stride[k]));
         } else {
             turned.push(k as i64);
-            (low.push(start[k] - reach), limit.push(start[k] + 1), step.push(-stride[k]));
+            (
+                low.push(start[k] - reach),
+                limit.push(start[k] + 1),
+                step.push(stride[k].saturating_neg()),
+            );
         }
     }
     // A stride beyond the axis takes one element.
@@ -290,7 +297,7 @@ fn strided(
     Ok(Val { value, ..x })
 }
 
-pub(crate) fn tile<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn tile<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let counts = cx.ints(n.input(1)?)?;
     if counts.len() != cx.rank(x) || counts.iter().any(|&c| c < 0) {
@@ -302,7 +309,11 @@ pub(crate) fn tile<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Numbers of elements before and behind each axis.
-fn pads(cx: Cx<'_, '_>, n: &Node<'_>, rank: usize) -> Result<(Vec<i64>, Vec<i64>), Unlowered> {
+fn pads(
+    cx: Cx<'_, '_>,
+    n: &OnnxOperation<'_>,
+    rank: usize,
+) -> Result<(Vec<i64>, Vec<i64>), Unlowered> {
     let all = match n.ints("pads") {
         Some(all) => all.to_vec(),
         None => cx.ints(n.input(1)?)?,
@@ -321,7 +332,7 @@ fn pads(cx: Cx<'_, '_>, n: &Node<'_>, rank: usize) -> Result<(Vec<i64>, Vec<i64>
     Ok((low, high))
 }
 
-pub(crate) fn pad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn pad<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (low, high) = pads(cx, n, cx.rank(x))?;
     let mode = n.text("mode", "constant");
@@ -350,7 +361,7 @@ pub(crate) fn pad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         if (low[axis], high[axis]) != (0, 0) {
             let extent = cx.extent(cx.shape(padded)[axis])? as i64;
             let places = padded_places(mode, extent, (low[axis], high[axis]))?;
-            padded = take_places(cx, padded, axis, &places)?;
+            padded = super::indirect::take_places(cx, padded, axis, &places)?;
         }
     }
     Ok(smallvec![padded])
@@ -378,20 +389,8 @@ fn padded_places(mode: &str, extent: i64, (low, high): (i64, i64)) -> Result<Vec
     (from..to).map(place).collect()
 }
 
-/// The elements at known places of an axis.
-pub(crate) fn take_places(cx: Cx<'_, '_>, x: Val, axis: usize, places: &[i64]) -> LoweredValue {
-    let shape = cx.shape(x);
-    if places.iter().enumerate().all(|(k, &p)| k as i64 == p)
-        && shape[axis] == Dim::Const(places.len() as u64)
-    {
-        return Ok(x);
-    }
-    let at = cx.int_list(places)?;
-    super::indirect::take(cx, x, at, axis)
-}
-
 /// Blocks of channels become blocks of places, or the reverse.
-pub(crate) fn depth_to_space<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn depth_to_space<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, block) = (n.input(0)?, n.int("blocksize", 1).max(1) as u64);
     let dims = cx.extents(x)?;
     let [batch, channels, h, w] = dims[..] else { return refuse("other than four axes") };
@@ -406,10 +405,10 @@ pub(crate) fn depth_to_space<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     };
     let y = cx.reshape_to(x, &split)?;
     let y = cx.transpose(y, &perm)?;
-    Ok(smallvec![cx.reshape_to(y, &[batch, c, h * block, w * block])?])
+    Ok(smallvec![cx.reshape_to(y, &[batch, c, h.saturating_mul(block), w.saturating_mul(block)])?])
 }
 
-pub(crate) fn space_to_depth<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn space_to_depth<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, block) = (n.input(0)?, n.int("blocksize", 1).max(1) as u64);
     let dims = cx.extents(x)?;
     let [batch, c, h, w] = dims[..] else { return refuse("other than four axes") };
@@ -423,11 +422,14 @@ pub(crate) fn space_to_depth<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
         "CRD" => cx.transpose(y, &[0, 1, 3, 5, 2, 4])?,
         other => return refuse(format!("the mode `{other}`")),
     };
-    Ok(smallvec![cx.reshape_to(y, &[batch, c * block * block, h / block, w / block])?])
+    Ok(smallvec![cx.reshape_to(
+        y,
+        &[batch, c.saturating_mul(block).saturating_mul(block), h / block, w / block]
+    )?])
 }
 
 /// The middle of each axis, with zeros around where there is not enough.
-pub(crate) fn center_crop_pad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn center_crop_pad<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let mut x = n.input(0)?;
     let rank = cx.rank(x);
     let axes = match n.ints("axes") {
@@ -451,7 +453,7 @@ pub(crate) fn center_crop_pad<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues
 }
 
 /// The first elements of each line of an axis in reverse, as many as a list says for each batch.
-pub(crate) fn reverse_sequence<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn reverse_sequence<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, lengths) = (n.input(0)?, n.input(1)?);
     let rank = cx.rank(x);
     let time = axis_of(n.int("time_axis", 0), rank)?;

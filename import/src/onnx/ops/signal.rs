@@ -2,7 +2,8 @@
 
 use super::elementwise::named_type;
 use super::{
-    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of,
+    refuse,
 };
 use adfuse_ir::{DType, Dim, Op};
 use smallvec::smallvec;
@@ -14,7 +15,11 @@ const F64: ElementType = ElementType::Float(DType::F64);
 const MOST_NUMBERS: u64 = 1 << 20;
 
 /// A window that is a sum of cosines of multiples of its angle, with these factors.
-pub(crate) fn cosine_window<'m>(cx: Cx<'_, 'm>, factors: &[f64], n: &Node<'m>) -> LoweredValues {
+pub(crate) fn cosine_window<'m>(
+    cx: Cx<'_, 'm>,
+    factors: &[f64],
+    n: &OnnxOperation<'m>,
+) -> LoweredValues {
     let (size, periodic) = (cx.int(n.input(0)?)?, n.flag("periodic", true));
     let element = named_type(n, "output_datatype", F32)?;
     let Some(size) = u64::try_from(size).ok().filter(|&s| s <= MOST_NUMBERS) else {
@@ -100,7 +105,7 @@ fn fitted(cx: Cx<'_, '_>, v: Val, count: u64) -> LoweredValue {
     cx.pad(v, adfuse_ir::Literal::zero(v.element.storage()), &low, &high)
 }
 
-pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let (rank, shape) = (cx.rank(x), cx.shape(x));
     let axis = match n.optional(2) {
@@ -118,8 +123,8 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         None if inverse && one_sided => 2 * extent.saturating_sub(1),
         None => extent,
     };
-    if length == 0 {
-        return refuse("a transform of no elements");
+    if length == 0 || length > MOST_NUMBERS {
+        return refuse(format!("a transform of {length} elements"));
     }
     let t = Transform { length, inverse, one_sided };
     // The axis goes behind the others but for the parts.
@@ -128,7 +133,7 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let moved = cx.transpose(x, &perm)?;
     let moved = cx.convert(moved, F64)?;
     let mut part = |k: u64| {
-        let v = cx.pick(moved, rank - 1, k)?;
+        let v = cx.index_axis(moved, rank - 1, k)?;
         fitted(cx, v, t.counts().0)
     };
     let re = part(0)?;
@@ -144,7 +149,7 @@ pub(crate) fn dft<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// Triangles over the frequencies of a transform, at equal steps of the mel scale.
-pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let element = named_type(n, "output_datatype", F32)?;
     let (bins, length, rate) = (cx.int(n.input(0)?)?, cx.int(n.input(1)?)?, cx.int(n.input(2)?)?);
     let (low, high) = (cx.floats(n.input(3)?)?, cx.floats(n.input(4)?)?);
@@ -174,8 +179,12 @@ pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
             set(b, 1.0);
         }
         let most = rows as i64;
-        (a..=b.min(most)).filter(|_| b > a).for_each(|j| set(j, (j - a) as f64 / (b - a) as f64));
-        (b..c.min(most)).filter(|_| c > b).for_each(|j| set(j, (c - j) as f64 / (c - b) as f64));
+        (a.max(0)..=b.min(most))
+            .filter(|_| b > a)
+            .for_each(|j| set(j, (j - a) as f64 / (b - a) as f64));
+        (b.max(0)..c.min(most))
+            .filter(|_| c > b)
+            .for_each(|j| set(j, (c - j) as f64 / (c - b) as f64));
     }
     Ok(smallvec![cx.numbers(element, &[rows, bins], &all)?])
 }

@@ -1,7 +1,7 @@
 //! PoolWindows: convolutions and pooling.
 
 use super::linear::centered;
-use super::{Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
+use super::{Cx, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse};
 use crate::emit::integers::ordered;
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, TensorType};
 use smallvec::smallvec;
@@ -36,7 +36,7 @@ pub(crate) struct PoolWindows {
 
 /// A list of an entry for each axis, each from a range in which no later sum overflows.
 fn list(
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     name: &'static str,
     count: usize,
     default: i64,
@@ -53,7 +53,11 @@ fn list(
 
 impl PoolWindows {
     /// The windows of a node over these extents.
-    fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<PoolWindows, Unlowered> {
+    fn of(
+        n: &OnnxOperation<'_>,
+        kernel: Vec<i64>,
+        extents: &[u64],
+    ) -> Result<PoolWindows, Unlowered> {
         let count = kernel.len();
         let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 20).contains(&v));
         let strides = list(n, "strides", count, 1)?;
@@ -172,7 +176,7 @@ fn spatial(cx: Cx<'_, '_>, x: Val) -> Result<Vec<u64>, Unlowered> {
 /// A convolution as a node says it; with a number of groups, one in which it says nothing of them.
 pub(crate) fn convolved(
     cx: Cx<'_, '_>,
-    n: &Node<'_>,
+    n: &OnnxOperation<'_>,
     x: Val,
     w: Val,
     groups: Option<i64>,
@@ -200,30 +204,36 @@ fn with_bias(cx: Cx<'_, '_>, y: Val, bias: Option<Val>) -> LoweredValue {
     cx.add(y, bias)
 }
 
-pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let y = convolved(cx, n, n.input(0)?, n.input(1)?, None)?;
     Ok(smallvec![with_bias(cx, y, n.optional(2))?])
 }
 
-pub(crate) fn conv_integer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn conv_integer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(1)?, n.optional(3), Some(0))?;
     Ok(smallvec![convolved(cx, n, x, w, None)?])
 }
 
 /// What a convolution is the gradient of: places are spread by the strides and read through the kernel in reverse.
-pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, w) = (n.input(0)?, n.input(1)?);
     let extents = spatial(cx, x)?;
     let dims = cx.extents(w)?;
     let kernel: Vec<i64> = dims[2.min(dims.len())..].iter().map(|&k| k as i64).collect();
     n.ignore(&["kernel_shape"]);
-    let windows =
-        PoolWindows::of(&Node::new(n.proto, vec![], vec![], n.version), kernel.clone(), &extents)?;
+    let windows = PoolWindows::of(
+        &OnnxOperation::new(n.proto, vec![], vec![], n.version),
+        kernel.clone(),
+        &extents,
+    )?;
     let count = kernel.len();
     let (strides, dilation) = (list(n, "strides", count, 1)?, list(n, "dilations", count, 1)?);
     let (pads, extra) = (list(n, "pads", 2 * count, 0)?, list(n, "output_padding", count, 0)?);
     let (auto, wanted) = (n.text("auto_pad", "NOTSET"), n.ints("output_shape"));
+    if wanted.is_some_and(|all| all.iter().any(|v| !(0..1 << 40).contains(v))) {
+        return refuse("its shape");
+    }
     let windows = PoolWindows { strides, dilation, ..windows };
     let (mut low, mut high) = (pads[..count].to_vec(), pads[count..].to_vec());
     for k in 0..count {
@@ -272,7 +282,7 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     Ok(smallvec![with_bias(cx, y, n.optional(2))?])
 }
 
-fn kernel(n: &Node<'_>) -> Result<Vec<i64>, Unlowered> {
+fn kernel(n: &OnnxOperation<'_>) -> Result<Vec<i64>, Unlowered> {
     match n.ints("kernel_shape") {
         Some(all) => Ok(all.to_vec()),
         None => refuse("without the shape of its windows"),
@@ -284,7 +294,7 @@ fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &PoolWindows) -> LoweredValue {
     Ok(Val { value: cx.emit(op, &[full], windows.attrs())?, ..x })
 }
 
-pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
     let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
@@ -345,26 +355,26 @@ fn windowed(cx: Cx<'_, '_>, x: Val, windows: &PoolWindows, outside: Literal) -> 
     let full = cx.b.materialize(x.value);
     let value = cx.emit(Op::Windows, &[full], attrs)?;
     let dims = cx.extents(Val { value, ..x })?;
-    let area = windows.kernel.iter().product::<i64>() as u64;
+    let area = windows.kernel.iter().fold(1i64, |a, &k| a.saturating_mul(k)) as u64;
     let joined: Vec<u64> = dims[..rank].iter().copied().chain([area]).collect();
     cx.reshape_to(Val { value, ..x }, &joined)
 }
 
 /// The mean of each window; padding counts where that is asked for.
-pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
     let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let padding = n.flag("count_include_pad", false);
     let sum = pool(cx, Op::ReduceWindowSum, x, &windows)?;
     let mut count: Option<Val> = None;
-    let mut common = 1;
+    let mut common = 1.0;
     let shape = cx.shape(sum);
     for (k, &extent) in extents.iter().enumerate() {
         let counts = windows.counts(k, extent as i64, padding)?;
         if let [first, rest @ ..] = &counts[..] {
             if rest.iter().all(|c| c == first) {
-                common *= first;
+                common *= *first as f64;
                 continue;
             }
         }
@@ -376,7 +386,7 @@ pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
             Some(count) => cx.mul(count, along)?,
         });
     }
-    let mut mean = cx.with(Op::Div, sum, common as f64)?;
+    let mut mean = cx.with(Op::Div, sum, common)?;
     if let Some(count) = count {
         mean = cx.div(mean, count)?;
     }
@@ -396,7 +406,7 @@ fn lp_norm(
     if p == 1 { Ok(sum) } else { cx.with(Op::Pow, sum, 1.0 / p as f64) }
 }
 
-pub(crate) fn lp_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn lp_pool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
     let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
@@ -405,29 +415,29 @@ pub(crate) fn lp_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 }
 
 /// A fold over all axes behind the first two.
-pub(crate) fn global<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn global<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes: Vec<usize> = (2..cx.rank(x)).collect();
     Ok(smallvec![cx.reduce(op, x, &axes, true)?])
 }
 
-pub(crate) fn global_average<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn global_average<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes: Vec<usize> = (2..cx.rank(x)).collect();
     Ok(smallvec![cx.mean(x, &axes)?])
 }
 
-pub(crate) fn global_lp<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn global_lp<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, p) = (n.input(0)?, n.int("p", 2));
     let axes: Vec<usize> = (2..cx.rank(x)).collect();
     Ok(smallvec![lp_norm(cx, x, p, |cx, v| cx.reduce(Op::ReduceSum, v, &axes, true))?])
 }
 
 /// Values put back at the places that pooling found.
-pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
+pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (x, at) = (n.input(0)?, n.input(1)?);
     let extents = spatial(cx, x)?;
-    let kernel = kernel(n)?;
+    let kernel = list(n, "kernel_shape", extents.len(), 1)?;
     let (strides, pads) =
         (list(n, "strides", kernel.len(), 1)?, list(n, "pads", 2 * kernel.len(), 0)?);
     let mut dims = cx.extents(x)?;

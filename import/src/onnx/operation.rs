@@ -1,14 +1,14 @@
 //! A node as rows of the table see it: its inputs, its attributes, and which outputs are wanted.
 
-use super::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, GraphProto, OperationProto, TensorProto};
 use crate::emit::Val;
 use crate::emit::refusal::{Unlowered, refuse};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// A node whose inputs are lowered.
-pub(crate) struct Node<'m> {
-    pub(crate) proto: &'m NodeProto<'m>,
+pub(crate) struct OnnxOperation<'m> {
+    pub(crate) proto: &'m OperationProto<'m>,
     /// `None` for an input that is left out.
     pub(crate) inputs: Vec<Option<Val>>,
     /// Those of the node; what refers to one of the function around it has that one's value.
@@ -18,14 +18,14 @@ pub(crate) struct Node<'m> {
     read: RefCell<BTreeSet<&'static str>>,
 }
 
-impl<'m> Node<'m> {
+impl<'m> OnnxOperation<'m> {
     pub(crate) fn new(
-        proto: &'m NodeProto<'m>,
+        proto: &'m OperationProto<'m>,
         inputs: Vec<Option<Val>>,
         attributes: Vec<(&'m str, &'m AttributeProto<'m>)>,
         version: i64,
-    ) -> Node<'m> {
-        Node { proto, inputs, attributes, version, read: RefCell::default() }
+    ) -> OnnxOperation<'m> {
+        OnnxOperation { proto, inputs, attributes, version, read: RefCell::default() }
     }
 
     /// The attribute of this name. It counts as read.
