@@ -25,9 +25,10 @@ use adfuse::fusion::{
     plan_attempts, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
+use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{Selection, composition, prepared_with, text};
+use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::cell::OnceCell;
@@ -96,12 +97,9 @@ pub(super) struct ChosenPlan {
     pub(super) choice: Option<BudgetChoice>,
 }
 
-/// Whether what is planned for has a step for attention.
-fn has_attention(runs_on: Option<&Session>, options: &PlanOptions) -> bool {
-    match runs_on {
-        Some(session) => session.composition().is_none(),
-        None => !options.device.is_gpu(),
-    }
+/// Which attention what is planned for has a step for.
+fn attention(runs_on: Option<&Session>, options: &PlanOptions) -> AttentionSteps {
+    runs_on.map_or_else(|| attention_steps(options.device.is_gpu()), Session::attention)
 }
 
 impl PlanningArgs {
@@ -147,7 +145,7 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let attention = has_attention(runs_on.as_ref(), &options);
+        let attention = attention(runs_on.as_ref(), &options);
         let (module, f) = in_mode(&source, f, (options.fp, attention), &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
@@ -159,8 +157,8 @@ impl PlanningArgs {
                 (Module::single(made.clone()), made)
             }
         };
-        let function = prepared_with(&module, &f, composition(attention, options.fp))
-            .map_err(|d| source.wrong(d))?;
+        let function =
+            prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
         let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
         let mut counting = counts(&donated);

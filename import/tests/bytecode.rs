@@ -18,26 +18,32 @@ fn files() -> Vec<(String, Vec<u8>)> {
     paths.iter().map(|p| (name(p), std::fs::read(p).expect("a file"))).collect()
 }
 
-/// The program with its values renamed in the order in which they occur: bytecode has no names.
+/// The program with its values numbered in the order in which they are defined: bytecode has no names.
 fn unnamed(text: &str) -> String {
     let module = match stablehlo(text, &ImportOptions::default()) {
         Ok(imported) => imported.module.to_string(),
         Err(e) => panic!("{e}\n{text}"),
     };
-    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut out = String::new();
-    for (k, piece) in module.split('%').enumerate() {
-        if k == 0 {
-            out.push_str(piece);
-            continue;
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut defined, mut out) = (0, String::new());
+    for line in module.lines() {
+        // What stands before ` = ` is defined, and so is what has its type behind it.
+        let mut results = line.trim_start().starts_with('%');
+        for (k, piece) in line.split('%').enumerate() {
+            let end = if k == 0 { 0 } else { piece.find(|c| !word(c)).unwrap_or(piece.len()) };
+            let (name, rest) = piece.split_at(end);
+            if k > 0 {
+                if results || rest.starts_with(':') {
+                    numbers.insert(name, defined);
+                    defined += 1;
+                }
+                out.push_str(&format!("%{}", numbers[name]));
+            }
+            results &= !rest.contains(" = ");
+            out.push_str(rest);
         }
-        if out.rfind("\nfunc ") > out.rfind("\n  ") {
-            names.clear();
-        }
-        let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
-        let (name, rest) = piece.split_at(piece.find(|c| !word(c)).unwrap_or(piece.len()));
-        let next = names.len();
-        out.push_str(&format!("%{}{rest}", names.entry(name).or_insert(next)));
+        out.push('\n');
     }
     out
 }

@@ -118,17 +118,22 @@ impl<'a> Placement<'a> {
     }
 
     /// Places all slots in the given order; returns the peak in bytes, or nothing where the time ends
-    /// before.
+    /// before. A peak of at least `below` is of no use: as soon as it is certain, the greatest number is returned.
     pub(crate) fn place_all(
         &mut self,
         order: &[SlotId],
         fit: Fit,
+        below: i64,
         limit: &mut Limit,
     ) -> Option<i64> {
         self.clear();
         for &id in order {
             if self.offsets[id.index()] == UNPLACED {
                 let offset = self.find(id, fit);
+                let extent = self.instance.slots[id].extent;
+                if extent > 0 && offset.saturating_add(extent) >= below {
+                    return Some(i64::MAX);
+                }
                 self.put(id, offset);
                 let near = self.overlaps.listed(id).map_or(self.placed.len(), <[_]>::len);
                 if !limit.look(near + 1) {

@@ -132,7 +132,7 @@ pub fn plan_in_order(problem: &Problem, order: PlacementOrder) -> Result<Packing
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
     let mut limit = Limit::new(0, None);
-    placement.place_all(&ordered(&instance, order), Fit::Lowest, &mut limit);
+    placement.place_all(&ordered(&instance, order), Fit::Lowest, i64::MAX, &mut limit);
     let placed = PackedOffsets {
         offsets: placement.offsets().to_vec(),
         bound: lower_bound(&instance),

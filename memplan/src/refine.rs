@@ -23,7 +23,7 @@ pub(crate) fn refine(
     // Each placing looks at all that is placed before.
     let cost = order.len() as u64 + order.len().pow(2) as u64 / 2048;
     while limit.spend(cost) {
-        let Some(peak) = placement.place_all(&order, Fit::Lowest, limit) else { break };
+        let Some(peak) = placement.place_all(&order, Fit::Lowest, i64::MAX, limit) else { break };
         if peak < best.0 {
             best = (peak, placement.offsets().to_vec());
         }

@@ -149,7 +149,9 @@ impl Rooms {
         let mut best: Option<(i64, PackedOffsets)> = None;
         for &order in orders {
             let ids = ordered(&instance, order);
-            let Some(peak) = placement.place_all(&ids, Fit::Lowest, &mut limit) else { break };
+            let below = best.as_ref().map_or(i64::MAX, |&(least, _)| least);
+            let peak = placement.place_all(&ids, Fit::Lowest, below, &mut limit);
+            let Some(peak) = peak else { break };
             if best.as_ref().is_none_or(|&(least, _)| peak < least) {
                 let offsets = placement.offsets().to_vec();
                 let method = Method::Greedy(order);

@@ -240,7 +240,8 @@ impl<'a> Solver<'a> {
                 if self.is_done() {
                     return;
                 }
-                let Some(peak) = placement.place_all(&ids, fit, limit) else { return };
+                let below = self.best.peak;
+                let Some(peak) = placement.place_all(&ids, fit, below, limit) else { return };
                 if peak < self.best.peak {
                     self.offer(joined.unpack(placement.offsets()), Method::Greedy(order));
                     self.best_order.clone_from(&ids);

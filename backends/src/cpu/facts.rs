@@ -163,7 +163,8 @@ mod tests {
         for (dims, from, to, due) in [
             // Lanes, near, far, placed.
             ("[4096]", "d0", "d0", [16, 0, 0, 0]),
-            ("[4096]", "d0 * -1 + 4095", "d0", [16, 1, 0, 0]),
+            ("[4096]", "d0 * -1 + 4095", "d0", [16, 0, 0, 0]),
+            ("[4096]", "d0", "d0 * -1 + 4095", [16, 1, 0, 0]),
             ("[64, 64]", "d1, d0", "d0, d1", [16, 0, 1, 0]),
             ("[64, 64]", "d0, 0", "d0, d1", [16, 0, 0, 0]),
         ] {
@@ -172,6 +173,28 @@ mod tests {
             let told = [sweep.lanes, sweep.near, sweep.far, sweep.placed];
             assert_eq!(told, due, "{dims} {from}: {sweep:?}");
             assert_eq!(sweep.elements, 4096);
+        }
+    }
+
+    #[test]
+    fn shuffles_take_instructions() {
+        for (dims, from, lanes, due) in [
+            ("[4096]", "d0", 16, 0),
+            ("[4096]", "d0 * -1 + 4095", 16, 1),
+            ("[4096]", "d0 * -1 + 4095", 8, 0),
+            ("[4096]", "d0 * 2", 16, 2),
+            ("[64, 2]", "d0, 0", 16, 1),
+            ("[16, 8, 4, 4]", "d0, d1, d2 * 2, d3 * 2", 16, 6),
+        ] {
+            let to: Vec<String> = (0..dims.split(',').count()).map(|k| format!("d{k}")).collect();
+            let store = format!("%y[{}] = store s0", to.join(", "));
+            let text = map(dims, from, &store);
+            let text = match dims {
+                "[4096]" => text.replacen("%x: f32[4096]", "%x: f32[8192]", 1),
+                "[16, 8, 4, 4]" => text.replacen("[16, 8, 4, 4]", "[16, 8, 8, 8]", 1),
+                _ => text,
+            };
+            assert_eq!(step(&text, lanes).sweeps[0].slots, due, "{dims} {from}");
         }
     }
 

@@ -15,10 +15,12 @@ use super::clif::calls::RuntimeFunctions;
 use super::clif::state::FoldLanes;
 use super::codegen::constants::Constants;
 use super::codegen::loop_ir::LoopNest;
+use super::codegen::loop_nest::LineForm;
 use super::codegen::loop_program::LoopProgram;
 use super::codegen::lower::{GroupTarget, lower};
-use super::codegen::supports::supported;
+use super::codegen::supports::partial_nest;
 use super::codegen::sweep_form::{MOST_MOVED, MovedPointers, SweepBuffers, SweepForm, moved};
+use super::codegen::vector_width::Unsupported;
 use super::codegen::{interleave, loop_parser, loop_verify};
 use super::x86::code_pages::CodePages;
 use adfuse_ir::scalar::SInst;
@@ -231,11 +233,10 @@ impl SweepCompiler {
     /// Compiles a sweep.
     fn compiled(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
-        let masks = self.vectors == Vectors::Avx512;
-        let mut planned = LoopNest::new(sweep, self.contract, masks);
         let mut why = None;
         if self.vectors != Vectors::Narrow {
-            match self.wide_code(&planned, &mut begun) {
+            let (planned, fits) = partial_nest(sweep, self.contract, self.vectors.bits() / 32);
+            match self.wide_code(&planned, fits, &mut begun) {
                 Ok(made) => {
                     let bytes = made.code().len();
                     self.bytes += bytes;
@@ -245,16 +246,12 @@ impl SweepCompiler {
                     self.wide.push(made);
                     return Ok(self.known(EmittedBy::Wide(self.wide.len() - 1), &planned));
                 }
-                Err(super::x86::NoCode::Taken(not)) => {
-                    why = Some(not);
-                    // Cranelift's vectors have no masks.
-                    if masks {
-                        planned = LoopNest::new(sweep, self.contract, false);
-                    }
-                }
+                Err(super::x86::NoCode::Taken(not)) => why = Some(not),
                 Err(super::x86::NoCode::Failed(d)) => return Err(d),
             }
         }
+        // Cranelift's vectors have no masks.
+        let planned = LoopNest::new(sweep, self.contract, LineForm::Plain);
         let narrow = match &mut self.narrow {
             Some(there) => there,
             none => none.insert(CraneliftModule::new(self.isa.clone())?),
@@ -301,10 +298,11 @@ impl SweepCompiler {
     fn wide_code(
         &self,
         nest: &LoopNest,
+        fits: Result<(), Unsupported>,
         begun: &mut OpenEntry,
     ) -> Result<super::x86::SweepCode, super::x86::NoCode> {
         let lanes = self.vectors.bits() / 32;
-        supported(nest, lanes).map_err(super::x86::NoCode::Taken)?;
+        fits.map_err(super::x86::NoCode::Taken)?;
         let program = lower(nest, GroupTarget::Partial { lanes });
         verified(&program, self.listing.texts).map_err(super::x86::NoCode::Failed)?;
         self.listing.lowered(begun, &program);

@@ -3,13 +3,17 @@
 use super::codegen::loop_ir::{
     Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
 };
-use super::codegen::supports::supported;
+use super::codegen::loop_nest::LineForm;
+use super::codegen::loop_program::GridSteps;
+use super::codegen::shuffle::{LANES, LaneMask, Shuffle};
+use super::codegen::supports::partial_nest;
 use super::codegen::vector_width::Vectors;
 use super::codegen::vectorize::QUAD;
 use super::shape::ACCESS;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
+use smallvec::SmallVec;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
@@ -31,15 +35,15 @@ impl FactCollector {
     /// Notes a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
         let wide = self.vectors == Vectors::Avx512;
-        let mut nest = LoopNest::new(sweep, false, wide);
+        let (mut nest, fits) = partial_nest(sweep, false, if wide { 16 } else { 8 });
         let calls = calls(&nest);
         let whole = calls == 0 && self.vectors != Vectors::Narrow;
-        let facts = match whole && supported(&nest, if wide { 16 } else { 8 }).is_ok() {
+        let facts = match whole && fits.is_ok() {
             true => of_nest(&nest, self.vectors.bits() / 32, 0),
             false => {
                 // Cranelift's vectors have no masks.
                 if wide {
-                    nest = LoopNest::new(sweep, false, false);
+                    nest = LoopNest::new(sweep, false, LineForm::Plain);
                 }
                 let single = nest.stores.contains(&VectorAccess::Single) || nest.target.is_some();
                 let lane_by_lane = calls as usize
@@ -100,7 +104,17 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
             (VectorAccess::Single, _) => facts.placed += 1,
             (VectorAccess::Even, ParamRead::Guarded(sources)) => {
                 if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
-                    stride(nest, a, &mut facts);
+                    match shuffled(nest, a) {
+                        Some(extra) if lanes as usize == LANES => {
+                            facts.slots = facts.slots.saturating_add(extra)
+                        }
+                        _ => stride(nest, a, &mut facts),
+                    }
+                }
+            }
+            (VectorAccess::Grid, ParamRead::Guarded(sources)) => {
+                if let Some((a, ..)) = nest.grid_parts(sources) {
+                    facts.slots = facts.slots.saturating_add(extra(&nest.grid_steps(a.form)));
                 }
             }
             _ => {}
@@ -119,6 +133,20 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
 /// Folds of a sweep are an operation each.
 fn folded(nest: &LoopNest) -> u32 {
     u32::try_from(nest.folds.iter().flatten().count()).unwrap_or(u32::MAX)
+}
+
+/// The instructions that a read in equal steps takes beyond a load, where vectors make it of loads and permutations and it
+/// goes through its cache lines in order.
+fn shuffled(nest: &LoopNest, access: &Access) -> Option<u32> {
+    let step = nest.step(access.form);
+    let near = step.checked_abs().is_some_and(|n| n < CACHE_LINE / 4);
+    let steps = GridSteps { outer: step, inner: SmallVec::new() };
+    (near && access.dtype.bytes() == 4).then(|| extra(&steps))
+}
+
+fn extra(steps: &GridSteps) -> u32 {
+    let offsets = std::array::from_fn(|l| steps.offset(l as i64));
+    Shuffle::of(&offsets, u16::MAX, LaneMask::Full).extra()
 }
 
 /// Counts an access in equal steps that vectors do not make at once.

@@ -39,7 +39,9 @@ impl BodyPrinter<'_> {
             }
             self.out.push('>');
         }
-        for &(name, value) in all.iter().filter(|(name, _)| !taken.contains(name)) {
+        // Shardings are left out.
+        let kept = |name: &str| !taken.contains(&name) && !name.starts_with("sdy.");
+        for &(name, value) in all.iter().filter(|(name, _)| kept(name)) {
             self.named(begin, name);
             self.attribute(r, value, SYMBOLS.contains(&name), 0)?;
         }

@@ -10,6 +10,9 @@ use std::mem::take;
 /// Levels of regions inside of each other: as many as the text may have.
 const MOST_NESTED: usize = 64;
 
+/// What stands between instructions of VHLO and those of other dialects.
+const CAST: (&str, &str) = ("builtin", "unrealized_conversion_cast");
+
 /// Flags of an encoded instruction.
 mod flag {
     pub(super) const ATTRIBUTES: u8 = 0x01;
@@ -203,10 +206,14 @@ impl<'a> BodyPrinter<'a> {
         }
         let (regions, isolated) = if has(flag::REGIONS) { r.flagged()? } else { (0, false) };
         let number = self.instructions;
-        self.instructions += usize::from(!results.is_empty());
+        // A cast between VHLO and other dialects: the same value.
+        let is_cast = (name.dialect, name.name) == CAST && operands.len() == results.len();
+        self.instructions += usize::from(!results.is_empty() && !is_cast);
         for (k, &ty) in results.iter().enumerate() {
             let which = (results.len() > 1).then_some(k);
-            self.define(r, NamedValue { name: ValueName::Result(number, which), ty })?;
+            let own = ValueName::Result(number, which);
+            let name = if is_cast { operands[k].name } else { own };
+            self.define(r, NamedValue { name, ty })?;
         }
         let (dialect, op) = (name.dialect, name.name);
         let regions = r.fits(regions)?;
@@ -244,8 +251,8 @@ impl<'a> BodyPrinter<'a> {
         }
         let mut values = *entry(r, &self.container().properties, number, "properties")?;
         match (dialect, ops::attributes(op)) {
-            // Its name and visibility.
-            ("builtin", _) => Ok(Vec::new()),
+            // The name of the module; shardings.
+            ("builtin" | "sdy", _) => Ok(Vec::new()),
             ("vhlo", Some(names)) => {
                 let named: Read<_> =
                     names.iter().map(|&name| Ok((name, values.number()?))).collect();
@@ -279,6 +286,10 @@ impl<'a> BodyPrinter<'a> {
                 };
                 self.generic(r, &inst, &op)
             }
+            op if op == CAST && inst.operands.len() == inst.results.len() => Ok(()),
+            // It names the devices of shardings, which are left out.
+            ("sdy", "mesh") => Ok(()),
+            ("sdy", op) => self.generic(r, &inst, &format!("sdy.{op}")),
             (dialect, op) => r.wrong(format_args!("`{dialect}.{op}`, which is no op of VHLO")),
         }
     }

@@ -212,9 +212,9 @@ impl<'m> ModelLowering<'_, 'm> {
             dims.push(symbols.dim(extent, &self.options.extents)?);
         }
         let ty = TensorType::new(element.storage(), dims);
-        match ty.excess() {
-            Some(why) => Err(why),
-            None => Ok(Val { element, value: cx.b.param(ty, Some(&name)) }),
+        match context::bounded(&ty) {
+            Err(_) => Err(format!("a tensor of {ty}")),
+            Ok(()) => Ok(Val { element, value: cx.b.param(ty, Some(&name)) }),
         }
     }
 

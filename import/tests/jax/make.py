@@ -1,16 +1,21 @@
 """Writes the programs of this folder with JAX: NAME.mlir, bytecode/NAME.VERSION.mlirbc, and values.json with inputs, values
 and gradients of each.
 
-Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results."""
+Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results. With names
+for arguments it writes those programs alone."""
 
 import json
 import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import jaxlib.mlir.dialects.stablehlo as stablehlo
+import jaxlib.mlir.ir as ir
 from jax import lax
+from jax._src.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 HERE = pathlib.Path(__file__).parent
 rng = np.random.default_rng(7)
@@ -161,7 +166,43 @@ def adamw_fori(p, x, y):
     return lax.fori_loop(0, 3, lambda i, p: p - 0.1 * (jax.grad(loss)(p) + 0.01 * p), p)
 
 
+def cholesky_solve(a, b):
+    l = jnp.linalg.cholesky(a @ a.T + 3.0 * jnp.eye(a.shape[0]))
+    return jax.scipy.linalg.cho_solve((l, True), b)
+
+
+def eigh(a):
+    w, v = jnp.linalg.eigh(a + a.T)
+    return w, v * v
+
+
+def filtered(x, y):
+    return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(y), n=x.shape[-1])
+
+
+def rotation(x, y, t):
+    z = (x + 1j * y) * jnp.exp(1j * t) / (2.0 - 1j * x)
+    z = jnp.concatenate([z, jnp.conj(z)])[::-1]
+    return jnp.real(z), jnp.imag(z), jnp.abs(z), jnp.where(jnp.imag(z) == 0.0, 1.0, 2.0)
+
+
+def waves(x, y):
+    steps = lax.fori_loop(0, 3, lambda k, z: z * (0.5 + 0.5j) + jnp.sum(z), x + 1j * y)
+    z = jnp.fft.fft2(jnp.outer(steps, steps) @ jnp.ones((x.shape[0], 3), jnp.complex64))
+    return jnp.abs(jnp.fft.ifft(z, axis=0))
+
+
+def random_bits(x):
+    key = jnp.array([5, 7, 9, 11], jnp.uint32)
+    out = []
+    for algorithm in (lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_THREE_FRY):
+        key, bits = lax.rng_bit_generator(key, (3, 5), jnp.uint32, algorithm)
+        out.append((bits >> 8).astype(jnp.float32) / 2**24)
+    return x * out[0], x + out[1], (key >> 8).astype(jnp.float32) / 2**24
+
+
 IDS = np.array([0, 2, 2, 4], np.int32)
+SHARDED = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
 PROGRAMS = {
     "adam": (adam, f32(5), f32(5), f32(5), abs(f32(5)) + 0.1),
     "argmax_pick": (lambda x: jnp.take_along_axis(x, jnp.argmax(x, 1)[:, None], 1), f32(4, 5)),
@@ -185,6 +226,7 @@ PROGRAMS = {
     "sampling": (lambda x: x + jax.random.normal(jax.random.PRNGKey(1), x.shape), f32(6)),
     "scatter_add": (lambda x, u: x.at[IDS].add(u), f32(5, 2), f32(4, 2)),
     "scatter_mul": (lambda x, u: x.at[IDS[2:]].multiply(u, unique_indices=True), f32(5, 2), f32(2, 2)),
+    "sharded": (lambda x: lax.with_sharding_constraint(jnp.sin(x), SHARDED) @ x, f32(4, 4)),
     "softmax": (lambda x: jax.nn.softmax(x, -1), f32(3, 5)),
     "sort": (lambda x: jnp.sort(x, 0), f32(6, 2)),
     "sort_by_keys": (lambda x, y: lax.sort((jnp.round(x), y), num_keys=2)[1], f32(8), f32(8)),
@@ -207,6 +249,14 @@ PROGRAMS = {
     "sample_words": (sample_words, f32(4, 5)),
     "segment_sum": (lambda x: jax.ops.segment_sum(x * x, IDS, 5), f32(4, 3)),
     "while_loop": (lambda x: lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0, c[1] + c[0]), (1.0, x))[1], f32(3)),
+    "cholesky_solve": (cholesky_solve, f32(5, 5), f32(5, 2)),
+    "eigh": (eigh, f32(5, 5)),
+    "qr": (jnp.linalg.qr, f32(6, 4)),
+    "solve": (jnp.linalg.solve, f32(2, 5, 5) + 4.0 * np.eye(5, dtype=np.float32), f32(2, 5, 3)),
+    "filtered": (filtered, f32(2, 12), f32(2, 12)),
+    "rotation": (rotation, f32(4), f32(4), f32(4)),
+    "waves": (waves, f32(6), f32(6)),
+    "random_bits": (random_bits, f32(3, 5)),
 }
 # Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
 VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]
@@ -215,10 +265,18 @@ EACH_VERSION = {"conv_norm", "gpt", "lstm", "sort_by_keys", "scatter_add"}
 FORWARD_ONLY = {"while_loop"}
 
 
-def main():
-    values = {}
+def artifact(text, version):
+    """The text as bytecode, as `jax.export` writes it: with shardings beside VHLO."""
+    with mlir.make_ir_context():
+        return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, "sdy." in text)
+
+
+def main(names):
+    path = HERE / "values.json"
+    values = json.loads(path.read_text()) if names else {}
     (HERE / "bytecode").mkdir(exist_ok=True)
-    for name, (f, *args) in PROGRAMS.items():
+    for name in names or PROGRAMS:
+        f, *args = PROGRAMS[name]
         args = [jnp.asarray(a) for a in args]
 
         def loss(*args):
@@ -234,13 +292,14 @@ def main():
         for version in VERSIONS if name in EACH_VERSION else VERSIONS[:1]:
             to = HERE / "bytecode" / f"{name}.{version}.mlirbc"
             try:
-                to.write_bytes(stablehlo.serialize_portable_artifact_str((HERE / f"{name}.mlir").read_text(), version))
+                to.write_bytes(artifact((HERE / f"{name}.mlir").read_text(), version))
             except ValueError:
                 # Portable artifacts have no ops of CHLO.
                 assert "chlo." in (HERE / f"{name}.mlir").read_text(), name
         values[name] = {k: [plain(a) for a in v] for k, v in entry.items()}
-    (HERE / "values.json").write_text(json.dumps(values, indent=0).replace(",\n", ","))
+    values = {name: values[name] for name in PROGRAMS}
+    path.write_text(json.dumps(values, indent=0).replace(",\n", ","))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -122,6 +122,56 @@ fn repeated_and_left_out() {
     }
 }
 
+/// Innermost axes shorter than a vector, whose lines go over several of them: every second element of an image, padded
+/// images, columns before rows, lines backwards, values of a row, a column or an image for all of its elements.
+#[test]
+fn short_axes() {
+    for dtype in ["f32", "f64"] {
+        for [n, c, h, w] in [
+            [3, 5, 4, 4],
+            [2, 6, 8, 8],
+            [3, 7, 2, 8],
+            [2, 3, 7, 4],
+            [40, 3, 2, 2],
+            [2, 17, 3, 2],
+            [5, 4, 1, 8],
+            [2, 2, 6, 6],
+        ] {
+            let image = format!("{dtype}[{n},{c},{h},{w}]");
+            let body = format!(
+                "%a = slice %big {{start = [0, 0, 1, 0], limit = [{n}, {c}, {}, {}], \
+                      stride = [1, 1, 2, 2]}} : {image}
+                 %p = pad %x, 0.0 {{low = [0, 0, 1, -1], high = [0, 0, -1, 1], \
+                      interior = [0, 0, 0, 0]}} : {image}
+                 %q = pad %x, 1.25 {{low = [0, 0, 0, 1], high = [0, 0, 0, -1], \
+                      interior = [0, 0, 0, 0]}} : {image}
+                 %m = transpose %turned {{perm = [1, 0, 3, 2]}} : {image}
+                 %d = rev %x {{axes = [3]}} : {image}
+                 %row = broadcast_in_dim %rows {{dims = [2]}} : {image}
+                 %col = broadcast_in_dim %cols {{dims = [3]}} : {image}
+                 %map = broadcast_in_dim %maps {{dims = [0, 1]}} : {image}
+                 %s1 = mul %a, %p : {image}
+                 %s2 = mul %q, %m : {image}
+                 %s3 = add %s1, %s2 : {image}
+                 %s4 = mul %d, %row : {image}
+                 %s5 = mul %col, %map : {image}
+                 %s6 = add %s4, %s5 : {image}
+                 %s7 = add %s3, %s6 : {image}
+                 %r = exp %s7 : {image}",
+                2 * h + 1,
+                2 * w
+            );
+            let params = format!(
+                "%x: {image}, %big: {dtype}[{n},{c},{},{}], %turned: {dtype}[{c},{n},{w},{h}], \
+                 %rows: {dtype}[{h}], %cols: {dtype}[{w}], %maps: {dtype}[{n},{c}]",
+                2 * h + 1,
+                2 * w
+            );
+            holds(&params, &body, &image);
+        }
+    }
+}
+
 /// More shifted neighbours than lines are cut for, with a value behind the edges that is not 0.
 #[test]
 fn many_guards() {

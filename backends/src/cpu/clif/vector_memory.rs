@@ -64,7 +64,7 @@ impl FunctionEmitter<'_, '_> {
             // Lowering makes the others for wider vectors.
             GroupRead::Fixed
             | GroupRead::Element
-            | GroupRead::Spread { .. }
+            | GroupRead::Grid { .. }
             | GroupRead::Masked { .. } => None,
         }
     }

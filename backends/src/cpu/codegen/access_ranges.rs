@@ -1,11 +1,8 @@
 //! How vectors access each parameter and output of a sweep, and where guards hold.
 
-use super::affine_form::spreads;
 use super::loop_ir::{
-    Access, BroadcastStride, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead,
-    VectorAccess,
+    Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
 };
-use adfuse_ir::index::IndexExpr;
 
 /// Literals that are read through guards have vectors in memory, whose number is limited.
 const MOST_WAYS: usize = 16;
@@ -68,39 +65,6 @@ impl LoopNest {
         fits && n < 1 << 30 && (n <= SHORT || count > MOST_WAYS)
     }
 
-    /// How an access is that has one element for each few coordinates along the innermost axis.
-    fn spread_of(&self, a: &Access) -> Option<BroadcastStride> {
-        let form = &self.forms[a.form];
-        let moving = form.rest.iter().filter(|(e, _)| self.changes(e));
-        let (&[(e, step)], 0) = (&*moving.collect::<Vec<_>>(), self.step(a.form)) else {
-            return None;
-        };
-        let IndexExpr::FloorDiv(of, each) = e else { return None };
-        let axis = matches!(**of, IndexExpr::Axis(k) if usize::from(k) == self.inner());
-        let (each, step) = (u32::try_from(*each).ok()?, u32::try_from(*step).ok()?);
-        (axis && spreads(each.into(), step.into()) && a.dtype.bytes() == 4)
-            .then_some(BroadcastStride { each, step })
-    }
-
-    /// Whether groups of an innermost axis of which few coordinates read the same element begin with the first of
-    /// those.
-    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
-    pub(crate) fn spreads(&self) -> Option<u32> {
-        self.loads
-            .iter()
-            .filter_map(|r| if let VectorAccess::Spread(s) = r { Some(s.each) } else { None })
-            .max()
-    }
-
-    fn reach_of_read(&self, a: &Access) -> VectorAccess {
-        match self.reach_of_access(a) {
-            VectorAccess::Single if a.packed.is_none() => {
-                self.spread_of(a).map_or(VectorAccess::Single, VectorAccess::Spread)
-            }
-            reach => reach,
-        }
-    }
-
     fn reach_of_access(&self, a: &Access) -> VectorAccess {
         match a.packed {
             _ if !self.affine(a.form) => VectorAccess::Single,
@@ -114,10 +78,11 @@ impl LoopNest {
         let sources = match read {
             ParamRead::Coord(form) if self.affine(*form) => return VectorAccess::Coord,
             ParamRead::Coord(_) => return VectorAccess::Single,
+            ParamRead::Guarded(_) if self.is_grid(read) => return VectorAccess::Grid,
             ParamRead::Guarded(sources) => sources,
         };
         if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
-            return self.reach_of_read(a);
+            return self.reach_of_access(a);
         }
         let steps =
             |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;

@@ -17,6 +17,9 @@ pub(crate) struct AffineForm {
     pub(crate) steps: SmallVec<[i64; 8]>,
     /// What is not affine, each with its factor.
     pub(crate) rest: SmallVec<[(IndexExpr, i64); 2]>,
+    /// Steps along the axes that are merged into the innermost one, where it does not step over them as over one; the
+    /// step along the innermost one is 0 then.
+    pub(crate) grid: Option<SmallVec<[i64; 4]>>,
 }
 
 impl AffineForm {
@@ -67,13 +70,15 @@ impl AffineForm {
 
     /// Whether it is the same at every coordinate along an axis.
     pub(crate) fn fixed_along(&self, axis: usize, varies: &dyn Fn(u32) -> bool) -> bool {
-        self.steps.get(axis).is_none_or(|&s| s == 0) && self.rest_fixed(axis, varies)
+        let still = self.steps.get(axis).is_none_or(|&s| s == 0);
+        still && self.rest_fixed(axis, varies)
     }
 
     /// Whether what is not affine is the same at every coordinate along an axis; `varies` says so of
     /// parameters that are read as data.
     pub(crate) fn rest_fixed(&self, axis: usize, varies: &dyn Fn(u32) -> bool) -> bool {
-        self.rest.iter().all(|(e, _)| !mentions(e, &|a| a == axis, varies))
+        let merged = self.grid.is_some() && axis + 1 == self.steps.len();
+        !merged && self.rest.iter().all(|(e, _)| !mentions(e, &|a| a == axis, varies))
     }
 }
 
@@ -118,13 +123,19 @@ pub(crate) struct WalkedAxes {
     /// For each axis that was named, the one that is walked; none where it has extent 1, or has been
     /// merged and nothing asks for its coordinate.
     pub(crate) axes: SmallVec<[Option<usize>; 8]>,
+    /// Of the axes that are merged into the innermost one and that some forms step over one by one, the extents of all
+    /// but the outermost; none of other walks.
+    pub(crate) short: SmallVec<[i64; 4]>,
 }
 
 impl WalkedAxes {
     /// Drops axes of extent 1 and merges neighbours that every form steps over as over one.
     pub(crate) fn new(extents: &[i64], forms: &mut [&mut AffineForm]) -> WalkedAxes {
-        let mut walk =
-            WalkedAxes { extents: SmallVec::new(), axes: smallvec![None; extents.len()] };
+        let mut walk = WalkedAxes {
+            extents: SmallVec::new(),
+            axes: smallvec![None; extents.len()],
+            short: SmallVec::new(),
+        };
         let mut steps: Vec<SmallVec<[i64; 8]>> = forms.iter().map(|_| SmallVec::new()).collect();
         let mut free = false;
         for (a, &n) in extents.iter().enumerate() {
@@ -171,38 +182,6 @@ impl WalkedAxes {
             }
         }
         walk
-    }
-}
-
-/// Whether vectors read an element for each this many coordinates, this many elements apart.
-pub(crate) fn spreads(each: i64, step: i64) -> bool {
-    matches!(each, 2 | 4) && (step == 1 || step == each)
-}
-
-impl WalkedAxes {
-    /// Merges the last two axes where the innermost is so short that no vector runs along it, and forms step over
-    /// both as over one, or stand still along the innermost: those have an element for each few coordinates.
-    pub(crate) fn spread(&mut self, forms: &mut [&mut AffineForm]) {
-        let Some(outer) = self.extents.len().checked_sub(2) else { return };
-        let (high, each) = (self.extents[outer], self.extents[outer + 1]);
-        let pinned = self.axes.iter().flatten().any(|&a| a >= outer);
-        let kind = |f: &AffineForm| match [f.steps[outer], f.steps[outer + 1]] {
-            [a, b] if b.wrapping_mul(each) == a => Some(false),
-            [a, 0] if spreads(each, a) => Some(true),
-            _ => None,
-        };
-        let kinds: Option<Vec<bool>> = forms.iter().map(|f| kind(f)).collect();
-        let Some(kinds) = kinds.filter(|k| !pinned && k.contains(&true)) else { return };
-        self.extents.pop();
-        self.extents[outer] = high.saturating_mul(each);
-        for (f, spread) in forms.iter_mut().zip(kinds) {
-            let inner = f.steps.pop().unwrap_or(0);
-            let step = std::mem::replace(&mut f.steps[outer], inner);
-            if spread {
-                let axis = Box::new(IndexExpr::axis(outer));
-                f.rest.push((IndexExpr::FloorDiv(axis, each), step));
-            }
-        }
     }
 }
 

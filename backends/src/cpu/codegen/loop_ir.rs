@@ -214,8 +214,8 @@ pub(crate) enum VectorAccess {
     Packed,
     /// Coordinates in equal steps.
     Coord,
-    /// One element for each few coordinates, of 32 bits.
-    Spread(BroadcastStride),
+    /// Elements of 32 bits in a pattern over the axes that lines merge, where guards hold.
+    Grid,
     /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
     Guarded,
     /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
@@ -223,11 +223,4 @@ pub(crate) enum VectorAccess {
     Masked,
     /// Lane by lane.
     Single,
-}
-
-/// An element for each `each` coordinates, `step` elements apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BroadcastStride {
-    pub(crate) each: u32,
-    pub(crate) step: u32,
 }

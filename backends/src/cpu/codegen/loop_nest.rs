@@ -6,12 +6,24 @@ use super::loop_ir::{
     SweepOutput, WalkedFold,
 };
 use super::loop_order::order;
+use super::short_axes::may_be_grids;
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Operand, Order, Param, Storage};
 use adfuse_ir::scalar::{SOp, contracted, expand};
 use cranelift_entity::EntityRef;
+
+/// What lines of the innermost axis are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LineForm {
+    /// For vectors without masks.
+    Plain,
+    /// Lanes may be left out of a read.
+    Masked,
+    /// The same, and lines may go over several short axes, for vectors of this many lanes.
+    Merged { lanes: i64 },
+}
 
 struct NestPlanner<'a> {
     sweep: &'a Sweep<'a>,
@@ -120,9 +132,8 @@ impl NestPlanner<'_> {
 }
 
 impl LoopNest {
-    /// `contract` says whether products may be joined with sums, `masks` whether lanes may be left out of a
-    /// read.
-    pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> LoopNest {
+    /// `contract` says whether products may be joined with sums.
+    pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, lines: LineForm) -> LoopNest {
         let mut p = NestPlanner { sweep, forms: Vec::new() };
         let body = match contract {
             true => expand(&contracted(sweep.body)),
@@ -155,11 +166,13 @@ impl LoopNest {
         // Whether a place is row-major over what is walked does not change by merging, so that the
         // range of places means the same.
         let whole = &mut AffineForm::place(&sweep.extents, sweep.extents.len());
+        let mut grids = may_be_grids(&reads, &forms, &sweep.extents);
+        grids.push(false);
         let walk = {
             let mut all: Vec<&mut AffineForm> = forms.iter_mut().chain([whole]).collect();
             let mut walk = WalkedAxes::new(&sweep.extents, &mut all);
-            if masks {
-                walk.spread(&mut all);
+            if let LineForm::Merged { lanes } = lines {
+                walk.merge_short(&mut all, &grids, lanes);
             }
             walk
         };
@@ -182,7 +195,7 @@ impl LoopNest {
             alive: 0,
         };
         planned.classify();
-        planned.reach(masks);
+        planned.reach(lines != LineForm::Plain);
         (planned.order, planned.alive) = order(&planned.body, &planned.moves);
         planned
     }

@@ -1,12 +1,13 @@
 //! Parses the text of loop programs, as [`loop_printer`](super::loop_printer) writes it.
 
 use super::loop_program::{
-    GroupFold, GroupRead, GroupShape, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram,
-    LoopStmt, LoopVal,
+    GridGuard, GridSteps, GroupFold, GroupRead, GroupShape, GroupWrite, LoopBlock, LoopCond,
+    LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram, Table};
 use adfuse_ir::{DType, Literal};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::str::FromStr;
 
@@ -115,6 +116,18 @@ impl<'s> LineWords<'s> {
             d if d.is_float() => w.parse().ok().map(|x| Literal::from_f64(d, x)),
             d => w.parse().ok().map(|x| Literal::from_i64(d, x)),
         })
+    }
+
+    fn grid_steps(&mut self) -> LoopTextResult<GridSteps> {
+        self.expect("step")?;
+        let outer = self.number()?;
+        let mut inner = SmallVec::new();
+        while self.accept("axis") {
+            let extent = self.number()?;
+            self.expect("step")?;
+            inner.push((extent, self.number()?));
+        }
+        Ok(GridSteps { outer, inner })
     }
 
     fn typed_literal(&mut self) -> LoopTextResult<Literal> {
@@ -336,12 +349,16 @@ impl<'s> LoopParser<'s> {
                 l.expect("step")?;
                 GroupRead::Coord { first, step: l.number()? }
             }
-            "spread" => {
-                let pointer = l.value()?;
-                l.expect("each")?;
-                let each = l.number()?;
-                l.expect("step")?;
-                GroupRead::Spread { pointer, each, step: l.number()? }
+            "grid" => {
+                let (pointer, steps) = (l.value()?, l.grid_steps()?);
+                let mut guards = Vec::new();
+                while l.accept("where") {
+                    let (first, steps) = (l.value()?, l.grid_steps()?);
+                    l.expect("within")?;
+                    guards.push(GridGuard { first, steps, low: l.number()?, count: l.number()? });
+                }
+                let rest = if l.accept("else") { Some(l.typed_literal()?) } else { None };
+                GroupRead::Grid { pointer, steps, guards, rest }
             }
             "chosen" => {
                 let pointer = l.value()?;

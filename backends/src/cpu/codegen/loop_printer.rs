@@ -4,7 +4,8 @@
 //! line each; blocks are in braces.
 
 use super::loop_program::{
-    GroupFold, GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
+    GridSteps, GroupFold, GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram,
+    LoopStmt, LoopVal,
 };
 use adfuse_ir::DType;
 use std::fmt::{Display, Formatter, Result};
@@ -45,8 +46,15 @@ fn group_read(f: &mut Formatter<'_>, read: &GroupRead) -> Result {
             writeln!(f, "packed {bits} {pointer} first {first}")
         }
         GroupRead::Coord { first, step } => writeln!(f, "coordinate {first} step {step}"),
-        GroupRead::Spread { pointer, each, step } => {
-            writeln!(f, "spread {pointer} each {each} step {step}")
+        GroupRead::Grid { pointer, steps, guards, rest } => {
+            write!(f, "grid {pointer} {steps}")?;
+            for g in guards {
+                write!(f, " where {} {} within {} {}", g.first, g.steps, g.low, g.count)?;
+            }
+            match rest {
+                Some(l) => writeln!(f, " else {} {l}", l.dtype()),
+                None => writeln!(f),
+            }
         }
         GroupRead::Chosen { pointer, along } => writeln!(f, "chosen {pointer} along {along}"),
         GroupRead::Masked { pointer, low, high, rest } => {
@@ -57,6 +65,13 @@ fn group_read(f: &mut Formatter<'_>, read: &GroupRead) -> Result {
             block(f, of, 1)?;
             writeln!(f, "}}")
         }
+    }
+}
+
+impl Display for GridSteps {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "step {}", self.outer)?;
+        self.inner.iter().try_for_each(|(extent, step)| write!(f, " axis {extent} step {step}"))
     }
 }
 

@@ -175,14 +175,50 @@ pub(crate) enum GroupRead {
     Packed { bits: u8, pointer: LoopVal, first: LoopVal },
     /// Coordinates in equal steps from the first on.
     Coord { first: LoopVal, step: i64 },
-    /// An element for each few coordinates, a step of elements apart.
-    Spread { pointer: LoopVal, each: u32, step: u32 },
+    /// Elements of 32 bits in a pattern over several axes, of which the first is at a pointer at coordinate 0; where a
+    /// guard does not hold, a literal.
+    Grid { pointer: LoopVal, steps: GridSteps, guards: Vec<GridGuard>, rest: Option<Literal> },
     /// Neighbouring elements at the bits of the coordinate that count: all of them, or none.
     Chosen { pointer: LoopVal, along: LoopVal },
     /// Neighbouring elements between two coordinates, a literal elsewhere.
     Masked { pointer: LoopVal, low: LoopVal, high: LoopVal, rest: Literal },
     /// Lane by lane: a block that gives the element of a coordinate.
     Lanes { at: LoopVal, block: LoopBlock, value: LoopVal },
+}
+
+/// Steps along axes that are one for groups. A group begins at coordinate 0 of all of them but the outermost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct GridSteps {
+    /// The step along the outermost axis.
+    pub(crate) outer: i64,
+    /// Extents of the others and steps along them, the innermost last.
+    pub(crate) inner: SmallVec<[(i64, i64); 4]>,
+}
+
+/// A number that is one of `count` from `low` on where something is read: what it is at coordinate 0, and its steps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct GridGuard {
+    pub(crate) first: LoopVal,
+    pub(crate) steps: GridSteps,
+    pub(crate) low: i64,
+    pub(crate) count: i64,
+}
+
+impl GridSteps {
+    /// How many coordinates are within the outermost axis.
+    pub(crate) fn within(&self) -> i64 {
+        self.inner.iter().fold(1i64, |n, (extent, _)| n.saturating_mul(*extent))
+    }
+
+    /// How far an element of a group is from its first one.
+    pub(crate) fn offset(&self, lane: i64) -> i64 {
+        let (mut rest, mut sum) = (lane, 0i64);
+        for &(extent, step) in self.inner.iter().rev() {
+            sum = sum.wrapping_add((rest % extent).wrapping_mul(step));
+            rest /= extent;
+        }
+        sum.wrapping_add(rest.wrapping_mul(self.outer))
+    }
 }
 
 /// How the values of an output are combined.
@@ -251,8 +287,9 @@ impl GroupRead {
     pub(crate) fn values(&self) -> LoopOperands {
         match *self {
             GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => LoopOperands::new(),
-            GroupRead::Even { pointer, .. } | GroupRead::Spread { pointer, .. } => {
-                smallvec![pointer]
+            GroupRead::Even { pointer, .. } => smallvec![pointer],
+            GroupRead::Grid { pointer, ref guards, .. } => {
+                guards.iter().map(|g| g.first).chain([pointer]).collect()
             }
             GroupRead::Coord { first, .. } => smallvec![first],
             GroupRead::Packed { pointer, first, .. } => smallvec![pointer, first],

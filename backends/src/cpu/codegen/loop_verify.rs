@@ -2,7 +2,7 @@
 //! has the type that they ask for.
 
 use super::loop_program::{
-    GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
+    GridSteps, GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use adfuse_ir::DType;
 
@@ -216,6 +216,18 @@ impl LoopVerifier<'_> {
         for (k, read) in program.reads.iter().enumerate() {
             match read {
                 GroupRead::Element => return Err(format!("groups do not read parameter {k}")),
+                GroupRead::Grid { steps, guards, rest, .. } => {
+                    let all = guards.iter().map(|g| &g.steps).chain([steps]);
+                    let divides = |s: &GridSteps| {
+                        s.inner.iter().all(|(n, _)| *n > 0)
+                            && i64::from(program.lanes) % s.within() == 0
+                    };
+                    let d = program.body.params[k];
+                    let fits = rest.map_or(guards.is_empty(), |l| l.dtype() == d);
+                    if !all.map(divides).all(|fits| fits) || d.bytes() != 4 || !fits {
+                        return Err(format!("parameter {k} is no grid"));
+                    }
+                }
                 GroupRead::Lanes { at, block, value } => {
                     // The block is wherever groups are.
                     let (types, visible) = (self.types.clone(), self.visible.clone());
@@ -276,6 +288,16 @@ code {
     }
 
     #[test]
+    fn grids_read_back() {
+        let grid =
+            "grid v3 step 4 axis 2 step 9 where v5 step 1 axis 2 step 0 within -1 4 else f32 0.0";
+        let text = SUM.replacen("even v3 step 1", grid, 1);
+        let program = parse(&text).expect("a program");
+        assert_eq!(program.to_string(), text);
+        assert_eq!(verify(&program), Ok(()));
+    }
+
+    #[test]
     fn what_is_wrong_is_refused() {
         for (from, to, said) in [
             ("groups of 8", "groups of 12", "groups of 12 elements"),
@@ -292,6 +314,12 @@ code {
             ("p0 f32 even v3 step 1", "p0 f32 element", "groups do not read parameter 0"),
             ("p0 f32 even v3 step 1", "p0 f32 even v9 step 1", "v9 is not defined here"),
             ("order s0", "order s1", "s1 is ordered"),
+            ("even v3 step 1", "grid v3 step 4 axis 3 step 1", "parameter 0 is no grid"),
+            (
+                "even v3 step 1",
+                "grid v3 step 4 where v5 step 1 within 0 4",
+                "parameter 0 is no grid",
+            ),
         ] {
             let text = SUM.replacen(from, to, 1);
             assert_ne!(text, SUM, "{from}");

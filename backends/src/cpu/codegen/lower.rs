@@ -3,7 +3,9 @@
 
 use super::interleave::Interleaving;
 use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
-use super::loop_program::{GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal};
+use super::loop_program::{
+    GridGuard, GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal,
+};
 use super::program_builder::{LineState, ProgramBuilder};
 use super::unused::without_unused;
 use super::{nontemporal, vectorize};
@@ -126,10 +128,7 @@ impl ProgramBuilder<'_> {
                         let pointer = self.op(LoopOp::Pointer(a.at));
                         GroupRead::Packed { bits, pointer, first: self.fixed_form(a.form) }
                     }
-                    (VectorAccess::Spread(by), None) => {
-                        let pointer = self.line_pointer(a);
-                        GroupRead::Spread { pointer, each: by.each, step: by.step }
-                    }
+                    (VectorAccess::Grid, None) => self.grid_read(sources)?,
                     (VectorAccess::Masked, None) => self.masked_read(a, sources)?,
                     _ => return None,
                 }
@@ -143,6 +142,19 @@ impl ProgramBuilder<'_> {
         let pointer = self.line_pointer(a);
         let (low, high) = self.between(&sources.first()?.guards)?;
         Some(GroupRead::Masked { pointer, low, high, rest })
+    }
+
+    fn grid_read(&mut self, sources: &[GuardedSource]) -> Option<GroupRead> {
+        let p = self.p;
+        let (a, guards, rest) = p.grid_parts(sources)?;
+        let pointer = self.line_pointer(a);
+        let mut all = Vec::new();
+        for (form, range) in guards {
+            let (first, steps) = (self.fixed_form(*form), p.grid_steps(*form));
+            let count = range.end.saturating_sub(range.start).max(0);
+            all.push(GridGuard { first, steps, low: range.start, count });
+        }
+        Some(GroupRead::Grid { pointer, steps: p.grid_steps(a.form), guards: all, rest })
     }
 
     fn line_pointer(&mut self, a: &Access) -> LoopVal {

@@ -23,6 +23,8 @@ pub(crate) mod nontemporal;
 pub(crate) mod predicate;
 pub(crate) mod program_builder;
 pub(crate) mod scalarize;
+pub(crate) mod short_axes;
+pub(crate) mod shuffle;
 pub(crate) mod sink_folds;
 pub(crate) mod split_at_guards;
 pub(crate) mod supports;

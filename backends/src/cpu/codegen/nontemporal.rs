@@ -49,7 +49,7 @@ pub(crate) fn outputs(p: &LoopNest, lanes: u32) -> Vec<bool> {
     // What reads rows, tiles or sums is called for a batch at a time, and would wait for each.
     let batch = |w: &GuardedSource| w.from.array().is_some_and(|a| !a.buffer);
     // Groups that are aligned to something else are not aligned to vectors of the outputs.
-    let able = able && !p.packed() && p.spreads().is_none() && p.folds.iter().all(Option::is_none);
+    let able = able && !p.packed() && p.grid().is_none() && p.folds.iter().all(Option::is_none);
     let able = able && !p.reads.iter().flat_map(ParamRead::sources).any(batch);
     let nontemporal = |(a, reach): (&Access, &VectorAccess)| {
         let dense = a.buffer && *reach == VectorAccess::Even && p.step(a.form) == 1;

@@ -1,10 +1,33 @@
 //! Which sweeps groups that may be partial support, judged by their accesses.
 
-use super::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
+use super::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess};
+use super::loop_nest::LineForm;
 use super::vector_width::Unsupported;
 
+/// Groups of this many elements have masks, which suppress accesses.
+const MASKED: u32 = 16;
+
+/// The nest of a sweep for such groups, of this many elements, and whether they support it.
+pub(crate) fn partial_nest(
+    sweep: &Sweep<'_>,
+    contract: bool,
+    lanes: u32,
+) -> (LoopNest, Result<(), Unsupported>) {
+    let of = |lines| {
+        let nest = LoopNest::new(sweep, contract, lines);
+        let fits = supported(&nest, lanes);
+        (nest, fits)
+    };
+    if lanes < MASKED {
+        return of(LineForm::Plain);
+    }
+    let (nest, fits) = of(LineForm::Merged { lanes: lanes.into() });
+    // Packed arrays may begin bytes together along shorter lines alone.
+    if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) }
+}
+
 /// Whether such groups support a sweep, as far as its accesses say.
-pub(crate) fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
+fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
     if p.target.is_some() {
         return Err(Unsupported::Places);
     }
@@ -16,7 +39,7 @@ pub(crate) fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
             | VectorAccess::Coord
             | VectorAccess::Guarded
             | VectorAccess::Masked
-            | VectorAccess::Spread(_) => {}
+            | VectorAccess::Grid => {}
         }
     }
     if let Some(k) = p.stores.iter().position(|r| *r == VectorAccess::Single) {
@@ -25,11 +48,11 @@ pub(crate) fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
     together(p, grain(p, lanes))
 }
 
-/// Groups begin at multiples of this many elements, as packed arrays or folds count them; a power of two.
+/// Groups begin at multiples of this many elements, as packed arrays or folds count them, or as grids do; a power of two.
 pub(crate) fn grain(p: &LoopNest, lanes: u32) -> i64 {
     match p.lanes() {
         Some(_) => lanes.into(),
-        None => 8,
+        None => p.grid().unwrap_or(1).max(8),
     }
 }
 
@@ -46,8 +69,8 @@ fn together(p: &LoopNest, grain: i64) -> Result<(), Unsupported> {
     let packed = reads.chain(writes.map(|(a, _)| a)).map(|a| a.form);
     let mut forms = packed.chain(p.lanes().map(|f| f.place)).map(|f| &p.forms[f]);
     let Some(first) = forms.next() else { return Ok(()) };
-    // Groups begin where bytes or lanes do, and with the first of the coordinates that read one element.
-    let each = p.spreads().map_or(1, i64::from);
+    // Groups begin where bytes or lanes do, and at coordinate 0 of the inner axes of grids.
+    let each = p.grid().unwrap_or(1);
     let mut before = first.steps.iter().take(p.inner()).chain([&first.constant]);
     if each > 1 && !(first.rest.is_empty() && before.all(|n| n % each == 0)) {
         return Err(Unsupported::Apart);

@@ -243,8 +243,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// From a coordinate to another: interleaved groups, then single ones, of which the last is partial. Where groups
-    /// begin with bytes, with lanes, or with the first of the coordinates that read one element, the first one is
-    /// partial, too.
+    /// begin with bytes, with lanes, or at coordinate 0 of the inner axes of grids, the first one is partial, too.
     fn partial_groups(&mut self, mut from: LoopVal, to: LoopVal) {
         let (p, lanes) = (self.p, i64::from(self.lanes));
         let shapes = shapes(p, self.lanes);
@@ -279,7 +278,7 @@ impl ProgramBuilder<'_> {
     /// What groups are aligned to, at the innermost coordinate 0; `None` where they begin anywhere.
     fn phase(&mut self) -> Option<LoopVal> {
         let p = self.p;
-        if !p.packed() && p.lanes().is_none() && p.spreads().is_none() {
+        if !p.packed() && p.lanes().is_none() && p.grid().is_none() {
             return None;
         }
         let packed = |r: &GroupRead| {

@@ -21,6 +21,9 @@ const COLUMNS: usize = 256;
 /// Elements on a side of the blocks that are transposed in registers.
 const BLOCK: usize = 8;
 
+/// Columns of the blocks that are left of that.
+const HALF: usize = 4;
+
 /// Rows of the tiles that end a product with few rows left: parts of this many.
 const SHORT: [usize; 2] = [2, 3];
 
@@ -98,8 +101,6 @@ unsafe fn tile<T: FmaType, const R: usize, const C: usize>(
 /// # Safety
 /// The matrix must have elements of this type in `depth` rows of `cols` columns, which nobody writes meanwhile, and
 /// `to` room for as many rows of `cols` columns, rounded up to a multiple of `C`, which nobody else uses.
-// A block is read across its lines.
-#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 unsafe fn pack<T: FmaType, const C: usize>(
     from: MatrixView,
@@ -109,33 +110,74 @@ unsafe fn pack<T: FmaType, const C: usize>(
 ) {
     for j in (0..cols).step_by(C) {
         let (n, to) = (C.min(cols - j), to.wrapping_add(j * depth));
-        let line = |k: usize| to.wrapping_add(k * C);
-        let mut k = 0;
         // SAFETY: as the caller promises, the matrix has these rows and columns, and `to` room for the
         // depth and all columns, those that are absent too.
         unsafe {
-            if n == C && from.column == 1 {
-                for k in 0..depth {
-                    *line(k).cast::<[T; C]>() = *from.place::<T>(k, j).cast::<[T; C]>();
-                }
-                continue;
+            let line = |k: usize| to.wrapping_add(k * C);
+            for k in (0..depth).filter(|_| n < C) {
+                *line(k).cast::<[T; C]>() = [T::default(); C];
             }
-            while n == C && C.is_multiple_of(BLOCK) && from.row == 1 && k + BLOCK <= depth {
-                for c in (0..C).step_by(BLOCK) {
-                    let read = |x| *from.place::<T>(k, j + c + x).cast::<[T; BLOCK]>();
-                    let block: [[T; BLOCK]; BLOCK] = from_fn(read);
-                    for x in 0..BLOCK {
-                        let across: [T; BLOCK] = from_fn(|y| block[y][x]);
-                        *line(k + x).add(c).cast::<[T; BLOCK]>() = across;
+            match (from.column, from.row) {
+                (1, _) if n == C => {
+                    for k in 0..depth {
+                        *line(k).cast::<[T; C]>() = *from.place::<T>(k, j).cast::<[T; C]>();
                     }
                 }
-                k += BLOCK;
-            }
-            for k in k..depth {
-                for c in 0..C {
-                    let x = if c < n { *from.place::<T>(k, j + c) } else { T::default() };
-                    *line(k).add(c) = x;
+                (_, 1) => {
+                    let mut c = 0;
+                    while c + BLOCK <= n {
+                        columns::<T, BLOCK>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
+                        c += BLOCK;
+                    }
+                    while c + HALF <= n {
+                        columns::<T, HALF>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
+                        c += HALF;
+                    }
+                    for c in c..n {
+                        columns::<T, 1>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
+                    }
                 }
+                _ => {
+                    for k in 0..depth {
+                        for c in 0..n {
+                            *line(k).add(c) = *from.place::<T>(k, j + c);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies `B` columns whose rows are neighbours to lines that begin `line` elements from each other: blocks are transposed
+/// in registers.
+///
+/// # Safety
+/// As of [`pack`], for these columns.
+// A block is read across its lines.
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn columns<T: FmaType, const B: usize>(
+    from: MatrixView,
+    depth: usize,
+    to: *mut T,
+    line: usize,
+) {
+    let mut k = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while k + BLOCK <= depth {
+            let read = |c| *from.place::<T>(k, c).cast::<[T; BLOCK]>();
+            let block: [[T; BLOCK]; B] = from_fn(read);
+            for x in 0..BLOCK {
+                let across: [T; B] = from_fn(|c| block[c][x]);
+                *to.add((k + x) * line).cast::<[T; B]>() = across;
+            }
+            k += BLOCK;
+        }
+        for k in k..depth {
+            for c in 0..B {
+                *to.add(k * line + c) = *from.place::<T>(k, c);
             }
         }
     }
@@ -288,17 +330,24 @@ unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, co
     out: MatrixView,
     room: *mut T,
 ) {
-    // What is computed and not asked for, where tiles stand out.
-    let tiled = |m: usize, n: usize| {
+    // What is computed for each step of the depth, also where tiles stand out. Packing a line of a window, of a tile's rows
+    // or columns, takes about as long as the products of a tile; rows whose depth is contiguous are packed faster.
+    let lines = |side: &GemmSide<'_>, n: usize, wide: usize| match side {
+        GemmSide::Window(w) if wide == C || !w.deep() => n.div_ceil(wide) * R * C,
+        GemmSide::Window(_) => n * C / 2,
+        GemmSide::Matrix(_) => 0,
+    };
+    let tiled = |m: usize, n: usize, [lhs, rhs]: [&GemmSide<'_>; 2]| {
         let left = match m % R {
             0 => 0,
             left if left <= U => U,
             left if left <= S => S,
             _ => R,
         };
-        (m / R * R + left).saturating_mul(n.next_multiple_of(C))
+        let products = (m / R * R + left).saturating_mul(n.next_multiple_of(C));
+        products.saturating_add(lines(lhs, m, R)).saturating_add(lines(rhs, n, C))
     };
-    let (upright, turned) = (tiled(m, n), tiled(n, m));
+    let (upright, turned) = (tiled(m, n, [&lhs, &rhs]), tiled(n, m, [&rhs, &lhs]));
     let turn = turned < upright || (turned == upright && out.column != 1 && out.row == 1);
     let (m, n, lhs, rhs, out) = match turn {
         false => (m, n, lhs, rhs, out),

@@ -18,6 +18,9 @@ const RUNS: usize = 32;
 /// Elements that are copied at once, also where fewer are wanted.
 pub(super) const PIECE: usize = 8;
 
+/// How many are copied at once where runs are multiples of that.
+const PIECES: [usize; 3] = [16, 8, 4];
+
 /// The element's place in the array, then what each guard speaks of.
 pub(in super::super) type Forms = [i64; 1 + GUARDS];
 
@@ -69,14 +72,21 @@ struct ElementRun {
 struct EqualRuns {
     all: [(usize, i64); RUNS],
     count: usize,
+    /// Elements of a piece.
+    piece: usize,
+    /// Whether no piece has elements that its run has not.
+    exact: bool,
 }
 
 impl EqualRuns {
     /// `None` where there are many.
     fn of(runs: &[ElementRun]) -> Option<EqualRuns> {
-        let mut pieces = EqualRuns { all: [(0, 0); RUNS], count: 0 };
+        let divides = |piece: &&usize| runs.iter().all(|r| r.count.is_multiple_of(**piece));
+        let exact = PIECES.iter().find(divides);
+        let piece = exact.copied().unwrap_or(PIECE);
+        let mut pieces = EqualRuns { all: [(0, 0); RUNS], count: 0, piece, exact: exact.is_some() };
         for run in runs {
-            for k in (0..run.count).step_by(PIECE) {
+            for k in (0..run.count).step_by(piece) {
                 let piece = pieces.all.get_mut(pieces.count)?;
                 *piece = (run.to + k, run.forms[0] + k as i64);
                 pieces.count += 1;
@@ -84,9 +94,40 @@ impl EqualRuns {
         }
         Some(pieces)
     }
+
+    /// Copies all pieces of a line, from offsets of a place to others.
+    ///
+    /// # Safety
+    /// The elements of all pieces must be there, and room for them, which nobody else uses.
+    #[inline(always)]
+    unsafe fn copy<T: Copy>(&self, from: *const T, to: *mut T) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.piece {
+                4 => self.copied::<T, 4>(from, to),
+                16 => self.copied::<T, 16>(from, to),
+                _ => self.copied::<T, PIECE>(from, to),
+            }
+        }
+    }
+
+    /// The same, of pieces of `N` elements.
+    ///
+    /// # Safety
+    /// As of [`EqualRuns::copy`].
+    #[inline(always)]
+    unsafe fn copied<T: Copy, const N: usize>(&self, from: *const T, to: *mut T) {
+        for &(at, offset) in &self.all[..self.count] {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let from = from.wrapping_offset(offset as isize).cast::<[T; N]>();
+                to.add(at).cast::<[T; N]>().write_unaligned(from.read_unaligned());
+            }
+        }
+    }
 }
 
-/// Between which bases of a line all of its pieces are of the array, and guards hold for all of its runs.
+/// Between which bases of a line its runs are before a number of elements, and guards hold for all of them.
 struct InteriorRange {
     low: Forms,
     high: Forms,
@@ -113,8 +154,7 @@ impl InteriorRange {
             {
                 let (from, end) = match k.checked_sub(1).and_then(|g| guards.get(g)) {
                     Some(range) => (range.start, range.end),
-                    // As far as the last piece stands out.
-                    None => (0, elements - PIECE as i64),
+                    None => (0, elements),
                 };
                 let end_form = form + step * (run.count as i64 - 1);
                 low[k] = low[k].max(from - form.min(end_form));
@@ -322,8 +362,10 @@ impl PlacedWindow<'_> {
             let runs = &runs[..n];
             // What pieces have too many goes over what is written later: all of a line is at once.
             let once = done == width && runs.first().is_some_and(|r| r.to == 0);
-            let pieces = EqualRuns::of(runs).filter(|_| once && steps[0] == 1);
-            let inside = InteriorRange::of(runs, &steps, &self.window.guards, self.window.elements);
+            let pieces = EqualRuns::of(runs).filter(|p| (once || p.exact) && steps[0] == 1);
+            let over = if pieces.as_ref().is_some_and(|p| p.exact) { 0 } else { PIECE as i64 };
+            let elements = self.window.elements - over;
+            let inside = InteriorRange::of(runs, &steps, &self.window.guards, elements);
             let along = outer.last().map_or(Forms::default(), |a| a.steps);
             let mut across = WindowWalk::new(outer, from);
             let (mut to, mut left) = (to, count);
@@ -333,16 +375,10 @@ impl PlacedWindow<'_> {
                 for k in 0..n {
                     match &pieces {
                         // What stands out goes where a later piece or line will be, unless there is none.
-                        Some(p) if k + 1 < left && inside.holds(&base) => {
+                        Some(p) if (p.exact || k + 1 < left) && inside.holds(&base) => {
                             let first = self.at.cast::<T>().wrapping_offset(base[0] as isize);
-                            for &(at, from) in &p.all[..p.count] {
-                                // SAFETY: as the caller promises; all that is read is of the array.
-                                unsafe {
-                                    let from = first.offset(from as isize).cast::<[T; PIECE]>();
-                                    let to = to.add(at).cast::<[T; PIECE]>();
-                                    to.write_unaligned(from.read_unaligned());
-                                }
-                            }
+                            // SAFETY: as the caller promises; all that is read is of the array.
+                            unsafe { p.copy(first, to) };
                         }
                         _ => {
                             for run in runs {

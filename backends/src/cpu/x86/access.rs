@@ -5,7 +5,7 @@ use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, pair};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, GroupAddress, GroupValue, OpcodePair, ReadOperand, long};
-use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
+use crate::cpu::codegen::loop_program::{GridSteps, GroupRead, GroupWrite, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -61,8 +61,8 @@ impl BodyLowering<'_> {
             GroupRead::Packed { bits, .. } => Err(Unsupported::Packed(bits)),
             GroupRead::Even { pointer, step } => self.load_even(pointer, d, step, copy),
             GroupRead::Chosen { pointer, along } => self.load_chosen([pointer, along], d, copy),
-            GroupRead::Spread { pointer, each, step } => {
-                Ok(self.load_spread(pointer, [each, step], copy))
+            GroupRead::Grid { pointer, ref steps, ref guards, rest } => {
+                self.load_grid(pointer, (steps, guards), rest, copy)
             }
             GroupRead::Masked { pointer, low, high, rest } => {
                 Ok(self.load_masked(pointer, d, [low, high], rest, copy))
@@ -107,8 +107,9 @@ impl BodyLowering<'_> {
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             return Ok(self.load_dense(d, place, true));
         }
-        if step == 2 && bytes == 4 && self.wide {
-            return Ok(self.load_second(pointer, copy));
+        if bytes == 4 && self.wide {
+            let steps = GridSteps { outer: step, inner: SmallVec::new() };
+            return self.load_grid(pointer, (&steps, &[]), None, copy);
         }
         let buffer = self.gathered(pointer, bytes, step, copy, None)?;
         Ok(self.load_dense(d, GroupAddress::Frame(buffer), false))

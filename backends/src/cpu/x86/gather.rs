@@ -1,121 +1,360 @@
-//! Gathers of 32-bit elements by vector loads and permutations: every other element, the first of each two or four, and
-//! one for each two or four lanes. For AVX-512, whose masks suppress accesses of unwanted lanes.
+//! Gathers of 32-bit elements by vector loads, permutations and the instruction that gathers: elements in a pattern over
+//! several axes, or far apart along one. For AVX-512, whose masks suppress accesses of unwanted lanes.
 
-use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
+use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand};
-use crate::cpu::codegen::loop_program::LoopVal;
+use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
+use crate::cpu::codegen::shuffle::{LANES, LaneMask, Shuffle, Window};
+use crate::cpu::codegen::vector_width::Unsupported;
+use crate::cpu::x86::gpr::ValueHome;
+use adfuse_ir::Literal;
 use iced_x86::{Code, Register};
 
-const EAX: AllocatedOperand = AllocatedOperand::Reg(Register::EAX);
-const ECX: AllocatedOperand = AllocatedOperand::Reg(Register::ECX);
-const EDX: AllocatedOperand = AllocatedOperand::Reg(Register::EDX);
+/// Unsigned numbers that are less.
+const LESS: u8 = 1;
+
+/// The lanes that are read: those of some bits, and of those the ones of a mask.
+#[derive(Clone, Copy)]
+struct WantedLanes {
+    bits: u16,
+    mask: Option<VirtualReg>,
+    form: LaneMask,
+}
+
+/// The lanes in which guards hold, of groups that have asked for them.
+pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
+
+/// The elements of a window that some lanes of a mask have, for windows alike.
+pub(crate) struct ElementMask {
+    lanes: VirtualReg,
+    asked: Vec<[u8; LANES]>,
+    read: u16,
+    made: VirtualReg,
+}
 
 impl BodyLowering<'_> {
-    /// The same element for each few lanes.
-    pub(crate) fn load_spread(
+    /// Elements of a grid where its guards hold, and the literal elsewhere.
+    pub(crate) fn load_grid(
         &mut self,
         pointer: LoopVal,
-        [each, step]: [u32; 2],
+        (steps, guards): (&GridSteps, &[GridGuard]),
+        rest: Option<Literal>,
         copy: u32,
-    ) -> GroupValue {
-        let lanes = self.lanes();
-        // One bit for each few lanes, the first.
-        let firsts: u32 = (0..lanes).step_by(each as usize).map(|k| 1 << k).sum();
-        let beside = step == 1;
-        let mask = match self.partial {
-            None if beside => ReadOperand::Const((1u64 << (lanes / each)) - 1, 4),
-            None => ReadOperand::Const(firsts.into(), 4),
-            Some(partial) => {
-                self.ins(
-                    Code::Mov_r32_rm32,
-                    &[EAX, AllocatedOperand::Mem(Mem::Frame(partial.bits))],
-                );
-                let mut by = 1;
-                while by < each {
-                    self.ins(Code::Mov_r32_rm32, &[ECX, EAX]);
-                    self.ins(Code::Shr_rm32_imm8, &[ECX, AllocatedOperand::Byte(by as u8)]);
-                    self.ins(Code::Or_r32_rm32, &[EAX, ECX]);
-                    by *= 2;
+    ) -> Result<GroupValue, Unsupported> {
+        let mask = self.present.first().copied();
+        let form = if mask.is_some() { LaneMask::Lanes } else { LaneMask::Full };
+        let mut wanted = WantedLanes { bits: u16::MAX, mask, form };
+        for guard in guards {
+            match self.known_lanes(guard) {
+                Some(bits) => wanted.bits &= bits,
+                None => {
+                    let own = self.guarded_lanes(guard, copy);
+                    wanted.mask = Some(match wanted.mask {
+                        Some(mask) => {
+                            let both = [ReadOperand::Reg(mask), ReadOperand::Reg(own)];
+                            let both = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both);
+                            self.bits(both)
+                        }
+                        None => own,
+                    });
+                    wanted.form = wanted.form.and(LaneMask::of_guard(&guard.steps, steps));
                 }
-                self.set(Register::RDX, firsts.into());
-                match beside {
-                    true => self.ins(Code::VEX_Pext_r32_r32_rm32, &[EAX, EAX, EDX]),
-                    false => self.ins(Code::And_r32_rm32, &[EAX, EDX]),
+            }
+        }
+        let (x, zeros) = self.load_pattern(pointer, steps, wanted, copy)?;
+        let rest = rest.map_or(0, |l| l.bits());
+        let x = match wanted {
+            _ if guards.is_empty() || zeros && rest == 0 => x,
+            WantedLanes { bits: u16::MAX, mask: None, .. } => x,
+            wanted => {
+                let mask = self.wanted_mask(wanted, u16::MAX);
+                let mask = self.bits(mask);
+                let x = ReadOperand::Reg(x);
+                match self.select(mask, x, ReadOperand::Const(rest, 4), false) {
+                    ReadOperand::Reg(x) => x,
+                    other => self.reg(other),
                 }
-                ReadOperand::Reg(self.lanes_in(Register::EAX))
             }
         };
-        let base = self.base(pointer);
-        // Groups begin at multiples of `each`.
-        let scale = step * 4 / each;
-        let m =
-            Mem::At { base, index: Some((ALONG, scale)), offset: (copy * lanes * scale) as i32 };
-        let x = self.load_lanes(m, mask);
-        let from = |lane: u32| if beside { lane / each } else { lane / each * each };
-        GroupValue::One(self.permuted(x, (0..lanes).map(from)))
+        Ok(GroupValue::One(ReadOperand::Reg(x)))
     }
 
-    /// Every other element.
-    pub(crate) fn load_second(&mut self, pointer: LoopVal, copy: u32) -> GroupValue {
-        let lanes = self.lanes();
-        let masks = match self.partial {
-            // What lies behind the last is not read.
-            None => [u64::from(u16::MAX), 0x7fff].map(|bits| ReadOperand::Const(bits, 4)),
-            Some(partial) => {
-                self.ins(
-                    Code::Mov_r32_rm32,
-                    &[EAX, AllocatedOperand::Mem(Mem::Frame(partial.bits))],
-                );
-                self.set(Register::RCX, 0x5555_5555);
-                self.ins(Code::VEX_Pdep_r32_r32_rm32, &[EAX, EAX, ECX]);
-                let low = self.lanes_in(Register::EAX);
-                self.ins(Code::Shr_rm32_imm8, &[EAX, AllocatedOperand::Byte(16)]);
-                [ReadOperand::Reg(low), ReadOperand::Reg(self.lanes_in(Register::EAX))]
-            }
+    /// The lanes in which a guard holds, where that is the same in every group.
+    fn known_lanes(&self, guard: &GridGuard) -> Option<u16> {
+        let ValueHome::Number(first) = self.home(guard.first) else { return None };
+        if guard.steps.outer != 0 {
+            return None;
+        }
+        let inside = |l: i64| {
+            let value = first.wrapping_add(guard.steps.offset(l));
+            (0..guard.count).contains(&value.wrapping_sub(guard.low))
         };
-        let base = self.base(pointer);
-        let mut half = 0;
-        let [low, high] = masks.map(|mask| {
-            let offset = (copy * lanes * 8 + half * lanes * 4) as i32;
-            half += 1;
-            self.load_lanes(Mem::At { base, index: Some((ALONG, 8)), offset }, mask)
-        });
-        let places: Vec<u8> = (0..lanes).flat_map(|k| (2 * k).to_le_bytes()).collect();
-        let offset = self.pool.place(&places);
-        let from = [VirtualOperand::Mem(Mem::Const { offset, every: false })];
-        let places = self.make(Code::EVEX_Vmovups_zmm_k1z_zmmm512, RegWidth::Z, &from);
-        let args =
-            [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(high, RegWidth::Z)];
-        let code = Code::EVEX_Vpermt2ps_zmm_k1z_zmm_zmmm512b32;
-        let x = self.make_with(code, RegWidth::Z, &args, |i| i.tied = Some(low));
-        GroupValue::One(ReadOperand::Reg(x))
+        Some((0..LANES as i64).filter(|&l| inside(l)).fold(0, |bits, l| bits | 1 << l))
     }
 
-    fn lanes_in(&mut self, from: Register) -> VirtualReg {
-        self.make(Code::VEX_Kmovw_kr_r32, RegWidth::Mask, &[VirtualOperand::General(from)])
+    /// The lanes in which a guard holds. Its numbers are far less than 2^31.
+    fn guarded_lanes(&mut self, guard: &GridGuard, copy: u32) -> VirtualReg {
+        let known = self.guarded.iter().find(|(g, c, _)| g == guard && *c == copy);
+        if let Some(&(.., there)) = known {
+            return there;
+        }
+        let groups = i64::from(copy * self.lanes()) / guard.steps.within();
+        self.outer_place(&guard.steps, 1);
+        self.with(Code::Add_r64_rm64, Register::RAX, guard.first);
+        let from = [VirtualOperand::General(Register::EAX)];
+        let first = self.make(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, RegWidth::Z, &from);
+        let more = groups.wrapping_mul(guard.steps.outer).wrapping_sub(guard.low);
+        let by = |l: i64| guard.steps.offset(l).wrapping_add(more) as i32;
+        let bytes: Vec<u8> = (0..LANES as i64).flat_map(|l| by(l).to_le_bytes()).collect();
+        let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
+        let args = [VirtualOperand::Reg(first, RegWidth::Z), VirtualOperand::Mem(by)];
+        let value = self.make(Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args);
+        let args = [
+            VirtualOperand::Reg(value, RegWidth::Z),
+            VirtualOperand::Mem(self.pool.every(guard.count as u64, 4, true)),
+            VirtualOperand::Byte(LESS),
+        ];
+        let code = Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8;
+        let made = self.make(code, RegWidth::Mask, &args);
+        self.guarded.push((guard.clone(), copy, made));
+        made
     }
 
-    fn load_lanes(&mut self, m: Mem, mask: ReadOperand) -> VirtualReg {
-        let mask = self.bits(mask);
-        self.make_with(
-            Code::EVEX_Vmovups_zmm_k1z_zmmm512,
-            RegWidth::Z,
-            &[VirtualOperand::Mem(m)],
-            |i| {
+    /// How far the first element of the first group is along the outermost axis, in `rax`; `rdx` may be lost.
+    fn outer_place(&mut self, steps: &GridSteps, bytes: i64) {
+        let (within, apart) = (steps.within(), steps.outer.wrapping_mul(bytes));
+        if apart % within == 0 {
+            return self.times(Register::RAX, ALONG, apart / within, Register::RDX);
+        }
+        self.mov(Register::RAX, ALONG);
+        let by = AllocatedOperand::Byte(within.trailing_zeros() as u8);
+        self.ins(Code::Sar_rm64_imm8, &[AllocatedOperand::Reg(Register::RAX), by]);
+        self.times(Register::RAX, Register::RAX, apart, Register::RDX);
+    }
+
+    /// Where the first element of a group is, but for an offset; `rax` may be it.
+    fn grid_place(
+        &mut self,
+        pointer: LoopVal,
+        steps: &GridSteps,
+        copy: u32,
+    ) -> Result<Mem, Unsupported> {
+        let (within, apart) = (steps.within(), steps.outer.wrapping_mul(4));
+        let groups = i64::from(copy * self.lanes()) / within;
+        let offset = groups.checked_mul(apart).and_then(|n| i32::try_from(n).ok());
+        let offset = offset.ok_or(Unsupported::Steps)?;
+        let scale = if apart % within == 0 { apart / within } else { 0 };
+        if let (1 | 2 | 4 | 8, Ok(scale)) = (scale, u32::try_from(scale)) {
+            let base = self.base(pointer);
+            return Ok(Mem::At { base, index: Some((ALONG, scale)), offset });
+        }
+        if apart == 0 {
+            return Ok(Mem::At { base: self.base(pointer), index: None, offset });
+        }
+        self.outer_place(steps, 4);
+        self.with(Code::Add_r64_rm64, Register::RAX, pointer);
+        Ok(Mem::At { base: Register::RAX, index: None, offset })
+    }
+
+    /// Elements at the steps of a grid, in the lanes that are wanted; whether others are 0.
+    fn load_pattern(
+        &mut self,
+        pointer: LoopVal,
+        steps: &GridSteps,
+        wanted: WantedLanes,
+        copy: u32,
+    ) -> Result<(VirtualReg, bool), Unsupported> {
+        let offsets: [i64; LANES] = std::array::from_fn(|l| steps.offset(l as i64));
+        let far = |n: &i64| n.checked_mul(4).is_none_or(|n| i32::try_from(n).is_err());
+        if offsets.iter().any(far) {
+            return Err(Unsupported::Steps);
+        }
+        let shuffle = Shuffle::of(&offsets, wanted.bits, wanted.form);
+        let place = self.grid_place(pointer, steps, copy)?;
+        match shuffle {
+            Shuffle::Broadcast(at) => {
+                let m = shifted(place, at)?;
+                let every = wanted.bits == u16::MAX && wanted.mask.is_none();
+                let mask = if every { None } else { Some(self.wanted_mask(wanted, u16::MAX)) };
+                let code = Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32;
+                Ok((self.load_lanes(code, m, mask, None), true))
+            }
+            Shuffle::Blend(vectors) => {
+                let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
+                let mut x = None;
+                for (at, lanes) in vectors {
+                    let m = shifted(place, at)?;
+                    let every = lanes == u16::MAX && wanted.mask.is_none();
+                    let mask = if every { None } else { Some(self.wanted_mask(wanted, lanes)) };
+                    x = Some(self.load_lanes(code, m, mask, x));
+                }
+                Ok((x.unwrap_or_else(|| self.reg(ReadOperand::Const(0, 4))), true))
+            }
+            Shuffle::Permute(windows) => {
+                Ok((self.permuted_windows(place, &windows, wanted)?, false))
+            }
+            Shuffle::Gather => Ok((self.gather(place, &offsets, wanted)?, true)),
+        }
+    }
+
+    /// Lanes at places of several vectors, of which those of a mask are accessed.
+    fn permuted_windows(
+        &mut self,
+        place: Mem,
+        windows: &[Window],
+        wanted: WantedLanes,
+    ) -> Result<VirtualReg, Unsupported> {
+        let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
+        let mut loaded = Vec::new();
+        for w in windows {
+            let read = ReadOperand::Const(w.read.into(), 4);
+            let mask = match wanted.mask {
+                Some(all) if wanted.form == LaneMask::Whole => {
+                    Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(all), read]))
+                }
+                Some(lanes) => Some(ReadOperand::Reg(self.elements_of(w, lanes, wanted.form))),
+                None if w.read == u16::MAX => None,
+                None => Some(read),
+            };
+            loaded.push(self.load_lanes(code, shifted(place, w.from)?, mask, None));
+        }
+        let (mut x, mut done) = match (windows, loaded.as_slice()) {
+            ([w], &[x]) => return Ok(self.permuted(x, &w.places, |_| {})),
+            ([a, b, ..], &[x, y, ..]) => {
+                let from =
+                    |l: usize| if b.lanes >> l & 1 != 0 { 16 + b.places[l] } else { a.places[l] };
+                let places = self.places(&std::array::from_fn(from));
+                let args =
+                    [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(y, RegWidth::Z)];
+                let code = Code::EVEX_Vpermt2ps_zmm_k1z_zmm_zmmm512b32;
+                (self.make_with(code, RegWidth::Z, &args, |i| i.tied = Some(x)), 2)
+            }
+            _ => return Err(Unsupported::Order),
+        };
+        while let (Some(w), Some(&y)) = (windows.get(done), loaded.get(done)) {
+            let mask = self.bits(ReadOperand::Const(w.lanes.into(), 4));
+            x = self.permuted(y, &w.places, |i| {
                 i.mask = Some(mask);
-                i.zeroing = true;
-            },
-        )
+                i.tied = Some(x);
+            });
+            done += 1;
+        }
+        Ok(x)
+    }
+
+    /// The elements of a window that some lanes of a mask have.
+    fn elements_of(&mut self, w: &Window, lanes: VirtualReg, form: LaneMask) -> VirtualReg {
+        let asked = w.lanes_of_elements(form);
+        let known = self.element_masks.iter();
+        let mut known = known.filter(|m| m.lanes == lanes && m.read == w.read && m.asked == asked);
+        if let Some(known) = known.next() {
+            return known.made;
+        }
+        let args = [VirtualOperand::Reg(lanes, RegWidth::Mask)];
+        let all = self.make(Code::EVEX_Vpmovm2d_zmm_kr, RegWidth::Z, &args);
+        let mut any = None;
+        for from in &asked {
+            let one = self.permuted(all, from, |_| {});
+            any = Some(match any {
+                None => one,
+                Some(any) => {
+                    let args = [
+                        VirtualOperand::Reg(any, RegWidth::Z),
+                        VirtualOperand::Reg(one, RegWidth::Z),
+                    ];
+                    self.make(Code::EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args)
+                }
+            });
+        }
+        let args = [VirtualOperand::Reg(any.unwrap_or(all), RegWidth::Z)];
+        let there = self.make(Code::EVEX_Vpmovd2m_kr_zmm, RegWidth::Mask, &args);
+        let both = [ReadOperand::Reg(there), ReadOperand::Const(w.read.into(), 4)];
+        let made = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both);
+        let made = self.bits(made);
+        self.element_masks.push(ElementMask { lanes, asked, read: w.read, made });
+        made
+    }
+
+    /// Elements at offsets, one by one.
+    fn gather(
+        &mut self,
+        place: Mem,
+        offsets: &[i64; LANES],
+        wanted: WantedLanes,
+    ) -> Result<VirtualReg, Unsupported> {
+        let bytes: Vec<u8> = offsets.iter().flat_map(|&n| (n as i32).to_le_bytes()).collect();
+        let m = Mem::Const { offset: self.pool.place(&bytes), every: false };
+        let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
+        let places = self.make(code, RegWidth::Z, &[VirtualOperand::Mem(m)]);
+        let Mem::At { base, index, offset } = place else { return Err(Unsupported::Order) };
+        let m = AllocatedOperand::Mem(Mem::At { base, index, offset });
+        self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(Register::RAX), m]);
+        // The instruction clears the mask, and leaves the other lanes as they are.
+        let mask = self.wanted_mask(wanted, u16::MAX);
+        let mask = self.on_bits(Code::VEX_Korw_kr_kr_kr, &[mask, mask]);
+        let mask = self.bits(mask);
+        let zero = self.reg(ReadOperand::Const(0, 4));
+        let from = [VirtualOperand::Table(Register::RAX, places, RegWidth::Z, 4)];
+        Ok(self.make_with(Code::EVEX_Vgatherdps_zmm_k1_vm32z, RegWidth::Z, &from, |i| {
+            i.mask = Some(mask);
+            i.tied = Some(zero);
+            i.early = true;
+        }))
+    }
+
+    /// The wanted ones of some lanes.
+    fn wanted_mask(&mut self, wanted: WantedLanes, lanes: u16) -> ReadOperand {
+        let bits = ReadOperand::Const((wanted.bits & lanes).into(), 4);
+        match wanted.mask {
+            None => bits,
+            Some(mask) if wanted.bits & lanes == u16::MAX => ReadOperand::Reg(mask),
+            Some(mask) => {
+                let both = [ReadOperand::Reg(mask), bits];
+                self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both)
+            }
+        }
+    }
+
+    /// A load of some lanes; others are those of a vector before, or 0.
+    fn load_lanes(
+        &mut self,
+        code: Code,
+        m: Mem,
+        mask: Option<ReadOperand>,
+        before: Option<VirtualReg>,
+    ) -> VirtualReg {
+        let mask = mask.map(|mask| self.bits(mask));
+        self.make_with(code, RegWidth::Z, &[VirtualOperand::Mem(m)], |i| {
+            i.mask = mask;
+            i.tied = before.filter(|_| mask.is_some());
+            i.zeroing = i.tied.is_none() && mask.is_some();
+        })
+    }
+
+    fn places(&mut self, from: &[u8; LANES]) -> VirtualReg {
+        let bytes: Vec<u8> = from.iter().flat_map(|&p| u32::from(p).to_le_bytes()).collect();
+        let m = Mem::Const { offset: self.pool.place(&bytes), every: false };
+        self.make(Code::EVEX_Vmovups_zmm_k1z_zmmm512, RegWidth::Z, &[VirtualOperand::Mem(m)])
     }
 
     /// The lanes of a vector at these places.
-    fn permuted(&mut self, x: VirtualReg, from: impl Iterator<Item = u32>) -> ReadOperand {
-        let places: Vec<u8> = from.flat_map(u32::to_le_bytes).collect();
-        let offset = self.pool.place(&places);
-        let places = [VirtualOperand::Mem(Mem::Const { offset, every: false })];
-        let places = self.make(Code::EVEX_Vmovups_zmm_k1z_zmmm512, RegWidth::Z, &places);
+    fn permuted(
+        &mut self,
+        x: VirtualReg,
+        from: &[u8; LANES],
+        change: impl FnOnce(&mut VirtualInst),
+    ) -> VirtualReg {
+        let places = self.places(from);
         let args = [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(x, RegWidth::Z)];
-        ReadOperand::Reg(self.make(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args))
+        self.make_with(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args, change)
     }
+}
+
+/// A place so many elements further.
+fn shifted(m: Mem, elements: i64) -> Result<Mem, Unsupported> {
+    let Mem::At { base, index, offset } = m else { return Err(Unsupported::Order) };
+    let offset = elements.checked_mul(4).and_then(|n| n.checked_add(offset.into()));
+    let offset = offset.and_then(|n| i32::try_from(n).ok()).ok_or(Unsupported::Steps)?;
+    Ok(Mem::At { base, index, offset })
 }

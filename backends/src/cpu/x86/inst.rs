@@ -46,8 +46,8 @@ pub(crate) enum VirtualOperand {
     Mem(Mem),
     General(Register),
     Byte(u8),
-    /// Elements of 8 bytes at a register, by the numbers in so much of another.
-    Table(Register, VirtualReg, RegWidth),
+    /// Elements of this many bytes at a register, by the numbers in so much of another.
+    Table(Register, VirtualReg, RegWidth, u32),
 }
 
 /// An instruction over values.

@@ -214,7 +214,7 @@ impl BodyLowering<'_> {
         let parts = halves.map(|half| {
             // The table lives as long as the process.
             self.set(Register::RAX, entries.as_ptr() as i64);
-            let place = VirtualOperand::Table(Register::RAX, half, self.half());
+            let place = VirtualOperand::Table(Register::RAX, half, self.half(), 8);
             if self.wide {
                 // The instruction clears the mask.
                 let all = self.bits(ReadOperand::Const(0xff, 2));

@@ -224,6 +224,8 @@ impl SweepEmitter<'_> {
             still: &self.still,
             homes: &self.homes,
             coordinates: Vec::new(),
+            guarded: Vec::new(),
+            element_masks: Vec::new(),
             nontemporal: false,
             partial,
             present: SmallVec::new(),

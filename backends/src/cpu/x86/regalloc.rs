@@ -89,7 +89,7 @@ pub(crate) fn choose(
 /// The values that an instruction reads.
 fn read(ins: &VirtualInst) -> SmallVec<[VirtualReg; 4]> {
     let args = ins.args.iter().filter_map(|a| match a {
-        VirtualOperand::Reg(r, _) | VirtualOperand::Table(_, r, _) => Some(*r),
+        VirtualOperand::Reg(r, _) | VirtualOperand::Table(_, r, ..) => Some(*r),
         _ => None,
     });
     args.chain(ins.tied).chain(ins.mask).collect()
@@ -174,8 +174,8 @@ impl RegisterAllocator<'_> {
                 VirtualOperand::Mem(m) => AllocatedOperand::Mem(m),
                 VirtualOperand::General(r) => AllocatedOperand::Reg(r),
                 VirtualOperand::Byte(b) => AllocatedOperand::Byte(b),
-                VirtualOperand::Table(base, r, width) => {
-                    let index = Some((named(of(r), width), 8));
+                VirtualOperand::Table(base, r, width, bytes) => {
+                    let index = Some((named(of(r), width), bytes));
                     AllocatedOperand::Mem(Mem::At { base, index, offset: 0 })
                 }
             });

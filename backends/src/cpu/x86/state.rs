@@ -88,6 +88,10 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) homes: &'a [ValueHome],
     /// Coordinates along the line of the groups that have asked for them.
     pub(crate) coordinates: Vec<(u32, VirtualReg)>,
+    /// Lanes in which guards of grids hold.
+    pub(crate) guarded: super::gather::GuardedLanes,
+    /// Elements that the lanes of masks have.
+    pub(crate) element_masks: Vec<super::gather::ElementMask>,
     /// Whether outputs are stored past the caches, those that may be.
     pub(crate) nontemporal: bool,
     /// For a group of which not all elements are there.

@@ -2,13 +2,9 @@
 
 use super::super::tensor::element_type;
 use super::norm::softmax_of;
-use super::{
-    ElementType, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse,
-};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Heads of the last axis of three as an axis before the rows.
 pub(crate) fn split_heads(cx: Cx<'_, '_>, x: Val, heads: i64) -> LoweredValue {

@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod control;
 pub(crate) mod elementwise;
+pub(crate) mod generate;
 pub(crate) mod indirect;
 pub(crate) mod linear;
 pub(crate) mod norm;
@@ -23,3 +24,6 @@ pub(crate) use super::values::{F32, I64, axis_of, broadcast_shape};
 pub(crate) use crate::emit::Val;
 pub(crate) use crate::emit::element::ElementType;
 pub(crate) use crate::emit::refusal::{Unlowered, refuse};
+
+/// What rows lower into.
+pub(crate) type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;

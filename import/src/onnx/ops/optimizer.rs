@@ -1,9 +1,7 @@
 //! Steps of optimizers: each on groups of tensors, one behind the other.
 
-use super::{LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, Vals, refuse};
+use super::{Cx, LoweredValue, LoweredValues, Node, Unlowered, Val, Vals, refuse};
 use adfuse_ir::Op;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// The groups of the inputs behind the rate and the step, and the results of each by kind.
 fn groups<'m>(

@@ -3,13 +3,10 @@
 use super::elementwise::named_type;
 use super::linear::centered;
 use super::{
-    ElementType, F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of,
-    refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
 };
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 const U8: ElementType = ElementType::Int { bits: 8, signed: false };
 const I32: ElementType = ElementType::Int { bits: 32, signed: true };

@@ -1,11 +1,9 @@
 //! Resizing: each axis by itself, as a sum of elements at known places with known weights.
 
 use super::shape::take_places;
-use super::{LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
+use super::{Cx, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of, refuse};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Most neighbours that an element is computed from.
 const MOST_TAPS: usize = 256;
@@ -117,8 +115,8 @@ impl Axis {
     }
 
     /// Places and weights of neighbours, one list for each neighbour, and which elements lie outside.
-    fn neighbours(&self, rules: &Rules<'_>) -> Result<Neighbours, Unlowered> {
-        let mut found = Neighbours::default();
+    fn neighbours(&self, rules: &Rules<'_>) -> Result<AxisNeighbours, Unlowered> {
+        let mut found = AxisNeighbours::default();
         let last = self.from as i64 - 1;
         for y in 0..self.to {
             let x = self.place(rules.coordinates, y as f64)?;
@@ -151,7 +149,7 @@ impl Axis {
 }
 
 #[derive(Default)]
-struct Neighbours {
+struct AxisNeighbours {
     places: Vec<Vec<i64>>,
     weights: Vec<Vec<f64>>,
     outside: Vec<bool>,
@@ -171,9 +169,13 @@ fn nearest(mode: &str, x: f64) -> Result<i64, Unlowered> {
 }
 
 fn resized(cx: Cx<'_, '_>, x: Val, k: usize, axis: &Axis, rules: &Rules<'_>) -> LoweredValue {
-    const MOST: u64 = 1 << 22;
+    const MOST: u64 = 1 << 20;
     if axis.from == 0 || axis.to > MOST || !axis.scale.is_finite() || axis.scale <= 0.0 {
         return refuse(format!("{} elements made of {}", axis.to, axis.from));
+    }
+    let shrink = if rules.antialias { axis.scale.min(1.0) } else { 1.0 };
+    if axis.to as f64 * (4.0 / shrink) > (1u64 << 23) as f64 {
+        return refuse("more neighbours than are worth their weights");
     }
     let found = axis.neighbours(rules)?;
     if found.places.len() > MOST_TAPS {

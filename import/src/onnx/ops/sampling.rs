@@ -1,12 +1,8 @@
 //! Reading between elements at places that are computed, and grids of such places.
 
-use super::{
-    ElementType, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse,
-};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use adfuse_ir::{Attr, Attrs, Dim, Literal, Op};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// What lies outside of a tensor.
 #[derive(Clone, Copy, PartialEq)]

@@ -4,11 +4,9 @@ use super::attention::split_heads;
 use super::control::scanned;
 use super::elementwise::swish_of;
 use super::window::convolved;
-use super::{F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse};
+use super::{Cx, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use adfuse_ir::{Dim, Literal, Op};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// A convolution of each channel by itself, over elements up to its place; the state is the elements before the first.
 pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {

@@ -2,19 +2,16 @@
 
 use super::elementwise::named_type;
 use super::{
-    ElementType, F32, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of,
-    refuse,
+    Cx, ElementType, F32, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of, refuse,
 };
 use adfuse_ir::{DType, Dim, Op};
 use smallvec::smallvec;
 use std::f64::consts::TAU;
 
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
-
 const F64: ElementType = ElementType::Float(DType::F64);
 
 /// Most numbers of a matrix that is made when a model is imported.
-const MOST_NUMBERS: u64 = 1 << 22;
+const MOST_NUMBERS: u64 = 1 << 20;
 
 /// A window that is a sum of cosines of multiples of its angle, with these factors.
 pub(crate) fn cosine_window<'m>(cx: Cx<'_, 'm>, factors: &[f64], n: &Node<'m>) -> LoweredValues {
