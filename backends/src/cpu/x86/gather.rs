@@ -5,7 +5,7 @@ use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, 
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand};
 use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
-use crate::cpu::codegen::shuffle::{LANES, LaneMask, Shuffle, Window};
+use crate::cpu::codegen::shuffle::{LANES, PermutedVector, RuntimeLanes, Shuffle};
 use crate::cpu::codegen::vector_width::Unsupported;
 use crate::cpu::x86::gpr::ValueHome;
 use adfuse_ir::Literal;
@@ -19,7 +19,7 @@ const LESS: u8 = 1;
 struct WantedLanes {
     bits: u16,
     mask: Option<VirtualReg>,
-    form: LaneMask,
+    form: RuntimeLanes,
 }
 
 /// The lanes in which guards hold, of groups that have asked for them.
@@ -43,7 +43,7 @@ impl BodyLowering<'_> {
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
         let mask = self.present.first().copied();
-        let form = if mask.is_some() { LaneMask::Lanes } else { LaneMask::Full };
+        let form = if mask.is_some() { RuntimeLanes::Lanes } else { RuntimeLanes::Full };
         let mut wanted = WantedLanes { bits: u16::MAX, mask, form };
         for guard in guards {
             match self.known_lanes(guard) {
@@ -58,7 +58,7 @@ impl BodyLowering<'_> {
                         }
                         None => own,
                     });
-                    wanted.form = wanted.form.and(LaneMask::of_guard(&guard.steps, steps));
+                    wanted.form = wanted.form.and(RuntimeLanes::of_guard(&guard.steps, steps));
                 }
             }
         }
@@ -202,7 +202,7 @@ impl BodyLowering<'_> {
     fn permuted_windows(
         &mut self,
         place: Mem,
-        windows: &[Window],
+        windows: &[PermutedVector],
         wanted: WantedLanes,
     ) -> Result<VirtualReg, Unsupported> {
         let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
@@ -210,7 +210,7 @@ impl BodyLowering<'_> {
         for w in windows {
             let read = ReadOperand::Const(w.read.into(), 4);
             let mask = match wanted.mask {
-                Some(all) if wanted.form == LaneMask::Whole => {
+                Some(all) if wanted.form == RuntimeLanes::Whole => {
                     Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(all), read]))
                 }
                 Some(lanes) => Some(ReadOperand::Reg(self.elements_of(w, lanes, wanted.form))),
@@ -244,7 +244,12 @@ impl BodyLowering<'_> {
     }
 
     /// The elements of a window that some lanes of a mask have.
-    fn elements_of(&mut self, w: &Window, lanes: VirtualReg, form: LaneMask) -> VirtualReg {
+    fn elements_of(
+        &mut self,
+        w: &PermutedVector,
+        lanes: VirtualReg,
+        form: RuntimeLanes,
+    ) -> VirtualReg {
         let asked = w.lanes_of_elements(form);
         let known = self.element_masks.iter();
         let mut known = known.filter(|m| m.lanes == lanes && m.read == w.read && m.asked == asked);
