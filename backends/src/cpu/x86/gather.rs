@@ -3,7 +3,7 @@
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand};
+use super::state::{ALONG, BodyLowering, ElementMask, GroupValue, ReadOperand};
 use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
 use crate::cpu::codegen::shuffle::{LANES, PermutedVector, RuntimeLanes, Shuffle};
 use crate::cpu::codegen::vector_width::Unsupported;
@@ -20,17 +20,6 @@ struct WantedLanes {
     bits: u16,
     mask: Option<VirtualReg>,
     form: RuntimeLanes,
-}
-
-/// The lanes in which guards hold, of groups that have asked for them.
-pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
-
-/// The elements of a window that some lanes of a mask have, for windows alike.
-pub(crate) struct ElementMask {
-    lanes: VirtualReg,
-    asked: Vec<[u8; LANES]>,
-    read: u16,
-    made: VirtualReg,
 }
 
 impl BodyLowering<'_> {
@@ -356,7 +345,7 @@ impl BodyLowering<'_> {
     }
 }
 
-/// A place so many elements further.
+/// A place this many elements further.
 fn shifted(m: Mem, elements: i64) -> Result<Mem, Unsupported> {
     let Mem::At { base, index, offset } = m else { return Err(Unsupported::Order) };
     let offset = elements.checked_mul(4).and_then(|n| n.checked_add(offset.into()));
