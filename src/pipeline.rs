@@ -14,14 +14,14 @@ mod verifier;
 
 pub use crate::engine::{ListingCompiler, Machine};
 pub use artifact::Artifact;
-pub use compiler::{Compiler, composition};
+pub use compiler::Compiler;
 pub(crate) use unit::missing;
 pub use unit::{CompileUnit, EngineArtifacts, Selection};
 pub use verifier::Verifier;
 
-use crate::fusion::{PREPASSES, Prepass};
-use crate::ir::op::Composition;
-use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use crate::fusion::{PREPASSES, Prepass, WIDEN_STEPS};
+use crate::ir::rewrite::AttentionSteps;
+use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module};
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -59,6 +59,11 @@ enum PassBody {
     Prepass(Prepass),
     /// A pass of [`passes`].
     Here(fn(&dyn Compiler, &mut CompileUnit<'_>) -> Result<(), Diagnostic>),
+}
+
+/// Which attention an engine has a step for, as far as the kind of its machine tells.
+pub fn attention_steps(gpu: bool) -> AttentionSteps {
+    if gpu { crate::backends::gpu::ATTENTION } else { AttentionSteps::Defined }
 }
 
 /// The pass after which engines without a step for attention have what it is composed of.
@@ -163,7 +168,7 @@ impl Pass {
     fn apply(&self, compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.checked(unit, |unit| match self.run {
             PassBody::Here(run) => run(compiler, unit),
-            PassBody::Prepass(pass) => prepass(pass, unit),
+            PassBody::Prepass(pass) => prepass(pass, unit, compiler.attention()),
         })
     }
 
@@ -284,26 +289,26 @@ pub fn run(
 /// # Errors
 /// As there, and as [`run`].
 pub fn prepared(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    prepared_with(module, f, None)
+    prepared_with(module, f, (AttentionSteps::Defined, Fp::Strict))
 }
 
-/// As [`prepared`], for an engine that runs a composition of ops that it has no step for ([`composition`]).
+/// As [`prepared`], for an engine that has these steps for attention, in a mode.
 ///
 /// # Errors
 /// As there.
 pub fn prepared_with(
     module: &Module,
     f: &Function,
-    composed: Option<Composition>,
+    (steps, fp): (AttentionSteps, Fp),
 ) -> Result<Function, Diagnostic> {
     let mut unit = CompileUnit::of(module, f);
     for pass in PASSES.iter() {
         match pass.run {
             PassBody::Prepass(planners) => {
-                pass.checked(&mut unit, |unit| prepass(planners, unit))?;
+                pass.checked(&mut unit, |unit| prepass(planners, unit, steps))?;
             }
             PassBody::Here(_) if pass.name == COMPOSE_STEPS => {
-                pass.checked(&mut unit, |unit| passes::composed_steps(unit, composed))?;
+                pass.checked(&mut unit, |unit| passes::composed_steps(unit, steps, fp))?;
             }
             PassBody::Here(_) => {}
         }
@@ -311,7 +316,15 @@ pub fn prepared_with(
     unit.take_function()
 }
 
-fn prepass(pass: Prepass, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+fn prepass(
+    pass: Prepass,
+    unit: &mut CompileUnit<'_>,
+    steps: AttentionSteps,
+) -> Result<(), Diagnostic> {
+    // What is left of attention is a step of 16-bit floats.
+    if pass.name == WIDEN_STEPS && steps != AttentionSteps::Defined {
+        return Ok(());
+    }
     let f = unit.take_function()?;
     unit.function = Some((pass.run)(&unit.module, f)?);
     Ok(())

@@ -29,6 +29,9 @@ pub fn sample(ty: &TensorType, domain: Domain, rng: &mut ChaCha8Rng) -> Result<A
     {
         return Array::from_f64s(ty.dtype, &dims, &distinct(lo, hi, n as usize, rng));
     }
+    if domain == Domain::Definite {
+        return Array::from_f64s(ty.dtype, &dims, &definite(&dims, rng));
+    }
     let domain = match domain {
         _ if ty.dtype == DType::Bool => Domain::Ints(0, 2),
         Domain::Ints(..) => domain,
@@ -53,7 +56,24 @@ fn draw(domain: Domain, rng: &mut ChaCha8Rng) -> f64 {
             if rng.random::<bool>() { x } else { -x }
         }
         Domain::Ints(lo, hi) => rng.random_range(lo..hi) as f64,
+        Domain::Definite => 1.0,
     }
+}
+
+/// Matrices in the last two axes: uniform elements, symmetric, with diagonals that are larger than the rest of a row.
+fn definite(dims: &[u64], rng: &mut ChaCha8Rng) -> Vec<f64> {
+    let n = dims.last().map_or(1, |&n| n as usize).max(1);
+    let count = dims.iter().product::<u64>() as usize;
+    let mut all: Vec<f64> = (0..count).map(|_| rng.random_range(-1.0..1.0)).collect();
+    for matrix in all.chunks_mut(n * n) {
+        for row in 0..matrix.len() / n {
+            matrix[row * n + row] += 1.0 + n as f64;
+            for column in 0..row {
+                matrix[row * n + column] = matrix[column * n + row];
+            }
+        }
+    }
+    all
 }
 
 /// `n` different integers of the range, in random order.

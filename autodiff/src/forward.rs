@@ -4,7 +4,7 @@ use crate::partial::{accumulate, apply, factor};
 use crate::zero_tangents::without_zero_tangents;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::{Composition, Control, Deriv, Op, RuleCx};
-use adfuse_ir::rewrite::{Copier, StepLowering, inline, splice, with_steps};
+use adfuse_ir::rewrite::{Copier, StepLowering, inline_keeping_rules, splice, with_steps};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     At, Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
@@ -15,7 +15,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// The function without calls, but for those of functions with a custom rule.
 pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     if f.rule.is_none() {
-        return inline(module, f, &|callee| callee.rule.is_none());
+        return inline_keeping_rules(module, f, &|callee| callee.rule.is_none());
     }
     // A function with a rule is differentiated as a call of it.
     let mut b = Builder::new(f.name.clone());
@@ -32,7 +32,7 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
 /// As [`prepare`], for a transformation that needs derivatives: an op that may be a step of its own and has no rule is what it
 /// is composed of.
 pub(crate) fn prepare_steps(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    with_steps(prepare(module, f)?, &|op| match op.def().deriv {
+    with_steps(prepare(module, f)?, &|f, i| match f.op(i).def().deriv {
         Deriv::Structural => StepLowering::Composed(Composition::Other),
         _ => StepLowering::Kept,
     })

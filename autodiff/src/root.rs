@@ -12,7 +12,7 @@ use crate::vmap::Callees;
 use crate::{jacobian, jvp};
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::Body;
-use adfuse_ir::rewrite::{dce, inline, splice};
+use adfuse_ir::rewrite::{dce, inline_keeping_rules, splice};
 use adfuse_ir::text::parse;
 use adfuse_ir::{
     At, Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Dim, Function, Kind, Literal, Module,
@@ -137,7 +137,7 @@ fn prepared_residual(module: &Module, f: &Function) -> Result<Function, Diagnost
         place(module, residual, &args, &mut b)?
     };
     b.set_results(&results);
-    let mut residual = inline(module, &b.finish()?, &|callee| callee.rule.is_none())?;
+    let mut residual = inline_keeping_rules(module, &b.finish()?, &|callee| callee.rule.is_none())?;
     // A residual that is a gradient has a backward pass. The rule has none: it reads all of the residual in one phase.
     let mut all = Vec::new();
     residual.walk(&mut |_, i| all.push(i));

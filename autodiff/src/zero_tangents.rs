@@ -5,7 +5,7 @@
 //! linear itself.
 
 use adfuse_ir::control::{Follow, reach};
-use adfuse_ir::rewrite::{Copier, dce, inline};
+use adfuse_ir::rewrite::{Copier, dce, inline_keeping_rules};
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Module, Value};
 use cranelift_entity::EntitySet;
 
@@ -19,7 +19,7 @@ pub(crate) fn without_zero_tangents(
     rule: &Function,
     moves: &[bool],
 ) -> Result<Function, Diagnostic> {
-    let rule = inline(module, rule, &|callee| callee.rule.is_none())?;
+    let rule = inline_keeping_rules(module, rule, &|callee| callee.rule.is_none())?;
     if moves.iter().all(|&m| m) {
         return Ok(rule);
     }

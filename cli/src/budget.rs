@@ -4,7 +4,7 @@ use super::streams::Streams;
 use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
 use adfuse::fusion::{
-    AnyEngine, EngineModel, KernelFacts, MachineModel, PlanOptions, SizedProgram,
+    AnyEngine, EngineModel, KernelFacts, LoweringMemo, MachineModel, PlanOptions, SizedProgram,
 };
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
@@ -119,8 +119,14 @@ pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
     notes.iter().for_each(|note| streams.note(note));
 }
 
-/// What counts the memory of plans for a machine.
-pub(super) enum Counting {
+/// What counts the memory of plans for a machine, with what was lowered of them.
+pub(super) struct Counting {
+    by: CountedBy,
+    memo: LoweringMemo,
+}
+
+/// What counts memory.
+enum CountedBy {
     /// An engine.
     On(Box<Session>),
     /// An engine; what it does not run is counted by what programs say of themselves.
@@ -133,9 +139,18 @@ impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
     pub(super) fn of(options: &PlanOptions, donated: &[usize]) -> Counting {
         match options.device.is_gpu() {
-            true => Counting::Any(donated.to_vec()),
+            true => Counting::new(CountedBy::Any(donated.to_vec()), options),
             false => Counting::here(options, donated),
         }
+    }
+
+    fn new(by: CountedBy, options: &PlanOptions) -> Counting {
+        Counting { by, memo: LoweringMemo::new(&options.device) }
+    }
+
+    /// As an engine counts that is there.
+    pub(super) fn on(session: Session, options: &PlanOptions) -> Counting {
+        Counting::new(CountedBy::On(Box::new(session)), options)
     }
 
     /// For what runs on this host, whatever machine it is planned for.
@@ -143,38 +158,42 @@ impl Counting {
         let (plan, donated) = (options.clone(), donated.to_vec());
         let cpu = Cpu { plan, donated, ..Cpu::default() };
         // On hosts for which it makes no code programs are counted all the same.
-        Counting::OnOrAny(Box::new(cpu.into()))
+        Counting::new(CountedBy::OnOrAny(Box::new(cpu.into())), options)
     }
 
     /// What tells its plans from those of others.
     pub(super) fn name(&self) -> &'static str {
-        match self {
-            Counting::On(session) | Counting::OnOrAny(session) => session.backend.name(),
-            Counting::Any(_) => "any",
+        match &self.by {
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.backend.name(),
+            CountedBy::Any(_) => "any",
         }
     }
 }
 
 impl EngineModel for Counting {
+    fn memo(&self) -> Option<&LoweringMemo> {
+        Some(&self.memo)
+    }
+
     fn donated(&self) -> &[usize] {
-        match self {
-            Counting::On(session) | Counting::OnOrAny(session) => session.donated(),
-            Counting::Any(donated) => donated,
+        match &self.by {
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.donated(),
+            CountedBy::Any(donated) => donated,
         }
     }
 
     fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
-        match self {
-            Counting::On(session) | Counting::OnOrAny(session) => session.facts(program, device),
-            Counting::Any(_) => None,
+        match &self.by {
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.facts(program, device),
+            CountedBy::Any(_) => None,
         }
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
-        match self {
-            Counting::On(session) => session.sized(program),
-            Counting::Any(_) => AnyEngine.sized(program),
-            Counting::OnOrAny(session) => match session.sized(program) {
+        match &self.by {
+            CountedBy::On(session) => session.sized(program),
+            CountedBy::Any(_) => AnyEngine.sized(program),
+            CountedBy::OnOrAny(session) => match session.sized(program) {
                 Err(d) if d.kind == Kind::Unsupported => AnyEngine.sized(program),
                 sized => sized,
             },

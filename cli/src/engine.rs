@@ -14,9 +14,10 @@ use adfuse::backends::limits::RunLimits;
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, WithFallback};
 use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
+use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::prepared_with;
+use adfuse::pipeline::{attention_steps, prepared_with};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
@@ -132,9 +133,9 @@ impl ResolvedFreedom {
 }
 
 impl EngineArgs {
-    /// Whether the engine that was asked for has a step for attention, as far as its machine tells.
-    pub(super) fn has_attention(&self) -> bool {
-        !self.engine.unwrap_or_else(registry::usual).device().is_gpu()
+    /// Which attention the engine that was asked for has a step for.
+    pub(super) fn attention(&self) -> AttentionSteps {
+        attention_steps(self.engine.unwrap_or_else(registry::usual).device().is_gpu())
     }
 
     /// How far programs may go.
@@ -152,12 +153,12 @@ impl EngineArgs {
         streams: &mut Streams<'_>,
     ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
-        let given = settled.given.take();
+        let (given, fp) = (settled.given.take(), settled.fp);
         let Some(engine) = self.session(ResolvedFreedom { asked, ..settled }, donated)? else {
             return Ok(None);
         };
         let make = || -> Result<Result<AnyCompiled, Diagnostic>, Failure> {
-            let function = match prepared_with(module, f, engine.composition()) {
+            let function = match prepared_with(module, f, (engine.attention(), fp)) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
             };

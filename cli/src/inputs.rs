@@ -1,6 +1,7 @@
 //! Turns `--input` options into the arguments of a function.
 
 use super::failure::{Failure, mean};
+use super::model::Weights;
 use super::npz;
 use super::params::{NamedParam, fits, params};
 use super::program::LoadedProgram;
@@ -13,11 +14,13 @@ use adfuse::sample::{rng, sample};
 use rand::Rng;
 use rand_distr::StandardNormal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// What is given on the command line.
 pub(super) struct Inputs {
     given: Vec<InputArg>,
     seed: u64,
+    weights: Weights,
 }
 
 /// What is given for one parameter.
@@ -34,8 +37,20 @@ impl Inputs {
         let mut names = BTreeSet::new();
         match given.iter().find(|i| !names.insert(&i.name)) {
             Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
-            None => Ok(Inputs { given, seed }),
+            None => Ok(Inputs { given, seed, weights: Weights::default() }),
         }
+    }
+
+    /// An array of this file for each parameter.
+    pub(super) fn of_archive(params: &[NamedParam], path: &Path) -> Result<Inputs, Failure> {
+        let spec = Spec::Npz(path.to_path_buf(), None);
+        let given = params.iter().map(|p| InputArg { name: p.name.clone(), spec: spec.clone() });
+        Inputs::new(given.collect(), 0)
+    }
+
+    /// The same, with values for parameters of which nothing is given.
+    pub(super) fn with_weights(self, weights: Weights) -> Inputs {
+        Inputs { weights, ..self }
     }
 
     /// Errs when an input is none of these parameters.
@@ -55,7 +70,7 @@ impl Inputs {
     /// What is given for a parameter, read from files and found to fit; symbols fit every extent.
     pub(super) fn read(&self, param: &NamedParam) -> Result<Option<GivenValue>, Failure> {
         let Some(input) = self.given.iter().find(|i| i.name == param.name) else {
-            return Ok(None);
+            return Ok(self.weights.value(param)?.map(GivenValue::Array));
         };
         Ok(Some(match &input.spec {
             Spec::Npy(path) => GivenValue::Array(npz::read_npy(path, param)?),

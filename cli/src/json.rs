@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// JSON has no such numbers.
 ///
 /// The text is streamed: a document in memory would be many times the size of the tensors.
-pub(super) fn write_arrays(out: &mut dyn Write, arrays: &[(String, &Array)]) -> io::Result<()> {
+pub(super) fn write_arrays(out: &mut dyn Write, arrays: &[(String, Array)]) -> io::Result<()> {
     write!(out, "[")?;
     for (k, (name, a)) in arrays.iter().enumerate() {
         let comma = if k > 0 { ",\n  " } else { "\n  " };
@@ -68,7 +68,7 @@ mod tests {
         let b = Array::scalar(Literal::from_i64(DType::I64, i64::MIN));
         let c = Array::from_f64s(DType::U8, &[1 << 40, 0], &[]).unwrap();
         let mut out = Vec::new();
-        let all = [("a\"".to_string(), &a), ("b".to_string(), &b), ("c".to_string(), &c)];
+        let all = [("a\"".to_string(), a), ("b".to_string(), b), ("c".to_string(), c)];
         write_arrays(&mut out, &all).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(

@@ -55,7 +55,7 @@ pub(super) fn save_npy(path: &Path, array: &Array) -> Result<(), Failure> {
 }
 
 /// Writes arrays to a `.npz` file, in order, whole or not at all. Equal arrays give equal files.
-pub(super) fn save(path: &Path, arrays: &[(String, &Array)]) -> Result<(), Failure> {
+pub(super) fn save(path: &Path, arrays: &[(String, Array)]) -> Result<(), Failure> {
     whole::write(path, |file| {
         let mut writer = ArchiveWriter::new(BufWriter::new(file));
         for (name, array) in arrays {

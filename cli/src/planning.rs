@@ -20,16 +20,18 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
-    Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops,
-    loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_attempts, plan_for,
-    ways_back,
+    Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal,
+    decide_loops, loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_among,
+    plan_attempts, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
+use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{Selection, composition, prepared_with, text};
+use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +83,10 @@ pub(super) struct PlanRequest {
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,
-    /// The engine that runs it, whatever machine it is planned for; none where it is only planned.
-    runs_on: Option<Session>,
+    /// What counts the memory of its plans: the engine that runs it, whatever machine it is planned for, if it is run.
+    counting: Counting,
+    /// The plan that was made last without a budget, and what it was chosen from.
+    among: OnceCell<PlanWithAttempts>,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
 }
@@ -93,12 +97,9 @@ pub(super) struct ChosenPlan {
     pub(super) choice: Option<BudgetChoice>,
 }
 
-/// Whether what is planned for has a step for attention.
-fn has_attention(runs_on: Option<&Session>, options: &PlanOptions) -> bool {
-    match runs_on {
-        Some(session) => session.composition().is_none(),
-        None => !options.device.is_gpu(),
-    }
+/// Which attention what is planned for has a step for.
+fn attention(runs_on: Option<&Session>, options: &PlanOptions) -> AttentionSteps {
+    runs_on.map_or_else(|| attention_steps(options.device.is_gpu()), Session::attention)
 }
 
 impl PlanningArgs {
@@ -144,7 +145,7 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let attention = has_attention(runs_on.as_ref(), &options);
+        let attention = attention(runs_on.as_ref(), &options);
         let (module, f) = in_mode(&source, f, (options.fp, attention), &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
@@ -156,9 +157,11 @@ impl PlanningArgs {
                 (Module::single(made.clone()), made)
             }
         };
-        let function = prepared_with(&module, &f, composition(attention, options.fp))
-            .map_err(|d| source.wrong(d))?;
+        let function =
+            prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
+        let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
+        let mut counting = counts(&donated);
         let (function, given, kept) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&function)?;
@@ -167,22 +170,13 @@ impl PlanningArgs {
                     return Err(Failure::usage(m));
                 }
                 donated.clone_from(&plan.donated);
+                counting = counts(&donated);
                 (function, Some(plan), None)
             }
             None => {
-                let counting = counting(runs_on.as_ref(), &options, &donated);
-                let lossy = self.losses.allowed()?;
-                let kept = narrow_storage(&function, &lossy, (&options, budget), &counting);
-                let kept = kept.map_err(|d| match d.kind {
-                    Kind::UnknownName | Kind::Usage => {
-                        Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
-                    }
-                    _ => source.wrong(d),
-                })?;
-                let decided = decide_loops(&kept.function, &options, budget, &counting);
-                let decided = decided.map_err(|d| source.wrong(d))?;
-                let kept = Narrowed { loops: decided.choices, ..kept };
-                (decided.function, None, Some((lossy, kept)))
+                let (function, kept) =
+                    self.narrowed(&source, &function, (&options, budget), &counting)?;
+                (function, None, Some(kept))
             }
         };
         clock.end("ad");
@@ -198,9 +192,32 @@ impl PlanningArgs {
             kept,
             donated,
             given,
-            runs_on,
+            counting,
+            among: OnceCell::new(),
             cache,
         })
+    }
+
+    /// The function whose loops are decided, with what may be kept with losses, and what is.
+    fn narrowed(
+        &self,
+        source: &LoadedProgram,
+        function: &Function,
+        (options, budget): (&PlanOptions, Option<u64>),
+        counting: &Counting,
+    ) -> Result<(Function, (Lossy, Narrowed)), Failure> {
+        let lossy = self.losses.allowed()?;
+        let kept = narrow_storage(function, &lossy, (options, budget), counting);
+        let kept = kept.map_err(|d| match d.kind {
+            Kind::UnknownName | Kind::Usage => {
+                Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
+            }
+            _ => source.wrong(d),
+        })?;
+        let decided = decide_loops(&kept.function, options, budget, counting);
+        let decided = decided.map_err(|d| source.wrong(d))?;
+        let kept = Narrowed { loops: decided.choices, ..kept };
+        Ok((decided.function, (lossy, kept)))
     }
 
     fn wrt_needs_grad(&self) -> Result<(), Failure> {
@@ -270,7 +287,7 @@ fn counting(runs_on: Option<&Session>, options: &PlanOptions, donated: &[usize])
             let (plan, donated) = (options.clone(), donated.to_vec());
             let settings = Settings { plan, donated, ..session.settings.clone() };
             let backend = Arc::clone(&session.backend);
-            Counting::On(Box::new(Session { settings, backend }))
+            Counting::on(Session { settings, backend }, options)
         }
     }
 }
@@ -294,11 +311,12 @@ impl PlanRequest {
         }
         let budget = self.plan_budget();
         if budget.is_free() {
-            let plan = self.plan_with(self.options.effort)?;
+            let made = plan_among(&self.function, &self.options, &self.counting);
+            let made = made.map_err(|d| self.source.wrong(d))?;
+            let plan = self.among.get_or_init(|| made).plan.clone().donating(&self.donated);
             return Ok(ChosenPlan { plan: self.with_loops(plan), choice: None });
         }
-        let counting = self.counting();
-        let engine = (&counting as &dyn EngineModel, counting.name());
+        let engine = (&self.counting as &dyn EngineModel, self.counting.name());
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
         tell(&choice.notes, streams);
@@ -334,10 +352,9 @@ impl PlanRequest {
         let Some((_, kept)) = self.kept.as_ref().filter(|(_, kept)| !kept.loops.is_empty()) else {
             return Ok(choice);
         };
-        let counting = self.counting();
         let fastest = || {
-            let free = decide_loops(&kept.function, &self.options, None, &counting)?.function;
-            let made = plan_attempts(&free, &self.options, &counting)?;
+            let free = decide_loops(&kept.function, &self.options, None, &self.counting)?.function;
+            let made = plan_attempts(&free, &self.options, &self.counting)?;
             let seconds =
                 |(_, a): &(_, PlanPoint), (_, b): &(_, PlanPoint)| a.seconds.total_cmp(&b.seconds);
             Ok(made.into_iter().min_by(seconds).map(|(_, point)| point))
@@ -385,18 +402,16 @@ impl PlanRequest {
         streams: &mut Streams<'_>,
     ) -> Result<Vec<LoopFrontierPoint>, Failure> {
         self.tell_losses(streams);
-        let counting = self.counting();
         // What is decided about loops differs from point to point.
         let f = self.kept.as_ref().map_or(&self.function, |(_, kept)| &kept.function);
-        loop_frontier(f, &self.options, &counting).map_err(|d| self.source.wrong(d))
+        loop_frontier(f, &self.options, &self.counting).map_err(|d| self.source.wrong(d))
     }
 
     /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine
     /// counts it.
     pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
-        let counting = self.counting();
         let counted = || {
-            let sized = counting.sized(program)?;
+            let sized = self.counting.sized(program)?;
             let memory = memory_beside(program, effort, sized.scratch())?;
             let peak = sized.peak(&memory)?;
             Ok(Memory { peak, ..memory })
@@ -405,8 +420,8 @@ impl PlanRequest {
     }
 
     /// What counts the memory of its plans.
-    pub(super) fn counting(&self) -> Counting {
-        counting(self.runs_on.as_ref(), &self.options, &self.donated)
+    pub(super) fn counting(&self) -> &Counting {
+        &self.counting
     }
 
     /// How hard the plan was looked for.
@@ -420,19 +435,17 @@ impl PlanRequest {
     /// The plan of this effort.
     pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
         let options = PlanOptions { effort, ..self.options.clone() };
-        let made = plan_for(&self.function, &options, &self.counting())
-            .map_err(|d| self.source.wrong(d))?;
+        let made =
+            plan_for(&self.function, &options, &self.counting).map_err(|d| self.source.wrong(d))?;
         Ok(made.donating(&self.donated))
     }
 
-    /// Of the plans that the one without a budget is chosen from, the one of the least peak.
-    pub(super) fn leanest(&self) -> Result<Option<(Effort, PlanPoint)>, Failure> {
-        if self.given.is_some() || !self.plan_budget().is_free() {
-            return Ok(None);
-        }
-        let made = plan_attempts(&self.function, &self.options, &self.counting());
-        let made = made.map_err(|d| self.source.wrong(d))?;
-        Ok(made.into_iter().min_by_key(|(_, point)| point.peak))
+    /// Of the plans that the one without a budget was chosen from, the one of the least peak, if that is below a number of
+    /// bytes.
+    pub(super) fn leanest_below(&self, peak: u64) -> Result<Option<(Effort, PlanPoint)>, Failure> {
+        let Some(among) = self.among.get() else { return Ok(None) };
+        let found = among.leanest_below(&self.function, &self.options, &self.counting, peak);
+        found.map_err(|d| self.source.wrong(d))
     }
 
     /// The program of a plan, verified.

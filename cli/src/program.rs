@@ -1,8 +1,10 @@
 //! Reading a program: from a file or standard input to a verified module.
 
 use super::failure::Failure;
-use super::source::{SourceText, is_stdin};
+use super::model;
+use super::source::{ProgramWeights, SourceText, is_stdin};
 use adfuse::frontend::parse;
+use adfuse::import::{disassemble, is_bytecode};
 use adfuse::ir::text::Limits;
 use adfuse::ir::{Diagnostic, Module, verify};
 use std::fs::File;
@@ -19,7 +21,7 @@ pub(super) struct LoadedProgram {
 }
 
 impl SourceText {
-    /// Reads a file, or standard input for `-`.
+    /// Reads a file, or standard input for `-`. Bytecode becomes the text that it stands for.
     pub(super) fn read(path: &Path) -> Result<SourceText, Failure> {
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         let most = Limits::default().source;
@@ -28,11 +30,33 @@ impl SourceText {
         if bytes.len() > most {
             return Err(Failure::usage(format!("`{name}` has more than {most} bytes")));
         }
+        if is_bytecode(&bytes) {
+            let text =
+                disassemble(&bytes).map_err(|e| match e.diagnostics().into_iter().next() {
+                    // There is no text that it could point into.
+                    Some(d) => Failure::usage(format!("cannot read `{name}`: {}", d.message)),
+                    None => Failure::usage(format!("cannot read `{name}`")),
+                })?;
+            return Ok(SourceText { name, text: text.into(), weights: ProgramWeights::None });
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Failure::usage(format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
         })?;
-        Ok(SourceText { name, text: text.into() })
+        Ok(SourceText { name, text: text.into(), weights: ProgramWeights::None })
+    }
+
+    /// Reads a program: a text, or a model that is imported. Weights beside a text are its own.
+    pub(super) fn program(path: &Path) -> Result<SourceText, Failure> {
+        if let Some(bytes) = model::bytes(path)? {
+            return model::imported(path, &bytes);
+        }
+        let source = SourceText::read(path)?;
+        let beside = model::weights_file(path);
+        match beside.filter(|file| file.is_file()) {
+            Some(file) => Ok(SourceText { weights: ProgramWeights::Beside(file), ..source }),
+            None => Ok(source),
+        }
     }
 
     /// Parses the text, without verifying it.
@@ -49,7 +73,7 @@ impl SourceText {
 impl LoadedProgram {
     /// Reads, parses and verifies a program.
     pub(super) fn read(path: &Path) -> Result<LoadedProgram, Failure> {
-        LoadedProgram::of(SourceText::read(path)?)
+        LoadedProgram::of(SourceText::program(path)?)
     }
 
     /// Parses and verifies a text.

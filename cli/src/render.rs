@@ -124,7 +124,7 @@ mod tests {
     use adfuse::ir::At;
 
     fn source(text: &str) -> SourceText {
-        SourceText { name: "a.ir".into(), text: text.into() }
+        SourceText { name: "a.ir".into(), text: text.into(), weights: Default::default() }
     }
 
     fn wrong(start: usize, end: usize) -> Diagnostic {

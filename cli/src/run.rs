@@ -6,8 +6,11 @@ use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
+use super::model::Weights;
 use super::params;
 use super::program::LoadedProgram;
+use super::serve::serve;
+use super::source::is_stdin;
 use super::spec::{InputArg, input};
 use super::stable_forms::in_mode;
 use super::streams::Streams;
@@ -16,8 +19,9 @@ use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::functions::Registry;
 use adfuse::backends::{Array, ScopedEffects, WrittenEffects, reference, with_effects};
+use adfuse::fusion::Fp;
 use adfuse::ir::diag::listed;
-use adfuse::ir::{DType, Function};
+use adfuse::ir::{DType, Function, Module};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -41,6 +45,11 @@ pub(super) struct RunCommand {
     /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
     #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
     inputs: Vec<InputArg>,
+    /// Values for inputs that are not given, by their names, from a .safetensors file
+    ///
+    /// Without this, a model has its own weights, and NAME.ir those of NAME.safetensors beside it.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
     /// The seed of inputs that are not given
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -73,67 +82,59 @@ pub(super) struct RunCommand {
     /// float32)
     #[arg(long, value_name = "OUT.npz|OUT.npy")]
     save: Option<PathBuf>,
+    /// Compile once, then run for each line `IN.npz<tab>OUT.npz` of standard input
+    ///
+    /// IN.npz has an array for each input; OUT.npz gets the results, then the gradients. Each line is answered by
+    /// `ok`, or by `error` and a message as a JSON string. The end of standard input ends the program.
+    #[arg(long, conflicts_with_all = ["inputs", "json", "digest", "save"])]
+    serve: bool,
 }
 
 impl RunCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if self.wrt.is_given() && !self.grad {
-            return Err(Failure::usage("--wrt is for --grad"));
-        }
-        if let Some(path) = &self.save {
-            let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
-            whole::spares(
-                path,
-                self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
-            )?;
-        }
+        self.is_consistent()?;
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
         let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
-        let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
+        let weights = Weights::of(self.weights.as_deref(), &program.source)?;
+        weights.some_known(&params::params(f), &f.name)?;
+        let inputs = Inputs::new(self.inputs.clone(), self.seed)?.with_weights(weights);
         let (f, given) = self.at_extents(&program, f, &inputs)?;
-        let (module, formed) = in_mode(
-            &program,
-            f.clone(),
-            (settled.fp, self.engine.has_attention()),
-            &mut Vec::new(),
-        )?;
-        let (running, wrt) = if self.grad {
-            let wrt = self.wrt.positions(&program, &f)?;
-            let g = forward_and_backward(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
-            (g, wrt)
-        } else {
-            (formed, Vec::new())
-        };
+        let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
-        if let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1) {
-            let m = format!(
-                "`{}` would hold one array, the results are {}",
-                path.display(),
-                listed(&names, "")
-            );
-            return Err(
-                Failure::usage(m).hint(Some("name a .npz file, which holds several".into()))
-            );
-        }
-        let args = arguments(&program, &running, &inputs, given)?;
+        self.holds_all(&names)?;
+        // The requests to a server bring their own.
+        let args = match self.serve {
+            true => Vec::new(),
+            false => arguments(&program, &running, &inputs, given)?,
+        };
         renamed(&f, &running, streams);
         let what = (&module, &running, f.name.as_str());
         let donated = self.donated.positions(&running)?;
-        let settled = (settled, donated);
-        let made = self.engine.compile(&program, what, settled, streams)?;
-        let values = with_effects(&mut WrittenEffects(streams.err), || match made {
-            Some(made) if self.donated.is_empty() => made.executable.run(&args),
-            Some(made) => made.executable.run_donating(args),
-            None => {
-                let given = (&Registry::new(), self.engine.limits());
-                reference::run_within(&module, &running, &args, &mut ScopedEffects, given)
-            }
-        });
-        let values = values.map_err(|d| program.wrong(d))?;
-        let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
+        let made = self.engine.compile(&program, what, (settled, donated), streams)?;
+        let run = |args: Vec<Array>, err: &mut dyn Write| {
+            let values = with_effects(&mut WrittenEffects(err), || match &made {
+                Some(made) if self.donated.is_empty() => made.executable.run(&args),
+                Some(made) => made.executable.run_donating(args),
+                None => {
+                    let given = (&Registry::new(), self.engine.limits());
+                    reference::run_within(&module, &running, &args, &mut ScopedEffects, given)
+                }
+            });
+            let named = |values: Vec<Array>| names.iter().cloned().zip(values).collect();
+            values.map(named).map_err(|d| program.wrong(d))
+        };
+        if self.serve {
+            return serve(io::stdin().lock(), streams.out, |request| {
+                let given = Inputs::of_archive(&params::params(&running), &request.given)?;
+                let args = arguments(&program, &running, &given, Vec::new())?;
+                let named: Vec<(String, Array)> = run(args, streams.err)?;
+                npz::save(&request.made, &named)
+            });
+        }
+        let named: Vec<(String, Array)> = run(args, streams.err)?;
         if let Some(path) = &self.save {
             match named.as_slice() {
                 [(_, only)] if npz::holds_one(path) => npz::save_npy(path, only)?,
@@ -143,6 +144,56 @@ impl RunCommand {
         let (outputs, gradients) = named.split_at(named.len() - wrt.len());
         self.print(streams.out, &f.name, outputs, gradients)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Errs where options contradict each other, or a result would be written over what is read.
+    fn is_consistent(&self) -> Result<(), Failure> {
+        if self.wrt.is_given() && !self.grad {
+            return Err(Failure::usage("--wrt is for --grad"));
+        }
+        if self.serve && self.target.path().is_none_or(is_stdin) {
+            return Err(Failure::usage(
+                "--serve reads requests from standard input: name the program's file",
+            ));
+        }
+        let Some(path) = &self.save else { return Ok(()) };
+        let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
+        let inputs = inputs.chain(self.weights.as_deref());
+        whole::spares(
+            path,
+            self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
+        )
+    }
+
+    /// Errs where the results are to be saved in a file that holds one array, and there are others.
+    fn holds_all(&self, names: &[String]) -> Result<(), Failure> {
+        let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1)
+        else {
+            return Ok(());
+        };
+        let m = format!(
+            "`{}` would hold one array, the results are {}",
+            path.display(),
+            listed(names, "")
+        );
+        Err(Failure::usage(m).hint(Some("name a .npz file, which holds several".into())))
+    }
+
+    /// The function to run with the module that it calls, and which parameters it is differentiated with respect to.
+    fn derived(
+        &self,
+        program: &LoadedProgram,
+        f: &Function,
+        fp: Fp,
+    ) -> Result<(Module, Function, Vec<usize>), Failure> {
+        let mode = (fp, self.engine.attention());
+        let (module, formed) = in_mode(program, f.clone(), mode, &mut Vec::new())?;
+        if !self.grad {
+            return Ok((module, formed, Vec::new()));
+        }
+        let wrt = self.wrt.positions(program, f)?;
+        let g = forward_and_backward(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
+        Ok((module, g, wrt))
     }
 
     /// The function with all symbols bound, and what is given for its parameters.
@@ -166,8 +217,8 @@ impl RunCommand {
         &self,
         out: &mut dyn Write,
         func: &str,
-        outputs: &[(String, &Array)],
-        gradients: &[(String, &Array)],
+        outputs: &[(String, Array)],
+        gradients: &[(String, Array)],
     ) -> io::Result<()> {
         if self.json {
             write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;

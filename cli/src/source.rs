@@ -1,6 +1,7 @@
 //! Source texts that messages point into.
 
-use std::path::Path;
+use adfuse::backends::Array;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// A program's text and the name it has in messages.
@@ -10,6 +11,20 @@ pub(super) struct SourceText {
     pub(super) name: String,
     /// The text.
     pub(super) text: Rc<str>,
+    /// Values of parameters that come with the program.
+    pub(super) weights: ProgramWeights,
+}
+
+/// Values of parameters that come with a program.
+#[derive(Clone, Debug, Default)]
+pub(super) enum ProgramWeights {
+    /// There are none.
+    #[default]
+    None,
+    /// Those of the model that the program was imported from.
+    Model(Rc<Vec<(String, Array)>>),
+    /// Those in a file that has the program's name.
+    Beside(PathBuf),
 }
 
 /// Whether the path stands for standard input.

@@ -4,22 +4,22 @@ use super::failure::Failure;
 use super::program::LoadedProgram;
 use super::target::specialized;
 use adfuse::fusion::Fp;
-use adfuse::ir::rewrite::{Hazard, STABLE, stabilize, with_attention};
+use adfuse::ir::rewrite::{AttentionSteps, Hazard, STABLE, stabilize, with_attention};
 use adfuse::ir::{Diagnostic, Function, Inst, Module, Op};
 use adfuse::pipeline::Selection;
 use std::collections::BTreeSet;
 
-/// The program's module and a function in it as a mode has them, on an engine that has a step for attention or has none; what
-/// was rewritten is told.
+/// The program's module and a function in it as a mode has them, on an engine that has these steps for attention; what was
+/// rewritten is told.
 pub(super) fn in_mode(
     source: &LoadedProgram,
     f: Function,
-    (fp, attention): (Fp, bool),
+    (fp, attention): (Fp, AttentionSteps),
     recognised: &mut Vec<(&'static str, String)>,
 ) -> Result<(Module, Function), Failure> {
     match fp {
         Fp::Strict => Ok((source.module.clone(), f)),
-        _ => stable(source, (&f, attention), recognised).map_err(|d| source.wrong(d)),
+        _ => stable(source, &f, (fp, attention), recognised).map_err(|d| source.wrong(d)),
     }
 }
 
@@ -38,18 +38,16 @@ pub(super) fn module_in_mode(source: &LoadedProgram, fp: Fp) -> Result<Module, F
 /// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
 fn stable(
     source: &LoadedProgram,
-    (f, attention): (&Function, bool),
+    f: &Function,
+    (fp, attention): (Fp, AttentionSteps),
     recognised: &mut Vec<(&'static str, String)>,
 ) -> Result<(Module, Function), Diagnostic> {
     let mut rewritten = |f: &Function| {
-        let (mut new, fired) = stabilize(f)?;
+        let (new, fired) = stabilize(f)?;
         recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
-        if attention {
-            let (with, fired) = with_attention(&new)?;
-            recognised.extend(fired.iter().map(|r| (r.rule, place(source, &with, r.at))));
-            new = with;
-        }
-        Ok::<Function, Diagnostic>(new)
+        let (with, fired) = with_attention(&new, attention, fp)?;
+        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &with, r.at))));
+        Ok::<Function, Diagnostic>(with)
     };
     let module = &source.module;
     let made = rewritten(f)?;

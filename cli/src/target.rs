@@ -44,7 +44,7 @@ impl FunctionArgs {
 
     /// Reads the program's text.
     pub(super) fn source(&self) -> Result<SourceText, Failure> {
-        SourceText::read(self.file()?)
+        SourceText::program(self.file()?)
     }
 
     /// Reads the program.
@@ -83,6 +83,16 @@ impl FunctionArgs {
 }
 
 impl Dims {
+    /// Whether an extent is given.
+    pub(super) fn is_given(&self) -> bool {
+        !self.dims.is_empty()
+    }
+
+    /// All extents, as they are given.
+    pub(super) fn all(&self) -> &[(Symbol, u64)] {
+        &self.dims
+    }
+
     /// The extents by symbol; each must be one of `known`, which `owner` names.
     pub(super) fn of(
         &self,

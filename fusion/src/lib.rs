@@ -52,7 +52,7 @@ pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
-pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
+pub use prepass::{PREPASSES, Prepass, RULE_TABLES, WIDEN_STEPS, prepare};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{
@@ -64,7 +64,7 @@ pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_
 pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
 pub use remat::{PlanFrontier, plan_frontier};
-pub use search::planner::{plan, plan_attempts, plan_for};
+pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

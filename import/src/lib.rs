@@ -12,6 +12,7 @@
 //! assert!(imported.module.to_string().contains("reduce_sum"));
 //! ```
 
+mod bytecode;
 mod counted;
 mod emit;
 mod lower;
@@ -22,8 +23,8 @@ mod text;
 
 pub use lower::Compare;
 pub use onnx::{
-    FixedValue, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_coverage, onnx_inputs,
-    onnx_tensor,
+    FixedValue, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_coverage, onnx_name,
+    onnx_params, onnx_tensor,
 };
 pub use report::{Coverage, Issue, Usage};
 
@@ -145,6 +146,19 @@ pub fn coverage(source: &str) -> Result<Coverage, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
     let lowered = lower::lower(&trees, false).map_err(|e| ImportError::Internal(vec![e]))?;
     Ok(lowered.1)
+}
+
+/// Whether these bytes are StableHLO bytecode rather than text: a portable artifact, or what `jax.export` serializes.
+pub fn is_bytecode(bytes: &[u8]) -> bool {
+    bytecode::is_bytecode(bytes)
+}
+
+/// StableHLO bytecode as the text that it stands for, in the generic form.
+///
+/// # Errors
+/// Where it is no such bytecode, is newer than what is known here, or has ops of other dialects.
+pub fn disassemble(bytes: &[u8]) -> Result<String, ImportError> {
+    bytecode::to_text(bytes).map_err(ImportError::Syntax)
 }
 
 /// Whether a text is StableHLO rather than the IR's own: whether its first word is one that a module of MLIR begins with.

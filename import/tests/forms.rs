@@ -140,9 +140,9 @@ fn texts_are_told_apart_by_what_they_begin_with() {
 #[test]
 fn all_refusals_are_told_with_their_places() {
     let text = function(
-        "%x: tensor<2xf32>, %c: tensor<2xcomplex<f32>>",
+        "%x: tensor<2xf32>, %c: tensor<2xcomplex<f32>>, %n: tensor<2xf8E4M3FN>",
         "tensor<2xf32>",
-        "%0 = stablehlo.imag %c : (tensor<2xcomplex<f32>>) -> tensor<2xf32>
+        "%0 = stablehlo.tanh %c : tensor<2xcomplex<f32>>
          %1 = stablehlo.custom_call @mine(%x) : (tensor<2xf32>) -> tensor<2xf32>
          %2 = stablehlo.custom_call @mine(%1) : (tensor<2xf32>) -> tensor<2xf32>
          %3 = stablehlo.custom_call @mine(%x) : (tensor<2xf32>) -> tensor<2xf32>
@@ -156,8 +156,8 @@ fn all_refusals_are_told_with_their_places() {
     assert_eq!(
         told,
         [
-            "`func.func` cannot be imported: elements of type complex",
-            "`stablehlo.imag` cannot be imported: no such op here",
+            "`func.func` cannot be imported: elements of type f8E4M3FN",
+            "`stablehlo.tanh` cannot be imported: complex numbers",
             "`stablehlo.custom_call @mine` cannot be imported: a custom call that is not known (3 times)",
             "`stablehlo.sine` cannot be imported: the attribute `mode`",
             "`stablehlo.cosine` cannot be imported: a result of type f32[2] where the text says i32[2]",
@@ -224,9 +224,58 @@ fn shardings_annotations_and_locations_are_left_out() {
       func.func public @main(%x: tensor<2x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}, {}]>} loc(\"x\")) -> (tensor<2x4xf32> {jax.result_info = \"\"}) {
         %0 = sdy.sharding_constraint %x <@mesh, [{\"x\"}, {}]> : tensor<2x4xf32> loc(#loc)
         %1 = stablehlo.custom_call @Sharding(%0) {backend_config = \"\", mhlo.sharding = \"{devices=[2,1]}\"} : (tensor<2x4xf32>) -> tensor<2x4xf32> loc(callsite(\"a\" at \"b\"))
-        return %1 : tensor<2x4xf32> loc(#loc)
+        %2 = stablehlo.custom_call @LayoutConstraint(%1) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([k, l]) {i=2, j=4, k=2, l=4}>} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+        return %2 : tensor<2x4xf32> loc(#loc)
       } loc(#loc)
     } loc(#loc)
     #loc1 = loc(\"f.py\":3:4)\n";
     assert_eq!(ir_of(text), "func @main(%x: f32[2,4]) -> f32[2,4] {\n  return %x\n}\n");
+}
+
+/// A complex value is two, with the name of the source and what part each is.
+#[test]
+fn complex_values_are_pairs() {
+    let text = "func.func public @main(%z: tensor<2xcomplex<f32>>, %p: tensor<i1>) -> (tensor<2xcomplex<f32>>, tensor<2xf32>) {
+      %c = stablehlo.constant dense<[(1.0, 2.0), (3.0, -4.0)]> : tensor<2xcomplex<f32>>
+      %w = \"stablehlo.if\"(%p) ({
+        %s = stablehlo.multiply %z, %c : tensor<2xcomplex<f32>>
+        stablehlo.return %s : tensor<2xcomplex<f32>>
+      }, {
+        stablehlo.return %c : tensor<2xcomplex<f32>>
+      }) : (tensor<i1>) -> tensor<2xcomplex<f32>>
+      %a = stablehlo.abs %w : (tensor<2xcomplex<f32>>) -> tensor<2xf32>
+      return %w, %a : tensor<2xcomplex<f32>>, tensor<2xf32>
+    }";
+    let ir = ir_of(text);
+    let head = "func @main(%z.re: f32[2], %z.im: f32[2], %p: bool[]) -> (f32[2], f32[2], f32[2])";
+    for wanted in
+        [head, "%w.re, %w.im = cond %p : f32[2], f32[2]", "dense [1.0, 3.0]", "dense [2.0, -4.0]"]
+    {
+        assert!(ir.contains(wanted), "no `{wanted}` in\n{ir}");
+    }
+    adfuse_ir::text::parse(&ir).unwrap_or_else(|e| panic!("{ir}\n{e:#?}"));
+}
+
+/// Dynamic ops whose extents are constants are the ops without them.
+#[test]
+fn dynamic_ops_of_constants_are_static() {
+    let text = "func.func public @main(%x: tensor<4xf32>) -> tensor<3xf32> {
+      %a = stablehlo.constant dense<1> : tensor<1xi64>
+      %b = stablehlo.constant dense<3> : tensor<1xi64>
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = \"stablehlo.real_dynamic_slice\"(%x, %a, %b, %a) : (tensor<4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2xf32>
+      %n = stablehlo.constant dense<0> : tensor<1xi64>
+      %y = \"stablehlo.dynamic_pad\"(%s, %z, %a, %n, %n) : (tensor<2xf32>, tensor<f32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<3xf32>
+      return %y : tensor<3xf32>
+    }";
+    let ir = ir_of(text);
+    assert!(
+        ir.contains("start = [1], limit = [3]") && ir.contains("low = [1], high = [0]"),
+        "{ir}"
+    );
+    let other = text
+        .replace("%x, %a, %b, %a", "%x, %m, %b, %a")
+        .replace("(%x: tensor<4xf32>)", "(%x: tensor<4xf32>, %m: tensor<1xi64>)");
+    let error = stablehlo(&other, &ImportOptions::default()).expect_err("is refused").to_string();
+    assert!(error.contains("operand 1 that is no constant"), "{error}");
 }

@@ -6,7 +6,8 @@ use crate::backends::functions::Registry;
 use crate::backends::{gpu, ptx};
 use crate::fusion::{self, memory};
 use crate::ir::Diagnostic;
-use crate::pipeline::{CompileUnit, Compiler, missing};
+use crate::ir::rewrite::AttentionSteps;
+use crate::pipeline::{CompileUnit, Compiler, attention_steps, missing};
 
 /// A compiler for reading: its last passes leave text and nothing that runs.
 #[derive(Clone, Debug)]
@@ -40,8 +41,8 @@ impl Compiler for ListingCompiler {
         &self.options
     }
 
-    fn has_attention(&self) -> bool {
-        !matches!(self.machine, Machine::Gpu(..))
+    fn attention(&self) -> AttentionSteps {
+        attention_steps(matches!(self.machine, Machine::Gpu(..)))
     }
 
     fn arrange(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {

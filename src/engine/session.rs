@@ -14,9 +14,10 @@ use crate::fusion::{
     recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
+use crate::ir::rewrite::AttentionSteps;
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
-use crate::pipeline::{self, CompileUnit, Compiler, composition, missing};
+use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -147,9 +148,9 @@ impl<B: Backend + ?Sized> Session<B> {
         decide_loops(function, &self.settings.plan, self.settings.mem_budget, self)
     }
 
-    /// What stands for attention on this engine; nothing where it has a step for it.
-    pub fn composition(&self) -> Option<crate::ir::op::Composition> {
-        composition(self.backend.capabilities().attention, self.settings.plan.fp)
+    /// Which attention this engine has a step for.
+    pub fn attention(&self) -> AttentionSteps {
+        self.backend.capabilities().attention
     }
 
     /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
@@ -323,7 +324,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         &self.session.settings.plan
     }
 
-    fn has_attention(&self) -> bool {
+    fn attention(&self) -> AttentionSteps {
         self.session.backend.capabilities().attention
     }
 

@@ -2,8 +2,7 @@
 
 use super::unit::{CompileUnit, missing};
 use crate::fusion::{self, DecidedLoops, Plan, Recovered};
-use crate::ir::Fp;
-use crate::ir::op::Composition;
+use crate::ir::rewrite::AttentionSteps;
 use crate::ir::{Diagnostic, Function};
 
 /// An engine, as the passes ask it. What a method does not say is what no engine minds; the last passes
@@ -15,8 +14,8 @@ pub trait Compiler {
     /// The options of plans.
     fn options(&self) -> &fusion::PlanOptions;
 
-    /// Whether the engine has a step for attention.
-    fn has_attention(&self) -> bool;
+    /// Which attention the engine has a step for.
+    fn attention(&self) -> AttentionSteps;
 
     /// A function with the prices of the user's functions in it.
     ///
@@ -104,15 +103,5 @@ pub trait Compiler {
     /// What the driver has against it.
     fn load(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("device"))
-    }
-}
-
-/// What stands for attention on an engine: nothing where it has a step for it, the composition that defines its bits in strict
-/// mode, and the other one in other modes.
-pub fn composition(has_attention: bool, fp: Fp) -> Option<Composition> {
-    match (has_attention, fp) {
-        (true, _) => None,
-        (false, Fp::Strict) => Some(Composition::Defined),
-        (false, Fp::Reproducible | Fp::Fast) => Some(Composition::Other),
     }
 }

@@ -1,14 +1,13 @@
 //! The passes that are not the planner's, and the printed forms of all artifacts.
 
-use super::compiler::{Compiler, composition};
+use super::compiler::Compiler;
 use super::text;
 use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
 use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
-use crate::ir::op::Composition;
-use crate::ir::rewrite::{self, StepLowering, stabilize as stable, with_attention, with_steps};
+use crate::ir::rewrite::{self, AttentionSteps, stabilize as stable, with_attention, with_steps};
 use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
@@ -48,14 +47,12 @@ pub(super) fn specialize(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassRe
 }
 
 pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
-    if compiler.options().fp == Fp::Strict {
+    let fp = compiler.options().fp;
+    if fp == Fp::Strict {
         return Ok(());
     }
-    let has_attention = compiler.has_attention();
-    each_function(unit, &|f| {
-        let f = stable(f)?.0;
-        if has_attention { Ok(with_attention(&f)?.0) } else { Ok(f) }
-    })
+    let steps = compiler.attention();
+    each_function(unit, &|f| Ok(with_attention(&stable(f)?.0, steps, fp)?.0))
 }
 
 /// Rewrites the function and all that it may call.
@@ -73,14 +70,17 @@ fn each_function(
 }
 
 pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
-    composed_steps(unit, composition(compiler.has_attention(), compiler.options().fp))
+    composed_steps(unit, compiler.attention(), compiler.options().fp)
 }
 
-/// Writes this composition of each op that may be a step of its own; none where they stay.
-pub(super) fn composed_steps(unit: &mut CompileUnit<'_>, which: Option<Composition>) -> PassResult {
-    let Some(which) = which else { return Ok(()) };
+/// Writes the composition of each op that may be a step of its own, and is none on the engine.
+pub(super) fn composed_steps(
+    unit: &mut CompileUnit<'_>,
+    steps: AttentionSteps,
+    fp: Fp,
+) -> PassResult {
     let f = unit.take_function()?;
-    unit.function = Some(with_steps(f, &|_| StepLowering::Composed(which))?);
+    unit.function = Some(with_steps(f, &|f, i| steps.lowering(fp, f, i))?);
     Ok(())
 }
 

@@ -28,6 +28,7 @@ mod extents;
 mod index;
 mod layer_context;
 mod layers;
+mod linalg;
 mod loss;
 mod math;
 mod normalize;

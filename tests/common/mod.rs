@@ -1,6 +1,7 @@
 //! What several test programs share.
 #![allow(dead_code)]
 
+pub(crate) mod attentions;
 pub(crate) mod batch;
 pub(crate) mod control;
 pub(crate) mod effects;

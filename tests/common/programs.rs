@@ -85,7 +85,7 @@ impl Growing<'_> {
             Domain::Uniform(lo, hi) => ((hi - lo) / 2.0, (hi + lo) / 2.0),
             Domain::SignedUniform(lo, hi) => ((hi - lo) / 2.0, (hi + lo) / 2.0),
             Domain::NormalFar => (1.0, 3.0),
-            Domain::Normal | Domain::Small | Domain::Ints(..) => (2.0, 0.0),
+            Domain::Normal | Domain::Small | Domain::Ints(..) | Domain::Definite => (2.0, 0.0),
         };
         let bounded = self.b.op(Op::Tanh, &[x]);
         let scale = self.number(x, scale);

@@ -14,7 +14,7 @@ use adfuse::backends::{Array, Resident};
 use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
 use adfuse::ir::kernel::{Program, Verified};
 use adfuse::ir::op::Domain;
-use adfuse::ir::rewrite::specialize;
+use adfuse::ir::rewrite::{AttentionSteps, specialize};
 use adfuse::ir::text::parse;
 use adfuse::ir::{At, DType, Diagnostic, Dim, Function, Kind, Module, Symbol, TensorType};
 use adfuse::sample::{rng, sample};
@@ -219,7 +219,12 @@ impl Backend for Refusing {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { attention: true, any_layout: true, schedules: true, functions: true }
+        Capabilities {
+            attention: AttentionSteps::Defined,
+            any_layout: true,
+            schedules: true,
+            functions: true,
+        }
     }
 
     fn prepare<'a>(

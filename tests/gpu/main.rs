@@ -3,6 +3,7 @@
 //! programs. `ADFUSE_PROGRAMS` sets how many of those (1000 by default). Where there is no GPU every test
 //! but one is ignored, with that reason.
 
+mod attention;
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
@@ -159,6 +160,7 @@ fn main() -> ExitCode {
         large::rows_that_fill_a_chip,
         near::models_in_free_modes,
         near::products,
+        attention::attention_on_matrix_units,
         product::products_without_a_library,
         product::zeros_below_zero_stay,
         strict::programs_of_the_filetests,

@@ -58,7 +58,7 @@ pub(crate) fn agrees(
     for &effort in efforts {
         let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Strict };
         // Attention is what it is composed of.
-        let composed = with_steps(f.clone(), &|_| StepLowering::Composed(Composition::Defined));
+        let composed = with_steps(f.clone(), &|_, _| StepLowering::Composed(Composition::Defined));
         let program = match composed.and_then(|f| compile(module, &f, &options)) {
             Ok(compiled) => verify(compiled.program).expect("lowering gives sound programs"),
             Err(d) => return Outcome::Wrong(format!("{d}\n{f}")),

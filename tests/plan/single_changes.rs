@@ -1,6 +1,7 @@
 //! Single changes of greedy plans: what greedy grouping does not see is found, equal layers are decided alike, no bit
 //! changes.
 
+use crate::common::models;
 use crate::common::random::inputs;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, kernel, run};
@@ -146,4 +147,26 @@ fn equal_layers_are_decided_alike() {
     let sizes: Vec<usize> = made.groups[1..].iter().map(|g| g.parts[0].len()).collect();
     assert_eq!(made.groups.len(), layers, "{}", made.text(&f));
     assert!(sizes.iter().all(|&size| size == sizes[0]), "{}", made.text(&f));
+}
+
+/// Groups are divided where greedy grouping and joining have put one member too many into a kernel: so the plans of these
+/// models are about as fast as those that a search finds.
+#[test]
+fn groups_are_divided_as_well_as_joined() {
+    for (name, most) in [("batch_norm", 1.1), ("embedding", 1.1)] {
+        let all = models::all();
+        let (.., module, f) = all.iter().find(|(stem, ..)| stem == name).expect("a model");
+        let wrt = differentiable(f, None).expect("has floats");
+        let f = forward_and_backward(module, f, &wrt).expect("differentiates");
+        let f = prepare(&Module::single(f.clone()), &f).expect("prepares");
+        let session = Cpu::default();
+        let seconds = |effort| {
+            let options = options(MachineModel::cpu(), effort);
+            let plan = plan_for(&f, &options, &session).expect("plans");
+            let program = lower(&f, &plan, &options.device).expect("lowers");
+            session.cost(&program, &options.device).seconds
+        };
+        let (found, searched) = (seconds(Effort::Default), seconds(Effort::Search));
+        assert!(found <= most * searched, "{name}: {found}, {searched}");
+    }
 }

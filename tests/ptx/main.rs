@@ -4,6 +4,7 @@
 //! where there is none, tests that need it are ignored when all else in them holds.
 
 mod assembler;
+mod attention;
 mod bits;
 #[path = "../common/mod.rs"]
 mod common;
@@ -34,7 +35,7 @@ use trials::{Skipped, run, trials};
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
     let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp };
     // Attention is what it is composed of.
-    let composed = with_steps(f.clone(), &|_| StepLowering::Composed(Composition::Defined));
+    let composed = with_steps(f.clone(), &|_, _| StepLowering::Composed(Composition::Defined));
     let f = &composed.expect("known extents");
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
@@ -351,6 +352,9 @@ fn main() -> ExitCode {
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,
         schedules::mutated_texts_do_not_panic,
+        attention::all_forms_assemble_without_spills,
+        attention::other_modes_refuse_attention,
+        attention::schedules_of_attention_read_back,
         products::all_of_them_assemble_without_spills,
         products::the_largest_tiles_leave_room,
         products::modes_choose_what_multiplies,

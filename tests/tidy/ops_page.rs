@@ -234,6 +234,7 @@ fn domain(d: Domain) -> String {
         Domain::Uniform(lo, hi) => format!("U[{lo}, {hi})"),
         Domain::SignedUniform(lo, hi) => format!("±U[{lo}, {hi})"),
         Domain::Ints(lo, hi) => format!("integers {lo} to {}", hi - 1),
+        Domain::Definite => "symmetric, positive definite matrices".into(),
     }
 }
 

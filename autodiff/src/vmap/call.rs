@@ -7,7 +7,7 @@ use crate::forward::{unwritten, zeros};
 use crate::reverse::last_phase;
 use adfuse_ir::control::branch;
 use adfuse_ir::op::Control;
-use adfuse_ir::rewrite::{Copier, dce, inline};
+use adfuse_ir::rewrite::{Copier, dce, inline_keeping_rules};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op,
@@ -188,7 +188,7 @@ impl<'f> Batch<'f, '_> {
         params: &[Option<usize>],
         results: Option<Vec<Option<usize>>>,
     ) -> Result<Function, Diagnostic> {
-        let g = inline(self.module, g, &|c| c.rule.is_none())?;
+        let g = inline_keeping_rules(self.module, g, &|c| c.rule.is_none())?;
         let batching = Batching {
             size: self.size(),
             params: params.to_vec(),
@@ -226,7 +226,7 @@ impl<'f> Batch<'f, '_> {
     ) -> Result<(String, Vec<Option<usize>>), Diagnostic> {
         let rule = self.find(i, name)?;
         let params = axes(mapped);
-        let g = inline(self.module, rule, &|c| c.rule.is_none())?;
+        let g = inline_keeping_rules(self.module, rule, &|c| c.rule.is_none())?;
         let moving = flow::mapped(&g, &params);
         let residuals = g.results()[results..].iter().map(|&r| moving.contains(r).then_some(0));
         let residuals: Vec<Option<usize>> = residuals.collect();

@@ -328,7 +328,8 @@ impl<'f> Batch<'f, '_> {
             Body::Region(Control::Call) => self.call(b, i)?,
             Body::Opaque => vec![self.opaque(b, i)?],
             Body::Step(_) => self.attention(b, i),
-            Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(_) => {
+            Body::Composed(_) => self.ruled(b, i),
+            Body::Constant | Body::Effect(_) | Body::Region(_) => {
                 let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
             }
@@ -402,6 +403,14 @@ impl<'f> Batch<'f, '_> {
                 self.batched(b, a)
             });
         }
+        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
+        b.inst(f.op(i), &args, f.attrs(i).clone(), Some(&types)).to_vec()
+    }
+
+    /// An op that was not written out for its rules: it has any number of batch axes before its own.
+    fn ruled(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
+        let f = self.f;
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
         let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
         b.inst(f.op(i), &args, f.attrs(i).clone(), Some(&types)).to_vec()
     }

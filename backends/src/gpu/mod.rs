@@ -31,6 +31,7 @@ pub use driver::load::KeptCode;
 pub use driver::memory::DeviceArray;
 #[cfg(feature = "gpu")]
 pub use driver::prepare::{GpuPrepared, Options};
+pub use schedule::capabilities::ATTENTION;
 
 /// What tells plans for the engine from those for others, and names it on the command line.
 pub const NAME: &str = "gpu";

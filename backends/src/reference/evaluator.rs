@@ -13,6 +13,7 @@ use crate::runtime::limits::RunLimits;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Step, Verified};
+use adfuse_ir::rewrite::AttentionSteps;
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::sync::Arc;
 
@@ -57,7 +58,12 @@ impl Backend for Evaluator {
 
     // Whatever a verified program may hold has a meaning.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { attention: true, any_layout: true, schedules: true, functions: true }
+        Capabilities {
+            attention: AttentionSteps::Defined,
+            any_layout: true,
+            schedules: true,
+            functions: true,
+        }
     }
 
     fn prepare<'a>(

@@ -12,6 +12,7 @@ use super::trace::Trace;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::rewrite::AttentionSteps;
 use std::fmt::Debug;
 use std::io;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use std::sync::Arc;
 /// What an engine supports; programs are rewritten (`legalize`) to need no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Attention is a step; otherwise programs for this engine have what it is composed of.
-    pub attention: bool,
+    /// Which attention is a step; otherwise programs for this engine have what it is composed of.
+    pub attention: AttentionSteps,
     /// The engine copies callers' arrays from and to packed or strided buffers; otherwise kernels do.
     pub any_layout: bool,
     /// Loops of kernels go as the schedules say; where they do not, kernels are rewritten so that their axes

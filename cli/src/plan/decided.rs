@@ -22,7 +22,7 @@ pub(super) fn one(
     as_json: bool,
 ) -> Result<String, Failure> {
     let counting = ready.counting();
-    let engine = MemoEngine::new(&counting, &ready.options.device);
+    let engine = MemoEngine::new(counting, &ready.options.device);
     let decider = decider(ready, plan, budget, &engine)?;
     // Of what is kept with losses, later phases read the copy.
     let copy = lossy_copies(&ready.function).into_iter().find(|c| c.of == v);
@@ -66,7 +66,7 @@ pub(super) fn all(
     as_json: bool,
 ) -> Result<String, Failure> {
     let counting = ready.counting();
-    let engine = MemoEngine::new(&counting, &ready.options.device);
+    let engine = MemoEngine::new(counting, &ready.options.device);
     let decider = decider(ready, plan, budget, &engine)?;
     let found = decider.decisions().map_err(|d| ready.source.wrong(d))?;
     let (f, names) = (&ready.function, Names::of(&ready.function));

@@ -170,7 +170,7 @@ impl PlanReport {
         let groups = groups.collect();
         let last = |insts: &[adfuse::ir::Inst]| insts.last().map_or_else(String::new, name);
         let chosen = ProgramFigures::of(ready, plan, program, &found, ready.options.effort)?;
-        let leanest = ready.leanest()?.filter(|(_, point)| point.peak < chosen.peak_bytes);
+        let leanest = ready.leanest_below(chosen.peak_bytes)?;
         Ok(PlanReport {
             function: f.name.clone(),
             device: device.name.clone(),

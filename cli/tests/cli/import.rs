@@ -1,6 +1,9 @@
-//! `import`, and StableHLO text where a program is expected.
+//! `import`, and StableHLO text and ONNX models where a program is expected.
 
 use crate::folder::Folder;
+use crate::write::{F32, I64, floats, graph, model, node, value};
+use std::fs;
+use std::path::Path;
 
 const SINES: &str = "module @sines {
   func.func public @main(%x: tensor<3xf32>) -> (tensor<f32> {jax.result_info = \"\"}) {
@@ -64,6 +67,28 @@ fn commands_take_either_form() {
     assert!(refused.err.contains("adfuse import"), "{}", refused.err);
 }
 
+/// Bytecode, recognized by what it begins with, is run as its text is; what is wrong with it is told with a place.
+#[test]
+fn commands_take_bytecode() {
+    let d = Folder::new();
+    let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/jax");
+    let bytes = fs::read(jax.join("bytecode/softmax.1.17.0.mlirbc")).unwrap();
+    d.file("s.mlir", fs::read(jax.join("softmax.mlir")).unwrap()).file("s.ir", &bytes);
+    d.file("short.mlir", &bytes[..bytes.len() - 1]);
+    let digests = |file: &str| {
+        let out = d.good(&format!("run {file} --grad --digest"));
+        out.lines().map(|l| l.split(' ').next_back().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(digests("s.ir"), digests("s.mlir"));
+    let ran = d.run("import short.mlir");
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.err.contains("no StableHLO bytecode") && ran.err.contains("at byte"),
+        "{}",
+        ran.err
+    );
+}
+
 #[test]
 fn what_cannot_be_imported_is_told_with_its_line() {
     let d = Folder::new();
@@ -80,4 +105,76 @@ fn what_cannot_be_imported_is_told_with_its_line() {
     }
     let table = d.good("import m.mlir --coverage");
     assert!(table.contains("stablehlo.custom_call @mine") && table.contains("refused"), "{table}");
+}
+
+/// `relu(x w + b)` for any number of rows, with weights.
+fn layer() -> Vec<u8> {
+    let nodes =
+        [node("Gemm", &["x", "w", "b"], &["sum"], &[]), node("Relu", &["sum"], &["y"], &[])];
+    let weights = [floats("w", &[2, 2], &[1.0, 2.0, 3.0, 4.0]), floats("b", &[2], &[0.5, -100.0])];
+    let (x, y) = (value("x", F32, &[Err("n"), Ok(2)]), value("y", F32, &[Err("n"), Ok(2)]));
+    model(&graph([&nodes, &weights, &[x], &[y]])).0
+}
+
+/// Every command takes a model. It runs with its weights, and so does what is written of it, unless others are given.
+#[test]
+fn models_run_and_are_differentiated_with_their_weights() {
+    let d = Folder::new();
+    d.file("m.onnx", layer()).file("named.ir", layer());
+    let run = "run FILE --input x=[[1,1]]";
+    let of = |command: &str, file: &str| d.good(&command.replace("FILE", file));
+    assert!(of(run, "m.onnx").contains("[[4.5, 0.0]]"), "{}", of(run, "m.onnx"));
+    assert_eq!(of(run, "named.ir"), of(run, "m.onnx"));
+    let grad = format!("{run} --grad --wrt w");
+    let gradient = of(&grad, "m.onnx");
+    assert!(gradient.contains("grad_w"), "{gradient}");
+    assert_eq!(d.good("import m.onnx -o f.ir"), "");
+    assert!(d.text("f.ir").contains("func @main(%x: f32[n,2], %w: f32[2,2], %b: f32[2])"));
+    assert_eq!(of(run, "f.ir"), of(run, "m.onnx"));
+    assert_eq!(of(&grad, "f.ir"), gradient);
+    for command in ["plan FILE --grad --wrt w --dim n=3", "grad FILE --wrt w,b"] {
+        assert_eq!(of(command, "f.ir"), of(command, "m.onnx"), "{command}");
+    }
+    d.file("other.safetensors", &safetensors("w", &[0.0; 4]));
+    let weightless =
+        d.good("run f.ir --input x=[[1,1]] --input b=[7,7] --weights other.safetensors");
+    assert!(weightless.contains("[[7.0, 7.0]]"), "{weightless}");
+    d.file("strange.safetensors", &safetensors("v", &[0.0; 4]));
+    let refused = d.run("run f.ir --input x=[[1,1]] --weights strange.safetensors");
+    assert!(refused.code == 2 && refused.err.contains("no tensor"), "{}", refused.err);
+    d.file("short.safetensors", &safetensors("w", &[0.0; 4])[..90]);
+    assert_eq!(d.run("run f.ir --input x=[[1,1]] --weights short.safetensors").code, 2);
+}
+
+/// A file of one tensor of two rows.
+fn safetensors(name: &str, all: &[f32]) -> Vec<u8> {
+    let header = format!(
+        "{{\"{name}\":{{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,{}]}}}}",
+        4 * all.len()
+    );
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.bytes());
+    bytes.extend(all.iter().flat_map(|x| x.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn what_a_model_needs_or_has_too_much_is_told() {
+    let d = Folder::new();
+    let reshape = node("Reshape", &["x", "to"], &["y"], &[]);
+    let m = model(&graph([
+        &[reshape],
+        &[],
+        &[value("x", F32, &[Ok(4)]), value("to", I64, &[Ok(2)])],
+        &[value("y", F32, &[Err("a"), Err("b")])],
+    ]));
+    d.file("r.onnx", &m.0);
+    let refused = d.run("run r.onnx");
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("node_y") && refused.err.contains("--fix"), "{}", refused.err);
+    d.good("import r.onnx --fix to=[2,2] -o r.ir");
+    assert!(d.text("r.ir").contains("f32[2,2]"));
+    assert_eq!(d.run("import r.onnx --fix two=[2,2]").code, 2);
+    let table = d.good("import r.onnx --coverage");
+    assert!(table.contains("Reshape        1        1"), "{table}");
 }

@@ -16,9 +16,14 @@ mod pack;
 mod plan;
 mod readme;
 mod save;
+mod serve;
 mod tune;
 mod within;
 mod wrong;
+// Models are written for these tests as for those of the importer, which use more of it.
+#[allow(dead_code)]
+#[path = "../../../import/tests/onnx/write.rs"]
+mod write;
 
 use adfuse::ir::DType;
 use adfuse::npz::Archive;

@@ -370,16 +370,25 @@ impl<'f> Facts<'f> {
     /// The first instruction that would be written out through more shifted views than any plan of
     /// ours has: index expressions double with each.
     pub(crate) fn too_deep(&self) -> Option<Inst> {
+        self.inlined_shifts().err()
+    }
+
+    /// The shifted views that lie under what is inlined.
+    ///
+    /// # Errors
+    /// The first instruction under which there are too many.
+    pub(crate) fn inlined_shifts(&self) -> Result<SecondaryMap<Value, Shifts>, Inst> {
         let mut shifted: SecondaryMap<Value, Shifts> = SecondaryMap::new();
-        self.f.body_insts().iter().copied().find(|&i| {
+        for &i in self.f.body_insts() {
             let shifts = self.shifts(i, &shifted);
             if self.class[i] == InstClass::Free {
                 shifted[self.f.inst_results(i)[0]] = shifts;
             }
-            // What is free at first, and what is found to be later. How many elements there are is
-            // counted where they are written out: values shared by several count once there.
-            !Shifts { elements: 0, ..shifts }.are_few(2)
-        })
+            if shifts.are_too_deep() {
+                return Err(i);
+            }
+        }
+        Ok(shifted)
     }
 
     /// Whether a value may be packed in this many bits an element: where it is a stack of elements, each begins with a

@@ -18,7 +18,10 @@ impl Facts<'_> {
             all.elements = all.elements.saturating_add(under.elements);
             all.terms = all.terms.max(under.terms);
         }
-        let Some(map) = self.view(i).filter(|_| !self.is_aligned(i)) else { return all };
+        if self.is_aligned(i) {
+            return all;
+        }
+        let Some(map) = self.view(i) else { return all };
         all.depth += 1;
         all.elements = all.elements.saturating_add(map.pieces.len() as u32);
         let divides = |p: &adfuse_ir::index::Piece| !p.index.iter().all(is_affine);

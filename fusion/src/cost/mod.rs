@@ -272,15 +272,20 @@ impl<'d> StepLoad<'d> {
         let scores = rows.saturating_mul(seen);
         let share = self.share(rows, shape.stream);
         let mut work = OperationCounts::default();
-        work.function(Func::Exp, q.dtype, scores);
-        let (deep, simple) = match attend.backward {
+        // 16-bit floats are a step on matrix units alone, which go over the scores twice on the way back.
+        let narrow = q.dtype.compute() != q.dtype;
+        let (deep, passes) = match (attend.backward, narrow) {
             // Scores and weighed values; the maximum, the difference, the sum.
-            false => (shape.depth + shape.width, 3),
+            (false, _) => (shape.depth + shape.width, 1),
             // Scores and weights again, and a sum for each operand; the difference, and what the weight moves.
-            true => (3 * shape.depth + 2 * shape.width, 3),
+            (true, false) => (3 * shape.depth + 2 * shape.width, 1),
+            (true, true) => (4 * shape.depth + 3 * shape.width, 2),
         };
-        (0..simple).for_each(|_| work.each(q.dtype, scores));
-        self.contract(q.dtype, false, scores.saturating_mul(deep), share);
+        for _ in 0..passes {
+            work.function(Func::Exp, q.dtype.compute(), scores);
+            (0..3).for_each(|_| work.each(q.dtype.compute(), scores));
+        }
+        self.contract(q.dtype, narrow, scores.saturating_mul(deep), share);
         self.add(&work, share);
     }
 

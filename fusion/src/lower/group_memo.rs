@@ -2,17 +2,19 @@
 //!
 //! Plans that are compared have most groups in common, and equal layers of a model have equal groups. What a group
 //! becomes depends on its instructions, on which of their values are in buffers, and on how these are stored. A key says
-//! that without naming values: they are numbered in the order in which they are met. The steps in the memo have the
-//! same numbers for buffers, and have the seconds that each takes beside them.
+//! that without naming values: they are numbered in the order in which they are met. The memo has a program of the
+//! group alone, whose buffers have the same numbers, and what is known of it: seconds, code. So each form of a group is
+//! lowered once and priced once, whoever asks for it: greedy plans, single changes, decisions, searches.
 
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::plan::machine_model::MachineModel;
+use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
 use adfuse_ir::attrs::Attrs;
-use adfuse_ir::kernel::{Buffer, Program, Role, Step, Storage, Verified};
-use adfuse_ir::op::Body;
-use adfuse_ir::{Function, Inst, Literal, Op, TensorType, Value, ValueDef};
+use adfuse_ir::kernel::{Buffer, BufferData, Extents, Program, Role, Step, Storage, Verified};
+use adfuse_ir::op::{Body, Indirect};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -24,9 +26,18 @@ pub struct LoweringMemo {
     device: MachineModel,
     shapes: Mutex<HashMap<InstShape, u32>>,
     literals: Mutex<HashMap<Literal, u32>>,
-    groups: Mutex<HashMap<Vec<u32>, Arc<LoweredGroup>>>,
+    groups: Mutex<HashMap<Vec<u32>, KnownGroup>>,
     blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
+    plans: Mutex<HashMap<BlockPlanKey, Plan>>,
+    /// That of plans of blocks, which are priced by their structure alone.
+    of_blocks: OnceLock<Arc<LoweringMemo>>,
 }
+
+/// The hash of a block's function, and what its plan is made for.
+type BlockPlanKey = (String, Effort, Fp);
+
+/// What a group of some form becomes; `None` where its members have no kernel in common.
+pub(crate) type KnownGroup = Option<Arc<LoweredGroup>>;
 
 /// What is lowered of an instruction, but for its operands: its op, its attributes and all types.
 #[derive(PartialEq, Eq, Hash)]
@@ -42,45 +53,44 @@ type BlockKey = (String, Vec<Storage>);
 /// A plan of a block, and what it was lowered to.
 type LoweredBlock = (Plan, Arc<Verified<Program>>);
 
-/// The steps of a group, with numbers of its key for buffers.
+/// A group as a program of its own, in which buffers have the numbers of its key.
 pub(crate) struct LoweredGroup {
-    pub(crate) steps: Vec<Step>,
-    facts: Vec<StepFacts>,
+    program: Program,
+    price: OnceLock<GroupPrice>,
+    code: OnceLock<Vec<CodeOfStep>>,
 }
 
-/// What is counted of a step once.
-#[derive(Default)]
-struct StepFacts {
-    seconds: OnceLock<f64>,
-    code: OnceLock<CodeOfStep>,
+/// The seconds of a group.
+pub(crate) struct GroupPrice {
+    /// Of each step.
+    pub(crate) steps: Vec<f64>,
+    /// Whether the engine said what it makes of the group.
+    pub(crate) stated: bool,
 }
 
 /// What tells the code of a step from that of others, and its functions and instructions.
 type CodeOfStep = (Option<u64>, [u64; 2]);
 
+impl LoweredGroup {
+    /// The seconds of its steps, counted once.
+    pub(crate) fn price(&self, count: impl FnOnce(&Program) -> GroupPrice) -> &GroupPrice {
+        self.price.get_or_init(|| count(&self.program))
+    }
+}
+
 /// A step of a program that is one of a lowered group.
 #[derive(Clone)]
 pub(crate) struct StepOfGroup {
-    group: Arc<LoweredGroup>,
-    step: usize,
+    pub(crate) group: Arc<LoweredGroup>,
+    pub(crate) step: usize,
 }
 
 impl StepOfGroup {
-    /// The seconds that the step takes, which are those of all of its equals: counted once.
-    pub(crate) fn seconds(&self, count: impl Fn() -> f64) -> f64 {
-        let known = self.group.facts.get(self.step);
-        known.map_or_else(&count, |known| *known.seconds.get_or_init(&count))
-    }
-
-    /// The seconds that the step takes, where they have been counted.
-    pub(crate) fn known_seconds(&self) -> Option<f64> {
-        self.group.facts.get(self.step)?.seconds.get().copied()
-    }
-
     /// The code of the step, counted once.
-    pub(crate) fn code(&self, count: impl Fn() -> CodeOfStep) -> CodeOfStep {
-        let known = self.group.facts.get(self.step);
-        known.map_or_else(&count, |known| *known.code.get_or_init(&count))
+    pub(crate) fn code(&self, count: impl Fn(&Program, &Step) -> CodeOfStep) -> CodeOfStep {
+        let program = &self.group.program;
+        let all = || program.steps.iter().map(|step| count(program, step)).collect();
+        self.group.code.get_or_init(all)[self.step]
     }
 }
 
@@ -104,7 +114,32 @@ impl LoweringMemo {
             literals: Mutex::default(),
             groups: Mutex::default(),
             blocks: Mutex::default(),
+            plans: Mutex::default(),
+            of_blocks: OnceLock::new(),
         }
+    }
+
+    /// The memo for plans of blocks, and of the blocks in them.
+    pub(crate) fn of_blocks(&self) -> &Arc<LoweringMemo> {
+        self.of_blocks.get_or_init(|| Arc::new(LoweringMemo::new(&self.device)))
+    }
+
+    /// The plan of a block whose function has this hash: the one that is known, or else one that is made.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub(crate) fn block_plan(
+        &self,
+        (graph, options): (&str, &PlanOptions),
+        make: impl FnOnce() -> Result<Plan, Diagnostic>,
+    ) -> Result<Plan, Diagnostic> {
+        let key = (graph.to_owned(), options.effort, options.fp);
+        if let Some(known) = locked(&self.plans).get(&key) {
+            return Ok(known.clone());
+        }
+        let made = make()?;
+        locked(&self.plans).insert(key, made.clone());
+        Ok(made)
     }
 
     /// Whether it is one for a machine.
@@ -112,31 +147,40 @@ impl LoweringMemo {
         self.device == *device
     }
 
-    /// How many different groups it has.
+    /// How many different groups it has that have kernels.
     pub fn groups(&self) -> usize {
-        locked(&self.groups).len()
+        locked(&self.groups).values().flatten().count()
     }
 
-    /// What a group of this form was lowered to.
-    pub(crate) fn find(&self, key: &GroupKey) -> Option<Arc<LoweredGroup>> {
+    /// What a group of this form becomes, where that is known.
+    pub(crate) fn find(&self, key: &GroupKey) -> Option<KnownGroup> {
         locked(&self.groups).get(&key.tokens).cloned()
     }
 
-    /// Keeps the steps of a group, whose buffers hold these values. `None` where a step has a buffer that holds none
-    /// of the group's.
+    /// Keeps that a group has no kernel.
+    pub(crate) fn refuse(&self, key: GroupKey) {
+        locked(&self.groups).insert(key.tokens, None);
+    }
+
+    /// Keeps the steps of a group of a program, in whose buffers these values are. `None` where a step has a buffer that
+    /// holds none of the group's.
     pub(crate) fn keep(
         &self,
         key: GroupKey,
-        steps: &[Step],
+        (program, steps): (&Program, &[Step]),
         buffers: &SecondaryMap<Value, Option<Buffer>>,
     ) -> Option<Arc<LoweredGroup>> {
         let mut number: HashMap<Buffer, usize> = HashMap::new();
+        let mut own = Program::default();
         for (k, &v) in key.values.iter().enumerate() {
-            if let Some(b) = buffers[v] {
+            // What has no buffer has a number all the same.
+            let none = || BufferData::new(String::new(), DType::Bool, Extents::new(), Role::Temp);
+            let data = buffers[v].map(|b| {
                 number.insert(b, k);
-            }
+                BufferData { name: String::new(), ..program.buffers[b].clone() }
+            });
+            own.buffers.push(data.unwrap_or_else(none));
         }
-        let mut numbered = Vec::with_capacity(steps.len());
         for step in steps {
             let (mut step, mut all) = (step.clone(), true);
             step.buffers_mut(&mut |b| match number.get(b) {
@@ -146,11 +190,11 @@ impl LoweringMemo {
             if !all {
                 return None;
             }
-            numbered.push(step);
+            own.steps.push(step);
         }
-        let facts = numbered.iter().map(|_| StepFacts::default()).collect();
-        let made = Arc::new(LoweredGroup { steps: numbered, facts });
-        locked(&self.groups).insert(key.tokens, Arc::clone(&made));
+        let (price, code) = (OnceLock::new(), OnceLock::new());
+        let made = Arc::new(LoweredGroup { program: own, price, code });
+        locked(&self.groups).insert(key.tokens, Some(Arc::clone(&made)));
         Some(made)
     }
 
@@ -202,14 +246,14 @@ impl LoweredGroup {
             });
             step
         };
-        let steps = self.steps.iter().map(own).collect();
+        let steps = self.program.steps.iter().map(own).collect();
         all.then_some(steps)
     }
 }
 
 /// The steps of a lowered group, one after the other.
 pub(crate) fn steps_of_group(group: &Arc<LoweredGroup>) -> impl Iterator<Item = StepOfGroup> + '_ {
-    (0..group.steps.len()).map(|step| StepOfGroup { group: Arc::clone(group), step })
+    (0..group.program.steps.len()).map(|step| StepOfGroup { group: Arc::clone(group), step })
 }
 
 /// An instruction's shape where it is known by addresses: interned attributes and types have one each.
@@ -284,7 +328,7 @@ impl<'a> KeyBuilder<'a> {
             | Body::Scan(_)
             | Body::Contract
             | Body::Source(_) => {}
-            // Where elements are found depends on how indices are made, also where those are in memory.
+            Body::Indirect(how) => self.indirect(facts, i, how),
             _ => return None,
         }
         let shape = self.shape(f, i);
@@ -314,6 +358,18 @@ impl<'a> KeyBuilder<'a> {
         }
         f.inst_results(i).iter().for_each(|&v| self.meet(v));
         Some(())
+    }
+
+    /// Adds what the form of an indirect access depends on beside its operands: whether indices are read from a buffer or
+    /// seen through, and the one value that a scatter begins with.
+    fn indirect(&mut self, facts: &Facts<'_>, i: Inst, how: Indirect) {
+        let args = facts.f.args(i);
+        let forced = args.iter().map(|&v| u32::from(facts.forced[v]));
+        self.tokens.extend(forced);
+        if let Indirect::Scatter(_) = how {
+            let begin = args.first().and_then(|&x| facts.splat(x));
+            self.tokens.push(begin.map_or(0, |l| 1 + self.memo.literal(l)));
+        }
     }
 
     fn numbered(&self, v: Value) -> Option<u32> {

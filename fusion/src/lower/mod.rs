@@ -316,7 +316,7 @@ impl Lower<'_> {
     fn keyed_group(&mut self, g: usize, key: Option<GroupKey>) -> Result<(), Diagnostic> {
         let before = self.program.steps.len();
         if let (Some(memo), Some(key)) = (self.memo, &key)
-            && let Some(known) = memo.find(key)
+            && let Some(Some(known)) = memo.find(key)
             && let Some(steps) = known.instantiated(key, &self.buffers)
         {
             self.program.steps.extend(steps);
@@ -327,7 +327,8 @@ impl Lower<'_> {
         self.group(g)?;
         schedule(&mut self.program, before);
         if let (Some(memo), Some(key)) = (self.memo, key)
-            && let Some(kept) = memo.keep(key, &self.program.steps[before..], &self.buffers)
+            && let steps = &self.program.steps[before..]
+            && let Some(kept) = memo.keep(key, (&self.program, steps), &self.buffers)
         {
             self.of_group.extend(steps_of_group(&kept).map(Some));
         }

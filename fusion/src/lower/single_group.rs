@@ -1,5 +1,6 @@
 //! A group lowered by itself, without the rest of its plan: what a change of a plan is priced by.
 
+use super::group_memo::{GroupKey, KnownGroup, LoweringMemo};
 use super::grown::Grown;
 use super::loop_schedule::schedule;
 use super::{Lower, is_stored};
@@ -25,19 +26,35 @@ impl GroupLowering {
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
     }
 
-    /// The program of one group. `stored` are the values that it reads from buffers or leaves there.
-    ///
-    /// The program has no results, and its temporaries are computed by nobody: it is there to be priced.
-    ///
-    /// # Errors
-    /// Where the group's members share no nest, or have no lowering.
-    pub(crate) fn program(
+    /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
+    /// buffers or leaves there. `None` where the group's members share no nest, or have no lowering.
+    pub(crate) fn lowered(
+        &mut self,
+        facts: &Facts<'_>,
+        (group, key): (&Group, GroupKey),
+        stored: &[(Value, Role, Storage)],
+        (device, memo): (&MachineModel, &LoweringMemo),
+    ) -> KnownGroup {
+        let found = match self.lower(facts, group, stored, device) {
+            Some(program) => memo.keep(key, (&program, &program.steps), &self.buffers),
+            None => {
+                memo.refuse(key);
+                None
+            }
+        };
+        stored.iter().for_each(|(v, ..)| self.buffers[*v] = None);
+        found
+    }
+
+    /// The program of one group, and what buffers its values have. It has no results, and its temporaries are computed by
+    /// nobody: it is there to be priced.
+    fn lower(
         &mut self,
         facts: &Facts<'_>,
         group: &Group,
         stored: &[(Value, Role, Storage)],
         device: &MachineModel,
-    ) -> Result<Program, Diagnostic> {
+    ) -> Option<Program> {
         let empty = GroupLowering::new(self.plan.fp);
         let GroupLowering { mut grown, buffers, mut plan } = std::mem::replace(self, empty);
         grown.begin(facts, group);
@@ -57,11 +74,10 @@ impl GroupLowering {
             numbered: 0,
         };
         let made = lower.single(stored);
-        let Lower { mut grown, mut buffers, program, .. } = lower;
-        stored.iter().for_each(|(v, ..)| buffers[*v] = None);
+        let Lower { mut grown, buffers, program, .. } = lower;
         grown.end(facts, group);
         *self = GroupLowering { grown, buffers, plan };
-        made.map(|()| program)
+        made.ok().map(|()| program)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::kernel::facts::KernelFacts;
+use std::sync::Arc;
 
 /// What plans need to know about an engine. Threads that compare plans share it.
 pub trait EngineModel: Sync {
@@ -83,13 +84,22 @@ impl EngineModel for AnyEngine {}
 /// An engine, with what was lowered of the plans that are compared for it.
 pub struct MemoEngine<'e> {
     engine: &'e dyn EngineModel,
-    memo: LoweringMemo,
+    /// `None` where the engine has one.
+    own: Option<Arc<LoweringMemo>>,
 }
 
 impl<'e> MemoEngine<'e> {
-    /// An engine whose plans, on this machine, have nothing lowered yet.
+    /// An engine with its memo; one that has none for this machine gets an empty one.
     pub fn new(engine: &'e dyn EngineModel, device: &MachineModel) -> MemoEngine<'e> {
-        MemoEngine { engine, memo: LoweringMemo::new(device) }
+        let known = engine.memo().is_some_and(|memo| memo.is_for(device));
+        MemoEngine { engine, own: (!known).then(|| Arc::new(LoweringMemo::new(device))) }
+    }
+
+    /// What plans of blocks are made for: no particular engine, with what was lowered of the blocks of plans for this
+    /// one.
+    pub(crate) fn of_blocks(&self) -> MemoEngine<'static> {
+        let memo = self.memo().map(|memo| Arc::clone(memo.of_blocks()));
+        MemoEngine { engine: &AnyEngine, own: memo }
     }
 }
 
@@ -107,6 +117,6 @@ impl EngineModel for MemoEngine<'_> {
     }
 
     fn memo(&self) -> Option<&LoweringMemo> {
-        Some(&self.memo)
+        self.own.as_deref().or_else(|| self.engine.memo())
     }
 }

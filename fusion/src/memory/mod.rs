@@ -10,6 +10,7 @@ pub(crate) mod donation;
 mod donors;
 pub(crate) mod engine;
 mod layout;
+pub(crate) mod least_peak;
 pub(crate) mod peak;
 pub(crate) mod residuals;
 pub(crate) mod size;

@@ -32,6 +32,9 @@ pub struct Prepass {
     pub run: fn(&Module, Function) -> Result<Function, Diagnostic>,
 }
 
+/// The name of the pass that widens attention, which engines with steps for 16-bit floats leave out.
+pub const WIDEN_STEPS: &str = "widen_steps";
+
 /// The name of the pass that follows checkpoint policies.
 const CHECKPOINT: &str = "checkpoint";
 
@@ -43,9 +46,9 @@ pub const PREPASSES: &[Prepass] = &[
         run: inlined,
     },
     Prepass {
-        name: "widen_steps",
+        name: WIDEN_STEPS,
         about: "attention of 16-bit floats works on f32",
-        run: |_, f| with_steps(f, &|_| StepLowering::Widened),
+        run: |_, f| with_steps(f, &|_, _| StepLowering::Widened),
     },
     Prepass {
         name: "split_views",

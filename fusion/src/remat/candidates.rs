@@ -4,6 +4,7 @@
 use super::divide::divided;
 use super::group_graph::GroupGraph;
 use super::instantiate::{recurring, regrouped, without_dead};
+use super::pruning::KnownPoints;
 use super::schedule::frontier::{Frontier, FrontierOptions, FrontierPoint, frontier};
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
@@ -41,11 +42,12 @@ pub(super) fn candidates(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
+    known: &KnownPoints,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut points = Vec::new();
     // Without a price, the plan of the wanted effort, improved by single changes.
     let mut improved = None;
-    let blocks = block_plans(f, options)?;
+    let blocks = block_plans(f, options, engine)?;
     for (effort, point) in measured_attempts(f, options, &blocks, engine)? {
         if effort >= Effort::Default {
             improved = Some((PRICES[0], point.plan.clone()));
@@ -63,7 +65,7 @@ pub(super) fn candidates(
     }
     if options.effort == Effort::Off {
         for (_, plan) in bases {
-            points.push(measured(f, plan, options, engine)?.0);
+            points.push(measured(f, plan, options, engine)?.point);
         }
         return Ok(points);
     }
@@ -86,7 +88,8 @@ pub(super) fn candidates(
     for (k, plans) in of_base.into_iter().zip(&made) {
         new.extend(plans.iter().filter(|plan| seen.insert(decided(plan))).map(|plan| (k, plan)));
     }
-    let figures = each(&new, |(_, plan)| measured_divided(f, plan, options, engine));
+    points.iter().chain(bases.iter().map(|base| &base.point)).for_each(|point| known.add(point));
+    let figures = each(&new, |(_, plan)| measured_divided(f, plan, options, (engine, known)));
     let mut figures = new.iter().map(|(k, _)| *k).zip(figures).peekable();
     for (k, base) in bases.iter().enumerate() {
         points.push(base.point.clone());
@@ -98,18 +101,20 @@ pub(super) fn candidates(
 }
 
 /// The cost of a plan; where its groups are not all ones that kernels compute, that of the plan whose groups are
-/// divided. `None` for what has no lowering even then.
+/// divided. `None` for what has no lowering even then, and for what others are known to beat.
 fn measured_divided(
     f: &Function,
     plan: &Plan,
     options: &PlanOptions,
-    engine: &dyn EngineModel,
+    (engine, known): (&dyn EngineModel, &KnownPoints),
 ) -> Option<PlanPoint> {
-    if let Ok((point, _)) = measured(f, plan.clone(), options, engine) {
-        return Some(point);
-    }
-    let plan = divided(f, plan, &options.device).ok()?;
-    measured(f, plan, options, engine).ok().map(|(point, _)| point)
+    let made = known.measured(f, plan.clone(), options, engine).or_else(|_| {
+        let plan = divided(f, plan, &options.device)?;
+        known.measured(f, plan, options, engine)
+    });
+    let point = made.ok()?.point()?;
+    known.add(&point);
+    Some(point)
 }
 
 /// At most this many points evenly by peak, and a quarter as many between those whose times differ most: there the
@@ -142,16 +147,15 @@ impl<'f> BasePlan<'f> {
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<BasePlan<'f>, Diagnostic> {
-        let (point, program) = measured(f, plan.clone(), options, engine)?;
+        let made = measured(f, plan.clone(), options, engine)?;
         let mut facts = Facts::of(f, true)?;
         plan.inline.iter().for_each(|&i| facts.set_free(i));
-        let cost = engine.cost(&program, &options.device);
-        let graph = GroupGraph::of(&facts, plan, &program, cost).map_err(|e| {
+        let graph = GroupGraph::of(&facts, plan, &made.program, &made.seconds).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;
         let schedules = frontier(&graph.graph, &FrontierOptions::default());
-        Ok(BasePlan { plan: plan.clone(), price, point, facts, graph, schedules })
+        Ok(BasePlan { plan: plan.clone(), price, point: made.point, facts, graph, schedules })
     }
 
     /// The plan in which groups recur as a schedule says, and the one with its instructions grouped anew; none where

@@ -5,6 +5,7 @@
 
 use super::alternatives::{self, StorageForms};
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
+use super::pruning::{KnownPoints, MaybeMeasured};
 use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::fuse::greedy::narrow;
@@ -17,7 +18,7 @@ use crate::plan::lossy::{LossyCopy, copied};
 use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::{inverse_of, ranges_for};
 use crate::search::parallel::each;
-use crate::search::point::{PlanPoint, measured, measured_at};
+use crate::search::point::{MeasuredPlan, PlanPoint, measured};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::op::{Accuracy, Inverse};
 use adfuse_ir::{Diagnostic, Fp, Function, Inst, Phase, Value, ValueDef};
@@ -176,12 +177,9 @@ pub fn decisions(
     budget: Option<u64>,
     engine: &dyn EngineModel,
 ) -> Result<Vec<Decision>, Diagnostic> {
-    if engine.memo().is_none() {
-        // Plans that differ in one decision have nearly all groups in common.
-        let engine = MemoEngine::new(engine, &options.device);
-        return decisions(f, plan, options, budget, &engine);
-    }
-    Decider::of(f, plan, options, budget, engine)?.decisions()
+    // Plans that differ in one decision have nearly all groups in common.
+    let engine = MemoEngine::new(engine, &options.device);
+    Decider::of(f, plan, options, budget, &engine)?.decisions()
 }
 
 impl<'a> Decider<'a> {
@@ -197,7 +195,8 @@ impl<'a> Decider<'a> {
         engine: &'a dyn EngineModel,
     ) -> Result<Decider<'a>, Diagnostic> {
         crate::lower::belongs(f, plan)?;
-        let (point, program, holders) = measured_at(f, plan.clone(), options, engine)?;
+        let made = measured(f, plan.clone(), options, engine)?;
+        let MeasuredPlan { point, program, holders, .. } = made;
         let (mut at_peak, mut peak_group) = (EntitySet::new(), None);
         if let Some(moment) = fullest(&program, &engine.scratch(&program)?) {
             let there = |v: &Value| holders[*v].iter().any(|b| moment.there.contains(b));
@@ -361,22 +360,44 @@ impl<'a> Decider<'a> {
         })
     }
 
-    /// The plans that differ in this value alone, and what each takes.
-    pub(crate) fn alternatives(&self, v: Value) -> Result<Vec<PlanPoint>, Diagnostic> {
+    /// The plans that differ in this value alone, and what each takes that no known point beats.
+    pub(super) fn alternatives(
+        &self,
+        v: Value,
+        known: &KnownPoints,
+    ) -> Result<Vec<MaybeMeasured>, Diagnostic> {
         let readings = &self.crossing.readings[v];
-        let found = self.tried(v, &self.choice(v, readings), readings)?;
-        Ok(found.into_iter().flatten().collect())
+        let plans = self.plans(v, &self.choice(v, readings), readings)?;
+        let price = |plan| {
+            let plan = self.forms.given(self.f, plan).ok()?;
+            known.measured(self.f, plan, self.options, self.engine).ok()
+        };
+        Ok(plans.into_iter().filter_map(price).collect())
     }
 
-    /// The same, with what is in the way of those that have no lowering.
+    /// The plans that differ in a value alone, and what each takes or what is in its way.
     fn tried(
         &self,
         v: Value,
         choice: &ResidualChoice,
         readings: &[Reading],
     ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
+        let price = |plan| {
+            let plan = self.forms.given(self.f, plan)?;
+            Ok(measured(self.f, plan, self.options, self.engine)?.point)
+        };
+        Ok(self.plans(v, choice, readings)?.into_iter().map(price).collect())
+    }
+
+    /// The plans that differ in a value alone.
+    fn plans(
+        &self,
+        v: Value,
+        choice: &ResidualChoice,
+        readings: &[Reading],
+    ) -> Result<Vec<Plan>, Diagnostic> {
         let (f, plan) = (self.f, self.plan);
-        let plans = match choice {
+        Ok(match choice {
             ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output => {
                 Vec::new()
             }
@@ -385,12 +406,7 @@ impl<'a> Decider<'a> {
             }
             ResidualChoice::Remat { .. } => alternatives::kept(f, plan, v)?,
             ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
-        };
-        let price = |plan| {
-            let plan = self.forms.given(f, plan)?;
-            measured(f, plan, self.options, self.engine).map(|(point, _)| point)
-        };
-        Ok(plans.into_iter().map(price).collect())
+        })
     }
 
     /// Whether one alternative to a choice comes before another: within the budget first, then what does

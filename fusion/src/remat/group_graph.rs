@@ -5,7 +5,6 @@ use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::analysis::recomputation::is_kept;
-use crate::cost::step_cost::Cost;
 use crate::lower::steps::steps_of;
 use crate::memory::residuals::{bytes, storage};
 use crate::plan::{Group, Plan};
@@ -58,7 +57,7 @@ fn made_by(f: &Function, v: Value) -> Option<Inst> {
 }
 
 impl GroupGraph {
-    /// Of a plan, the facts that it rests on, the program it has become, and what that costs.
+    /// Of a plan, the facts that it rests on, the program it has become, and the seconds of that program's steps.
     ///
     /// # Errors
     /// When sizes add up to more than can be counted.
@@ -66,10 +65,10 @@ impl GroupGraph {
         facts: &Facts<'_>,
         plan: &Plan,
         program: &Program,
-        cost: Cost,
+        seconds: &[f64],
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
-        let (forms, seconds) = (storage(plan), cost.steps);
+        let forms = storage(plan);
         let mut found =
             GroupGraph { graph: CostGraph::new(), of: SecondaryMap::new(), kept: EntitySet::new() };
         let mut op_of: SecondaryMap<Value, Option<OpId>> = SecondaryMap::new();
@@ -83,7 +82,7 @@ impl GroupGraph {
         let longest = MOST / (values as u64 + 1);
         let mut latest = 0;
         for ((g, group), steps) in plan.groups.iter().enumerate().zip(steps_of(plan, program)) {
-            let time: f64 = seconds[steps].iter().map(|s| s.seconds).sum();
+            let time: f64 = seconds[steps].iter().sum();
             let outputs: Vec<Value> =
                 members(f, group).filter(|v| left.kept.contains(*v)).collect();
             // What each output is made of: what the group leaves as well is read.

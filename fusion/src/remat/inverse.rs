@@ -93,7 +93,7 @@ impl InversePlanner<'_> {
     }
 
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        let blocks = block_plans(f, &self.options)?;
+        let blocks = block_plans(f, &self.options, self.engine)?;
         plan_point(f, plan_at(f, &self.options, 0.0, &blocks)?, &self.options, self.engine)
     }
 

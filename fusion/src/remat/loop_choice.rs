@@ -6,7 +6,6 @@
 
 use super::{PlanFrontier, plan_frontier};
 use crate::loops::{known_trips, merge_loops, stack_residuals};
-use crate::lower::lowered;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::size::MOST_BYTES;
 use crate::plan::blocks::blocks;
@@ -16,7 +15,7 @@ use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::prepare;
 use crate::search::planner::plan_for;
-use crate::search::point::PlanPoint;
+use crate::search::point::{PlanPoint, plan_seconds};
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;
 use adfuse_ir::kernel::SLOT;
@@ -62,12 +61,10 @@ pub fn decide_loops(
     if ways.all.is_empty() {
         return Ok(DecidedLoops { function: merged(f)?, choices: Vec::new() });
     }
+    let engine = MemoEngine::new(engine, &options.device);
     match budget {
-        None => ways.fastest(f, options, engine),
-        Some(budget) => {
-            let engine = MemoEngine::new(engine, &options.device);
-            ways.within(f, options, budget, &engine)
-        }
+        None => ways.fastest(f, options, &engine),
+        Some(budget) => ways.within(f, options, budget, &engine),
     }
 }
 
@@ -206,8 +203,8 @@ impl WaysBack {
         let planned = that_fit(candidates, |choices| {
             let decided = self.decided(f, choices)?;
             let plan = plan_for(&decided.function, options, engine)?;
-            let program = lowered(&decided.function, &plan, &options.device)?;
-            Ok((engine.cost(&program, &options.device).seconds, decided))
+            let seconds = plan_seconds(&decided.function, &plan, &options.device, engine)?;
+            Ok((seconds, decided))
         })?;
         let best = planned.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
         Ok(best.map_or_else(|| undecided(f), |(_, decided)| decided))

@@ -31,10 +31,8 @@ pub fn loop_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<LoopFrontierPoint>, Diagnostic> {
-    if engine.memo().is_none() {
-        // Plans of one function have most groups in common.
-        return loop_frontier(f, options, &MemoEngine::new(engine, &options.device));
-    }
+    // Plans of one function have most groups in common.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let ways = WaysBack::of(f);
     let mut candidates = match ways.is_empty() {
         true => vec![Vec::new()],

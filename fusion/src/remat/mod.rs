@@ -21,6 +21,7 @@ pub(crate) mod inverse;
 pub(crate) mod loop_choice;
 pub(crate) mod loop_frontier;
 pub(crate) mod lossy;
+mod pruning;
 pub mod schedule;
 pub(crate) mod single_changes;
 
@@ -45,6 +46,7 @@ pub use decisions::{
     decisions,
 };
 pub use frontier::PlanFrontier;
+use pruning::KnownPoints;
 
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///
@@ -55,16 +57,15 @@ pub fn plan_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
-    if engine.memo().is_none() {
-        // Plans of one function have most groups in common.
-        return plan_frontier(f, options, &MemoEngine::new(engine, &options.device));
-    }
-    let points = candidates::candidates(f, options, engine)?;
+    // Plans of one function have most groups in common.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    let known = KnownPoints::default();
+    let points = candidates::candidates(f, options, engine, &known)?;
     let mut found = chosen(f, points, options, engine);
     if options.effort >= Effort::Default
         && let Some(fastest) = found.fastest()
     {
-        let more = single_changes::decided_otherwise(f, fastest, options, engine)?;
+        let more = single_changes::decided_otherwise(f, fastest, options, (engine, &known))?;
         found = chosen(f, [found.compact, more].concat(), options, engine);
     }
     if options.effort == Effort::Search {
@@ -75,7 +76,7 @@ pub fn plan_frontier(
     for point in found.points {
         let plan = bundled(f, point.plan.clone(), options, engine);
         if plan != point.plan {
-            points.push(measured(f, plan, options, engine)?.0);
+            points.push(measured(f, plan, options, engine)?.point);
         }
         points.push(point);
     }
@@ -98,7 +99,7 @@ fn bettered(
         let wanted = SearchOptions { steps, budget: Some(point.peak), ..all };
         let better = search(&space, &point.plan, &wanted, &mut Uniform::new(wanted.seed));
         if let Some(better) = better.filter(|b| b.price != b.began) {
-            points.push(measured(f, better.plan, options, engine)?.0);
+            points.push(measured(f, better.plan, options, engine)?.point);
         }
         points.push(point);
     }

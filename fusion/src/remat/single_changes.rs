@@ -2,6 +2,7 @@
 //! are better.
 
 use super::decisions::{ALIKE, Decider};
+use super::pruning::{KnownPoints, MaybeMeasured};
 use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::search::point::PlanPoint;
@@ -21,7 +22,7 @@ pub(crate) fn decided_otherwise(
     f: &Function,
     start: &PlanPoint,
     options: &PlanOptions,
-    engine: &dyn EngineModel,
+    (engine, known): (&dyn EngineModel, &KnownPoints),
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut left = (TRIED / f.inst_count().max(1)).clamp(1, MOST);
     let mut found: Vec<PlanPoint> = Vec::new();
@@ -40,13 +41,18 @@ pub(crate) fn decided_otherwise(
                 continue;
             }
             settled.push(v);
-            let points = decider.alternatives(v)?;
-            left = left.saturating_sub(points.len());
+            let tried = decider.alternatives(v, known)?;
+            left = left.saturating_sub(tried.len());
+            let points: Vec<PlanPoint> =
+                tried.into_iter().filter_map(MaybeMeasured::point).collect();
+            // None that is beaten is faster than where this began, which is the fastest.
             let best = points.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
             let faster = best.filter(|b| b.seconds < here.seconds * (1.0 - ALIKE)).cloned();
             let told =
                 |p: &PlanPoint| p.saved <= here.saved || p.seconds < here.seconds * (1.0 - ALIKE);
+            let from = found.len();
             found.extend(points.into_iter().filter(told));
+            found[from..].iter().for_each(|point| known.add(point));
             if faster.is_some() {
                 next = faster;
                 break;

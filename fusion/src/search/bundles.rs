@@ -8,14 +8,14 @@
 
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
-use crate::cost::step_cost::Cost;
-use crate::lower::lowered;
 use crate::lower::steps::steps_of;
+use crate::lower::{LowerWith, placed};
 use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
+use crate::search::point::seconds_of_steps;
 use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Value};
@@ -61,9 +61,11 @@ fn better(
     if plan.groups.iter().filter(|group| may_share(f, group)).count() < 2 {
         return None;
     }
-    let program = lowered(f, plan, device).ok()?;
-    let before = engine.cost(&program, device);
-    let kernels = short_kernels(plan, &program, &before, device.launch_s);
+    let with = LowerWith { device, memo: engine.memo() };
+    let own = placed(f, plan, with).ok()?;
+    let seconds = seconds_of_steps(&own, device, engine);
+    let (before, program): (f64, _) = (seconds.iter().sum(), own.program);
+    let kernels = short_kernels(plan, &program, &seconds, device.launch_s);
     if kernels.iter().filter(|&&short| short).count() < 2 {
         return None;
     }
@@ -79,9 +81,9 @@ fn better(
         bundler.limit = (bundler.limit as f64 * part) as i128;
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
-        let Ok(program) = lowered(f, &made, device) else { continue };
-        let faster = engine.cost(&program, device).seconds < before.seconds;
-        if faster && peak(&program).is_some_and(|peak| peak <= most) {
+        let Ok(joined) = placed(f, &made, with) else { continue };
+        let seconds: f64 = seconds_of_steps(&joined, device, engine).iter().sum();
+        if seconds < before && peak(&joined.program).is_some_and(|peak| peak <= most) {
             return Some(made);
         }
     }
@@ -100,11 +102,11 @@ fn may_share(f: &Function, group: &Group) -> bool {
 }
 
 /// Which groups are one kernel that may share a launch and for which a launch counts.
-fn short_kernels(plan: &Plan, program: &Program, cost: &Cost, launch_s: f64) -> Vec<bool> {
+fn short_kernels(plan: &Plan, program: &Program, seconds: &[f64], launch_s: f64) -> Vec<bool> {
     let short = |steps: std::ops::Range<usize>| {
         let [step] = program.steps.get(steps.clone())? else { return None };
         let Step::Kernel(kernel) = step else { return None };
-        let seconds = cost.steps.get(steps.start)?.seconds;
+        let seconds = *seconds.get(steps.start)?;
         (is_elementwise(program, kernel) && launch_s > WORTH * seconds).then_some(())
     };
     steps_of(plan, program).into_iter().map(|steps| short(steps).is_some()).collect()

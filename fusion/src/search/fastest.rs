@@ -6,16 +6,15 @@
 //! kernel for each instruction.
 
 use super::descent::descended;
-use super::point::measured;
+use super::point::{PlanPoint, measured, plan_seconds};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
-use crate::lower::lowered;
 use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use adfuse_ir::{Diagnostic, Function};
+use adfuse_ir::{At, Diagnostic, Function, Kind};
 
 /// The efforts whose plans are compared: the wanted one, then the lesser ones.
 fn compared(effort: Effort) -> &'static [Effort] {
@@ -53,7 +52,7 @@ pub(super) fn attempts(
         if found.iter().any(|a| a.plan == plan) {
             continue;
         }
-        let seconds = engine.cost(&lowered(f, &plan, device)?, device).seconds;
+        let seconds = plan_seconds(f, &plan, device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
             true => descended(f, &plan, options, engine)?,
@@ -61,11 +60,10 @@ pub(super) fn attempts(
         };
         found.push(UnbudgetedPlan { effort, plan, seconds });
         if let Some(plan) = better {
-            let program = lowered(f, &plan, device);
-            debug_assert!(program.is_ok(), "a change made no plan: {program:?}");
+            let seconds = plan_seconds(f, &plan, device, engine);
+            debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
-            if let Ok(program) = program {
-                let seconds = engine.cost(&program, device).seconds;
+            if let Ok(seconds) = seconds {
                 found.push(UnbudgetedPlan { effort, plan, seconds });
             }
         }
@@ -93,23 +91,34 @@ pub(crate) fn fastest(
     blocks: &[Plan],
     engine: &dyn EngineModel,
 ) -> Result<Plan, Diagnostic> {
-    if options.effort == Effort::Off {
-        return plan_at(f, options, 0.0, blocks);
+    match options.effort {
+        Effort::Off => plan_at(f, options, 0.0, blocks),
+        _ => fastest_of(f, options, &attempts(f, options, blocks, engine)?),
     }
-    let mut found = attempts(f, options, blocks, engine)?;
-    let least = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-    found.retain(|a| a.seconds == least);
-    if found.len() > 1 {
-        let mut by_peak = Vec::new();
-        for attempt in found {
-            let (point, _) = measured(f, attempt.plan, options, &AnyEngine)?;
-            by_peak.push(point);
+}
+
+/// The fastest of some plans; of equally fast ones, the one with the lowest peak.
+pub(super) fn fastest_of(
+    f: &Function,
+    options: &PlanOptions,
+    attempts: &[UnbudgetedPlan],
+) -> Result<Plan, Diagnostic> {
+    let least = attempts.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    let mut found = attempts.iter().filter(|a| a.seconds == least);
+    let (first, others) = (found.next(), found.next());
+    match (first, others) {
+        (Some(only), None) => Ok(only.plan.clone()),
+        _ => {
+            let all = attempts.iter().filter(|a| a.seconds == least);
+            let by_peak = all.map(|a| Ok(measured(f, a.plan.clone(), options, &AnyEngine)?.point));
+            let by_peak = by_peak.collect::<Result<Vec<PlanPoint>, Diagnostic>>()?;
+            let least = by_peak.into_iter().min_by_key(|point| (point.peak, point.saved));
+            least.map(|point| point.plan).ok_or_else(|| no_plan(f))
         }
-        let least = by_peak.into_iter().min_by_key(|point| (point.peak, point.saved));
-        return least.map_or_else(|| plan_at(f, options, 0.0, blocks), |point| Ok(point.plan));
     }
-    match found.pop() {
-        Some(attempt) => Ok(attempt.plan),
-        None => plan_at(f, options, 0.0, blocks),
-    }
+}
+
+fn no_plan(f: &Function) -> Diagnostic {
+    let at = At { func: Some(f.name.clone()), ..At::default() };
+    Diagnostic::new(at, Kind::Internal, "no effort made a plan")
 }

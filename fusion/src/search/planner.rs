@@ -2,16 +2,16 @@
 
 use super::blocks::block_plans;
 use super::bundles::bundled;
-use super::fastest::{attempts, fastest};
+use super::fastest::{attempts, fastest, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{PlanPoint, measured};
+use super::point::{PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
 use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
-use crate::memory::engine::{AnyEngine, EngineModel};
+use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function};
@@ -35,11 +35,71 @@ pub fn plan_for(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Plan, Diagnostic> {
-    let plan = match options.effort {
-        Effort::Search => searched(f, options, engine)?,
-        _ => fastest(f, options, &block_plans(f, options)?, engine)?,
+    Ok(plan_among(f, options, engine)?.plan)
+}
+
+/// A plan without a budget, and those that it was chosen from.
+#[derive(Clone, Debug)]
+pub struct PlanWithAttempts {
+    /// The plan.
+    pub plan: Plan,
+    /// Plans of greedy grouping and of single changes, each with the effort that made it, before kernels share launches.
+    attempts: Vec<(Effort, Plan)>,
+}
+
+/// As [`plan_for`], with the plans that it was chosen from.
+///
+/// # Errors
+/// As there.
+pub fn plan_among(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PlanWithAttempts, Diagnostic> {
+    // Plans that are compared have most groups in common.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    let blocks = block_plans(f, options, engine)?;
+    let (plan, attempts) = match options.effort {
+        Effort::Off => (plan_at(f, options, 0.0, &blocks)?, Vec::new()),
+        Effort::Search => (searched(f, options, engine)?, attempts(f, options, &blocks, engine)?),
+        _ => {
+            let attempts = attempts(f, options, &blocks, engine)?;
+            (fastest_of(f, options, &attempts)?, attempts)
+        }
     };
-    Ok(bundled(f, plan, options, engine))
+    let plan = bundled(f, plan, options, engine);
+    let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
+    Ok(PlanWithAttempts { plan, attempts })
+}
+
+impl PlanWithAttempts {
+    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes however
+    /// quickly its memory is planned.
+    ///
+    /// # Errors
+    /// As [`plan`](crate::plan()), and those of the engine.
+    pub fn leanest_below(
+        &self,
+        f: &Function,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+        below: u64,
+    ) -> Result<Option<(Effort, PlanPoint)>, Diagnostic> {
+        let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+        let mut best: Option<(Effort, PlanPoint)> = None;
+        for (effort, plan) in &self.attempts {
+            let most = best.as_ref().map_or(below, |(_, point)| point.peak);
+            let priced = priced(f, plan.clone(), options, engine)?;
+            if priced.least_peak() >= most || priced.quick_peak(options, engine)? >= most {
+                continue;
+            }
+            let point = priced.measured(f, options, engine)?.point;
+            if point.peak < most {
+                best = Some((*effort, point));
+            }
+        }
+        Ok(best)
+    }
 }
 
 /// Instructions up to which a function is searched as a whole.
@@ -115,7 +175,8 @@ pub fn plan_attempts(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    measured_attempts(f, options, &block_plans(f, options)?, engine)
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    measured_attempts(f, options, &block_plans(f, options, engine)?, engine)
 }
 
 /// As [`plan_attempts`], with these plans of the function's blocks.
@@ -126,5 +187,5 @@ pub(crate) fn measured_attempts(
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
     let made = attempts(f, options, blocks, engine)?.into_iter();
-    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
+    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.point))).collect()
 }

@@ -2,15 +2,17 @@
 
 use crate::cost::compile_cost::{CompileCost, step_code, together};
 use crate::cost::step_cost_with;
-use crate::lower::group_memo::StepOfGroup;
+use crate::lower::group_memo::{GroupPrice, LoweredGroup, StepOfGroup};
 use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
 use crate::memory::engine::EngineModel;
+use crate::memory::least_peak::least_peak;
 use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::PlanOptions;
+use crate::plan::options::{Effort, PlanOptions};
+use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{Diagnostic, Function, Value};
 
@@ -42,7 +44,95 @@ pub fn plan_point(
     engine: &dyn EngineModel,
 ) -> Result<PlanPoint, Diagnostic> {
     belongs(f, &plan)?;
-    measured(f, plan, options, engine).map(|(point, _)| point)
+    Ok(measured(f, plan, options, engine)?.point)
+}
+
+/// A plan that was lowered and priced, before its memory is planned.
+pub(crate) struct PricedPlan {
+    plan: Plan,
+    placed: PlacedProgram,
+    /// Predicted seconds of each step.
+    pub(crate) of_steps: Vec<f64>,
+    pub(crate) seconds: f64,
+    pub(crate) compile: CompileCost,
+}
+
+/// A plan with its cost, and what it was lowered to.
+pub(crate) struct MeasuredPlan {
+    pub(crate) point: PlanPoint,
+    pub(crate) program: Program,
+    /// The buffers that values are in.
+    pub(crate) holders: Holders,
+    /// Predicted seconds of each step.
+    pub(crate) seconds: Vec<f64>,
+}
+
+/// Lowers and prices a plan.
+///
+/// # Errors
+/// As [`lower`](crate::lower()).
+pub(crate) fn priced(
+    f: &Function,
+    plan: Plan,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PricedPlan, Diagnostic> {
+    let plan = match engine.donated() {
+        [] => plan,
+        given => plan.donating(given),
+    };
+    let device = &options.device;
+    let placed = placed(f, &plan, LowerWith { device, memo: engine.memo() })?;
+    let of_steps = seconds_of_steps(&placed, device, engine);
+    let (seconds, compile) = (total(&of_steps), compile(&placed, device));
+    Ok(PricedPlan { plan, placed, of_steps, seconds, compile })
+}
+
+impl PricedPlan {
+    /// Bytes that the plan takes at the least, however its memory is planned.
+    pub(crate) fn least_peak(&self) -> u64 {
+        least_peak(&self.placed.program)
+    }
+
+    /// Bytes at the peak where memory is planned quickly.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn quick_peak(
+        &self,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<u64, Diagnostic> {
+        let effort = options.effort.min(Effort::Quick);
+        let sized = engine.sized(&self.placed.program)?;
+        sized.peak(&memory_beside(&self.placed.program, effort, sized.scratch())?)
+    }
+
+    /// The plan with its memory planned.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn measured(
+        self,
+        f: &Function,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<MeasuredPlan, Diagnostic> {
+        let PricedPlan { plan, placed, of_steps, seconds, compile } = self;
+        let program = &placed.program;
+        let peak = {
+            let sized = engine.sized(program)?;
+            sized.peak(&memory_beside(program, options.effort, sized.scratch())?)?
+        };
+        let saved = match &placed.instances {
+            Some(x) => saved_bytes(&x.f, &x.plan)?,
+            None => saved_bytes(f, &plan)?,
+        };
+        let again = recomputed_values(f, &plan);
+        let point = PlanPoint { plan, peak, seconds, saved, again, compile };
+        let PlacedProgram { program, holders, .. } = placed;
+        Ok(MeasuredPlan { point, program, holders, seconds: of_steps })
+    }
 }
 
 /// A plan with its cost and its program.
@@ -51,75 +141,95 @@ pub(crate) fn measured(
     plan: Plan,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> Result<(PlanPoint, Program), Diagnostic> {
-    let (point, program, _) = measured_at(f, plan, options, engine)?;
-    Ok((point, program))
+) -> Result<MeasuredPlan, Diagnostic> {
+    priced(f, plan, options, engine)?.measured(f, options, engine)
 }
 
-/// As [`measured`], with the buffers that values are in.
-pub(crate) fn measured_at(
+/// The predicted seconds of a plan.
+///
+/// # Errors
+/// As [`lower`](crate::lower()).
+pub(crate) fn plan_seconds(
     f: &Function,
-    plan: Plan,
-    options: &PlanOptions,
+    plan: &Plan,
+    device: &MachineModel,
     engine: &dyn EngineModel,
-) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
-    let plan = match engine.donated() {
-        [] => plan,
-        given => plan.donating(given),
-    };
-    let with = LowerWith { device: &options.device, memo: engine.memo() };
-    let placed = placed(f, &plan, with)?;
-    let program = &placed.program;
-    let seconds = seconds(&placed, &options.device, engine);
-    let compile = compile(&placed, &options.device);
-    let peak = {
-        let sized = engine.sized(program)?;
-        sized.peak(&memory_beside(program, options.effort, sized.scratch())?)?
-    };
-    let saved = match &placed.instances {
-        Some(x) => saved_bytes(&x.f, &x.plan)?,
-        None => saved_bytes(f, &plan)?,
-    };
-    let again = recomputed_values(f, &plan);
-    let point = PlanPoint { plan, peak, seconds, saved, again, compile };
-    Ok((point, placed.program, placed.holders))
+) -> Result<f64, Diagnostic> {
+    let placed = placed(f, plan, LowerWith { device, memo: engine.memo() })?;
+    Ok(total(&seconds_of_steps(&placed, device, engine)))
 }
 
 /// What compiling a program costs, as [`compile_cost`](crate::compile_cost()) counts it: the code of equal groups is
 /// counted once.
 fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
     let program = &placed.program;
-    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| {
-        let count = || step_code(program, step, device);
-        of_group.as_ref().map_or_else(count, |of_group| of_group.code(count))
+    let count = |program: &Program, step: &Step| step_code(program, step, device);
+    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| match of_group {
+        Some(of_group) => of_group.code(count),
+        None => count(program, step),
     };
     together(program.steps.iter().zip(&placed.of_group).map(of)).on(program.steps.len(), device)
 }
 
-/// Predicted seconds of a program, as [`EngineModel::cost`] counts them: those of equal steps once. The engine is asked
-/// only for the facts of steps whose seconds are not known.
-fn seconds(placed: &PlacedProgram, device: &MachineModel, engine: &dyn EngineModel) -> f64 {
-    let program = &placed.program;
-    let known = |n: usize| placed.of_group.get(n).and_then(|of| of.as_ref()?.known_seconds());
-    let asked: Vec<usize> = (0..program.steps.len()).filter(|&n| known(n).is_none()).collect();
-    let steps = asked.iter().map(|&n| program.steps[n].clone()).collect();
-    let facts = match asked.is_empty() {
-        true => None,
-        false => {
-            let Program { name, buffers, outputs, .. } = program;
-            let (name, buffers, outputs) = (name.clone(), buffers.clone(), outputs.clone());
-            engine.facts(&Program { name, buffers, outputs, steps }, device)
-        }
-    };
+/// The seconds of a group's steps with an engine: counted once for all groups of its form. The group is priced by
+/// itself, so it has one price in all plans.
+pub(crate) fn group_price<'g>(
+    group: &'g LoweredGroup,
+    engine: &dyn EngineModel,
+    device: &MachineModel,
+) -> &'g GroupPrice {
+    group.price(|program| {
+        let facts = engine.facts(program, device);
+        let stated = facts.is_some();
+        let steps = step_seconds(program, facts.as_deref(), engine, device);
+        GroupPrice { steps, stated }
+    })
+}
+
+/// The seconds of each step of a program whose facts an engine has stated or not.
+fn step_seconds(
+    program: &Program,
+    facts: Option<&[KernelFacts]>,
+    engine: &dyn EngineModel,
+    device: &MachineModel,
+) -> Vec<f64> {
     let blocks = |program: &Program| engine.cost(program, device);
     let of = |(n, step): (usize, &Step)| {
-        let count = || {
-            let facts = asked.binary_search(&n).ok().and_then(|k| facts.as_ref()?.get(k));
-            step_cost_with((program, step), device, facts, &blocks).seconds
-        };
-        let of_group = placed.of_group.get(n).and_then(Option::as_ref);
-        of_group.map_or_else(count, |of_group| of_group.seconds(count))
+        let facts = facts.and_then(|facts| facts.get(n));
+        step_cost_with((program, step), device, facts, &blocks).seconds
     };
-    // In the order of the steps, as everywhere: sums of floats depend on it.
-    program.steps.iter().enumerate().map(of).fold(0.0, |sum, seconds| sum + seconds)
+    program.steps.iter().enumerate().map(of).collect()
+}
+
+/// Seconds of all steps, added in their order, as everywhere: sums of floats depend on it.
+fn total(seconds: &[f64]) -> f64 {
+    seconds.iter().fold(0.0, |sum, seconds| sum + seconds)
+}
+
+/// Predicted seconds of each step of a program, as [`EngineModel::cost`] counts them: those of equal groups once. The
+/// engine is asked only for the facts of groups that have not been priced, and of steps that are of no group that is
+/// known.
+pub(crate) fn seconds_of_steps(
+    placed: &PlacedProgram,
+    device: &MachineModel,
+    engine: &dyn EngineModel,
+) -> Vec<f64> {
+    let program = &placed.program;
+    let of_group = |n: usize| placed.of_group.get(n).and_then(Option::as_ref);
+    let asked: Vec<usize> = (0..program.steps.len()).filter(|&n| of_group(n).is_none()).collect();
+    let mut others = Vec::new();
+    if !asked.is_empty() {
+        let steps = asked.iter().map(|&n| program.steps[n].clone()).collect();
+        let Program { name, buffers, outputs, .. } = program;
+        let (name, buffers, outputs) = (name.clone(), buffers.clone(), outputs.clone());
+        let program = Program { name, buffers, outputs, steps };
+        let facts = engine.facts(&program, device);
+        others = step_seconds(&program, facts.as_deref(), engine, device);
+    }
+    let mut others = others.into_iter();
+    let of = |n: usize| match of_group(n) {
+        Some(of) => group_price(&of.group, engine, device).steps[of.step],
+        None => others.next().unwrap_or(0.0),
+    };
+    (0..program.steps.len()).map(of).collect()
 }

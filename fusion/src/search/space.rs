@@ -48,7 +48,7 @@ impl<'f> PlanSpace<'f> {
             storage: Vec::new(),
             inverses: Vec::new(),
             loops: Vec::new(),
-            blocks: block_plans(f, options)?,
+            blocks: block_plans(f, options, engine)?,
         };
         let ranges = ValueRanges::of(&facts);
         Ok(PlanSpace { facts, options, engine, measure, results, ranges, head })

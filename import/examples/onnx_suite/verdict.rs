@@ -3,7 +3,7 @@
 use adfuse::backends::{Array, reference};
 use adfuse::engine::Cpu;
 use adfuse_import::{
-    FixedValue, ImportError, ImportedModel, OnnxOptions, Weight, onnx, onnx_inputs, onnx_tensor,
+    FixedValue, ImportError, ImportedModel, OnnxOptions, Weight, onnx, onnx_params, onnx_tensor,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,7 +95,8 @@ fn case(folder: &Path, engine: OnnxEngine) -> Result<usize, OnnxVerdict> {
     let tolerance = fs::read_to_string(folder.join("tolerance")).map_err(other)?;
     let tolerance: Vec<f64> = tolerance.split_whitespace().filter_map(|w| w.parse().ok()).collect();
     let [relative, absolute] = tolerance[..] else { return Err(other("no tolerance")) };
-    let names = onnx_inputs(&bytes).map_err(other)?;
+    let params = onnx_params(&bytes).map_err(other)?;
+    let names: Vec<String> = params.into_iter().map(|p| p.0).collect();
     let (model, fixed) = imported(&bytes, folder, (&names, &inputs))?;
     let given = names.iter().zip(&inputs).filter(|(name, _)| !fixed.contains(*name));
     let mut args: Vec<Array> = given.map(|(_, a)| a.clone()).collect();

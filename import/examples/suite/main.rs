@@ -1,9 +1,10 @@
 //! Runs a folder of StableHLO tests, files with inputs, expected outputs and comparisons, and prints a verdict a file
 //! and counts by op:
 //!
-//!     cargo run --release -p adfuse-import --example suite -- DIR [--engine cpu|reference] [--quiet] [--record FILE]
+//!     cargo run --release -p adfuse-import --example suite -- DIR [--engine cpu|reference] [--quiet] [--record FILE] [--bytecode OUT]
 //!
-//! `--record` writes the list of verdicts that `tests/suite.rs` compares.
+//! `--record` writes the list of verdicts that `tests/suite.rs` compares. `--bytecode` reads the artifacts that `artifacts.py` wrote
+//! in place of the text.
 
 #![allow(clippy::print_stdout)]
 
@@ -14,11 +15,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use verdict::{SuiteEngine, SuiteVerdict, files, judge};
+use verdict::{SuiteEngine, SuiteVerdict, files, judge, modules};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut folder, mut record, mut engine, mut quiet) = (None, None, SuiteEngine::Cpu, false);
+    let (mut folder, mut quiet, mut engine) = (None, false, SuiteEngine::Cpu);
+    let (mut record, mut artifacts) = (None, None);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--engine" if args.len() > 0 => match args.next().as_deref() {
@@ -28,13 +30,15 @@ fn main() -> ExitCode {
             },
             "--quiet" => quiet = true,
             "--record" if args.len() > 0 => record = args.next(),
+            "--bytecode" if args.len() > 0 => artifacts = args.next().map(PathBuf::from),
             _ if folder.is_none() && !arg.starts_with('-') => folder = Some(PathBuf::from(arg)),
             _ => return usage(),
         }
     }
     let Some(folder) = folder else { return usage() };
     // Calls are followed by recursion.
-    let run = move || scoreboard(&folder, engine, (quiet, record.as_deref()));
+    let run =
+        move || scoreboard((&folder, artifacts.as_deref()), engine, (quiet, record.as_deref()));
     let thread = std::thread::Builder::new().stack_size(256 << 20).spawn(run);
     match thread.map(|t| t.join()) {
         Ok(Ok(code)) => code,
@@ -43,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    println!("suite DIR [--engine cpu|reference] [--quiet] [--record FILE]");
+    println!("suite DIR [--engine cpu|reference] [--quiet] [--record FILE] [--bytecode OUT]");
     ExitCode::from(2)
 }
 
@@ -90,7 +94,7 @@ struct Counts {
 }
 
 fn scoreboard(
-    folder: &Path,
+    (folder, artifacts): (&Path, Option<&Path>),
     engine: SuiteEngine,
     (quiet, record): (bool, Option<&str>),
 ) -> ExitCode {
@@ -101,10 +105,11 @@ fn scoreboard(
         println!("no `.mlir` files in `{}`", folder.display());
         return ExitCode::from(2);
     }
-    let mut list = String::new();
+    let (mut list, mut from_bytecode) = (String::new(), 0);
     for path in &found {
-        let Ok(text) = std::fs::read_to_string(path) else { continue };
-        let verdict = judge(&text, engine);
+        let Ok((parts, read)) = modules(folder, path, artifacts) else { continue };
+        from_bytecode += read;
+        let verdict = judge(&parts, engine);
         let name = path.strip_prefix(folder).unwrap_or(path).display();
         if !quiet {
             println!("{name}: {verdict}");
@@ -112,7 +117,7 @@ fn scoreboard(
         let class = verdict.class();
         let _ = writeln!(list, "{class} {name}");
         *counts.all.entry(class).or_insert(0) += 1;
-        if !outside(&text) {
+        if !parts.iter().any(|text| outside(text)) {
             *counts.goal.entry(class).or_insert(0) += 1;
             if let SuiteVerdict::Unsupported(why) = &verdict {
                 *counts.reasons.entry(why.clone()).or_insert(0) += 1;
@@ -128,6 +133,9 @@ fn scoreboard(
     reasons.sort_by_key(|(why, n)| (std::cmp::Reverse(**n), (*why).clone()));
     for (why, n) in reasons {
         println!("{n:5}  {why}");
+    }
+    if artifacts.is_some() {
+        println!("{from_bytecode} modules were read from bytecode");
     }
     tell("all files", &counts.all);
     tell(

@@ -5,7 +5,7 @@ use adfuse::backends::Array;
 use adfuse::backends::reference;
 use adfuse::engine::Cpu;
 use adfuse::ir::{Diagnostic, Module};
-use adfuse_import::{Compare, ImportError, ImportOptions, Imported, stablehlo};
+use adfuse_import::{Compare, ImportError, ImportOptions, Imported, disassemble, stablehlo};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -67,10 +67,33 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The verdict on a file, whose modules are separated by lines `// -----`.
-pub(crate) fn judge(text: &str, engine: SuiteEngine) -> SuiteVerdict {
+/// The modules of a file, which lines `// -----` separate, as text: of those that have an artifact in the folder
+/// `artifacts`, which `artifacts.py` writes, what it stands for. And how many of them have.
+pub(crate) fn modules(
+    folder: &Path,
+    path: &Path,
+    artifacts: Option<&Path>,
+) -> std::io::Result<(Vec<String>, usize)> {
+    let text = std::fs::read_to_string(path)?;
+    let (mut all, mut found) = (Vec::new(), 0);
+    for (k, part) in text.split("// -----").enumerate() {
+        let name = path.strip_prefix(folder).unwrap_or(path).with_extension(format!("{k}.mlirbc"));
+        let bytes = artifacts.and_then(|folder| std::fs::read(folder.join(name)).ok());
+        all.push(match &bytes {
+            None => part.to_string(),
+            Some(bytes) => {
+                found += 1;
+                disassemble(bytes).unwrap_or_else(|e| format!("{e}"))
+            }
+        });
+    }
+    Ok((all, found))
+}
+
+/// The verdict on the modules of a file.
+pub(crate) fn judge(modules: &[String], engine: SuiteEngine) -> SuiteVerdict {
     let mut compared = 0;
-    for part in text.split("// -----") {
+    for part in modules {
         let judged = catch_unwind(AssertUnwindSafe(|| module(part, engine)));
         match judged {
             Ok(Ok(n)) => compared += n,

@@ -2,11 +2,11 @@
 
 use super::element::ElementType;
 use super::refusal::Unlowered;
-use super::{Emitter, Val, integers};
+use super::{InstEmitter, Val, integers};
 use adfuse_ir::{DType, Op, Value};
 
 /// An op applied to each element of values of one element type.
-pub(crate) fn apply(cx: &mut Emitter, op: Op, args: &[Val]) -> Result<Val, Unlowered> {
+pub(crate) fn apply(cx: &mut InstEmitter, op: Op, args: &[Val]) -> Result<Val, Unlowered> {
     let element = args[0].element;
     let values: Vec<Value> = args.iter().map(|a| a.value).collect();
     let value = match (element, op) {
@@ -27,7 +27,7 @@ fn is_comparison(op: Op) -> bool {
 }
 
 /// The same numbers as elements of another type.
-pub(crate) fn convert_to(cx: &mut Emitter, x: Val, to: ElementType) -> Result<Val, Unlowered> {
+pub(crate) fn convert_to(cx: &mut InstEmitter, x: Val, to: ElementType) -> Result<Val, Unlowered> {
     if x.element == to {
         return Ok(x);
     }

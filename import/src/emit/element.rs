@@ -20,6 +20,12 @@ pub(crate) enum ElementType {
     },
 }
 
+/// The element type of both parts of complex numbers, by name: `f32` or `f64`.
+pub(crate) fn complex_part(name: &str) -> Option<&str> {
+    let part = name.strip_prefix("complex<")?.strip_suffix('>')?.trim();
+    matches!(part, "f32" | "f64").then_some(part)
+}
+
 impl ElementType {
     /// The element type of this name, if it can be imported.
     pub(crate) fn named(name: &str) -> Option<ElementType> {

@@ -1,7 +1,7 @@
 //! Integers that the IR lacks: those of 64 bits without sign as `i64`, those of 2, 4 and 16 bits in the next wider
 //! type.
 
-use super::Emitter;
+use super::InstEmitter;
 use super::element::ElementType;
 use super::refusal::Unlowered;
 use adfuse_ir::{DType, Literal, Op, Value};
@@ -9,7 +9,7 @@ use adfuse_ir::{DType, Literal, Op, Value};
 /// The value with the order that its storage type has: unsigned numbers of 64 bits have their top bit flipped, others are as
 /// they are. Twice it gives the value back.
 pub(crate) fn ordered(
-    cx: &mut Emitter,
+    cx: &mut InstEmitter,
     element: ElementType,
     x: Value,
 ) -> Result<Value, Unlowered> {
@@ -17,13 +17,13 @@ pub(crate) fn ordered(
 }
 
 /// The value with its top bit flipped: the order of unsigned numbers becomes that of signed ones.
-fn flipped(cx: &mut Emitter, x: Value) -> Result<Value, Unlowered> {
+fn flipped(cx: &mut InstEmitter, x: Value) -> Result<Value, Unlowered> {
     let least = cx.literal_like(x, Literal::from_i64(DType::I64, i64::MIN));
     cx.op(Op::Xor, &[x, least])
 }
 
 /// An op on unsigned numbers of 64 bits.
-pub(crate) fn unsigned(cx: &mut Emitter, op: Op, args: &[Value]) -> Result<Value, Unlowered> {
+pub(crate) fn unsigned(cx: &mut InstEmitter, op: Op, args: &[Value]) -> Result<Value, Unlowered> {
     match op {
         Op::Lt | Op::Le | Op::Gt | Op::Ge => {
             let (x, y) = (flipped(cx, args[0])?, flipped(cx, args[1])?);
@@ -46,7 +46,7 @@ pub(crate) fn unsigned(cx: &mut Emitter, op: Op, args: &[Value]) -> Result<Value
 }
 
 /// Quotient and remainder of unsigned numbers of 64 bits; all ones and the dividend where the divisor is 0.
-fn quotient(cx: &mut Emitter, x: Value, y: Value) -> Result<(Value, Value), Unlowered> {
+fn quotient(cx: &mut InstEmitter, x: Value, y: Value) -> Result<(Value, Value), Unlowered> {
     let (zero, one) = (
         cx.literal_like(x, Literal::zero(DType::I64)),
         cx.literal_like(x, Literal::one(DType::I64)),
@@ -74,7 +74,7 @@ fn quotient(cx: &mut Emitter, x: Value, y: Value) -> Result<(Value, Value), Unlo
 
 /// Unsigned numbers of 64 bits as floats, rounded once.
 pub(crate) fn float_of_unsigned(
-    cx: &mut Emitter,
+    cx: &mut InstEmitter,
     x: Value,
     dtype: DType,
 ) -> Result<Value, Unlowered> {
@@ -94,7 +94,7 @@ pub(crate) fn float_of_unsigned(
 }
 
 /// Floats as unsigned numbers of 64 bits: towards zero, saturated, 0 of NaN.
-pub(crate) fn unsigned_of_float(cx: &mut Emitter, x: Value) -> Result<Value, Unlowered> {
+pub(crate) fn unsigned_of_float(cx: &mut InstEmitter, x: Value) -> Result<Value, Unlowered> {
     let x = cx.storage(x, DType::F64)?;
     let limit = cx.literal_like(x, Literal::from_f64(DType::F64, 9_223_372_036_854_775_808.0));
     let small = cx.storage(x, DType::I64)?;
@@ -107,13 +107,17 @@ pub(crate) fn unsigned_of_float(cx: &mut Emitter, x: Value) -> Result<Value, Unl
     cx.op(Op::SelectN, &[above, small, large])
 }
 
-pub(crate) fn count(cx: &mut Emitter, like: Value, bits: u32) -> Value {
+pub(crate) fn count(cx: &mut InstEmitter, like: Value, bits: u32) -> Value {
     let dtype = cx.b.ty(like).dtype;
     cx.literal_like(like, Literal::from_i64(dtype, bits.into()))
 }
 
 /// The value as its type has it, read off the low bits.
-pub(crate) fn wrap(cx: &mut Emitter, element: ElementType, x: Value) -> Result<Value, Unlowered> {
+pub(crate) fn wrap(
+    cx: &mut InstEmitter,
+    element: ElementType,
+    x: Value,
+) -> Result<Value, Unlowered> {
     if !element.is_promoted() {
         return Ok(x);
     }
@@ -129,7 +133,7 @@ pub(crate) fn wrap(cx: &mut Emitter, element: ElementType, x: Value) -> Result<V
 }
 
 /// The low bits alone, as many as the type has.
-fn low_bits(cx: &mut Emitter, element: ElementType, x: Value) -> Result<Value, Unlowered> {
+fn low_bits(cx: &mut InstEmitter, element: ElementType, x: Value) -> Result<Value, Unlowered> {
     let mask = Literal::from_i64(element.storage(), (1 << element.bits()) - 1);
     let mask = cx.literal_like(x, mask);
     cx.op(Op::And, &[x, mask])
@@ -137,7 +141,7 @@ fn low_bits(cx: &mut Emitter, element: ElementType, x: Value) -> Result<Value, U
 
 /// An op on integers that are narrower than what they are kept in.
 pub(crate) fn promoted(
-    cx: &mut Emitter,
+    cx: &mut InstEmitter,
     e: ElementType,
     op: Op,
     args: &[Value],
@@ -175,7 +179,7 @@ pub(crate) fn promoted(
 
 /// An integer power by repeated squaring; a negative exponent gives the integer part of the reciprocal.
 pub(crate) fn power(
-    cx: &mut Emitter,
+    cx: &mut InstEmitter,
     e: ElementType,
     x: Value,
     y: Value,

@@ -17,17 +17,20 @@ pub(crate) struct Val {
     pub(crate) value: Value,
 }
 
+pub(crate) type Vals = SmallVec<[Val; 2]>;
+pub(crate) type LoweredValues = Result<Vals, Unlowered>;
+
 /// Appends instructions to a function, as many as an import may have.
-pub(crate) struct Emitter {
+pub(crate) struct InstEmitter {
     pub(crate) b: Builder,
     /// Instructions of all functions.
     emitted: usize,
 }
 
-impl Emitter {
+impl InstEmitter {
     /// Starts a function of this name.
-    pub(crate) fn new(name: impl Into<String>) -> Emitter {
-        Emitter { b: Builder::new(name), emitted: 0 }
+    pub(crate) fn new(name: impl Into<String>) -> InstEmitter {
+        InstEmitter { b: Builder::new(name), emitted: 0 }
     }
 
     /// Known extents of a value.

@@ -2,10 +2,12 @@
 
 use super::context::{LoweredValues, ModuleLowering, Val};
 use super::element::ElementType;
+use super::number::ComplexPart;
 use super::refusal::{Unlowered, refuse};
-use crate::text::tree::{Attribute, DenseText, Instruction};
+use crate::text::tree::{Attribute, DenseText, Instruction, Type};
 use adfuse_ir::{Attr as IrAttr, Attrs, Elements, Literal, Op, TensorType};
 use smallvec::smallvec;
+use std::borrow::Cow;
 
 pub(crate) fn constant(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (element, ty) = cx.result_type(inst, 0)?;
@@ -25,7 +27,12 @@ pub(crate) fn written(
 ) -> Result<Val, Unlowered> {
     let Some(count) = ty.elements() else { return refuse("an extent that is not known") };
     let text = dense.payload.trim();
-    let value = match elements(text, element, count)? {
+    let part = cx.part.filter(|_| dense.ty.as_ref().is_some_and(Type::is_complex));
+    let text = match part {
+        Some(part) => Cow::Owned(part_of(text, element, part)?),
+        None => Cow::Borrowed(text),
+    };
+    let value = match elements(&text, element, count)? {
         Values::All(l) => cx.b.literal(ty, l),
         Values::Each(all) if cx.lift.is_some() => {
             return refuse(format!("{} values in a function of elements", all.len()));
@@ -36,6 +43,26 @@ pub(crate) fn written(
         }
     };
     Ok(Val { element, value })
+}
+
+/// The values of one part of complex numbers, which are written as pairs `(1.0, 2.0)`, or as bytes one behind the other.
+fn part_of(text: &str, element: ElementType, part: ComplexPart) -> Result<String, Unlowered> {
+    let first = usize::from(part == ComplexPart::Imaginary);
+    if let Some(hex) = text.strip_prefix("\"0x").and_then(|t| t.strip_suffix('"')) {
+        let width = 2 * element.bits().div_ceil(8) as usize;
+        if !hex.is_ascii() {
+            return refuse("digits that are not hexadecimal");
+        }
+        let parts = hex.as_bytes().chunks(width).skip(first).step_by(2).flatten();
+        return Ok(format!("\"0x{}\"", parts.map(|&b| char::from(b)).collect::<String>()));
+    }
+    let words = text.split(|c: char| "[](),".contains(c) || c.is_ascii_whitespace());
+    let parts: Vec<&str> = words.filter(|w| !w.is_empty()).skip(first).step_by(2).collect();
+    match (text.starts_with('['), &parts[..]) {
+        (false, [only]) => Ok((*only).to_string()),
+        (true, _) => Ok(format!("[{}]", parts.join(", "))),
+        _ => refuse("values that are no pairs"),
+    }
 }
 
 enum Values {

@@ -1,9 +1,10 @@
 //! What lowering an instruction sees: the values so far, the function under construction, and what was refused.
 
 use super::attributes::says_nothing;
-use crate::emit::element::ElementType;
+use super::number::{ComplexPart, Number, Numbers};
+use crate::emit::element::{ElementType, complex_part};
 use crate::emit::refusal::{Unlowered, refuse};
-pub(crate) use crate::emit::{Emitter, Val};
+pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
 use adfuse_ir::{Op, Span, TensorType};
@@ -11,8 +12,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 
-pub(crate) type Vals = SmallVec<[Val; 2]>;
-pub(crate) type LoweredValues = Result<Vals, Unlowered>;
+pub(crate) type LoweredNumbers = Result<Numbers, Unlowered>;
 
 /// How an op is lowered.
 #[derive(Clone, Copy)]
@@ -21,6 +21,8 @@ pub(crate) enum LoweringRule {
     Map(Op),
     /// This function.
     By(for<'t> fn(&mut ModuleLowering<'t>, &'t Instruction<'t>) -> LoweredValues),
+    /// This function, which treats complex numbers like others.
+    Whole(for<'t> fn(&mut ModuleLowering<'t>, &'t Instruction<'t>) -> LoweredNumbers),
 }
 
 /// A row of the table of ops.
@@ -45,7 +47,11 @@ pub enum Compare {
 }
 
 /// The results that a name is bound to.
-type BoundResults = SmallVec<[Option<Val>; 1]>;
+type BoundResults = SmallVec<[Option<Number>; 1]>;
+
+/// Lowers an instruction that has complex operands or results.
+pub(crate) type ComplexLowering<'t> =
+    fn(&mut ModuleLowering<'t>, &'t Instruction<'t>, &OpRow) -> LoweredNumbers;
 
 /// A module that is being lowered, function by function.
 pub(crate) struct ModuleLowering<'t> {
@@ -54,12 +60,17 @@ pub(crate) struct ModuleLowering<'t> {
     pub(crate) names: BTreeMap<&'t str, (usize, String)>,
     rows: fn(&str) -> Option<&'static OpRow>,
     map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
-    pub(crate) emitter: Emitter,
+    complex: ComplexLowering<'t>,
+    pub(crate) emitter: InstEmitter,
     values: HashMap<&'t str, BoundResults>,
     /// What names stood for outside of the regions that are open.
     shadowed: Vec<(&'t str, Option<BoundResults>)>,
     /// The shape at which scalars of a region are computed: that of the tensors whose elements it combines.
     pub(crate) lift: Option<TensorType>,
+    /// The part of complex numbers that is read; where there is none they are refused.
+    pub(crate) part: Option<ComplexPart>,
+    /// The parts of both operands that are read, where they differ.
+    pub(crate) factors: Option<[ComplexPart; 2]>,
     /// Whether comparisons of tests are kept rather than refused.
     pub(crate) keeps_checks: bool,
     pub(crate) checks: Vec<(Compare, Val, Val)>,
@@ -71,15 +82,15 @@ pub(crate) struct ModuleLowering<'t> {
 }
 
 impl Deref for ModuleLowering<'_> {
-    type Target = Emitter;
+    type Target = InstEmitter;
 
-    fn deref(&self) -> &Emitter {
+    fn deref(&self) -> &InstEmitter {
         &self.emitter
     }
 }
 
 impl DerefMut for ModuleLowering<'_> {
-    fn deref_mut(&mut self) -> &mut Emitter {
+    fn deref_mut(&mut self) -> &mut InstEmitter {
         &mut self.emitter
     }
 }
@@ -90,6 +101,7 @@ impl<'t> ModuleLowering<'t> {
         names: BTreeMap<&'t str, (usize, String)>,
         rows: fn(&str) -> Option<&'static OpRow>,
         map: for<'i> fn(&mut ModuleLowering<'t>, Op, &Instruction<'i>) -> LoweredValues,
+        complex: ComplexLowering<'t>,
         keeps_checks: bool,
     ) -> ModuleLowering<'t> {
         ModuleLowering {
@@ -97,10 +109,13 @@ impl<'t> ModuleLowering<'t> {
             names,
             rows,
             map,
-            emitter: Emitter::new(""),
+            complex,
+            emitter: InstEmitter::new(""),
             values: HashMap::new(),
             shadowed: Vec::new(),
             lift: None,
+            part: None,
+            factors: None,
             keeps_checks,
             checks: Vec::new(),
             issues: Vec::new(),
@@ -127,8 +142,15 @@ impl<'t> ModuleLowering<'t> {
             let Type::Other(text) = ty else { return refuse("a type") };
             return refuse(format!("the type {text}"));
         };
-        let Some(element) = ElementType::named(element) else {
-            return refuse(format!("elements of type {}", element.split('<').next().unwrap_or("")));
+        let named = match self.part {
+            None => element,
+            Some(_) => complex_part(element).unwrap_or(element),
+        };
+        let Some(element) = ElementType::named(named) else {
+            return refuse(match complex_part(element) {
+                Some(_) => "complex numbers".into(),
+                None => format!("elements of type {}", element.split('<').next().unwrap_or("")),
+            });
         };
         let known: Option<Vec<u64>> = extents.iter().copied().collect();
         let Some(dims) = known else { return refuse("an extent that is not known") };
@@ -145,11 +167,9 @@ impl<'t> ModuleLowering<'t> {
         inst: &Instruction<'_>,
         k: usize,
     ) -> Result<(ElementType, TensorType), Unlowered> {
-        let written = match inst.operand_types.is_none() && inst.result_count() == 1 {
-            true => inst.types.last(),
-            false => inst.types.get(k),
+        let Some(written) = inst.result_type(k) else {
+            return refuse("an instruction without its types");
         };
-        let Some(written) = written else { return refuse("an instruction without its types") };
         let (element, ty) = self.type_of(written)?;
         match &self.lift {
             None => Ok((element, ty)),
@@ -164,8 +184,8 @@ impl<'t> ModuleLowering<'t> {
         self.shadowed.push((name, old));
     }
 
-    /// The value of this name.
-    pub(crate) fn find(&self, operand: OperandName<'_>) -> Result<Val, Unlowered> {
+    /// The number of this name.
+    pub(crate) fn number(&self, operand: OperandName<'_>) -> Result<Number, Unlowered> {
         let Some(all) = self.values.get(operand.name) else {
             return refuse(format!("`%{}` is not defined", operand.name));
         };
@@ -173,6 +193,21 @@ impl<'t> ModuleLowering<'t> {
             Some(Some(v)) => Ok(*v),
             Some(None) => Err(Unlowered::Poisoned),
             None => refuse(format!("`%{}` has {} results", operand.name, all.len())),
+        }
+    }
+
+    /// All operands, complex numbers among them.
+    pub(crate) fn numbers(&self, inst: &Instruction<'_>) -> Result<Vec<Number>, Unlowered> {
+        inst.all_operands().map(|operand| self.number(operand)).collect()
+    }
+
+    /// The value of this name, or the part of it that is read.
+    fn find(&self, operand: OperandName<'_>) -> Result<Val, Unlowered> {
+        let found = self.number(operand)?;
+        match (found.im, self.part) {
+            (Some(im), Some(ComplexPart::Imaginary)) => Ok(im),
+            (Some(_), None) => refuse("complex numbers"),
+            _ => Ok(found.re),
         }
     }
 
@@ -192,10 +227,16 @@ impl<'t> ModuleLowering<'t> {
 
     /// Operand number `k`.
     pub(crate) fn operand(&mut self, inst: &Instruction<'_>, k: usize) -> Result<Val, Unlowered> {
-        match inst.all_operands().nth(k) {
-            Some(operand) => self.value(operand),
-            None => refuse(format!("operand {k} is missing")),
+        let Some(operand) = inst.all_operands().nth(k) else {
+            return refuse(format!("operand {k} is missing"));
+        };
+        let outer = self.part;
+        if let Some(&part) = self.factors.as_ref().and_then(|parts| parts.get(k)) {
+            self.part = Some(part);
         }
+        let found = self.value(operand);
+        self.part = outer;
+        found
     }
 
     /// All operands.
@@ -208,16 +249,16 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn block(
         &mut self,
         region: &'t RegionTree<'t>,
-        params: &[Option<Val>],
-    ) -> LoweredValues {
-        self.within(region, params, |cx, ret| cx.operands(ret).map(Vals::from_vec))
+        params: &[Option<Number>],
+    ) -> LoweredNumbers {
+        self.within(region, params, |cx, ret| cx.numbers(ret))
     }
 
     /// Lowers the instructions of a region; what `results` makes of the one that it ends with.
     fn within<T>(
         &mut self,
         region: &'t RegionTree<'t>,
-        params: &[Option<Val>],
+        params: &[Option<Number>],
         results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
     ) -> Result<T, Unlowered> {
         let mark = self.shadowed.len();
@@ -250,8 +291,11 @@ impl<'t> ModuleLowering<'t> {
         let lowered = match (self.rows)(inst.op) {
             None => refuse("no such op here"),
             Some(row) => self.attributes(inst, row).and_then(|()| match row.lower {
-                LoweringRule::Map(op) => (self.map)(self, op, inst),
-                LoweringRule::By(lower) => lower(self, inst),
+                LoweringRule::Whole(lower) => lower(self, inst),
+                _ if self.part.is_none() && self.is_complex(inst) => {
+                    (self.complex)(self, inst, row)
+                }
+                _ => self.row(inst, row).map(|all| all.into_iter().map(Number::from).collect()),
             }),
         };
         let lowered = lowered.and_then(|values| self.agreed(inst, values));
@@ -269,33 +313,60 @@ impl<'t> ModuleLowering<'t> {
         .into_iter();
         for &(name, count) in &inst.results {
             let group: BoundResults = values.by_ref().take(count as usize).collect();
-            if let [Some(v)] = group[..] {
-                self.name(v, name);
+            if let [Some(number)] = group[..] {
+                self.name(number, name);
             }
             self.bind(name, group);
         }
     }
 
+    /// The results of an instruction of real numbers, or of one part of complex ones.
+    pub(crate) fn row(&mut self, inst: &'t Instruction<'t>, row: &OpRow) -> LoweredValues {
+        match row.lower {
+            LoweringRule::Map(op) => (self.map)(self, op, inst),
+            LoweringRule::By(lower) => lower(self, inst),
+            LoweringRule::Whole(_) => refuse("control flow in a part of complex numbers"),
+        }
+    }
+
+    /// Whether an instruction has complex operands or results.
+    fn is_complex(&self, inst: &Instruction<'_>) -> bool {
+        let of_operand = |o| self.number(o).is_ok_and(|n| n.im.is_some());
+        inst.types.iter().any(Type::is_complex) || inst.all_operands().any(of_operand)
+    }
+
     /// The results, where they have the number and the types that the text says.
-    fn agreed(&self, inst: &Instruction<'_>, values: Vals) -> LoweredValues {
+    fn agreed(&mut self, inst: &Instruction<'_>, values: Numbers) -> LoweredNumbers {
         if values.len() != inst.result_count() {
             return refuse(format!("{} results, not {}", values.len(), inst.result_count()));
         }
-        for (k, v) in values.iter().enumerate() {
-            let (element, ty) = self.result_type(inst, k)?;
-            if v.element != element || self.b.ty(v.value) != &ty {
-                let found = self.b.ty(v.value);
-                return refuse(format!("a result of type {found} where the text says {ty}"));
+        for (k, number) in values.iter().enumerate() {
+            let written = self.part.is_none() && inst.result_type(k).is_some_and(Type::is_complex);
+            if number.im.is_some() != written {
+                return refuse("complex numbers, or none, where the text says otherwise");
+            }
+            let outer = self.part;
+            self.part = outer.or(number.im.map(|_| ComplexPart::Real));
+            let found = self.result_type(inst, k);
+            self.part = outer;
+            let (element, ty) = found?;
+            for v in number.parts() {
+                if v.element != element || self.b.ty(v.value) != &ty {
+                    let found = self.b.ty(v.value);
+                    return refuse(format!("a result of type {found} where the text says {ty}"));
+                }
             }
         }
         Ok(values)
     }
 
-    /// Gives a value its name in the source, unless it has one.
-    pub(crate) fn name(&mut self, v: Val, name: &str) {
+    /// Gives a number its name in the source, unless it has one.
+    fn name(&mut self, number: Number, name: &str) {
         let f = self.b.func_mut();
-        if f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
-            f.set_name(v.value, word_name(name));
+        for (v, name) in number.parts().iter().zip(number.names(name)) {
+            if f.literal(v.value).is_none() && f.name_of(v.value).is_none() {
+                f.set_name(v.value, name.as_deref());
+            }
         }
     }
 
@@ -337,9 +408,10 @@ impl<'t> ModuleLowering<'t> {
         args: &[Val],
         results: impl FnOnce(&mut Self, &'t Instruction<'t>) -> Result<T, Unlowered>,
     ) -> Result<T, Unlowered> {
-        let shape = self.b.ty(args[0].value).clone();
+        let Some(first) = args.first() else { return refuse("a function of no elements") };
+        let shape = self.b.ty(first.value).clone();
         let outer = self.lift.replace(shape);
-        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        let params: Vec<Option<Number>> = args.iter().map(|&v| Some(v.into())).collect();
         let found = self.within(region, &params, results);
         self.lift = outer;
         found
@@ -362,11 +434,4 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn leave(&mut self) {
         self.depth -= 1;
     }
-}
-
-/// The name of a value as the IR has it: none where it is a number, or too long.
-pub(crate) fn word_name(name: &str) -> Option<&str> {
-    const MOST: usize = 200;
-    let number = name.bytes().all(|b| b.is_ascii_digit());
-    (!number && name.len() <= MOST).then_some(name)
 }

@@ -1,8 +1,9 @@
 //! Control flow, calls, and custom calls.
 
 use super::attributes::{find, number};
-use super::context::{Compare, LoweredValues, ModuleLowering, Val, Vals, word_name};
+use super::context::{Compare, LoweredNumbers, LoweredValues, ModuleLowering, Val, Vals};
 use super::element::ElementType;
+use super::number::{Number, NumberType, Numbers, numbers_of, value_types, values_of};
 use super::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, FunctionTree, Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value};
@@ -10,28 +11,32 @@ use smallvec::smallvec;
 
 /// The types of all results.
 fn result_types(
-    cx: &ModuleLowering<'_>,
+    cx: &mut ModuleLowering<'_>,
     inst: &Instruction<'_>,
-) -> Result<Vec<(ElementType, TensorType)>, Unlowered> {
-    (0..inst.result_count()).map(|k| cx.result_type(inst, k)).collect()
+) -> Result<Vec<NumberType>, Unlowered> {
+    (0..inst.result_count())
+        .map(|k| match inst.result_type(k) {
+            Some(written) => cx.number_type(written),
+            None => refuse("an instruction without its types"),
+        })
+        .collect()
 }
 
-fn values_of(
-    types: Vec<(ElementType, TensorType)>,
-    values: impl IntoIterator<Item = Value>,
-) -> Vals {
-    types.into_iter().zip(values).map(|((element, _), value)| Val { element, value }).collect()
-}
-
-fn only_types(types: &[(ElementType, TensorType)]) -> Vec<TensorType> {
-    types.iter().map(|(_, ty)| ty.clone()).collect()
+/// The types of numbers.
+fn types_of(cx: &ModuleLowering<'_>, numbers: &[Number]) -> Vec<NumberType> {
+    let of = |n: &Number| NumberType {
+        element: n.re.element,
+        ty: cx.b.ty(n.re.value).clone(),
+        complex: n.im.is_some(),
+    };
+    numbers.iter().map(of).collect()
 }
 
 /// A region of the IR that is entered with values of these types.
 fn region<'t>(
     cx: &mut ModuleLowering<'t>,
     tree: &'t RegionTree<'t>,
-    entered: &[(ElementType, TensorType)],
+    entered: &[NumberType],
 ) -> Result<adfuse_ir::Region, Unlowered> {
     if cx.lift.is_some() {
         return refuse("control flow in a function of elements");
@@ -44,34 +49,33 @@ fn region<'t>(
         ));
     }
     let made = cx.b.open_region();
-    let mut params = Vec::new();
-    for (param, (element, ty)) in tree.params.iter().zip(entered) {
-        let value = cx.b.param(ty.clone(), word_name(param.name));
-        params.push(Some(Val { element: *element, value }));
-    }
+    let params: Vec<Option<Number>> = tree
+        .params
+        .iter()
+        .zip(entered)
+        .map(|(param, ty)| Some(cx.parameter(param.name, ty)))
+        .collect();
     let results = cx.block(tree, &params);
-    let values: Vec<Value> = results.iter().flatten().map(|v| v.value).collect();
-    cx.b.close_region(&values);
+    cx.b.close_region(&values_of(results.as_deref().unwrap_or_default()));
     results.map(|_| made)
 }
 
 pub(crate) fn while_loop<'t>(
     cx: &mut ModuleLowering<'t>,
     inst: &'t Instruction<'t>,
-) -> LoweredValues {
-    let args = cx.operands(inst)?;
+) -> LoweredNumbers {
+    let args = cx.numbers(inst)?;
     let [test, body] = &inst.regions[..] else { return refuse("other than two regions") };
-    let types: Vec<(ElementType, TensorType)> =
-        args.iter().map(|a| (a.element, cx.b.ty(a.value).clone())).collect();
+    let types = types_of(cx, &args);
     let test = region(cx, test, &types);
     let body = region(cx, body, &types);
-    let values: Vec<Value> = args.iter().map(|a| a.value).collect();
+    let declared = value_types(&types);
     let results =
-        cx.emit_all(Op::While, &values, Attrs::none(), Some(&only_types(&types)), &[test?, body?])?;
-    Ok(values_of(types, results))
+        cx.emit_all(Op::While, &values_of(&args), Attrs::none(), Some(&declared), &[test?, body?])?;
+    Ok(numbers_of(&types, results))
 }
 
-pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
+pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredNumbers {
     let p = cx.operand(inst, 0)?;
     let types = result_types(cx, inst)?;
     let made: Vec<_> = inst.regions.iter().map(|r| region(cx, r, &[])).collect();
@@ -87,11 +91,12 @@ pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>)
             (Op::Switch, cx.op(Op::SelectN, &[below, p.value, most])?)
         }
     };
-    let results = cx.emit_all(op, &[chosen], Attrs::none(), Some(&only_types(&types)), &regions)?;
-    Ok(values_of(types, results))
+    let declared = value_types(&types);
+    let results = cx.emit_all(op, &[chosen], Attrs::none(), Some(&declared), &regions)?;
+    Ok(numbers_of(&types, results))
 }
 
-pub(crate) fn call<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
+pub(crate) fn call<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredNumbers {
     match (inst.symbol, inst.attr("callee")) {
         (Some(name), _) => call_of(cx, inst, name),
         (None, Some(Attribute::Symbol(name))) => call_of(cx, inst, name),
@@ -103,7 +108,7 @@ pub(crate) fn call<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
 pub(crate) fn composite<'t>(
     cx: &mut ModuleLowering<'t>,
     inst: &'t Instruction<'t>,
-) -> LoweredValues {
+) -> LoweredNumbers {
     match inst.attr("decomposition") {
         Some(Attribute::Symbol(name)) => call_of(cx, inst, name),
         _ => refuse("without a decomposition"),
@@ -114,9 +119,13 @@ fn call_of<'t>(
     cx: &mut ModuleLowering<'t>,
     inst: &'t Instruction<'t>,
     name: &str,
-) -> LoweredValues {
+) -> LoweredNumbers {
     let (callee, name) = cx.callee(name)?;
-    let args = cx.operands(inst)?;
+    // In a function of elements operands have its shape.
+    let args: Numbers = match cx.lift.is_some() {
+        true => cx.operands(inst)?.into_iter().map(Number::from).collect(),
+        false => cx.numbers(inst)?,
+    };
     if args.len() != callee.body.params.len() {
         return refuse(format!(
             "{} operands for {} parameters",
@@ -124,31 +133,27 @@ fn call_of<'t>(
             callee.body.params.len()
         ));
     }
-    let in_place = match &cx.lift {
+    let in_place = match cx.lift {
         None => takes_a_slice(callee),
-        Some(shape) => {
-            debug_assert!(args.iter().all(|a| cx.b.ty(a.value).shape == shape.shape));
-            !args.is_empty()
-        }
+        Some(_) => !args.is_empty(),
     };
     if in_place {
         cx.enter()?;
-        let params: Vec<Option<Val>> = args.iter().copied().map(Some).collect();
+        let params: Vec<Option<Number>> = args.iter().copied().map(Some).collect();
         let results = cx.block(&callee.body, &params);
         cx.leave();
         return results;
     }
-    for (arg, param) in args.iter().zip(&callee.body.params) {
-        let (element, ty) = cx.type_of(&param.ty)?;
-        if element != arg.element || &ty != cx.b.ty(arg.value) {
+    for (given, param) in types_of(cx, &args).iter().zip(&callee.body.params) {
+        if *given != cx.number_type(&param.ty)? {
             return refuse(format!("operands of other types than the parameters of @{name}"));
         }
     }
     let types = result_types(cx, inst)?;
-    let values: Vec<Value> = args.iter().map(|a| cx.b.materialize(a.value)).collect();
+    let values: Vec<Value> = values_of(&args).into_iter().map(|v| cx.b.materialize(v)).collect();
     let attrs = Attrs::none().with("func", IrAttr::Func(name));
-    let results = cx.emit_all(Op::Call, &values, attrs, Some(&only_types(&types)), &[])?;
-    Ok(values_of(types, results))
+    let results = cx.emit_all(Op::Call, &values, attrs, Some(&value_types(&types)), &[])?;
+    Ok(numbers_of(&types, results))
 }
 
 /// Whether a function does little but read or write a slice: loops that call it are recognized by what it does.
@@ -193,7 +198,11 @@ pub(crate) fn custom_call<'t>(
     match CUSTOM.iter().find(|(n, _)| *n == name) {
         Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
         Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
-        None => refuse("a custom call that is not known"),
+        None => match super::linalg::lapack(name) {
+            Some(_) if cx.part.is_some() => refuse("complex numbers"),
+            Some(call) => call(cx, inst),
+            None => refuse("a custom call that is not known"),
+        },
     }
 }
 
@@ -244,7 +253,8 @@ pub(crate) fn scan<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
     };
     let mut operands: Vec<Value> = args[xs..].iter().map(|a| a.value).collect();
     let mut entered: Vec<(ElementType, TensorType)> = Vec::new();
-    let types = result_types(cx, inst)?;
+    let types: Vec<(ElementType, TensorType)> =
+        (0..inst.result_count()).map(|k| cx.result_type(inst, k)).collect::<Result<_, _>>()?;
     let scanned = args[..xs].iter().map(|x| cx.b.ty(x.value).rank());
     let stacked =
         types.iter().take(types.len().saturating_sub(inst.inits.len())).map(|(_, ty)| ty.rank());
@@ -263,7 +273,7 @@ pub(crate) fn scan<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
     entered.extend(args[xs..].iter().map(|a| (a.element, cx.b.ty(a.value).clone())));
     let outputs = types.len() - carries as usize;
     let made = scan_body(cx, body, &entered, (xs, outputs))?;
-    let mut declared: Vec<TensorType> = only_types(&types[outputs..]);
+    let mut declared: Vec<TensorType> = types[outputs..].iter().map(|(_, ty)| ty.clone()).collect();
     for (_, ty) in &types[..outputs] {
         let mut shape = ty.shape.clone();
         let extent = shape.remove(axis as usize);
@@ -278,7 +288,8 @@ pub(crate) fn scan<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -
         values.push(from_front(cx, stack, axis)?);
     }
     values.extend(last);
-    Ok(values_of(types, values))
+    let all = types.into_iter().zip(values);
+    Ok(all.map(|((element, _), value)| Val { element, value }).collect())
 }
 
 /// The body of a scan: the IR hands carries first, StableHLO elements first.
@@ -292,16 +303,14 @@ fn scan_body<'t>(
         return refuse("a region of other parameters");
     }
     let made = cx.b.open_region();
-    let mut params: Vec<Option<Val>> = vec![None; entered.len()];
+    let mut params: Vec<Option<Number>> = vec![None; entered.len()];
     for k in (xs..entered.len()).chain(0..xs) {
-        let (element, ty) = &entered[k];
-        params[k] = Some(Val {
-            element: *element,
-            value: cx.b.param(ty.clone(), word_name(tree.params[k].name)),
-        });
+        let (element, ty) = entered[k].clone();
+        let ty = NumberType { element, ty, complex: false };
+        params[k] = Some(cx.parameter(tree.params[k].name, &ty));
     }
     let results = cx.block(tree, &params);
-    let values: Vec<Value> = results.iter().flatten().map(|v| v.value).collect();
+    let values = values_of(results.as_deref().unwrap_or_default());
     let order = values.iter().skip(outputs).chain(values.iter().take(outputs));
     cx.b.close_region(&order.copied().collect::<Vec<_>>());
     results.map(|_| made)

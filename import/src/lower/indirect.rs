@@ -100,7 +100,10 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
         "start_index_map",
     ];
     let n = DimensionNumbers::of(inst.attr("dimension_numbers"), names)?;
-    let sizes = need_list(inst, &["slice_sizes"])?;
+    let sizes = match inst.op {
+        "stablehlo.dynamic_gather" => super::shape::constant_list(cx, inst, 2)?,
+        _ => need_list(inst, &["slice_sizes"])?,
+    };
     let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let at = indices(cx, given, &n)?;
     let attrs = Attrs::none()

@@ -2,12 +2,16 @@
 
 mod attributes;
 mod bits;
+mod complex;
 mod constant;
 mod context;
 mod control;
 mod elementwise;
 mod indirect;
+mod linalg;
+mod number;
 mod reduce;
+mod rng;
 mod shape;
 mod sort;
 mod table;
@@ -19,7 +23,8 @@ use crate::emit::{element, integers, refusal};
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
-use context::{ModuleLowering, Val};
+use context::ModuleLowering;
+use number::{Number, values_of};
 use refusal::Unlowered;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +59,8 @@ pub(crate) fn lower(
         taken.insert(name.clone());
         names.entry(f.name).or_insert((k, name));
     }
-    let mut cx = ModuleLowering::new(functions, names, table::row, elementwise::map, keeps_checks);
+    let (row, map, complex) = (table::row, elementwise::map, complex::lower);
+    let mut cx = ModuleLowering::new(functions, names, row, map, complex, keeps_checks);
     let mut lowered = Vec::new();
     let order = functions.iter().enumerate().filter(|(_, f)| !f.private);
     for (k, f) in order.chain(functions.iter().enumerate().filter(|(_, f)| f.private)) {
@@ -80,7 +86,7 @@ fn function<'t>(
 ) -> Result<Option<ImportedFunction>, Diagnostic> {
     cx.forget();
     cx.checks.clear();
-    let mut params: Vec<Option<Val>> = Vec::new();
+    let mut params: Vec<Option<Number>> = Vec::new();
     let signature = f
         .body
         .params
@@ -89,11 +95,8 @@ fn function<'t>(
         .chain(f.results.iter().map(|ty| (None, ty)));
     let mut whole = true;
     for (name, ty) in signature {
-        match (cx.type_of(ty), name) {
-            (Ok((element, ty)), Some(name)) => {
-                let value = cx.b.param(ty, context::word_name(name));
-                params.push(Some(Val { element, value }));
-            }
+        match (cx.number_type(ty), name) {
+            (Ok(ty), Some(name)) => params.push(Some(cx.parameter(name, &ty))),
             (Ok(_), None) => {}
             (Err(why), name) => {
                 whole = false;
@@ -108,9 +111,7 @@ fn function<'t>(
     }
     let results = cx.block(&f.body, &params);
     let mut values: Vec<Value> = match results {
-        Ok(results) if whole && results.len() == f.results.len() => {
-            results.iter().map(|v| v.value).collect()
-        }
+        Ok(results) if whole && results.len() == f.results.len() => values_of(&results),
         Ok(_) if whole => {
             cx.issue("func.return", format!("other than {} results", f.results.len()), f.span);
             return Ok(None);

@@ -5,7 +5,7 @@ use super::context::{LoweredValues, ModuleLowering, Val};
 use super::element::ElementType;
 use super::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
-use adfuse_ir::{Attrs, DType, Literal, Op, TensorType, Value};
+use adfuse_ir::{Attr as IrAttr, Attrs, DType, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::smallvec;
 
 /// One view of the first operand whose result type is written.
@@ -103,12 +103,60 @@ pub(crate) fn slice(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowe
     written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
 }
 
+/// The numbers of an operand that is a constant.
+pub(crate) fn constant_list(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    k: usize,
+) -> Result<Vec<i64>, Unlowered> {
+    let v = cx.operand(inst, k)?;
+    let (f, count) = (cx.b.func(), cx.b.ty(v.value).elements().unwrap_or(0));
+    if let Some(l) = f.literal(v.value).filter(|_| count <= 64) {
+        return Ok(vec![l.to_i64(); count as usize]);
+    }
+    let ValueDef::Inst(made, _) = f.def(v.value) else {
+        return refuse(format!("operand {k} that is no constant"));
+    };
+    match f.attrs(made).get("values") {
+        Some(IrAttr::Literals(all)) => Ok(all.iter().map(|l| l.to_i64()).collect()),
+        _ => refuse(format!("operand {k} that is no constant")),
+    }
+}
+
+pub(crate) fn dynamic_pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    let mut list = |k: usize| constant_list(cx, inst, k);
+    let (low, high, interior) = (list(2)?, list(3)?, list(4)?);
+    padded(cx, inst, low, high, interior)
+}
+
+/// A slice whose bounds are operands that are constants.
+pub(crate) fn real_dynamic_slice(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+) -> LoweredValues {
+    let mut list = |k: usize| constant_list(cx, inst, k);
+    let (start, limit, stride) = (list(1)?, list(2)?, list(3)?);
+    let attrs = Attrs::none().with_ints("start", start).with_ints("limit", limit);
+    written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
+}
+
 pub(crate) fn pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    let low = need_list(inst, &["low", "edge_padding_low"])?;
+    let high = need_list(inst, &["high", "edge_padding_high"])?;
+    let interior = need_list(inst, &["interior", "interior_padding"])?;
+    padded(cx, inst, low, high, interior)
+}
+
+fn padded(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    low: Vec<i64>,
+    high: Vec<i64>,
+    interior: Vec<i64>,
+) -> LoweredValues {
     let (x, fill) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
-    let attrs = Attrs::none()
-        .with_ints("low", need_list(inst, &["low", "edge_padding_low"])?)
-        .with_ints("high", need_list(inst, &["high", "edge_padding_high"])?)
-        .with_ints("interior", need_list(inst, &["interior", "interior_padding"])?);
+    let attrs =
+        Attrs::none().with_ints("low", low).with_ints("high", high).with_ints("interior", interior);
     let x_full = cx.b.materialize(x.value);
     Ok(smallvec![Val { value: cx.emit(Op::Pad, &[x_full, fill.value], attrs)?, ..x }])
 }
@@ -219,8 +267,8 @@ fn product(
     let (x, y) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let (element, ty) = cx.result_type(inst, 0)?;
     let attrs = Attrs::none()
-        .with("batch", adfuse_ir::Attr::Pair(batch.0.into(), batch.1.into()))
-        .with("contract", adfuse_ir::Attr::Pair(contract.0.into(), contract.1.into()));
+        .with("batch", IrAttr::Pair(batch.0.into(), batch.1.into()))
+        .with("contract", IrAttr::Pair(contract.0.into(), contract.1.into()));
     if element == ElementType::Bool {
         let (x, y) = (cx.storage(x.value, DType::I32)?, cx.storage(y.value, DType::I32)?);
         let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));

@@ -1,7 +1,10 @@
 //! The table of ops: one row an op of StableHLO or CHLO.
 
 use super::context::{LoweringRule, OpRow};
-use super::{bits, constant, control, elementwise, indirect, reduce, shape, sort, window};
+use super::{
+    bits, complex, constant, control, elementwise, indirect, linalg, reduce, rng, shape, sort,
+    window,
+};
 use adfuse_ir::Op;
 
 const fn map(name: &'static str, op: Op) -> OpRow {
@@ -11,6 +14,12 @@ const fn map(name: &'static str, op: Op) -> OpRow {
 macro_rules! by {
     ($name:literal, $lower:expr $(, $attr:literal)*) => {
         OpRow { name: $name, attrs: &[$($attr),*], lower: LoweringRule::By(|cx, inst| $lower(cx, inst)) }
+    };
+}
+
+macro_rules! whole {
+    ($name:literal, $lower:expr $(, $attr:literal)*) => {
+        OpRow { name: $name, attrs: &[$($attr),*], lower: LoweringRule::Whole(|cx, inst| $lower(cx, inst)) }
     };
 }
 
@@ -26,6 +35,7 @@ pub(crate) const ROWS: &[OpRow] = &[
     map("chlo.asinh", Op::Asinh),
     map("chlo.atan", Op::Atan),
     map("chlo.atanh", Op::Atanh),
+    whole!("chlo.conj", complex::only),
     map("chlo.cosh", Op::Cosh),
     map("chlo.digamma", Op::Digamma),
     map("chlo.erf", Op::Erf),
@@ -39,7 +49,7 @@ pub(crate) const ROWS: &[OpRow] = &[
     map("chlo.square", Op::Square),
     map("chlo.tan", Op::Tan),
     by!("chlo.top_k", sort::top_k, "k", "largest"),
-    by!("func.call", control::call, "callee"),
+    whole!("func.call", control::call, "callee"),
     by!("sdy.sharding_constraint", elementwise::identity, "sharding"),
     by!("stablehlo.abs", elementwise::abs),
     map("stablehlo.add", Op::Add),
@@ -47,12 +57,20 @@ pub(crate) const ROWS: &[OpRow] = &[
     map("stablehlo.atan2", Op::Atan2),
     by!("stablehlo.bitcast_convert", bits::bitcast),
     by!("stablehlo.broadcast_in_dim", shape::broadcast_in_dim, "dims", "broadcast_dimensions"),
-    by!("stablehlo.case", control::branch),
+    whole!("stablehlo.case", control::branch),
     map("stablehlo.cbrt", Op::Cbrt),
     map("stablehlo.ceil", Op::Ceil),
+    by!("stablehlo.cholesky", linalg::cholesky, "lower"),
     by!("stablehlo.clamp", elementwise::clamp),
     by!("stablehlo.compare", elementwise::compare, "comparison_direction", "compare_type"),
-    by!("stablehlo.composite", control::composite, "decomposition", "name", "composite_attributes"),
+    whole!("stablehlo.complex", complex::only),
+    whole!(
+        "stablehlo.composite",
+        control::composite,
+        "decomposition",
+        "name",
+        "composite_attributes"
+    ),
     by!("stablehlo.concatenate", shape::concatenate, "dim", "dimension"),
     by!("stablehlo.constant", constant::constant, "value"),
     by!("stablehlo.convert", elementwise::convert),
@@ -90,16 +108,33 @@ pub(crate) const ROWS: &[OpRow] = &[
         "known_expanding_dimensions",
         "known_nonexpanding_dimensions"
     ),
+    by!(
+        "stablehlo.dynamic_conv",
+        window::convolution,
+        "dim_numbers",
+        "dimension_numbers",
+        "window",
+        "window_strides",
+        "lhs_dilation",
+        "rhs_dilation",
+        "window_reversal",
+        "feature_group_count",
+        "batch_group_count"
+    ),
+    by!("stablehlo.dynamic_gather", indirect::gather, "dimension_numbers"),
     by!("stablehlo.dynamic_iota", shape::iota, "dim", "iota_dimension"),
+    by!("stablehlo.dynamic_pad", shape::dynamic_pad),
     by!("stablehlo.dynamic_reshape", shape::reshape),
     by!("stablehlo.dynamic_slice", shape::dynamic_slice, "sizes", "slice_sizes"),
     by!("stablehlo.dynamic_update_slice", shape::dynamic_update_slice),
     map("stablehlo.exponential", Op::Exp),
     map("stablehlo.exponential_minus_one", Op::Expm1),
+    whole!("stablehlo.fft", complex::only, "type", "fft_type", "length", "fft_length"),
     map("stablehlo.floor", Op::Floor),
     by!("stablehlo.gather", indirect::gather, "dimension_numbers", "slice_sizes"),
     by!("stablehlo.get_dimension_size", shape::dimension_size, "dim", "dimension"),
-    by!("stablehlo.if", control::branch),
+    whole!("stablehlo.if", control::branch),
+    whole!("stablehlo.imag", complex::only),
     by!("stablehlo.iota", shape::iota, "dim", "iota_dimension"),
     map("stablehlo.is_finite", Op::IsFinite),
     map("stablehlo.log", Op::Log),
@@ -125,6 +160,8 @@ pub(crate) const ROWS: &[OpRow] = &[
     ),
     map("stablehlo.popcnt", Op::PopulationCount),
     map("stablehlo.power", Op::Pow),
+    whole!("stablehlo.real", complex::only),
+    by!("stablehlo.real_dynamic_slice", shape::real_dynamic_slice),
     by!("stablehlo.reduce", reduce::reduce, "dimensions"),
     by!(
         "stablehlo.reduce_precision",
@@ -145,6 +182,7 @@ pub(crate) const ROWS: &[OpRow] = &[
     map("stablehlo.remainder", Op::Rem),
     by!("stablehlo.reshape", shape::reshape),
     by!("stablehlo.reverse", shape::reverse, "dims", "dimensions"),
+    by!("stablehlo.rng_bit_generator", rng::rng_bit_generator, "algorithm", "rng_algorithm"),
     map("stablehlo.round_nearest_afz", Op::Round),
     map("stablehlo.round_nearest_even", Op::RoundNearestEven),
     map("stablehlo.rsqrt", Op::Rsqrt),
@@ -169,7 +207,15 @@ pub(crate) const ROWS: &[OpRow] = &[
     map("stablehlo.tan", Op::Tan),
     map("stablehlo.tanh", Op::Tanh),
     by!("stablehlo.transpose", shape::transpose, "dims", "permutation"),
-    by!("stablehlo.while", control::while_loop),
+    by!(
+        "stablehlo.triangular_solve",
+        linalg::triangular_solve,
+        "left_side",
+        "lower",
+        "transpose_a",
+        "unit_diagonal"
+    ),
+    whole!("stablehlo.while", control::while_loop),
     map("stablehlo.xor", Op::Xor),
 ];
 

@@ -240,7 +240,10 @@ pub(crate) fn convolution(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
         Some(attr) => list(attr),
         None => list_or(inst, &[generic], count, default),
     };
-    let padding = of("pad", "padding", 2 * spatial, 0)?;
+    let padding = match inst.op {
+        "stablehlo.dynamic_conv" => super::shape::constant_list(cx, inst, 2)?,
+        _ => of("pad", "padding", 2 * spatial, 0)?,
+    };
     let strides = of("stride", "window_strides", spatial, 1)?;
     let lhs_dilation = of("lhs_dilate", "lhs_dilation", spatial, 1)?;
     let rhs_dilation = of("rhs_dilate", "rhs_dilation", spatial, 1)?;

@@ -6,30 +6,28 @@ use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodePr
 use super::table;
 use super::tensor::ExternalData;
 use crate::emit::refusal::{Unlowered, refuse};
-use crate::emit::{Emitter, Val};
+use crate::emit::{InstEmitter, Val};
+pub(crate) use crate::emit::{LoweredValues, Vals};
 use crate::report::{Issue, Usage};
-use adfuse_ir::{Dim, Literal, Shape, Span, Value};
-use smallvec::SmallVec;
+use adfuse_ir::{Dim, Literal, Shape, Span, TensorType, Value};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
-pub(crate) type Vals = SmallVec<[Val; 2]>;
-pub(crate) type LoweredValues = Result<Vals, Unlowered>;
 pub(crate) type LoweredValue = Result<Val, Unlowered>;
 
 /// What a name stands for: a value, or something that was refused.
-type Bound = Option<Val>;
+type BoundValue = Option<Val>;
 
 /// The attributes of the function that is lowered in place of a call.
 type Environment<'m> = HashMap<&'m str, &'m AttributeProto<'m>>;
 
 /// A graph that is being lowered.
 pub(crate) struct OnnxLowering<'m> {
-    emitter: Emitter,
+    emitter: InstEmitter,
     functions: &'m [FunctionProto<'m>],
     opsets: &'m Opsets<'m>,
     /// Names by graph: those of the graph around the last one before it.
-    scopes: Vec<HashMap<&'m str, Bound>>,
+    scopes: Vec<HashMap<&'m str, BoundValue>>,
     attributes: Environment<'m>,
     pub(crate) known: KnownValues,
     pub(crate) external: &'m ExternalData,
@@ -39,21 +37,21 @@ pub(crate) struct OnnxLowering<'m> {
     pub(crate) usage: Usage,
     /// Parameters whose values a shape depends on.
     pub(crate) needed: BTreeSet<String>,
-    /// Calls that are lowered in place: those that are open, and all.
+    /// Calls and graphs that are open, and all nodes that were lowered.
     depth: usize,
-    calls: usize,
+    nodes: usize,
 }
 
 impl Deref for OnnxLowering<'_> {
-    type Target = Emitter;
+    type Target = InstEmitter;
 
-    fn deref(&self) -> &Emitter {
+    fn deref(&self) -> &InstEmitter {
         &self.emitter
     }
 }
 
 impl DerefMut for OnnxLowering<'_> {
-    fn deref_mut(&mut self) -> &mut Emitter {
+    fn deref_mut(&mut self) -> &mut InstEmitter {
         &mut self.emitter
     }
 }
@@ -65,7 +63,7 @@ impl<'m> OnnxLowering<'m> {
         name: String,
     ) -> OnnxLowering<'m> {
         OnnxLowering {
-            emitter: Emitter::new(name),
+            emitter: InstEmitter::new(name),
             functions: &model.functions,
             opsets: &model.opsets,
             scopes: vec![HashMap::new()],
@@ -77,7 +75,7 @@ impl<'m> OnnxLowering<'m> {
             usage: Usage::default(),
             needed: BTreeSet::new(),
             depth: 0,
-            calls: 0,
+            nodes: 0,
         }
     }
 
@@ -93,7 +91,7 @@ impl<'m> OnnxLowering<'m> {
     }
 
     /// Says what a name stands for in the graph that is lowered.
-    pub(crate) fn bind(&mut self, name: &'m str, v: Bound) {
+    pub(crate) fn bind(&mut self, name: &'m str, v: BoundValue) {
         if let Some(scope) = self.scopes.last_mut().filter(|_| !name.is_empty()) {
             scope.insert(name, v);
         }
@@ -117,6 +115,7 @@ impl<'m> OnnxLowering<'m> {
         if graph.inputs.len() != params.len() {
             return refuse(format!("a graph of {} inputs", graph.inputs.len()));
         }
+        self.deeper()?;
         let (place, mut scope) = (self.place.clone(), HashMap::new());
         for (info, &v) in graph.inputs.iter().zip(params) {
             scope.insert(info.name, Some(v));
@@ -126,9 +125,20 @@ impl<'m> OnnxLowering<'m> {
             graph.nodes.iter().for_each(|node| self.node(node));
             graph.outputs.iter().map(|o| self.find(o.name)).collect()
         });
+        self.depth -= 1;
         self.scopes.pop();
         self.place = place;
         outputs
+    }
+
+    /// Goes into a call or a graph in a node; errs where they do not end.
+    fn deeper(&mut self) -> Result<(), Unlowered> {
+        const MOST_DEPTH: usize = 32;
+        if self.depth >= MOST_DEPTH {
+            return refuse("calls that do not end, or too deep");
+        }
+        self.depth += 1;
+        Ok(())
     }
 
     fn initializers(&mut self, graph: &'m GraphProto<'m>) -> Result<(), Unlowered> {
@@ -145,8 +155,8 @@ impl<'m> OnnxLowering<'m> {
         self.usage.count(&op, None);
         let first = proto.outputs.iter().find(|o| !o.is_empty());
         self.place = match (proto.name, first) {
-            ("", Some(output)) => format!("the node of `{output}`"),
-            (name, _) => format!("the node `{name}`"),
+            ("", Some(output)) => format!("{output} = {op}"),
+            (name, _) => name.to_string(),
         };
         let values = match self.lower(proto, &op) {
             Ok(values) => values.into_iter().map(Some).collect::<Vec<_>>(),
@@ -174,6 +184,11 @@ impl<'m> OnnxLowering<'m> {
     }
 
     fn lower(&mut self, proto: &'m NodeProto<'m>, op: &str) -> LoweredValues {
+        const MOST_NODES: usize = 1_000_000;
+        self.nodes += 1;
+        if self.nodes > MOST_NODES {
+            return refuse(format!("more than {MOST_NODES} nodes"));
+        }
         let mut inputs = Vec::new();
         for &name in &proto.inputs {
             inputs.push(if name.is_empty() { None } else { Some(self.find(name)?) });
@@ -204,10 +219,11 @@ impl<'m> OnnxLowering<'m> {
         if values.len() < asked {
             return refuse(format!("output {}", values.len()));
         }
-        match node.unread() {
-            Some(name) => refuse(format!("the attribute `{name}`")),
-            None => Ok(values),
+        if let Some(name) = node.unread() {
+            return refuse(format!("the attribute `{name}`"));
         }
+        values.iter().try_for_each(|&v| bounded(self.b.ty(v.value)))?;
+        Ok(values)
     }
 
     /// Lowers the body of a function of the model in place of a call.
@@ -217,12 +233,7 @@ impl<'m> OnnxLowering<'m> {
         inputs: Vec<Option<Val>>,
         attributes: &[(&'m str, &'m AttributeProto<'m>)],
     ) -> LoweredValues {
-        const MOST_DEPTH: usize = 24;
-        const MOST_CALLS: usize = 100_000;
-        self.calls += 1;
-        if self.depth >= MOST_DEPTH || self.calls > MOST_CALLS {
-            return refuse("calls that do not end, or too many");
-        }
+        self.deeper()?;
         let mut environment: Environment<'m> = f.defaults.iter().map(|a| (a.name, a)).collect();
         environment.extend(attributes.iter().copied());
         let given = f.inputs.iter().zip(inputs).filter_map(|(&name, v)| Some((name, Some(v?))));
@@ -230,7 +241,6 @@ impl<'m> OnnxLowering<'m> {
         let opsets = std::mem::replace(&mut self.opsets, &f.opsets);
         let attributes = std::mem::replace(&mut self.attributes, environment);
         let place = self.place.clone();
-        self.depth += 1;
         f.nodes.iter().for_each(|node| self.node(node));
         let outputs = f.outputs.iter().map(|name| self.find(name)).collect();
         self.depth -= 1;
@@ -326,6 +336,14 @@ impl<'m> OnnxLowering<'m> {
             Some(all) => Ok(all),
             None => self.needs(v),
         }
+    }
+}
+
+/// Errs for a type that is too large, or would be were not one of its extents 0: so no product of extents overflows.
+pub(crate) fn bounded(ty: &TensorType) -> Result<(), Unlowered> {
+    match ty.excess() {
+        Some(why) => refuse(why),
+        None => Ok(()),
     }
 }
 

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Most elements of a tensor that is evaluated.
-const MOST_ELEMENTS: u64 = 1 << 20;
+const MOST_ELEMENTS: u64 = 1 << 18;
 
 /// Most elements that are evaluated in all.
-const MOST_WORK: u64 = 1 << 26;
+const MOST_WORK: u64 = 1 << 21;
 
 /// An element of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

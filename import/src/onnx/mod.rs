@@ -212,9 +212,9 @@ impl<'m> ModelLowering<'_, 'm> {
             dims.push(symbols.dim(extent, &self.options.extents)?);
         }
         let ty = TensorType::new(element.storage(), dims);
-        match ty.excess() {
-            Some(why) => Err(why),
-            None => Ok(Val { element, value: cx.b.param(ty, Some(&name)) }),
+        match context::bounded(&ty) {
+            Err(_) => Err(format!("a tensor of {ty}")),
+            Ok(()) => Ok(Val { element, value: cx.b.param(ty, Some(&name)) }),
         }
     }
 
@@ -370,15 +370,24 @@ impl Symbols {
     }
 }
 
-/// The names of the parameters that the inputs of a model become, in order: those of inputs without an initializer.
+/// The parameters that the inputs of a model become, in order, with their types: those of inputs without an initializer
+/// that can be imported. Extents that have no number are symbols.
 ///
 /// # Errors
 /// Where the bytes are no model.
-pub fn onnx_inputs(bytes: &[u8]) -> Result<Vec<String>, ImportError> {
+pub fn onnx_params(bytes: &[u8]) -> Result<Vec<(String, TensorType)>, ImportError> {
     let Some(graph) = read(bytes)?.graph else { return Ok(Vec::new()) };
     let initialized: BTreeSet<&str> = graph.initializers.iter().map(|t| t.name).collect();
-    let inputs = graph.inputs.iter().filter(|i| !initialized.contains(i.name));
-    Ok(inputs.map(|i| value_name(i.name)).collect())
+    let (mut params, mut symbols) = (Vec::new(), Symbols::default());
+    for info in graph.inputs.iter().filter(|i| !initialized.contains(i.name)) {
+        let Some(ty) = info.ty.as_ref() else { continue };
+        let Ok(element) = tensor::element_type(ty.data_type) else { continue };
+        let extents = ty.shape.iter().flatten();
+        let dims = extents.map(|e| symbols.dim(e, &BTreeMap::new())).collect::<Result<Vec<_>, _>>();
+        let Ok(dims) = dims else { continue };
+        params.push((value_name(info.name), TensorType::new(element.storage(), dims)));
+    }
+    Ok(params)
 }
 
 /// A tensor of a file of its own, as suites of tests have them.
@@ -390,4 +399,9 @@ pub fn onnx_tensor(bytes: &[u8]) -> Result<Weight, ImportError> {
     let proto = proto::TensorProto::read(bytes).map_err(|e| wrong(format!("no tensor: {e}")))?;
     let host = tensor::tensor(&proto, &ExternalData::default()).map_err(wrong)?;
     Ok(Weight { name: proto.name.to_string(), ty: host.ty(), bytes: host.bytes.into_owned() })
+}
+
+/// The name of the parameter for an input or an initializer of this name: what names in the IR do not allow becomes `_`.
+pub fn onnx_name(name: &str) -> String {
+    value_name(name)
 }

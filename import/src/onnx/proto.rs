@@ -1,11 +1,11 @@
 //! The messages of a model that are read, as they stand in the file: names and elements are not copied.
 
-use super::wire::{Fields, WireError, WireValue};
+use super::wire::{WireError, WireFields, WireValue};
 
 /// Graphs may lie in each other this deep.
 const MOST_LEVELS: usize = 24;
 
-type Read<T> = Result<T, WireError>;
+type WireResult<T> = Result<T, WireError>;
 
 /// A model.
 #[derive(Clone, Debug, Default)]
@@ -112,15 +112,18 @@ pub(crate) struct FunctionProto<'a> {
 }
 
 /// Calls `field` with each field of a message.
-fn each<'a>(bytes: &'a [u8], mut field: impl FnMut(u32, WireValue<'a>) -> Read<()>) -> Read<()> {
-    let mut fields = Fields::of(bytes);
+fn each<'a>(
+    bytes: &'a [u8],
+    mut field: impl FnMut(u32, WireValue<'a>) -> WireResult<()>,
+) -> WireResult<()> {
+    let mut fields = WireFields::of(bytes);
     while let Some((number, value)) = fields.next()? {
         field(number, value)?;
     }
     Ok(())
 }
 
-fn opset(bytes: &[u8]) -> Read<(&str, i64)> {
+fn opset(bytes: &[u8]) -> WireResult<(&str, i64)> {
     let mut set = ("", 0);
     each(bytes, |number, value| {
         match number {
@@ -135,7 +138,7 @@ fn opset(bytes: &[u8]) -> Read<(&str, i64)> {
 
 impl<'a> ModelProto<'a> {
     /// Reads a model.
-    pub(crate) fn read(bytes: &'a [u8]) -> Read<ModelProto<'a>> {
+    pub(crate) fn read(bytes: &'a [u8]) -> WireResult<ModelProto<'a>> {
         let mut model = ModelProto::default();
         each(bytes, |number, value| {
             match number {
@@ -166,7 +169,7 @@ pub(crate) fn is_model(bytes: &[u8]) -> bool {
 }
 
 impl<'a> GraphProto<'a> {
-    fn read(bytes: &'a [u8], level: usize) -> Read<GraphProto<'a>> {
+    fn read(bytes: &'a [u8], level: usize) -> WireResult<GraphProto<'a>> {
         if level > MOST_LEVELS {
             return Err(WireError { what: "graphs in graphs, too deep", left: bytes.len() });
         }
@@ -188,7 +191,7 @@ impl<'a> GraphProto<'a> {
 }
 
 impl<'a> NodeProto<'a> {
-    fn read(bytes: &'a [u8], level: usize) -> Read<NodeProto<'a>> {
+    fn read(bytes: &'a [u8], level: usize) -> WireResult<NodeProto<'a>> {
         let mut node = NodeProto::default();
         each(bytes, |number, value| {
             match number {
@@ -208,7 +211,7 @@ impl<'a> NodeProto<'a> {
 }
 
 impl<'a> AttributeProto<'a> {
-    fn read(bytes: &'a [u8], level: usize) -> Read<AttributeProto<'a>> {
+    fn read(bytes: &'a [u8], level: usize) -> WireResult<AttributeProto<'a>> {
         let mut attribute = AttributeProto::default();
         each(bytes, |number, value| {
             match number {
@@ -232,7 +235,7 @@ impl<'a> AttributeProto<'a> {
 
 impl<'a> TensorProto<'a> {
     /// Reads a tensor.
-    pub(crate) fn read(bytes: &'a [u8]) -> Read<TensorProto<'a>> {
+    pub(crate) fn read(bytes: &'a [u8]) -> WireResult<TensorProto<'a>> {
         let mut tensor = TensorProto::default();
         each(bytes, |number, value| {
             match number {
@@ -265,7 +268,7 @@ impl<'a> TensorProto<'a> {
 }
 
 impl<'a> ValueInfo<'a> {
-    fn read(bytes: &'a [u8]) -> Read<ValueInfo<'a>> {
+    fn read(bytes: &'a [u8]) -> WireResult<ValueInfo<'a>> {
         let mut info = ValueInfo::default();
         each(bytes, |number, value| {
             match number {
@@ -285,7 +288,7 @@ impl<'a> ValueInfo<'a> {
 }
 
 impl<'a> TensorInfo<'a> {
-    fn read(bytes: &'a [u8]) -> Read<TensorInfo<'a>> {
+    fn read(bytes: &'a [u8]) -> WireResult<TensorInfo<'a>> {
         let mut info = TensorInfo::default();
         each(bytes, |number, value| {
             match number {
@@ -309,7 +312,7 @@ impl<'a> TensorInfo<'a> {
 }
 
 impl<'a> ExtentInfo<'a> {
-    fn read(bytes: &'a [u8]) -> Read<ExtentInfo<'a>> {
+    fn read(bytes: &'a [u8]) -> WireResult<ExtentInfo<'a>> {
         let mut extent = ExtentInfo::Unknown;
         each(bytes, |number, value| {
             match number {
@@ -324,7 +327,7 @@ impl<'a> ExtentInfo<'a> {
 }
 
 impl<'a> FunctionProto<'a> {
-    fn read(bytes: &'a [u8]) -> Read<FunctionProto<'a>> {
+    fn read(bytes: &'a [u8]) -> WireResult<FunctionProto<'a>> {
         let mut function = FunctionProto::default();
         each(bytes, |number, value| {
             match number {

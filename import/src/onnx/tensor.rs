@@ -1,5 +1,6 @@
 //! Tensors of a model, with their elements as the IR keeps them.
 
+use super::context::bounded;
 use super::proto::TensorProto;
 use crate::emit::element::ElementType;
 use adfuse_ir::{DType, Literal, TensorType};
@@ -133,8 +134,8 @@ pub(crate) fn tensor<'a>(
     let dims: Option<Vec<u64>> = t.dims.iter().map(|&d| u64::try_from(d).ok()).collect();
     let dims = dims.ok_or("an extent below 0")?;
     let ty = TensorType::of(element.storage(), &dims);
-    if let Some(why) = ty.excess() {
-        return Err(why);
+    if bounded(&ty).is_err() {
+        return Err(format!("a tensor of {ty}"));
     }
     let count = ty.elements().ok_or("too many elements")?;
     let made = |bytes| HostTensor { element, dims: dims.clone(), bytes };

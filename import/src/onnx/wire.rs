@@ -28,13 +28,13 @@ pub(crate) enum WireValue<'a> {
 
 /// The fields of a message, in their order.
 #[derive(Clone, Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct WireFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn of(bytes: &'a [u8]) -> Fields<'a> {
-        Fields { rest: bytes }
+impl<'a> WireFields<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> WireFields<'a> {
+        WireFields { rest: bytes }
     }
 
     fn wrong<T>(&self, what: &'static str) -> Result<T, WireError> {
@@ -140,7 +140,7 @@ impl<'a> WireValue<'a> {
         match self {
             WireValue::Varint(v) => to.push(v as i64),
             WireValue::Bytes(bytes) => {
-                let mut packed = Fields::of(bytes);
+                let mut packed = WireFields::of(bytes);
                 while !packed.rest.is_empty() {
                     to.push(packed.varint()? as i64);
                 }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn fields_are_read_and_what_is_cut_off_is_an_error() {
         let bytes = [0x08, 0x96, 0x01, 0x12, 0x02, b'h', b'i', 0x1d, 0, 0, 0x80, 0x3f];
-        let mut fields = Fields::of(&bytes);
+        let mut fields = WireFields::of(&bytes);
         assert_eq!(fields.next(), Ok(Some((1, WireValue::Varint(150)))));
         assert_eq!(fields.next(), Ok(Some((2, WireValue::Bytes(b"hi")))));
         assert_eq!(fields.next(), Ok(Some((3, WireValue::Fixed32(1f32.to_bits())))));
@@ -184,7 +184,7 @@ mod tests {
             &[0x0b, 0x01],
             &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
         ] {
-            assert!(Fields::of(bytes).next().is_err(), "{bytes:?}");
+            assert!(WireFields::of(bytes).next().is_err(), "{bytes:?}");
         }
     }
 }

@@ -50,6 +50,14 @@ impl<'a> MlirParser<'a> {
                 self.advance()?;
                 self.angled_entries()?
             }
+            // How operands are sharded has a grammar of its own.
+            MlirToken::Hash(name) if name.starts_with("sdy.") => {
+                self.advance()?;
+                if self.is(b'<') {
+                    self.raw_angled()?;
+                }
+                Attribute::Word(name)
+            }
             MlirToken::Hash(_) => {
                 self.advance()?;
                 match self.here.token {

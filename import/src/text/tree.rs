@@ -11,6 +11,13 @@ pub(crate) enum Type<'a> {
     Other(&'a str),
 }
 
+impl Type<'_> {
+    /// Whether it is of complex numbers.
+    pub(crate) fn is_complex(&self) -> bool {
+        matches!(self, Type::Tensor(_, element) if element.starts_with("complex<"))
+    }
+}
+
 /// Element values as written, still to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DenseText<'a> {
@@ -109,6 +116,14 @@ impl<'a> Instruction<'a> {
     /// Number of results.
     pub(crate) fn result_count(&self) -> usize {
         self.results.iter().map(|&(_, n)| n as usize).sum()
+    }
+
+    /// The type of result number `k`, as written.
+    pub(crate) fn result_type(&self, k: usize) -> Option<&Type<'a>> {
+        match self.operand_types.is_none() && self.result_count() == 1 {
+            true => self.types.last(),
+            false => self.types.get(k),
+        }
     }
 
     /// All operands: those of pairs `(%x init: %c)` first, their initial values after them.

@@ -1,14 +1,21 @@
-"""Writes the programs of this folder with JAX: NAME.mlir, and values.json with inputs, values and gradients of each.
+"""Writes the programs of this folder with JAX: NAME.mlir, bytecode/NAME.VERSION.mlirbc, and values.json with inputs, values
+and gradients of each.
 
-Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results."""
+Needs `pip install jax`. A program gives a loss (the sum of its results times fixed weights), then its results. With names
+for arguments it writes those programs alone."""
 
 import json
 import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import jaxlib.mlir.dialects.stablehlo as stablehlo
+import jaxlib.mlir.ir as ir
 from jax import lax
+from jax._src.interpreters import mlir
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 HERE = pathlib.Path(__file__).parent
 rng = np.random.default_rng(7)
@@ -76,7 +83,126 @@ def residual(x, w1, w2):
     return jax.nn.relu(x + conv(jax.nn.relu(conv(x, w1)), w2))
 
 
+def rope(x, g):
+    x = g * x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    half = x.shape[-1] // 2
+    angle = jnp.arange(x.shape[0])[:, None] * 10.0 ** -jnp.arange(half)
+    a, b = x[:, :half], x[:, half:]
+    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
+
+
+def group_norm(x, g, b):
+    y = x.reshape(x.shape[0], 2, -1)
+    y = (y - y.mean(-1, keepdims=True)) / jnp.sqrt(y.var(-1, keepdims=True) + 1e-5)
+    return y.reshape(x.shape) * g[:, None] + b[:, None]
+
+
+def gru(xs, w, u):
+    def step(h, x):
+        r, z, n = jnp.split(x @ w, 3)
+        a, b, c = jnp.split(h @ u, 3)
+        z = jax.nn.sigmoid(z + b)
+        h = lax.cond(x[0] > 0.0, lambda h: (1 - z) * jnp.tanh(n + jax.nn.sigmoid(r + a) * c) + z * h, lambda h: h, h)
+        return h, h
+
+    return lax.scan(step, jnp.zeros(u.shape[0]), xs)[1]
+
+
+def heads(x, w, o):
+    q, k, v = jnp.einsum("td,sdhk->shtk", x, w)
+    s = jnp.einsum("htk,huk->htu", q, k) / 2.0
+    mask = jnp.arange(x.shape[0])[:, None] >= jnp.arange(x.shape[0])
+    return jnp.einsum("htu,huk,hkd->td", jax.nn.softmax(jnp.where(mask, s, -1e9)), v, o)
+
+
+def conv_transpose(x, w):
+    return lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def depthwise(x, w):
+    return lax.conv_general_dilated(
+        x, w, (1, 1), ((1, 1), (2, 2)), rhs_dilation=(1, 2), feature_group_count=4, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def remat_scan(x, w):
+    layer = jax.checkpoint(lambda x, w: (jnp.tanh(x @ w), None))
+    return lax.scan(layer, x, w)[0]
+
+
+def nested_scan(x):
+    inner = lambda c, v: (c + jnp.sin(v), c * v)
+    outer = lambda c, row: (lambda out: (out[0], out[1].sum()))(lax.scan(inner, c, row))
+    return lax.scan(outer, 0.5, x)
+
+
+def block(x, layer):
+    q, k, v = jnp.split(norm(x, *layer["n1"]) @ layer["qkv"], 3, -1)
+    x = x + attention(q, k, v) @ layer["o"]
+    return x + jax.nn.gelu(norm(x, *layer["n2"]) @ layer["up"]) @ layer["down"], None
+
+
+def gpt_layers(e, p, n, qkv, o, up, down):
+    """A GPT of several layers, which a scan goes over, with a batch of sequences."""
+    ids = jnp.array([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]])
+    layers = {"n1": (n[:, 0], n[:, 1]), "n2": (n[:, 2], n[:, 3]), "qkv": qkv, "o": o, "up": up, "down": down}
+
+    def loss(ids):
+        x = lax.scan(block, e[ids] + p, layers)[0]
+        logits = jax.nn.log_softmax(norm(x, 1.0, 0.0) @ e.T)
+        return -jnp.take_along_axis(logits[:-1], ids[1:, None], 1).mean()
+
+    return jax.vmap(loss)(ids).mean()
+
+
+def sample_words(logits):
+    """Which words the Gumbel trick samples, and how likely they are."""
+    words = jax.random.categorical(jax.random.PRNGKey(5), logits)
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), words[:, None], 1)
+
+
+def adamw_fori(p, x, y):
+    """Three steps of training, the gradient of which goes through JAX's own."""
+    loss = lambda p: ((jnp.tanh(x @ p) - y) ** 2).mean()
+    return lax.fori_loop(0, 3, lambda i, p: p - 0.1 * (jax.grad(loss)(p) + 0.01 * p), p)
+
+
+def cholesky_solve(a, b):
+    l = jnp.linalg.cholesky(a @ a.T + 3.0 * jnp.eye(a.shape[0]))
+    return jax.scipy.linalg.cho_solve((l, True), b)
+
+
+def eigh(a):
+    w, v = jnp.linalg.eigh(a + a.T)
+    return w, v * v
+
+
+def filtered(x, y):
+    return jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(y), n=x.shape[-1])
+
+
+def rotation(x, y, t):
+    z = (x + 1j * y) * jnp.exp(1j * t) / (2.0 - 1j * x)
+    z = jnp.concatenate([z, jnp.conj(z)])[::-1]
+    return jnp.real(z), jnp.imag(z), jnp.abs(z), jnp.where(jnp.imag(z) == 0.0, 1.0, 2.0)
+
+
+def waves(x, y):
+    steps = lax.fori_loop(0, 3, lambda k, z: z * (0.5 + 0.5j) + jnp.sum(z), x + 1j * y)
+    z = jnp.fft.fft2(jnp.outer(steps, steps) @ jnp.ones((x.shape[0], 3), jnp.complex64))
+    return jnp.abs(jnp.fft.ifft(z, axis=0))
+
+
+def random_bits(x):
+    key = jnp.array([5, 7, 9, 11], jnp.uint32)
+    out = []
+    for algorithm in (lax.RandomAlgorithm.RNG_DEFAULT, lax.RandomAlgorithm.RNG_THREE_FRY):
+        key, bits = lax.rng_bit_generator(key, (3, 5), jnp.uint32, algorithm)
+        out.append((bits >> 8).astype(jnp.float32) / 2**24)
+    return x * out[0], x + out[1], (key >> 8).astype(jnp.float32) / 2**24
+
+
 IDS = np.array([0, 2, 2, 4], np.int32)
+SHARDED = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
 PROGRAMS = {
     "adam": (adam, f32(5), f32(5), f32(5), abs(f32(5)) + 0.1),
     "argmax_pick": (lambda x: jnp.take_along_axis(x, jnp.argmax(x, 1)[:, None], 1), f32(4, 5)),
@@ -100,20 +226,57 @@ PROGRAMS = {
     "sampling": (lambda x: x + jax.random.normal(jax.random.PRNGKey(1), x.shape), f32(6)),
     "scatter_add": (lambda x, u: x.at[IDS].add(u), f32(5, 2), f32(4, 2)),
     "scatter_mul": (lambda x, u: x.at[IDS[2:]].multiply(u, unique_indices=True), f32(5, 2), f32(2, 2)),
+    "sharded": (lambda x: lax.with_sharding_constraint(jnp.sin(x), SHARDED) @ x, f32(4, 4)),
     "softmax": (lambda x: jax.nn.softmax(x, -1), f32(3, 5)),
     "sort": (lambda x: jnp.sort(x, 0), f32(6, 2)),
     "sort_by_keys": (lambda x, y: lax.sort((jnp.round(x), y), num_keys=2)[1], f32(8), f32(8)),
     "top_k": (lambda x: lax.top_k(x, 3)[0], f32(2, 7)),
     "vmap_scan": (lambda x: jax.vmap(lambda r: lax.scan(lambda c, v: (c * v + 1.0, c), 1.0, r)[1])(x), f32(3, 5)),
+    "adamw_fori": (adamw_fori, f32(4, 2), f32(6, 4), f32(6, 2)),
+    "associative_scan": (lambda x: lax.associative_scan(lambda a, b: a * 0.5 + b, x), f32(6, 2)),
+    "avg_pool": (lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") / 9.0, f32(1, 5, 6, 2)),
+    "conv_transpose": (conv_transpose, f32(1, 3, 4, 2), f32(3, 3, 2, 3)),
+    "depthwise": (depthwise, f32(1, 4, 5, 4), f32(3, 3, 1, 4)),
+    "gpt_layers": (gpt_layers, f32(7, 8), f32(5, 8), 1 + f32(3, 4, 8, scale=0.1), f32(3, 8, 24, scale=0.3), f32(3, 8, 8, scale=0.3), f32(3, 8, 16, scale=0.3), f32(3, 16, 8, scale=0.3)),
+    "group_norm": (group_norm, f32(2, 4, 3), f32(4), f32(4)),
+    "gru": (gru, f32(6, 3), f32(3, 6), f32(2, 6)),
+    "heads": (heads, f32(5, 8), f32(3, 8, 2, 4), f32(2, 4, 8)),
+    "interp": (lambda x, y: jnp.interp(jnp.linspace(-1.0, 5.0, 9), jnp.cumsum(jax.nn.softplus(x)), y), f32(6), f32(6)),
+    "nested_scan": (nested_scan, f32(3, 4)),
+    "quantile": (lambda x: jnp.quantile(x, jnp.array([0.25, 0.5]), axis=0), f32(7, 2)),
+    "remat_scan": (remat_scan, f32(3, 4), f32(5, 4, 4, scale=0.5)),
+    "rope": (rope, f32(4, 6), f32(6)),
+    "sample_words": (sample_words, f32(4, 5)),
+    "segment_sum": (lambda x: jax.ops.segment_sum(x * x, IDS, 5), f32(4, 3)),
     "while_loop": (lambda x: lax.while_loop(lambda c: c[0] < 10.0, lambda c: (c[0] * 2.0, c[1] + c[0]), (1.0, x))[1], f32(3)),
+    "cholesky_solve": (cholesky_solve, f32(5, 5), f32(5, 2)),
+    "eigh": (eigh, f32(5, 5)),
+    "qr": (jnp.linalg.qr, f32(6, 4)),
+    "solve": (jnp.linalg.solve, f32(2, 5, 5) + 4.0 * np.eye(5, dtype=np.float32), f32(2, 5, 3)),
+    "filtered": (filtered, f32(2, 12), f32(2, 12)),
+    "rotation": (rotation, f32(4), f32(4), f32(4)),
+    "waves": (waves, f32(6), f32(6)),
+    "random_bits": (random_bits, f32(3, 5)),
 }
+# Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
+VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]
+EACH_VERSION = {"conv_norm", "gpt", "lstm", "sort_by_keys", "scatter_add"}
 # Reverse mode has no rule for it, in JAX either.
 FORWARD_ONLY = {"while_loop"}
 
 
-def main():
-    values = {}
-    for name, (f, *args) in PROGRAMS.items():
+def artifact(text, version):
+    """The text as bytecode, as `jax.export` writes it: with shardings beside VHLO."""
+    with mlir.make_ir_context():
+        return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, "sdy." in text)
+
+
+def main(names):
+    path = HERE / "values.json"
+    values = json.loads(path.read_text()) if names else {}
+    (HERE / "bytecode").mkdir(exist_ok=True)
+    for name in names or PROGRAMS:
+        f, *args = PROGRAMS[name]
         args = [jnp.asarray(a) for a in args]
 
         def loss(*args):
@@ -126,9 +289,17 @@ def main():
         if name not in FORWARD_ONLY:
             entry["gradients"] = jax.grad(lambda *a: loss(*a)[0], tuple(range(len(args))))(*args)
         plain = lambda a: [float(np.float64(x)) for x in np.asarray(a).ravel()]
+        for version in VERSIONS if name in EACH_VERSION else VERSIONS[:1]:
+            to = HERE / "bytecode" / f"{name}.{version}.mlirbc"
+            try:
+                to.write_bytes(artifact((HERE / f"{name}.mlir").read_text(), version))
+            except ValueError:
+                # Portable artifacts have no ops of CHLO.
+                assert "chlo." in (HERE / f"{name}.mlir").read_text(), name
         values[name] = {k: [plain(a) for a in v] for k, v in entry.items()}
-    (HERE / "values.json").write_text(json.dumps(values, indent=0).replace(",\n", ","))
+    values = {name: values[name] for name in PROGRAMS}
+    path.write_text(json.dumps(values, indent=0).replace(",\n", ","))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -113,7 +113,7 @@ pub struct Feed {
     pub program: ScalarProgram,
 }
 
-/// Attention, or its way back, in its defined order (`docs/fp.md`): the ops `attention` and `attention_grad` on `f32` or `f64`
+/// Attention, or its way back, in its defined order (`docs/fp.md`): the ops `attention` and `attention_grad`
 /// in dense buffers. No engine stores scores for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attend {

@@ -24,7 +24,7 @@ pub(super) use running::{
     shifted,
 };
 pub(super) use sorted::{
-    SORT, TOP_K, check_sort, check_sort_key_val, check_top_k, sort, sort_key_val, top_k,
+    SORT, TOP_K, check_sort, check_sort_key_val, check_top_k, in_order, sort, sort_key_val, top_k,
 };
 pub(super) use tile::{TILE, check_tile, tile};
 pub(super) use window::{

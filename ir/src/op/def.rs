@@ -83,6 +83,8 @@ pub enum Domain {
     SignedUniform(f64, f64),
     /// Uniform over the integers `lo..hi`; distinct ones where the tensor is not larger.
     Ints(i64, i64),
+    /// Symmetric positive definite matrices in the last two axes, far from singular.
+    Definite,
 }
 
 /// 3·N(0,1)
@@ -299,8 +301,8 @@ pub enum Body {
     Opaque,
     /// A step of its own where an engine has it, and short for other instructions elsewhere.
     Step(StepBody),
-    /// Short for other instructions, which are written out wherever calls are inlined: derivatives, batches,
-    /// plans and engines never see it.
+    /// Short for other instructions, which are written out wherever calls are inlined: plans and engines never see it, and
+    /// derivatives and batches see those alone that have derivative rules of their own.
     Composed(Compose),
 }
 

@@ -249,3 +249,19 @@ pub(super) const fn composed(
         ..BLANK
     }
 }
+
+/// An op that is short for others, and has derivative rules of its own: those are in reach where it is differentiated
+/// before it is written out. Its operands and results may have any number of batch axes, the same, before their own.
+#[allow(clippy::too_many_arguments)]
+pub(super) const fn ruled(
+    name: &'static str,
+    arity: Arity,
+    attrs: &'static [AttrSpec],
+    check: Check,
+    compose: Compose,
+    domain: &'static [Domain],
+    deriv: Deriv,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef { deriv, ..composed(name, arity, attrs, check, compose, domain, examples) }
+}

@@ -1,10 +1,11 @@
 //! The op table: one row an op. Everything else about an op is read off its row.
 //!
-//! The rows are written with the constructors of `rows.rs` and the signatures of `definitions.rs`.
+//! The rows are written with the constructors of `rows.rs` and the signatures of `definitions.rs`. Those of linear algebra
+//! are in `table_linalg.rs`.
 
 /// Hands all rows to the macro of this name: the enum of the ops takes their names, the table their definitions.
 macro_rules! for_each_op {
-    ($use_rows:ident) => { $use_rows! {
+    ($use_rows:ident) => { $crate::op::table_linalg::for_each_op_and_decomposition! { $use_rows
     // Arithmetic.
     /// Sum.
     Add = map("add", NUMBER2, D, |x| x[0] + x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(1.0)], ADD);

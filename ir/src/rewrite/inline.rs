@@ -9,7 +9,7 @@ use crate::diag::{At, Diagnostic, Kind};
 use crate::entity::{Inst, Phase, Value};
 use crate::function::{Function, ValueDef};
 use crate::module::Module;
-use crate::op::{Body, Compose, Op, RuleCx};
+use crate::op::{Body, Compose, Deriv, Op, RuleCx};
 use crate::types::TensorType;
 use crate::verify::{at_inst, bind, substitute};
 
@@ -30,11 +30,26 @@ pub fn inline(
     f: &Function,
     wanted: &dyn Fn(&Function) -> bool,
 ) -> Result<Function, Diagnostic> {
+    inlined(Inliner { writes_ruled: true, ..Inliner::new(module, wanted) }, f)
+}
+
+/// As [`inline`], for a transformation that knows the rules of ops that are short for others and have some: those stay.
+///
+/// # Errors
+/// As [`inline`].
+pub fn inline_keeping_rules(
+    module: &Module,
+    f: &Function,
+    wanted: &dyn Fn(&Function) -> bool,
+) -> Result<Function, Diagnostic> {
+    inlined(Inliner::new(module, wanted), f)
+}
+
+fn inlined(mut inliner: Inliner<'_>, f: &Function) -> Result<Function, Diagnostic> {
     let mut copier = Copier::new(f);
     let mut b = copier.begin();
     // Its instructions say so from here on.
     b.func_mut().checkpoint = None;
-    let mut inliner = Inliner::new(module, wanted);
     inliner.enter(f, f);
     inliner.body(f, &mut copier, &mut b, Phase::PRIMAL)?;
     let mut made = copier.finish(b)?;
@@ -68,7 +83,7 @@ pub(super) fn compose_at(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, comp
     copier.stand_for(b, f.inst_results(i), &results);
 }
 
-/// Copies the instructions of `callee` to the end of `b`, its calls replaced as [`inline`] does where
+/// Copies the instructions of `callee` to the end of `b`, its calls replaced as [`inline_keeping_rules`] does where
 /// `wanted` holds, and gives its results for these arguments. None is of a phase before `phase`.
 ///
 /// # Errors
@@ -115,6 +130,8 @@ struct Inliner<'m> {
     around: InlinedRegion,
     /// Whether what is copied may be of the function under construction, whose instructions know all regions around them.
     spliced: bool,
+    /// Whether ops with derivative rules of their own are written out too.
+    writes_ruled: bool,
     /// The number of the next region; not known until there is one.
     regions: Option<u32>,
 }
@@ -127,6 +144,7 @@ impl<'m> Inliner<'m> {
             placed: 0,
             around: InlinedRegion::default(),
             spliced: false,
+            writes_ruled: false,
             regions: None,
         }
     }
@@ -206,7 +224,10 @@ impl<'m> Inliner<'m> {
             return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
         }
         let phase = phase.max(f.inst(i).phase);
-        if let Body::Composed(compose) = f.op(i).def().body {
+        let def = f.op(i).def();
+        if let Body::Composed(compose) = def.body
+            && (self.writes_ruled || !matches!(def.deriv, Deriv::Rules(..)))
+        {
             b.set_phase(phase);
             let path = self.path(f, i, b.func());
             b.set_path(path);

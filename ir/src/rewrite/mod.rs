@@ -19,12 +19,12 @@ pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;
 pub use extents::BoundExtents;
-pub use inline::{MAX_INLINED, inline, splice};
+pub use inline::{MAX_INLINED, inline, inline_keeping_rules, splice};
 pub use pattern::{Match, Pattern, Root};
 pub use rule::{
     Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
 };
 pub use specialize::specialize;
 pub use stable::{ATTENTION, Hazard, STABLE, stabilize, with_attention};
-pub use steps::{StepLowering, with_steps};
+pub use steps::{AttentionSteps, StepLowering, with_steps};
 pub use widen::{widen, widened};

@@ -175,7 +175,20 @@ pub fn rewrite(
     table: &'static RuleTable,
     allowed: Exactness,
 ) -> Result<(Function, Vec<Recognised>), Diagnostic> {
-    let mut driver = Driver { f, table, allowed, fired: Vec::new() };
+    rewrite_where(f, table, allowed, &|_| true)
+}
+
+/// As [`rewrite`], at the instructions of the function for which `chosen` holds.
+///
+/// # Errors
+/// As there.
+pub(super) fn rewrite_where(
+    f: &Function,
+    table: &'static RuleTable,
+    allowed: Exactness,
+    chosen: &dyn Fn(Inst) -> bool,
+) -> Result<(Function, Vec<Recognised>), Diagnostic> {
+    let mut driver = Driver { f, table, allowed, chosen, fired: Vec::new() };
     if table.reads == Reads::Source && !driver.applies_somewhere() {
         return Ok((f.clone(), Vec::new()));
     }
@@ -190,6 +203,7 @@ struct Driver<'f> {
     f: &'f Function,
     table: &'static RuleTable,
     allowed: Exactness,
+    chosen: &'f dyn Fn(Inst) -> bool,
     fired: Vec<Recognised>,
 }
 
@@ -205,7 +219,8 @@ impl Driver<'_> {
         let applies = |i: Inst| {
             let root = Root::of(f, i);
             let fits = |r: &Rule, root| r.pattern.find(f, root).is_some_and(|m| r.then.holds(&m));
-            root.is_some_and(|root| self.rules().any(|r| fits(r, root)))
+            let chosen = root.filter(|_| (self.chosen)(i));
+            chosen.is_some_and(|root| self.rules().any(|r| fits(r, root)))
         };
         if !self.table.regions {
             return f.body_insts().iter().any(|&i| applies(i));
@@ -222,6 +237,7 @@ impl Driver<'_> {
         i: Inst,
     ) -> Result<(), Diagnostic> {
         let made = match self.table.reads {
+            _ if !(self.chosen)(i) => None,
             Reads::Source => self.of_source(copier, b, i),
             Reads::Written => self.of_written(copier, b, i),
         };

@@ -4,9 +4,66 @@ use super::Copier;
 use super::inline::compose_at;
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
 use crate::entity::{Inst, Value};
+use crate::fp::Fp;
 use crate::function::Function;
-use crate::op::{Body, Composition, Op};
+use crate::op::{Body, Composition};
+use crate::types::TensorType;
+
+/// Which attention an engine has a step for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AttentionSteps {
+    /// None: it is composed of other ops.
+    None,
+    /// All, on `f32` or `f64`, in the order that defines it: that of 16-bit floats is widened.
+    Defined,
+    /// That of 16-bit floats in `fast`, whose weights are rounded to their type before values are multiplied.
+    Rounded {
+        /// The most elements of a query and of a value.
+        deepest: u64,
+        /// What both are a multiple of.
+        multiple: u64,
+    },
+}
+
+impl AttentionSteps {
+    /// Whether there may be a step for attention with values of this type, in a mode.
+    pub fn has_values(self, fp: Fp, values: &TensorType) -> bool {
+        let width = values.dims().and_then(|dims| dims.last().copied());
+        width.is_some_and(|width| self.has(fp, values.dtype, width, width))
+    }
+
+    /// Whether there is a step for queries of so many elements and values of so many, in a mode.
+    pub fn has(self, fp: Fp, dtype: DType, depth: u64, width: u64) -> bool {
+        match self {
+            AttentionSteps::None => false,
+            AttentionSteps::Defined => true,
+            AttentionSteps::Rounded { deepest, multiple } => {
+                let fits = |n: u64| n > 0 && n <= deepest && n.is_multiple_of(multiple);
+                fp == Fp::Fast && dtype.compute() != dtype && fits(depth) && fits(width)
+            }
+        }
+    }
+
+    /// What becomes of an instruction that may be a step of its own. Composed, it has the bits of its definition in strict
+    /// mode, and all scores at once in other modes.
+    pub fn lowering(self, fp: Fp, f: &Function, i: Inst) -> StepLowering {
+        let of = |k: usize| f.args(i).get(k).and_then(|&v| f.ty(v).dims()?.last().copied());
+        let dtype = f.args(i).first().map(|&v| f.ty(v).dtype);
+        match (dtype, of(0), of(2)) {
+            (Some(dtype), Some(depth), Some(width)) if self.has(fp, dtype, depth, width) => {
+                match self {
+                    AttentionSteps::Defined => StepLowering::Widened,
+                    _ => StepLowering::Kept,
+                }
+            }
+            _ if self == AttentionSteps::Defined => StepLowering::Widened,
+            _ if fp == Fp::Strict => StepLowering::Composed(Composition::Defined),
+            _ => StepLowering::Composed(Composition::Other),
+        }
+    }
+}
 
 /// What becomes of an op that may be a step of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +80,10 @@ pub enum StepLowering {
 ///
 /// # Errors
 /// Where a composition needs extents that are not known.
-pub fn with_steps(f: Function, form: &dyn Fn(Op) -> StepLowering) -> Result<Function, Diagnostic> {
+pub fn with_steps(
+    f: Function,
+    form: &dyn Fn(&Function, Inst) -> StepLowering,
+) -> Result<Function, Diagnostic> {
     let mut found = false;
     f.walk(&mut |f, i| found |= matches!(f.op(i).def().body, Body::Step(_)));
     if !found {
@@ -36,7 +96,7 @@ fn place(
     copier: &mut Copier<'_>,
     b: &mut Builder,
     i: Inst,
-    form: &dyn Fn(Op) -> StepLowering,
+    form: &dyn Fn(&Function, Inst) -> StepLowering,
 ) -> Result<(), Diagnostic> {
     let f = copier.from();
     if let Body::Step(step) = f.op(i).def().body {
@@ -45,7 +105,7 @@ fn place(
             b.set_phase(f.inst(i).phase);
             b.follow(f, i);
         };
-        match form(f.op(i)) {
+        match form(f, i) {
             StepLowering::Composed(which) => {
                 follow(b);
                 compose_at(copier, b, i, step.composition(which));

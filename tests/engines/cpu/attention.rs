@@ -197,7 +197,7 @@ fn compositions() {
             let args = inputs(f, NORMAL);
             let expected = run(&module, f, &args, &mut Silent).unwrap_or_else(|d| panic!("{d}"));
             let form = |which| {
-                let f = with_steps(f.clone(), &|_| StepLowering::Composed(which));
+                let f = with_steps(f.clone(), &|_, _| StepLowering::Composed(which));
                 f.unwrap_or_else(|d| panic!("{d}\n{}", c.text()))
             };
             let blocks = form(Composition::Defined);
@@ -231,7 +231,7 @@ fn higher_derivatives() {
         let c = case(DType::F64, [1, 2, 2, 5, 6, 3, 2], true, extra);
         let module = c.module();
         let f = module.funcs.values().next().expect("one");
-        let whole = with_steps(f.clone(), &|_| StepLowering::Composed(Composition::Other));
+        let whole = with_steps(f.clone(), &|_, _| StepLowering::Composed(Composition::Other));
         let whole = whole.expect("known");
         let wrt: &[usize] =
             if matches!(extra, Extra::Bias(_)) { &[0, 1, 2, 3] } else { &[0, 1, 2] };

@@ -5,6 +5,7 @@
 mod attention;
 mod dots;
 mod folds;
+mod linalg;
 mod lines;
 mod modes;
 mod nontemporal;

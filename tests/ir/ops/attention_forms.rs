@@ -2,9 +2,10 @@
 
 use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, run};
+use adfuse::fusion::Fp;
 use adfuse::ir::Op;
 use adfuse::ir::op::Domain;
-use adfuse::ir::rewrite::with_attention;
+use adfuse::ir::rewrite::{AttentionSteps, with_attention};
 use adfuse::ir::text::parse;
 use adfuse::ir::verify::verify_function;
 
@@ -137,7 +138,8 @@ fn known_forms_become_attention() {
         let text = text(form, own);
         let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
         let f = module.funcs.values().next().expect("one");
-        let (new, fired) = with_attention(f).unwrap_or_else(|d| panic!("{d}\n{text}"));
+        let (new, fired) = with_attention(f, AttentionSteps::Defined, Fp::Fast)
+            .unwrap_or_else(|d| panic!("{d}\n{text}"));
         assert_eq!(fired.len(), 1, "{text}");
         verify_function(&new).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
         let made = &new;
@@ -151,7 +153,8 @@ fn known_forms_become_attention() {
         let [old, new] = [f, made].map(|f| run(&module, f, &args, &mut Silent).expect("runs"));
         let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-12 * (1.0 + y.abs());
         assert!(old[0].to_f64s().iter().zip(&new[0].to_f64s()).all(close), "{text}");
-        let (_, again) = with_attention(made).unwrap_or_else(|d| panic!("{d}\n{text}"));
+        let (_, again) = with_attention(made, AttentionSteps::Defined, Fp::Fast)
+            .unwrap_or_else(|d| panic!("{d}\n{text}"));
         assert!(again.is_empty(), "{text}");
     }
 }
@@ -172,7 +175,8 @@ fn other_forms_stay() {
     for text in changed {
         let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
         let f = module.funcs.values().next().expect("one");
-        let (_, fired) = with_attention(f).unwrap_or_else(|d| panic!("{d}"));
+        let (_, fired) =
+            with_attention(f, AttentionSteps::Defined, Fp::Fast).unwrap_or_else(|d| panic!("{d}"));
         assert!(fired.is_empty(), "{text}");
     }
 }

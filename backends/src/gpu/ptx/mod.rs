@@ -7,6 +7,7 @@
 pub(crate) mod address;
 pub(crate) mod asm;
 pub(crate) mod async_copy;
+pub(crate) mod attend;
 pub(crate) mod bundle;
 pub(crate) mod code_cache;
 pub(crate) mod convert;

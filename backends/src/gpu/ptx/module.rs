@@ -176,6 +176,7 @@ pub(super) fn printed(
             Scheduled::Product(product) => super::matmul::product(s, out, product)?,
             Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
             Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
+            Scheduled::Attention(a) => super::attend::attention(s, out, a)?,
         }
     }
     let launches = std::mem::take(&mut out.launches);

@@ -40,7 +40,8 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                 | Work::Scan(_)
                 | Work::Pack { .. }
                 | Work::Scatter(_)
-                | Work::Sort(_) => {
+                | Work::Sort(_)
+                | Work::Attention(_) => {
                     return None;
                 }
             });

@@ -7,6 +7,7 @@
 //! decisions and reads them back. Nothing here writes PTX.
 
 pub(crate) mod async_copy;
+pub(crate) mod attention;
 pub(crate) mod binding;
 pub(crate) mod bundle;
 pub(crate) mod capabilities;

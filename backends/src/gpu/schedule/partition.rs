@@ -5,6 +5,7 @@
 //! is taken out of it, as a flat loop that reads what the rows left; any other kernel is taken apart
 //! into flat loops. A fold of several runs is one for each run.
 
+use super::attention::AttentionForm;
 use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
@@ -89,8 +90,10 @@ impl Lowering {
             Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| self.kernel(k)),
             Step::Contract(contract) => self.contract(contract),
             Step::Attend(attend) => {
-                let m = format!("`{}` has no step on a GPU", attend.op());
-                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
+                let form = AttentionForm::of(&self.program, attend, self.fp)?;
+                if form.has_work() {
+                    self.push(Work::Attention(form));
+                }
             }
             Step::Scatter(scatter) => self.scatter(scatter),
             Step::Library(library) => {

@@ -1,5 +1,6 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
+use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
@@ -81,6 +82,7 @@ pub(crate) enum Scheduled {
     Product(Box<ScheduledProduct>),
     Scatter(Box<ScheduledScatter>),
     Sort(ScheduledSort),
+    Attention(Box<ScheduledAttention>),
     /// The last of a bundle: which of the pieces before it share a launch.
     Bundle(SharedLaunches),
 }
@@ -99,6 +101,7 @@ impl Scheduled {
             Scheduled::Product(_) => "product",
             Scheduled::Scatter(_) => "scatter",
             Scheduled::Sort(_) => "sort",
+            Scheduled::Attention(_) => "attention",
             Scheduled::Bundle(_) => "bundle",
         }
     }
@@ -115,6 +118,7 @@ impl Scheduled {
             Scheduled::Product(product) => product.decision.write(to),
             Scheduled::Scatter(scatter) => scatter.decision.write(to),
             Scheduled::Sort(sort) => sort.decision.write(to),
+            Scheduled::Attention(attention) => attention.decision.write(to),
             Scheduled::Bundle(launches) => launches.write(to),
         }
     }
@@ -342,6 +346,7 @@ impl Scheduler<'_, '_> {
             Work::Product(member) => self.product(member),
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
+            Work::Attention(form) => self.attention(form),
         }
     }
 
@@ -466,6 +471,13 @@ impl Scheduler<'_, '_> {
         let target = self.low.target;
         let made = fits(sort::scheduled(self.low, sort, decision, &target), span)?;
         self.works.push(Scheduled::Sort(made));
+        Ok(())
+    }
+
+    fn attention(&mut self, form: AttentionForm) -> Result<(), Diagnostic> {
+        let (decision, span) = self.decision("attention", |low| form.decide(&low.target))?;
+        self.check(span, |low| decision.check(&form, &low.target))?;
+        self.works.push(Scheduled::Attention(Box::new(ScheduledAttention { form, decision })));
         Ok(())
     }
 }

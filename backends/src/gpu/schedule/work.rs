@@ -1,5 +1,6 @@
 //! The work of a step: what becomes one launch or a few, as data.
 
+use super::attention::AttentionForm;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
@@ -29,6 +30,7 @@ pub(crate) enum Work {
     Product(Member),
     Scatter(Scatter),
     Sort(Sort),
+    Attention(AttentionForm),
 }
 
 /// Elements of a group of a scan, by the order of `docs/fp.md`: groups are scanned, then their last elements.

@@ -2,14 +2,16 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one. A change is priced by
+//! a computed one is inlined, two groups that have something to do with each other become one, one becomes two. A change is priced by
 //! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
 //! size of the plan, and equal layers are priced once. A change that is faster is made at once, and so is one that is as
 //! fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to later phases must
 //! save more time than moving those bytes once takes. It is not made where the engine gives no facts: the model cannot
 //! tell such gains.
 
+mod inlined_shifts;
 mod pricer;
+mod split;
 mod table;
 
 use crate::analysis::class::{InstClass, PartKind};
@@ -24,6 +26,7 @@ use adfuse_ir::Op;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
+use inlined_shifts::InlinedShifts;
 use pricer::GroupPricer;
 use smallvec::SmallVec;
 use table::{GroupId, GroupTable, SingleChange};
@@ -62,7 +65,9 @@ pub(crate) fn descended(
             &own
         }
     };
-    let table = GroupTable::of(plan_facts(f, plan)?, plan);
+    let facts = plan_facts(f, plan)?;
+    let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
+    let table = GroupTable::of(facts, plan);
     let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
     let (epilogues, bandwidth) =
         (options.device.contract_epilogue, options.device.memory_bytes_per_s);
@@ -70,10 +75,12 @@ pub(crate) fn descended(
     let mut descent = Descent {
         fixed: waiting(&table.facts),
         table,
+        shifts,
         pricer,
         epilogues,
         bandwidth,
         round: 0,
+        of_splits: 0,
         changed,
     };
     let groups: Vec<GroupId> = descent.table.rows.keys().collect();
@@ -118,6 +125,7 @@ struct Added {
 
 struct Descent<'a, 'f> {
     table: GroupTable<'f>,
+    shifts: InlinedShifts,
     pricer: GroupPricer<'a>,
     /// Instructions that stay where they are.
     fixed: EntitySet<Inst>,
@@ -127,6 +135,8 @@ struct Descent<'a, 'f> {
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,
+    /// Members of groups that were priced to divide groups: what other changes may price does not depend on it.
+    of_splits: usize,
     /// The last round in which a change touched a group.
     changed: SecondaryMap<GroupId, u32>,
 }
@@ -156,7 +166,18 @@ impl Descent<'_, '_> {
             };
             changed |= self.best(changes);
         }
+        // Last: what is divided was not worth joining to anything, and halves may join others in the next round.
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            changed |= self.divided(g);
+        }
         changed
+    }
+
+    /// The most members of groups that are priced.
+    fn most_priced(&self) -> usize {
+        let [each, beside] = MOST_PRICED;
+        each * self.table.facts.f.body_insts().len() + beside
     }
 
     /// Whether nothing is new about a group.
@@ -166,10 +187,14 @@ impl Descent<'_, '_> {
 
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        let [each, beside] = MOST_PRICED;
-        if self.pricer.members() >= each * self.table.facts.f.body_insts().len() + beside {
+        if self.pricer.members() - self.of_splits >= self.most_priced() {
             return false;
         }
+        self.best_of(changes)
+    }
+
+    /// As [`Descent::best`], however much has been priced.
+    fn best_of(&mut self, changes: Vec<SingleChange>) -> bool {
         let mut best: Option<(Added, SingleChange)> = None;
         for change in changes {
             let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
@@ -219,11 +244,13 @@ impl Descent<'_, '_> {
 
     /// Makes a change that was tried; whether a plan may have it.
     fn make(&mut self, change: SingleChange) -> bool {
-        let inlined = change.inlined.is_some_and(|(_, inlined)| inlined);
+        let inlined = change.inlined.map(|(i, _)| i);
         let applied = self.table.apply(change);
         let prices = self.pricer.added(&self.table, &applied);
-        let Some((_, now)) = prices.filter(|_| !inlined || self.table.facts.too_deep().is_none())
-        else {
+        let shallow = |shifts: &mut InlinedShifts| {
+            inlined.is_none_or(|i| shifts.follow(&self.table.facts, &self.table.order, i))
+        };
+        let Some((_, now)) = prices.filter(|_| shallow(&mut self.shifts)) else {
             self.table.undo(applied);
             return false;
         };
@@ -255,7 +282,7 @@ impl Descent<'_, '_> {
                 let group = Group { parts: vec![self.in_order(members)] };
                 changes.push(SingleChange {
                     replaced: SmallVec::from_iter([(g, group, row.place)]),
-                    new: None,
+                    new: SmallVec::new(),
                     inlined: Some((i, false)),
                 });
             }
@@ -270,7 +297,7 @@ impl Descent<'_, '_> {
             // As late as may be, so that it is in memory for a short time.
             let place = to - ((to - from) / 8).max(1);
             let group = Group { parts: vec![vec![i]] };
-            let (new, inlined) = (Some((group, place)), Some((i, false)));
+            let (new, inlined) = (SmallVec::from_iter([(group, place)]), Some((i, false)));
             changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
         changes
@@ -316,7 +343,7 @@ impl Descent<'_, '_> {
         group.parts.retain(|members| !members.is_empty());
         Some(SingleChange {
             replaced: SmallVec::from_iter([(g, group, row.place)]),
-            new: None,
+            new: SmallVec::new(),
             inlined: Some((i, true)),
         })
     }
@@ -371,7 +398,7 @@ impl Descent<'_, '_> {
                 (early, Group { parts: Vec::new() }, rows[0].place),
                 (late, group.clone(), place),
             ]),
-            new: None,
+            new: SmallVec::new(),
             inlined: None,
         };
         SmallVec::from_iter([at(rows[1].place), at(rows[0].place)])

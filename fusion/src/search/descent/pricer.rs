@@ -1,58 +1,57 @@
 //! Prices of single groups: each form of a group is lowered and priced once.
 
 use super::table::{AppliedChange, GroupId, GroupTable};
-use crate::cost::step_cost_with;
 use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
 use crate::plan::machine_model::MachineModel;
+use crate::search::point::group_price;
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::Program;
 use hashbrown::HashMap;
 
-/// What groups cost, by their canonical forms. Equal layers have equal groups, and most changes of a plan make groups
-/// that an equal layer has made before.
+/// What groups cost, by their canonical forms. Equal layers have equal groups, most changes of a plan make groups
+/// that an equal layer has made before, and plans that are compared have most groups in common: so prices are those
+/// of the memo.
 pub(super) struct GroupPricer<'a> {
     engine: &'a dyn EngineModel,
     device: &'a MachineModel,
     lowering: GroupLowering,
     keys: KeyBuilder<'a>,
-    /// `None` for groups that have no kernel.
+    memo: &'a LoweringMemo,
+    /// The groups that were asked for; `None` for those that have no kernel.
     seconds: HashMap<Vec<u32>, Option<f64>>,
-    /// Members of all groups that were priced.
+    /// Members of all groups that were asked for.
     members: usize,
     /// Whether the engine said what it makes of every step.
     knows: bool,
 }
 
 impl<'a> GroupPricer<'a> {
-    /// Prices by an engine on a machine. The memo numbers the shapes of instructions.
+    /// Prices by an engine on a machine.
     pub(super) fn new(
         engine: &'a dyn EngineModel,
         device: &'a MachineModel,
         fp: Fp,
         memo: &'a LoweringMemo,
     ) -> GroupPricer<'a> {
-        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
-        let lowering = GroupLowering::new(fp);
         GroupPricer {
             engine,
             device,
-            lowering,
-            keys,
+            lowering: GroupLowering::new(fp),
+            keys: KeyBuilder::new(memo, fp == Fp::Strict),
+            memo,
             seconds: HashMap::new(),
             members: 0,
             knows: true,
         }
     }
 
-    /// Members of all groups that were priced, those of equal forms once.
+    /// Members of all groups that were asked for, those of equal forms once: whether the memo had them changes nothing.
     pub(super) fn members(&self) -> usize {
         self.members
     }
 
-    /// The seconds of a group of a table. `None` for a group that is not legal, and for one whose price depends on more
-    /// than its form.
+    /// The seconds of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
     pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
         let group = &table.rows[g].group;
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
@@ -60,14 +59,22 @@ impl<'a> GroupPricer<'a> {
             return *known;
         }
         self.members += group.parts.iter().map(Vec::len).sum::<usize>();
-        let stored = key.values.iter().filter_map(|&v| {
-            let (role, storage) = table.buffer(v)?;
-            Some((v, role, storage))
+        let tokens = key.tokens.clone();
+        let lowered = self.memo.find(&key).unwrap_or_else(|| {
+            let stored = key.values.iter().filter_map(|&v| {
+                let (role, storage) = table.buffer(v)?;
+                Some((v, role, storage))
+            });
+            let stored: Vec<_> = stored.collect();
+            let with = (self.device, self.memo);
+            self.lowering.lowered(&table.facts, (group, key), &stored, with)
         });
-        let stored: Vec<_> = stored.collect();
-        let program = self.lowering.program(&table.facts, group, &stored, self.device);
-        let seconds = program.ok().map(|program| self.priced(&program));
-        self.seconds.insert(key.tokens, seconds);
+        let seconds = lowered.map(|lowered| {
+            let price = group_price(&lowered, self.engine, self.device);
+            self.knows &= price.stated;
+            price.steps.iter().sum()
+        });
+        self.seconds.insert(tokens, seconds);
         seconds
     }
 
@@ -83,7 +90,7 @@ impl<'a> GroupPricer<'a> {
             then += row.seconds?;
         }
         for &g in &applied.touched {
-            if !applied.before.iter().any(|(h, _)| *h == g) && Some(g) != applied.new {
+            if !applied.before.iter().any(|(h, _)| *h == g) && !applied.new.contains(&g) {
                 then += table.rows[g].seconds?;
             }
             let seconds = match table.rows[g].group.parts.is_empty() {
@@ -98,15 +105,5 @@ impl<'a> GroupPricer<'a> {
     /// Whether the engine said what it makes of every step that was priced.
     pub(super) fn knows(&self) -> bool {
         self.knows
-    }
-
-    fn priced(&mut self, program: &Program) -> f64 {
-        let facts = self.engine.facts(program, self.device);
-        self.knows &= facts.is_some();
-        let facts = facts.unwrap_or_default();
-        let blocks = |program: &Program| self.engine.cost(program, self.device);
-        let of =
-            |(n, step)| step_cost_with((program, step), self.device, facts.get(n), &blocks).seconds;
-        program.steps.iter().enumerate().map(of).sum()
     }
 }

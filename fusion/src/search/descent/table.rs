@@ -19,7 +19,7 @@ pub(super) struct GroupId(u32);
 entity_impl!(GroupId, "group");
 
 /// Steps between the places of neighbours, so that groups fit between them.
-const STEP: u64 = 1 << 24;
+pub(super) const STEP: u64 = 1 << 24;
 
 /// A group, and what follows from it.
 #[derive(Clone, Debug)]
@@ -51,8 +51,8 @@ pub(super) struct GroupTable<'f> {
     pub(super) order: SecondaryMap<Inst, u32>,
     /// What each member reads, with what is inlined in it.
     operands: SecondaryMap<Inst, Operands>,
-    /// A row of a group that was taken back.
-    spare: Option<GroupId>,
+    /// Rows of groups that were taken back.
+    spare: Vec<GroupId>,
 }
 
 type Operands = SmallVec<[Value; 8]>;
@@ -62,7 +62,7 @@ type Operands = SmallVec<[Value; 8]>;
 pub(super) struct SingleChange {
     /// Groups with what they become; without parts, they are no more.
     pub(super) replaced: SmallVec<[(GroupId, Group, u64); 2]>,
-    pub(super) new: Option<(Group, u64)>,
+    pub(super) new: SmallVec<[(Group, u64); 1]>,
     /// An instruction, and whether it is inlined after the change.
     pub(super) inlined: Option<(Inst, bool)>,
 }
@@ -71,7 +71,7 @@ pub(super) struct SingleChange {
 pub(super) struct AppliedChange {
     /// Rows as they were.
     pub(super) before: Vec<(GroupId, TableRow)>,
-    pub(super) new: Option<GroupId>,
+    pub(super) new: SmallVec<[GroupId; 1]>,
     inlined: Option<(Inst, bool)>,
     /// What members read before.
     operands: Vec<(Inst, Operands)>,
@@ -107,7 +107,7 @@ impl<'f> GroupTable<'f> {
             results,
             order,
             operands: SecondaryMap::new(),
-            spare: None,
+            spare: Vec::new(),
         };
         for &i in plan.groups.iter().flat_map(|group| &group.parts).flatten() {
             table.operands[i] = leaves(&table.facts, i);
@@ -208,10 +208,15 @@ impl<'f> GroupTable<'f> {
         leaves(&self.facts, i)
     }
 
+    /// What a member reads, with what is inlined in it.
+    pub(super) fn reads(&self, member: Inst) -> &[Value] {
+        &self.operands[member]
+    }
+
     fn push(&mut self, group: Group, place: u64) -> GroupId {
         let latest = Phase::default();
         let row = TableRow { group, place, reads: Vec::new(), latest, seconds: None };
-        match self.spare.take() {
+        match self.spare.pop() {
             Some(g) => {
                 self.rows[g] = row;
                 g
@@ -273,6 +278,11 @@ impl<'f> GroupTable<'f> {
         // Values that may become temporaries, or no longer are any.
         let mut near: Vec<Value> = Vec::new();
         near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
+        if !change.new.is_empty() {
+            // One half of a group may read what the other computes.
+            let members = edited.iter().flat_map(|&g| self.rows[g].group.parts.iter().flatten());
+            near.extend(members.flat_map(|&i| self.facts.f.inst_results(i)));
+        }
         let mut operands = Vec::new();
         if let Some((i, inlined)) = change.inlined {
             self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
@@ -291,8 +301,9 @@ impl<'f> GroupTable<'f> {
         for (g, group, place) in change.replaced {
             (self.rows[g].group, self.rows[g].place) = (group, place);
         }
-        let new = change.new.map(|(group, place)| self.push(group, place));
-        edited.extend(new);
+        let new: SmallVec<[GroupId; 1]> =
+            change.new.into_iter().map(|(group, place)| self.push(group, place)).collect();
+        edited.extend(new.iter().copied());
         edited.iter().for_each(|&g| self.enter(g));
         let mut touched = edited;
         let (mut bytes, mut saved) = (0, 0);
@@ -314,7 +325,7 @@ impl<'f> GroupTable<'f> {
     /// Takes back the change that was applied last.
     pub(super) fn undo(&mut self, applied: AppliedChange) {
         let edited: Vec<GroupId> =
-            applied.before.iter().map(|(g, _)| *g).chain(applied.new).collect();
+            applied.before.iter().map(|(g, _)| *g).chain(applied.new.iter().copied()).collect();
         edited.iter().for_each(|&g| self.leave(g));
         if let Some((i, inlined)) = applied.inlined {
             self.facts.class[i] = if inlined { InstClass::Point } else { InstClass::Free };
@@ -330,16 +341,16 @@ impl<'f> GroupTable<'f> {
             row.reads.iter().for_each(|&v| self.readers[v].push(g));
             self.rows[g] = row;
         }
-        if let Some(g) = applied.new {
+        for g in applied.new {
             self.rows[g].group.parts.clear();
-            self.spare = Some(g);
+            self.spare.push(g);
         }
     }
 
     /// Whether all that the changed groups read is computed before them, and all that they compute is read after. A
     /// contraction, which comes first in its group, reads nothing of it.
     pub(super) fn is_ordered(&self, applied: &AppliedChange) -> bool {
-        let edited = applied.before.iter().map(|(g, _)| *g).chain(applied.new);
+        let edited = applied.before.iter().map(|(g, _)| *g).chain(applied.new.iter().copied());
         edited.into_iter().all(|g| {
             let row = &self.rows[g];
             let ready = |v: &Value| self.home[*v].is_none_or(|h| self.rows[h].place < row.place);

@@ -2,13 +2,9 @@
 
 use super::super::tensor::element_type;
 use super::norm::softmax_of;
-use super::{
-    ElementType, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse,
-};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use adfuse_ir::{DType, Dim, Literal, Op, Shape};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Heads of the last axis of three as an axis before the rows.
 pub(crate) fn split_heads(cx: Cx<'_, '_>, x: Val, heads: i64) -> LoweredValue {
@@ -217,8 +213,12 @@ pub(crate) fn attention<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         true => n.float("scale", 1.0),
         false => 1.0 / (depth as f64).sqrt(),
     };
-    let q = cx.with(Op::Mul, q, scale)?;
-    let turned = cx.transpose(k, &[0, 1, 3, 2])?;
+    // Floats of 16 bits have room for half of the scale on either side, as the op is defined.
+    let narrow = matches!(element, ElementType::Float(DType::F16 | DType::BF16));
+    let (of_q, of_k) = if narrow { (scale.sqrt(), scale.sqrt()) } else { (scale, 1.0) };
+    let q = cx.with(Op::Mul, q, of_q)?;
+    let scaled = if narrow { cx.with(Op::Mul, k, of_k)? } else { k };
+    let turned = cx.transpose(scaled, &[0, 1, 3, 2])?;
     let mut scores = cx.matmul(q, turned)?;
     let mode = n.int("qk_matmul_output_mode", 0);
     let mut shown = scores;

@@ -2,11 +2,9 @@
 
 use super::super::proto::GraphProto;
 use super::{
-    ElementType, I64, LoweredValues, Node, OnnxLowering, Unlowered, Val, Vals, axis_of, refuse,
+    Cx, ElementType, I64, LoweredValues, Node, OnnxLowering, Unlowered, Val, Vals, axis_of, refuse,
 };
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, Region, TensorType, Value};
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// A region that `body` fills, and what it gives.
 fn region<'m>(

@@ -1,11 +1,9 @@
 //! Ops on each element: functions, arithmetic, comparisons, conversions.
 
 use super::super::tensor::element_type;
-use super::{ElementType, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Val, refuse};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Val, refuse};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// One op of the IR on operands that broadcast.
 pub(crate) fn map<'m>(cx: Cx<'_, 'm>, op: Op, n: &Node<'m>) -> LoweredValues {

@@ -1,13 +1,9 @@
 //! Reading and writing at places that are computed.
 
-use super::{
-    ElementType, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Val, axis_of, refuse,
-};
+use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, Node, Val, axis_of, refuse};
 use crate::emit::integers::{ordered, wrap};
 use adfuse_ir::{Attr, Attrs, DType, Dim, Op, Shape};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Places along an axis of this extent, with those below 0 counted from its end.
 fn from_start(cx: Cx<'_, '_>, at: Val, extent: Dim) -> LoweredValue {

@@ -1,11 +1,9 @@
 //! Products of matrices.
 
-use super::{ElementType, F32, LoweredValues, Node, OnnxLowering, Val, refuse};
+use super::{Cx, ElementType, F32, LoweredValues, Node, Val, refuse};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     Ok(smallvec![cx.matmul(n.input(0)?, n.input(1)?)?])

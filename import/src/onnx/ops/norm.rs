@@ -1,12 +1,8 @@
 //! Softmax, normalizations and losses.
 
-use super::{
-    ElementType, F32, I64, LoweredValue, LoweredValues, Node, OnnxLowering, Val, axis_of, refuse,
-};
+use super::{Cx, ElementType, F32, I64, LoweredValue, LoweredValues, Node, Val, axis_of, refuse};
 use adfuse_ir::{DType, Dim, Op, Shape};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// The softmax over axes, or its logarithm.
 pub(crate) fn softmax_of(cx: Cx<'_, '_>, x: Val, axes: &[usize], log: bool) -> LoweredValue {

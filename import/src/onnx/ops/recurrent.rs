@@ -2,10 +2,8 @@
 
 use super::control::scanned;
 use super::elementwise::softplus_of;
-use super::{LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, Vals, refuse};
+use super::{Cx, LoweredValue, LoweredValues, Node, Unlowered, Val, Vals, refuse};
 use adfuse_ir::{Attrs, Dim, Literal, Op};
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// Which layer it is: how many gates it has, and what its steps compute.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,7 @@ impl Cell {
 }
 
 /// One direction of a layer: its weights, and what its steps need.
-struct Layer<'m> {
+struct RecurrentLayer<'m> {
     cell: Cell,
     functions: Vec<&'m str>,
     hidden: u64,
@@ -64,7 +62,7 @@ fn function(cx: Cx<'_, '_>, name: &str, x: Val) -> LoweredValue {
     }
 }
 
-impl Layer<'_> {
+impl RecurrentLayer<'_> {
     fn gate(&self, cx: Cx<'_, '_>, all: Val, k: u64) -> LoweredValue {
         let axis = cx.rank(all) - 1;
         cx.slice(all, axis, k * self.hidden, (k + 1) * self.hidden)
@@ -247,7 +245,7 @@ pub(crate) fn recurrent<'m>(cx: Cx<'_, 'm>, cell: Cell, n: &Node<'m>) -> Lowered
                 Some((cx.slice(b, 0, 0, half)?, cx.slice(b, 0, half, 2 * half)?))
             }
         };
-        let layer = Layer {
+        let layer = RecurrentLayer {
             cell,
             functions,
             hidden,

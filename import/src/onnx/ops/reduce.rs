@@ -2,11 +2,9 @@
 
 use super::ElementType;
 use super::shape::axes;
-use super::{I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, axis_of};
+use super::{Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, axis_of};
 use adfuse_ir::{Attrs, DType, Dim, Op};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// The axes of a fold: all where none are given, or none where a flag says so.
 fn folded_axes(cx: Cx<'_, '_>, n: &Node<'_>, x: Val) -> Result<Vec<usize>, Unlowered> {

@@ -1,12 +1,10 @@
-//! Windows: convolutions and pooling.
+//! PoolWindows: convolutions and pooling.
 
 use super::linear::centered;
-use super::{I64, LoweredValue, LoweredValues, Node, OnnxLowering, Unlowered, Val, refuse};
+use super::{Cx, I64, LoweredValue, LoweredValues, Node, Unlowered, Val, refuse};
 use crate::emit::integers::ordered;
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, TensorType};
 use smallvec::smallvec;
-
-type Cx<'a, 'm> = &'a mut OnnxLowering<'m>;
 
 /// The attributes of windows: an entry of each list for every axis.
 pub(crate) fn pooled(
@@ -24,9 +22,9 @@ pub(crate) fn pooled(
         .with_ints("window_dilation", dilation.iter().copied())
 }
 
-/// Windows over the axes behind the first two.
+/// PoolWindows over the axes behind the first two.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows {
+pub(crate) struct PoolWindows {
     kernel: Vec<i64>,
     strides: Vec<i64>,
     dilation: Vec<i64>,
@@ -43,7 +41,7 @@ fn list(
     count: usize,
     default: i64,
 ) -> Result<Vec<i64>, Unlowered> {
-    const MOST: i64 = 1 << 40;
+    const MOST: i64 = 1 << 30;
     match n.ints(name) {
         None => Ok(vec![default; count]),
         Some(all) if all.len() == count && all.iter().all(|v| (-MOST..MOST).contains(v)) => {
@@ -53,11 +51,11 @@ fn list(
     }
 }
 
-impl Windows {
+impl PoolWindows {
     /// The windows of a node over these extents.
-    fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<Windows, Unlowered> {
+    fn of(n: &Node<'_>, kernel: Vec<i64>, extents: &[u64]) -> Result<PoolWindows, Unlowered> {
         let count = kernel.len();
-        let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 40).contains(&v));
+        let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 20).contains(&v));
         let strides = list(n, "strides", count, 1)?;
         let dilation = list(n, "dilations", count, 1)?;
         let pads = list(n, "pads", 2 * count, 0)?;
@@ -68,7 +66,7 @@ impl Windows {
         {
             return refuse(format!("windows of {kernel:?} over {} axes", extents.len()));
         }
-        let mut made = Windows {
+        let mut made = PoolWindows {
             low: pads[..count].to_vec(),
             high: pads[count..].to_vec(),
             beyond: vec![0; count],
@@ -116,11 +114,11 @@ impl Windows {
         self.beyond[k] = (last * stride + reach - extent - self.low[k] - self.high[k]).max(0);
     }
 
-    /// Windows with an entry for the two axes before them too.
-    fn whole(&self) -> Windows {
+    /// PoolWindows with an entry for the two axes before them too.
+    fn whole(&self) -> PoolWindows {
         let with = |x: i64, all: &[i64]| [x, x].into_iter().chain(all.iter().copied()).collect();
         let high: Vec<i64> = self.high.iter().zip(&self.beyond).map(|(a, b)| a + b).collect();
-        Windows {
+        PoolWindows {
             kernel: with(1, &self.kernel),
             strides: with(1, &self.strides),
             dilation: with(1, &self.dilation),
@@ -136,19 +134,25 @@ impl Windows {
     }
 
     /// The number of elements of each window along an axis; with padding where that is asked for.
-    fn counts(&self, k: usize, extent: i64, padding: bool) -> Vec<i64> {
+    fn counts(&self, k: usize, extent: i64, padding: bool) -> Result<Vec<i64>, Unlowered> {
+        const MOST: i64 = 1 << 22;
         let (from, to) = match padding {
             true => (-self.low[k], extent + self.high[k]),
             false => (0, extent),
         };
         let end = extent + self.high[k] + self.beyond[k] - self.reach(k);
+        let windows = (end + self.low[k]) / self.strides[k] + 1;
+        if windows.max(0).saturating_mul(self.kernel[k]) > MOST {
+            return refuse(format!("{windows} windows of {} elements each", self.kernel[k]));
+        }
         let firsts = (-self.low[k]..=end).step_by(self.strides[k] as usize);
-        firsts
+        let counts = firsts
             .map(|first| {
                 let places = (0..self.kernel[k]).map(|j| first + j * self.dilation[k]);
                 places.filter(|p| (from..to).contains(p)).count() as i64
             })
-            .collect()
+            .collect();
+        Ok(counts)
     }
 }
 
@@ -158,22 +162,33 @@ fn spatial(cx: Cx<'_, '_>, x: Val) -> Result<Vec<u64>, Unlowered> {
     if shape.len() < 3 {
         return refuse(format!("windows over {} axes", shape.len()));
     }
-    shape[2..].iter().map(|&d| cx.extent(d)).collect()
+    let extents: Vec<u64> = shape[2..].iter().map(|&d| cx.extent(d)).collect::<Result<_, _>>()?;
+    match extents.iter().all(|&n| n < 1 << 40) {
+        true => Ok(extents),
+        false => refuse(format!("windows over {extents:?}")),
+    }
 }
 
-fn convolved(cx: Cx<'_, '_>, n: &Node<'_>, x: Val, w: Val) -> LoweredValue {
+/// A convolution as a node says it; with a number of groups, one in which it says nothing of them.
+pub(crate) fn convolved(
+    cx: Cx<'_, '_>,
+    n: &Node<'_>,
+    x: Val,
+    w: Val,
+    groups: Option<i64>,
+) -> LoweredValue {
     let extents = spatial(cx, x)?;
     let kernel: Vec<i64> = spatial(cx, w)?.iter().map(|&k| k as i64).collect();
     if n.ints("kernel_shape").is_some_and(|said| said != kernel) {
         return refuse("a kernel of another shape than it says");
     }
-    let windows = Windows::of(n, kernel, &extents)?;
+    let windows = PoolWindows::of(n, kernel, &extents)?;
     let attrs = Attrs::none()
         .with_ints("strides", windows.strides.iter().copied())
         .with_ints("low", windows.low.iter().copied())
         .with_ints("high", windows.high.iter().copied())
         .with_ints("rhs_dilation", windows.dilation.iter().copied())
-        .with_int("feature_group_count", n.int("group", 1));
+        .with_int("feature_group_count", groups.unwrap_or_else(|| n.int("group", 1)));
     let (full, kernel) = (cx.b.materialize(x.value), cx.b.materialize(w.value));
     Ok(Val { value: cx.emit(Op::ConvGeneralDilated, &[full, kernel], attrs)?, ..x })
 }
@@ -186,14 +201,14 @@ fn with_bias(cx: Cx<'_, '_>, y: Val, bias: Option<Val>) -> LoweredValue {
 }
 
 pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
-    let y = convolved(cx, n, n.input(0)?, n.input(1)?)?;
+    let y = convolved(cx, n, n.input(0)?, n.input(1)?, None)?;
     Ok(smallvec![with_bias(cx, y, n.optional(2))?])
 }
 
 pub(crate) fn conv_integer<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(1)?, n.optional(3), Some(0))?;
-    Ok(smallvec![convolved(cx, n, x, w)?])
+    Ok(smallvec![convolved(cx, n, x, w, None)?])
 }
 
 /// What a convolution is the gradient of: places are spread by the strides and read through the kernel in reverse.
@@ -204,12 +219,12 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues 
     let kernel: Vec<i64> = dims[2.min(dims.len())..].iter().map(|&k| k as i64).collect();
     n.ignore(&["kernel_shape"]);
     let windows =
-        Windows::of(&Node::new(n.proto, vec![], vec![], n.version), kernel.clone(), &extents)?;
+        PoolWindows::of(&Node::new(n.proto, vec![], vec![], n.version), kernel.clone(), &extents)?;
     let count = kernel.len();
     let (strides, dilation) = (list(n, "strides", count, 1)?, list(n, "dilations", count, 1)?);
     let (pads, extra) = (list(n, "pads", 2 * count, 0)?, list(n, "output_padding", count, 0)?);
     let (auto, wanted) = (n.text("auto_pad", "NOTSET"), n.ints("output_shape"));
-    let windows = Windows { strides, dilation, ..windows };
+    let windows = PoolWindows { strides, dilation, ..windows };
     let (mut low, mut high) = (pads[..count].to_vec(), pads[count..].to_vec());
     for k in 0..count {
         let spread = (extents[k] as i64 - 1) * windows.strides[k] + windows.reach(k) + extra[k];
@@ -264,7 +279,7 @@ fn kernel(n: &Node<'_>) -> Result<Vec<i64>, Unlowered> {
     }
 }
 
-fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &Windows) -> LoweredValue {
+fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &PoolWindows) -> LoweredValue {
     let full = cx.b.materialize(x.value);
     Ok(Val { value: cx.emit(op, &[full], windows.attrs())?, ..x })
 }
@@ -272,7 +287,7 @@ fn pool(cx: Cx<'_, '_>, op: Op, x: Val, windows: &Windows) -> LoweredValue {
 pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let by_column = n.int("storage_order", 0) == 1;
     let full = cx.b.materialize(x.value);
     let keyed = Val { value: ordered(cx, x.element, full)?, ..x };
@@ -288,7 +303,7 @@ pub(crate) fn max_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
 fn max_places(
     cx: Cx<'_, '_>,
     x: Val,
-    windows: &Windows,
+    windows: &PoolWindows,
     by_column: bool,
 ) -> Result<(Val, Val), Unlowered> {
     let dims = cx.extents(x)?;
@@ -318,7 +333,7 @@ fn max_places(
 }
 
 /// The elements of each window in a last axis.
-fn windowed(cx: Cx<'_, '_>, x: Val, windows: &Windows, outside: Literal) -> LoweredValue {
+fn windowed(cx: Cx<'_, '_>, x: Val, windows: &PoolWindows, outside: Literal) -> LoweredValue {
     let all = windows.whole();
     let x = cx.pad(x, outside, &all.low, &all.high)?;
     let rank = cx.rank(x);
@@ -339,14 +354,14 @@ fn windowed(cx: Cx<'_, '_>, x: Val, windows: &Windows, outside: Literal) -> Lowe
 pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let padding = n.flag("count_include_pad", false);
     let sum = pool(cx, Op::ReduceWindowSum, x, &windows)?;
     let mut count: Option<Val> = None;
     let mut common = 1;
     let shape = cx.shape(sum);
     for (k, &extent) in extents.iter().enumerate() {
-        let counts = windows.counts(k, extent as i64, padding);
+        let counts = windows.counts(k, extent as i64, padding)?;
         if let [first, rest @ ..] = &counts[..] {
             if rest.iter().all(|c| c == first) {
                 common *= first;
@@ -384,7 +399,7 @@ fn lp_norm(
 pub(crate) fn lp_pool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let extents = spatial(cx, x)?;
-    let windows = Windows::of(n, kernel(n)?, &extents)?;
+    let windows = PoolWindows::of(n, kernel(n)?, &extents)?;
     let p = n.int("p", 2);
     Ok(smallvec![lp_norm(cx, x, p, |cx, v| pool(cx, Op::ReduceWindowSum, v, &windows))?])
 }
@@ -433,11 +448,10 @@ pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &Node<'m>) -> LoweredValues {
         .copied()
         .chain((0..kernel.len()).map(|k| inferred(k).max(0) as u64))
         .collect();
-    let count: u64 = source.iter().product();
-    let ty = TensorType::of(x.element.storage(), &[count]);
-    if let Some(why) = ty.excess() {
-        return refuse(why);
-    }
+    let ty = TensorType::of(x.element.storage(), &source);
+    let Some(count) = ty.elements().filter(|_| ty.excess().is_none()) else {
+        return refuse(format!("a result of {ty}"));
+    };
     let zeros = cx.filled(x.element, &[Dim::Const(count)], Literal::zero(x.element.storage()));
     let total: u64 = dims.iter().product();
     dims = vec![total];

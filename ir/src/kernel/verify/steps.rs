@@ -130,13 +130,7 @@ impl ProgramVerifier<'_> {
             let m = format!("the results are {}, found {}", list(&due), list(&results));
             return Err(Wrong::new(Kind::Shape, m));
         }
-        match results.first().is_some_and(|ty| ty.dtype.compute() == ty.dtype) {
-            true => Ok(()),
-            false => Err(Wrong::new(
-                Kind::DType,
-                "attention is a step of f32 or f64, not of 16-bit floats",
-            )),
-        }
+        Ok(())
     }
 
     /// The inputs of a step may be read, and its outputs written, each once.

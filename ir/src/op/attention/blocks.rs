@@ -9,6 +9,7 @@ use crate::entity::Value;
 use crate::literal::Literal;
 use crate::op::Op;
 use crate::op::def::RuleCx;
+use crate::op::tensor_writer::TensorWriter;
 use crate::types::TensorType;
 use smallvec::{SmallVec, smallvec};
 

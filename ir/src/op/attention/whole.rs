@@ -6,6 +6,7 @@ use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::{RuleCx, Tangents};
+use crate::op::tensor_writer::TensorWriter;
 use smallvec::{SmallVec, smallvec};
 
 /// Queries, keys, values, and what all scores follow from.

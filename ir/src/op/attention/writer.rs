@@ -1,13 +1,13 @@
 //! What both compositions are written with: the extents of an attention, and instructions on tensors of them.
 
-use crate::attrs::{Attr, Attrs, Ints};
+use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::entity::Value;
-use crate::literal::Literal;
 use crate::op::Op;
 use crate::op::def::RuleCx;
-use crate::types::{Dim, TensorType};
+use crate::op::tensor_writer::TensorWriter;
+use crate::types::TensorType;
 
 /// Keys of a block, and rows of a block where cotangents of keys and values are summed.
 pub const ATTENTION_BLOCK: u64 = 128;
@@ -97,9 +97,19 @@ pub(super) struct AttentionWriter<'a> {
     heads: Vec<u64>,
 }
 
-/// A step of a loop: it is given what is carried and the elements of the step, and leaves what is carried and what is stacked.
-type AttentionStepBody<'b> =
-    dyn FnMut(&mut AttentionWriter<'_>, &[Value], &[Value]) -> (Vec<Value>, Vec<Value>) + 'b;
+impl TensorWriter for AttentionWriter<'_> {
+    fn b(&self) -> &Builder {
+        self.b
+    }
+
+    fn b_mut(&mut self) -> &mut Builder {
+        self.b
+    }
+
+    fn wide(&self) -> DType {
+        self.wide
+    }
+}
 
 impl<'a> AttentionWriter<'a> {
     /// `None` where extents are unknown, which is an error that the builder keeps.
@@ -115,133 +125,12 @@ impl<'a> AttentionWriter<'a> {
         Some(AttentionWriter { b, shape, causal, wide: narrow.compute(), narrow, heads })
     }
 
-    pub(super) fn dims(&self, v: Value) -> Vec<u64> {
-        self.b.ty(v).dims().map(|d| d.to_vec()).unwrap_or_default()
-    }
-
-    pub(super) fn ty(&self, dims: &[u64]) -> TensorType {
-        TensorType::of(self.wide, dims)
-    }
-
-    /// A number everywhere.
-    pub(super) fn splat(&mut self, x: f64, dims: &[u64]) -> Value {
-        let ty = self.ty(dims);
-        self.b.literal(&ty, Literal::from_f64(self.wide, x))
-    }
-
-    /// An elementwise op of operands of one shape; the result has the type of the first.
-    pub(super) fn map(&mut self, op: Op, args: &[Value]) -> Value {
-        let ty = self.b.ty(args[0]).clone();
-        self.b.op_as(op, args, Attrs::none(), &ty)
-    }
-
-    /// An elementwise test.
-    pub(super) fn test(&mut self, op: Op, x: Value, y: Value) -> Value {
-        let ty = self.b.ty(x).with_dtype(DType::Bool);
-        self.b.op_as(op, &[x, y], Attrs::none(), &ty)
-    }
-
     /// `x` where the truth value holds, a number elsewhere.
     pub(super) fn gated(&mut self, holds: Option<Value>, x: Value, other: f64) -> Value {
         let Some(holds) = holds else { return x };
         let other = self.splat(other, &self.dims(x));
         let ty = self.b.ty(x).clone();
         self.b.op_as(Op::SelectN, &[holds, other, x], Attrs::none(), &ty)
-    }
-
-    pub(super) fn convert(&mut self, x: Value, to: DType) -> Value {
-        self.b.converted(x, to)
-    }
-
-    pub(super) fn reshape(&mut self, x: Value, dims: &[u64]) -> Value {
-        let ty = TensorType::of(self.b.ty(x).dtype, dims);
-        self.b.reshaped(x, &ty)
-    }
-
-    pub(super) fn transpose(&mut self, x: Value, perm: &[i64]) -> Value {
-        let attrs = Attrs::none().with_ints("perm", perm.iter().copied());
-        self.b.op_with(Op::Transpose, &[x], attrs)
-    }
-
-    /// `x` repeated over `dims`; its axes are at these places.
-    pub(super) fn spread(&mut self, x: Value, at: &[i64], dims: &[u64]) -> Value {
-        let ty = TensorType::of(self.b.ty(x).dtype, dims);
-        let attrs = Attrs::none().with_ints("dims", at.iter().copied());
-        self.b.op_as(Op::BroadcastInDim, &[x], attrs, &ty)
-    }
-
-    /// `x` repeated over a last axis.
-    pub(super) fn along(&mut self, x: Value, n: u64) -> Value {
-        let mut dims = self.dims(x);
-        let at: Vec<i64> = (0..dims.len() as i64).collect();
-        dims.push(n);
-        self.spread(x, &at, &dims)
-    }
-
-    /// Part of an axis.
-    pub(super) fn slice(&mut self, x: Value, axis: usize, from: u64, to: u64) -> Value {
-        let dims = self.dims(x);
-        if from == 0 && dims[axis] == to {
-            return x;
-        }
-        let of = |d: usize, here: u64, other: u64| if d == axis { here } else { other } as i64;
-        let start = (0..dims.len()).map(|d| of(d, from, 0));
-        let limit = dims.iter().enumerate().map(|(d, &n)| of(d, to, n));
-        let ones = dims.iter().map(|_| 1);
-        let attrs = Attrs::none()
-            .with_ints("start", start)
-            .with_ints("limit", limit)
-            .with_ints("stride", ones);
-        self.b.op_with(Op::Slice, &[x], attrs)
-    }
-
-    /// Zeros at the end of an axis, so that it has this extent.
-    pub(super) fn padded(&mut self, x: Value, axis: usize, to: u64) -> Value {
-        let dims = self.dims(x);
-        if dims[axis] == to {
-            return x;
-        }
-        let dtype = self.b.ty(x).dtype;
-        let zero = self.b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
-        let high = (0..dims.len()).map(|d| if d == axis { (to - dims[axis]) as i64 } else { 0 });
-        let none = || dims.iter().map(|_| 0);
-        let attrs = Attrs::none()
-            .with_ints("low", none())
-            .with_ints("high", high)
-            .with_ints("interior", none());
-        self.b.op_with(Op::Pad, &[x, zero], attrs)
-    }
-
-    pub(super) fn reduce(&mut self, op: Op, x: Value, axis: i64) -> Value {
-        self.b.op_with(op, &[x], Attrs::none().with_ints("axes", [axis]))
-    }
-
-    pub(super) fn dot(
-        &mut self,
-        [x, y]: [Value; 2],
-        batch: (&[i64], &[i64]),
-        contract: (i64, i64),
-    ) -> Value {
-        let ints = |axes: &[i64]| -> Ints { axes.iter().copied().collect() };
-        let attrs = Attrs::none()
-            .with("batch", Attr::Pair(ints(batch.0), ints(batch.1)))
-            .with("contract", Attr::Pair(ints(&[contract.0]), ints(&[contract.1])));
-        self.b.op_with(Op::DotGeneral, &[x, y], attrs)
-    }
-
-    /// Places along an axis, from an `i64` scalar on.
-    pub(super) fn places(&mut self, from: Option<Value>, axis: i64, dims: &[u64]) -> Value {
-        let ty = TensorType::of(DType::I64, dims);
-        let own = self.b.op_as(Op::Iota, &[], Attrs::none().with_int("axis", axis), &ty);
-        let Some(from) = from else { return own };
-        let from = self.spread(from, &[], dims);
-        self.b.op_as(Op::Add, &[own, from], Attrs::none(), &ty)
-    }
-
-    pub(super) fn plus(&mut self, x: Value, n: i64) -> Value {
-        let ty = self.b.ty(x).clone();
-        let n = self.b.literal(&ty, Literal::from_i64(DType::I64, n));
-        self.b.op_as(Op::Add, &[x, n], Attrs::none(), &ty)
     }
 
     /// Queries, and what is like them: groups, heads that share keys, rows, elements.
@@ -275,43 +164,6 @@ impl<'a> AttentionWriter<'a> {
         let x = self.spread(x, &at, &dims);
         let x = self.reshape(x, &[groups, shared, rows, stream]);
         if mask { ScoreExtra::Mask(x) } else { ScoreExtra::Bias(x) }
-    }
-
-    /// A loop over the first axes of `xs`: the last carries, and what is stacked.
-    pub(super) fn steps(
-        &mut self,
-        carries: Vec<Value>,
-        xs: &[Value],
-        body: &mut AttentionStepBody<'_>,
-    ) -> (Vec<Value>, Vec<Value>) {
-        let types: Vec<TensorType> = carries.iter().map(|&v| self.b.ty(v).clone()).collect();
-        let region = self.b.open_region();
-        let held: Vec<Value> = types.iter().map(|ty| self.b.param(ty.clone(), None)).collect();
-        let element = |ty: &TensorType| TensorType::new(ty.dtype, ty.shape.iter().skip(1).copied());
-        let own: Vec<Value> = xs
-            .iter()
-            .map(|&x| {
-                let ty = element(self.b.ty(x));
-                self.b.param(ty, None)
-            })
-            .collect();
-        let (next, stacked) = body(self, &held, &own);
-        let n = xs.first().map_or(Dim::Const(0), |&x| self.b.ty(x).shape[0]);
-        let stacks = stacked.iter().map(|&v| {
-            let ty = self.b.ty(v);
-            TensorType::new(ty.dtype, std::iter::once(n).chain(ty.shape.iter().copied()))
-        });
-        let results: Vec<TensorType> = types.iter().cloned().chain(stacks).collect();
-        self.b.close_region(&[next, stacked].concat());
-        let attrs = Attrs::none()
-            .with_int("carry", carries.len() as i64)
-            .conform(Op::Scan.def().attrs)
-            .unwrap_or_default();
-        let args = [&carries[..], xs].concat();
-        let inst = self.b.place(Op::Scan, &args, attrs, &results, &[region]);
-        let mut all = self.b.func().inst_results(inst).to_vec();
-        let stacks = all.split_off(carries.len());
-        (all, stacks)
     }
 
     /// Whether a key is seen: `place(row) + ahead >= place(key)`, over `dims`, with rows and keys along these axes.

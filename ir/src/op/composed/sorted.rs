@@ -61,13 +61,13 @@ pub(in crate::op) fn check_top_k(cx: &mut InferCx<'_>) -> Result<(), InferError>
 
 pub(in crate::op) fn sort(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     let (axis, at) = order(b, cx);
-    smallvec![taken(b, cx.args[0], at, axis)]
+    smallvec![in_order(b, cx.args[0], at, axis)]
 }
 
 pub(in crate::op) fn sort_key_val(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     let (axis, at) = order(b, cx);
-    let keys = taken(b, cx.args[0], at, axis);
-    smallvec![keys, taken(b, cx.args[1], at, axis)]
+    let keys = in_order(b, cx.args[0], at, axis);
+    smallvec![keys, in_order(b, cx.args[1], at, axis)]
 }
 
 pub(in crate::op) fn top_k(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
@@ -77,7 +77,7 @@ pub(in crate::op) fn top_k(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
         .with("descending", Attr::Bool(true))
         .with_ints("count", [cx.attrs.int("k")]);
     let at = b.op_with(Op::Argsort, &[cx.args[0]], attrs);
-    smallvec![taken(b, cx.args[0], at, axis), at]
+    smallvec![in_order(b, cx.args[0], at, axis), at]
 }
 
 /// The axis, and the places of the keys in order along it.
@@ -87,7 +87,7 @@ fn order(b: &mut Builder, cx: &RuleCx<'_>) -> (usize, Value) {
 }
 
 /// The elements at places along an axis, each where its place is.
-fn taken(b: &mut Builder, x: Value, at: Value, axis: usize) -> Value {
+pub(in crate::op) fn in_order(b: &mut Builder, x: Value, at: Value, axis: usize) -> Value {
     let ty = b.ty(x).clone();
     let rank = ty.rank();
     let mut places = b.ty(at).clone();

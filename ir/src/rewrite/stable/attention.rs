@@ -38,7 +38,10 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
     let ty = f.ty(p);
     let dims = ty.dims()?;
     let last = ty.rank().checked_sub(1)? as i64;
-    let soft = made_by(f, p, Op::Div).or_else(|| made_by(f, p, Op::Mul))?;
+    // Weights of 16-bit floats may be rounded from a softmax in `f32`.
+    let rounded = made_by(f, p, Op::ConvertElementType).map(|i| f.args(i)[0]);
+    let weights = rounded.filter(|&w| is_widening(f, p, w)).unwrap_or(p);
+    let soft = made_by(f, weights, Op::Div).or_else(|| made_by(f, weights, Op::Mul))?;
     let sum = quotient(f, soft)?;
     let along_last = f.attrs(sum.sum).ints("axes") == [last];
     let weighs = f.attrs(root).pair("contract").0 == [last];
@@ -46,19 +49,24 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
     if !along_last || !weighs || short || dims.contains(&0) || m.root.ty.dtype != ty.dtype {
         return None;
     }
-    if uses(f, p) > 1 {
+    if uses(f, p) > 1 || weights != p && uses(f, weights) > 1 {
         return None;
     }
-    let mut x = unshifted(f, sum.x, sum.sum);
+    let mut x = narrowed(f, unshifted(f, sum.x, sum.sum));
     let (mut extra, mut causal) = (None, false);
     for _ in 0..REACH {
-        let Some((inner, mask)) = hidden(f, x) else { break };
-        match mask {
-            MaskOrBias::Mask(mask, false) if !causal && is_causal(f, mask, &dims) => causal = true,
-            mask if extra.is_none() => extra = Some(mask),
-            _ => return None,
+        let Some(found) = hidden(f, x) else { break };
+        let HiddenScores { left, mask, hides, least } = found;
+        // Where a row sees nothing, a finite number would hide nothing.
+        let all_see = least || dims[dims.len() - 1] >= dims[dims.len() - 2];
+        if !causal && all_see && is_causal(f, mask, hides, &dims) {
+            causal = true;
+        } else if extra.is_none() && least {
+            extra = Some(MaskOrBias::Mask(mask, hides));
+        } else {
+            return None;
         }
-        x = inner;
+        x = narrowed(f, left);
     }
     if extra.is_none()
         && let Some(i) = made_by(f, x, Op::Add)
@@ -66,6 +74,10 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
         let products = |v: &Value| under_scale(f, *v).is_some();
         let (inner, bias) = both_ways(f.args(i)).into_iter().find(|(v, _)| products(v))?;
         if f.literal(bias).is_some() {
+            return None;
+        }
+        // What is added in another type is no bias of the op.
+        if f.ty(bias).dtype != m.root.ty.dtype {
             return None;
         }
         (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
@@ -82,30 +94,58 @@ fn uses(f: &Function, v: Value) -> usize {
     n
 }
 
-/// What is left where truth values hold, of a choice between it and -inf.
-fn hidden(f: &Function, x: Value) -> Option<(Value, MaskOrBias)> {
+/// Whether `wide` is in the type that the 16-bit floats of `narrow` are computed in.
+fn is_widening(f: &Function, narrow: Value, wide: Value) -> bool {
+    let (narrow, wide) = (f.ty(narrow).dtype, f.ty(wide).dtype);
+    narrow != wide && narrow.compute() == wide
+}
+
+/// The value before it was widened from 16-bit floats.
+fn narrowed(f: &Function, v: Value) -> Value {
+    let inner = made_by(f, v, Op::ConvertElementType).map(|i| f.args(i)[0]);
+    inner.filter(|&inner| is_widening(f, inner, v)).unwrap_or(v)
+}
+
+/// Scores of which some are hidden.
+struct HiddenScores {
+    /// The scores before.
+    left: Value,
+    mask: Value,
+    /// Whether scores are hidden where the mask holds; else where it does not.
+    hides: bool,
+    /// Whether -inf stands for those that are hidden; else a number so small that it has the weight 0 beside any other.
+    least: bool,
+}
+
+/// Numbers that hide a score where another is seen, at most.
+const HIDES: f64 = -1e9;
+
+/// What is left where truth values hold, of a choice between it and a number that hides it.
+fn hidden(f: &Function, x: Value) -> Option<HiddenScores> {
     let i = made_by(f, x, Op::SelectN)?;
     let &[mask, no, yes] = f.args(i) else { return None };
-    let least = |v: Value| number(f, v).is_some_and(|l| l.to_f64() == f64::NEG_INFINITY);
-    match (least(no), least(yes)) {
-        (true, false) => Some((yes, MaskOrBias::Mask(mask, false))),
-        (false, true) => Some((no, MaskOrBias::Mask(mask, true))),
+    let number = |v: Value| number(f, v).map(|l| l.to_f64()).filter(|&x| x <= HIDES);
+    let found = |left, hides, x: f64| HiddenScores { left, mask, hides, least: x.is_infinite() };
+    match (number(no), number(yes)) {
+        (Some(x), None) => Some(found(yes, false, x)),
+        (None, Some(x)) => Some(found(no, true, x)),
         _ => None,
     }
 }
 
-/// Whether a mask shows keys up to a row's own place, the last row seeing all of them.
-fn is_causal(f: &Function, mask: Value, dims: &[u64]) -> bool {
+/// Whether a mask shows keys up to a row's own place, the last row seeing all of them; or hides the others, where `hides`.
+fn is_causal(f: &Function, mask: Value, hides: bool, dims: &[u64]) -> bool {
     let rank = dims.len();
     let ahead = dims[rank - 1] as i64 - dims[rank - 2] as i64;
     let mask = below(f, mask, (0..rank).collect());
-    let (op, i) = match (made_by(f, mask.0, Op::Ge), made_by(f, mask.0, Op::Le)) {
-        (Some(i), _) => (Op::Ge, i),
-        (_, Some(i)) => (Op::Le, i),
+    let [upper, lower] = if hides { [Op::Lt, Op::Gt] } else { [Op::Ge, Op::Le] };
+    let (turned, i) = match (made_by(f, mask.0, upper), made_by(f, mask.0, lower)) {
+        (Some(i), _) => (false, i),
+        (_, Some(i)) => (true, i),
         _ => return false,
     };
-    let (row, key) = match (op, f.args(i)) {
-        (Op::Ge, &[row, key]) => (row, key),
+    let (row, key) = match (turned, f.args(i)) {
+        (false, &[row, key]) => (row, key),
         (_, &[key, row]) => (row, key),
         _ => return false,
     };
@@ -149,12 +189,13 @@ fn below(f: &Function, v: Value, axes: Vec<usize>) -> (Value, Vec<usize>) {
 
 /// Products of queries and keys, under a factor.
 fn under_scale(f: &Function, x: Value) -> Option<(Inst, Option<(Op, Value)>)> {
+    let x = narrowed(f, x);
     if let Some(i) = made_by(f, x, Op::DotGeneral) {
         return Some((i, None));
     }
     let scaled = |op: Op, v: Value, by: Value| {
         number(f, by)?;
-        Some((made_by(f, v, Op::DotGeneral)?, Some((op, by))))
+        Some((made_by(f, narrowed(f, v), Op::DotGeneral)?, Some((op, by))))
     };
     if let Some(i) = made_by(f, x, Op::Div) {
         return scaled(Op::Div, f.args(i)[0], f.args(i)[1]);
@@ -164,20 +205,19 @@ fn under_scale(f: &Function, x: Value) -> Option<(Inst, Option<(Op, Value)>)> {
 }
 
 impl FoundAttention {
-    /// Whether both contractions have the axes of attention: batch axes first and in order; queries have one further axis, or
-    /// two where heads share keys.
+    /// Whether both contractions have the axes of attention: the softmax has batch axes first and in order, as products leave
+    /// them; queries have one further axis, or two where heads share keys.
     fn fits(&self, f: &Function, root: Inst) -> bool {
         let (batch, contract) =
             (f.attrs(self.scores).pair("batch"), f.attrs(self.scores).pair("contract"));
         let [q, k] = [f.args(self.scores)[0], f.args(self.scores)[1]];
         let n = batch.0.len();
-        let first = |axes: &[i64]| axes.iter().enumerate().all(|(k, &d)| k as i64 == d);
         let of_root = f.attrs(root).pair("batch");
         let (float, same) = (f.ty(q).dtype, |v: Value| f.ty(v).dtype == f.ty(q).dtype);
         float.is_float()
             && same(k)
             && same(self.v)
-            && [batch.0, batch.1, of_root.0, of_root.1].into_iter().all(first)
+            && of_root.0.iter().enumerate().all(|(k, &d)| k as i64 == d)
             && of_root.0.len() == n
             && contract.0.len() == 1
             && f.attrs(root).pair("contract").0.len() == 1
@@ -188,15 +228,15 @@ impl FoundAttention {
     }
 }
 
-/// Batch axes as they are, then the other one, then this one; or the other way around.
-fn ordered(b: &mut Builder, v: Value, at: i64, last: bool) -> Value {
+/// Batch axes first, then the others with this one last; or with this one before them.
+fn ordered(b: &mut Builder, v: Value, batch: &[i64], at: i64, last: bool) -> Value {
     let rank = b.ty(v).rank() as i64;
-    if at == if last { rank - 1 } else { rank - 2 } {
+    let others = (0..rank).filter(|d| *d != at && !batch.contains(d));
+    let mut perm: Ints = batch.iter().copied().chain(others).collect();
+    perm.insert(if last { perm.len() } else { batch.len() }, at);
+    if perm.is_sorted() {
         return v;
     }
-    let others = (0..rank).filter(|&d| d != at);
-    let mut perm: Ints = others.collect();
-    perm.insert(if last { perm.len() } else { perm.len() - 1 }, at);
     b.op_with(Op::Transpose, &[v], Attrs::none().with("perm", Attr::Ints(perm)))
 }
 
@@ -226,10 +266,12 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value
     let f = site.f;
     let contract = f.attrs(found.scores).pair("contract");
     let [q, k] = [f.args(found.scores)[0], f.args(found.scores)[1]].map(|v| site.get(v));
-    let q = ordered(site.b, q, contract.0[0], true);
-    let k = ordered(site.b, k, contract.1[0], true);
+    let batch = f.attrs(found.scores).pair("batch");
+    let q = ordered(site.b, q, batch.0, contract.0[0], true);
+    let k = ordered(site.b, k, batch.1, contract.1[0], true);
     let v = site.get(found.v);
-    let v = ordered(site.b, v, f.attrs(site.root.inst).pair("contract").1[0], false);
+    let of_root = f.attrs(site.root.inst);
+    let v = ordered(site.b, v, of_root.pair("batch").1, of_root.pair("contract").1[0], false);
     let dims = |b: &Builder, v: Value| b.ty(v).dims().map(|d| d.to_vec()).unwrap_or_default();
     let (of_q, of_k, of_v) = (dims(site.b, q), dims(site.b, k), dims(site.b, v));
     let q = match found.scale {

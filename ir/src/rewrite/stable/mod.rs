@@ -15,11 +15,15 @@ mod shape;
 mod variance;
 
 use super::pattern::Pattern::AnyOf;
-use super::rule::{Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite};
+use super::rule::{
+    Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite, rewrite_where,
+};
+use super::steps::AttentionSteps;
 use crate::attrs::Attrs;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::entity::{Inst, Value};
+use crate::fp::Fp;
 use crate::function::Function;
 use crate::op::Op;
 use cranelift_entity::EntitySet;
@@ -84,7 +88,8 @@ pub static ATTENTION: RuleTable = RuleTable {
     rules: &[Rule {
         name: "attention",
         doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
-              that leaves -inf, causal or not. A softmax of fewer than 128 keys stays, and one that is read elsewhere too.",
+              that leaves -inf, causal or not; where causality hides a key, a number of -1e9 or less stands for -inf. A softmax \
+              in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys stays, and one that is read elsewhere too.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
         then: &When { condition: attention::is_attention, build: attention::attention },
@@ -152,14 +157,24 @@ pub fn stabilize(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic
     Ok((new, fired))
 }
 
-/// The function with attention for what is written out of it, and which rules fired.
+/// The function with attention for what is written out of it, where an engine has a step for it in this mode, and which rules
+/// fired.
 ///
 /// Not for strict mode: the bits of results change.
 ///
 /// # Errors
 /// As [`stabilize`].
-pub fn with_attention(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic> {
-    let (mut new, fired) = rewrite(f, &ATTENTION, Exactness::Real)?;
+pub fn with_attention(
+    f: &Function,
+    steps: AttentionSteps,
+    fp: Fp,
+) -> Result<(Function, Vec<Recognised>), Diagnostic> {
+    // The last operand of what attention is written as are the values.
+    let chosen = |i: Inst| {
+        let values = f.args(i).last().map(|&v| f.ty(v));
+        values.is_some_and(|ty| steps.has_values(fp, ty))
+    };
+    let (mut new, fired) = rewrite_where(f, &ATTENTION, Exactness::Real, &chosen)?;
     super::dce(&mut new);
     Ok((new, fired))
 }

@@ -1,0 +1,272 @@
+//! The way back to keys and values: a block owns some keys, and goes over the rows of the heads that share them.
+
+use super::scores::{ScoreLines, ScorePlace, exponential, shift};
+use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
+use super::{Pass, Steps, each_tile, score_cotangent};
+use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use adfuse_ir::kernel::Buffer;
+
+/// Operands in shared memory: keys and values that the block owns, and a stage of queries, of the cotangents of results, and of
+/// two numbers for each row.
+struct KeyTiles {
+    k: SharedTile,
+    v: SharedTile,
+    q: SharedTile,
+    dy: SharedTile,
+    /// Bytes before the logarithms of sums, and before the mean cotangents.
+    lse: i64,
+    delta: i64,
+    stage_bytes: i64,
+}
+
+impl KeyTiles {
+    fn new(pass: &Pass<'_>) -> KeyTiles {
+        let AttentionForm { depth, width, .. } = *pass.form;
+        let (own, step) = (pass.tile.own, pass.tile.step);
+        let k = SharedTile::new(0, own, depth);
+        let v = SharedTile::new(k.end(), own, width);
+        let q = SharedTile::new(v.end(), step, depth);
+        let dy = SharedTile::new(q.end(), step, width);
+        let (lse, delta) = (dy.end(), dy.end() + step * 4);
+        KeyTiles { k, v, q, dy, lse, delta, stage_bytes: delta + step * 4 - q.at }
+    }
+}
+
+/// Numbers of rows that are copied beside them: a thread copies one.
+struct NumberCopy {
+    from: Reg,
+    to: Reg,
+    /// Whether the thread copies one.
+    copies: Reg,
+    thread: Reg,
+    rows: i64,
+}
+
+impl NumberCopy {
+    fn new(asm: &mut Asm, (from, rows): (Reg, i64), at: i64, step: i64) -> NumberCopy {
+        let thread = asm.special("tid.x");
+        let base = asm.pure(Class::Word, "mov.u32", "dynamic");
+        let to = asm.pure(Class::Word, "mad.lo.s32", format_args!("{thread}, 4, {base}"));
+        let to = asm.pure(Class::Word, "add.s32", format_args!("{to}, {at}"));
+        let copies = asm.pure(Class::Pred, "setp.lt.s32", format_args!("{thread}, {step}"));
+        NumberCopy { from, to, copies, thread, rows }
+    }
+
+    fn copy(&self, asm: &mut Asm, first: Reg, stage: Reg) {
+        let row = made(asm, Class::Word, "add.s32", format_args!("{first}, {}", self.thread));
+        let inside = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {}", self.rows));
+        let size = made(asm, Class::Word, "selp.b32", format_args!("4, 0, {inside}"));
+        let from = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, 4, {}", self.from));
+        let to = made(asm, Class::Word, "add.s32", format_args!("{}, {stage}", self.to));
+        let when = self.copies;
+        asm.emit(format_args!("@{when} cp.async.ca.shared.global [{to}], [{from}], 4, {size}"));
+    }
+}
+
+/// Copies of a stage.
+struct StageCopies {
+    tiles: [TileCopy; 2],
+    numbers: [NumberCopy; 2],
+}
+
+impl StageCopies {
+    fn copy(&self, asm: &mut Asm, first: Reg, stage: Reg) {
+        self.tiles.iter().for_each(|c| c.copy(asm, first, Some(stage)));
+        self.numbers.iter().for_each(|c| c.copy(asm, first, stage));
+    }
+}
+
+impl Pass<'_> {
+    /// Cotangents of keys and values; `each` blocks have the keys of a group.
+    pub(super) fn keys(&self, emit: &mut Emit<'_>, each: i64) {
+        let (form, tile) = (self.form, self.tile);
+        let AttentionForm { stream, depth, width, shared, .. } = *form;
+        let (group, first) = self.block(&mut emit.asm, each, false);
+        let tiles = KeyTiles::new(self);
+        let [_, k, v, ..] = form.step.inputs[..] else { return };
+        let threads = tile.grid().threads;
+        for (b, t) in [(k, tiles.k), (v, tiles.v)] {
+            let at = self.head_at(emit, b, group, stream, t.elements * 2);
+            let copy = TileCopy::new(&mut emit.asm, t, (at, stream), threads);
+            copy.copy(&mut emit.asm, first, None);
+        }
+        let asm = &mut emit.asm;
+        let steps = self.row_steps(asm, first);
+        let place = ScorePlace::new(asm, form, (ScoreLines::Keys, tile), first);
+        let dk = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(depth));
+        let dv = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(width));
+        let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
+        let end = made(asm, Class::Word, "add.s32", format_args!("{head}, {shared}"));
+        each_tile(emit, head, end, |emit| {
+            self.rows_of_head(emit, head, &tiles, &steps, &place, [&dk, &dv]);
+        });
+        emit.asm.emit("cp.async.wait_group 0");
+        let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
+        for (b, sums, n) in [(of_k, &dk, depth), (of_v, &dv, width)] {
+            let at = self.head_at(emit, b, group, stream, n * 2);
+            self.store(emit, sums, (at, n, stream), &place);
+        }
+    }
+
+    /// The tiles of rows that see the keys of a block: those of which each row sees all keys come last.
+    fn row_steps(&self, asm: &mut Asm, first: Reg) -> Steps {
+        let (rows, step) = (self.form.rows, self.tile.step);
+        let all = asm.word((rows + step - 1) / step);
+        let zero = asm.word(0);
+        if self.form.extra.is_some() && rows % step != 0 {
+            // A row that does not exist has a bias all the same.
+            return Steps { ends: [zero, all, all, all] };
+        }
+        if !self.form.step.causal {
+            return Steps { ends: [zero, zero, zero, all] };
+        }
+        let mut from = |keys: i64, round: i64| {
+            let less = keys - self.form.ahead();
+            let n = made(asm, Class::Word, "add.s32", format_args!("{first}, {less}"));
+            let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
+            let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
+            let n = made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"));
+            made(asm, Class::Word, "min.s32", format_args!("{n}, {all}"))
+        };
+        let begin = from(0, 0);
+        let full = from(self.tile.own - 1, step - 1);
+        Steps { ends: [begin, full, full, all] }
+    }
+
+    /// Adds what the rows of one head give.
+    fn rows_of_head(
+        &self,
+        emit: &mut Emit<'_>,
+        head: Reg,
+        tiles: &KeyTiles,
+        steps: &Steps,
+        place: &ScorePlace<'_>,
+        [dk, dv]: [&Accumulators; 2],
+    ) {
+        let (form, tile) = (self.form, self.tile);
+        let AttentionForm { rows, depth, width, .. } = *form;
+        let [q, _, _, lse, dy, delta, ..] = form.step.inputs[..] else { return };
+        let threads = tile.grid().threads;
+        let mut of = |b: Buffer, bytes: i64| self.head_at(emit, b, head, rows, bytes);
+        let from = [of(q, depth * 2), of(dy, width * 2), of(lse, 4), of(delta, 4)];
+        let asm = &mut emit.asm;
+        let copies = StageCopies {
+            tiles: [(tiles.q, from[0]), (tiles.dy, from[1])]
+                .map(|(t, at)| TileCopy::new(asm, t, (at, rows), threads)),
+            numbers: [(tiles.lse, from[2]), (tiles.delta, from[3])]
+                .map(|(at, from)| NumberCopy::new(asm, (from, rows), at, tile.step)),
+        };
+        let mut place = place.of_head();
+        place.at_head(emit, head);
+        let asm = &mut emit.asm;
+        let (at, stage) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
+        let [begin, part, _, all] = steps.ends;
+        asm.set(at, begin);
+        asm.emit(format_args!("mov.b32 {stage}, 0"));
+        // All have read what the head before had in the first stage.
+        asm.emit("bar.sync 0");
+        let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
+        copies.copy(asm, row, stage);
+        asm.emit("cp.async.commit_group");
+        for (end, partly) in [(part, true), (all, false)] {
+            each_tile(emit, at, end, |emit| {
+                emit.asm.emit("cp.async.wait_group 0");
+                emit.asm.emit("bar.sync 0");
+                let bytes = tiles.stage_bytes;
+                self.next_stage(emit, (at, all), (stage, bytes), &mut |asm, first, stage| {
+                    copies.copy(asm, first, stage);
+                });
+                self.rows_of_tile(emit, (at, stage, partly), tiles, &place, [dk, dv]);
+                emit.asm.emit(format_args!("sub.s32 {stage}, {bytes}, {stage}"));
+            });
+        }
+    }
+
+    /// Adds what one tile of rows gives.
+    fn rows_of_tile(
+        &self,
+        emit: &mut Emit<'_>,
+        (at, stage, partly): (Reg, Reg, bool),
+        tiles: &KeyTiles,
+        place: &ScorePlace<'_>,
+        [dk, dv]: [&Accumulators; 2],
+    ) {
+        let (dtype, tile) = (self.form.dtype, self.tile);
+        let asm = &mut emit.asm;
+        let own = |asm: &mut Asm, t: &SharedTile| {
+            let warp = warp(asm);
+            t.left(asm, Some((warp, tile.tall() * UNIT)))
+        };
+        let (k_read, v_read) = (own(asm, &tiles.k), own(asm, &tiles.v));
+        let now = |asm: &mut Asm, at: Reg| {
+            made(asm, Class::Word, "add.s32", format_args!("{at}, {stage}"))
+        };
+        let columns = |asm: &mut Asm, t: &SharedTile| {
+            let at = t.right(asm);
+            RightOperand { at: now(asm, at), pitch: t.pitch, columns: true }
+        };
+        let lines = |asm: &mut Asm, t: &SharedTile| {
+            let at = t.left(asm, None);
+            RightOperand { at: now(asm, at), pitch: t.pitch, columns: false }
+        };
+        let block = |t: SharedTile, at: Reg| {
+            move |asm: &mut Asm, i: usize, k: usize| {
+                loaded(asm, at, i as i64 * UNIT * t.pitch + k as i64 * UNIT * 2, false)
+            }
+        };
+        let scores = Accumulators::zeros(asm, tile.tall(), tile.step);
+        let right = columns(asm, &tiles.q);
+        multiply(asm, dtype, &scores, &mut block(tiles.k, k_read), (right, tiles.q.padded / UNIT));
+        let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
+        place.add_extra(asm, &scores, row);
+        if partly {
+            place.hide(asm, &scores, row);
+        }
+        let base = asm.pure(Class::Word, "mov.u32", "dynamic");
+        let numbers =
+            asm.pure(Class::Word, "mad.lo.s32", format_args!("{}, 4, {base}", place.column));
+        let numbers = now(asm, numbers);
+        let pair = |asm: &mut Asm, at: i64, j: usize| -> [Reg; 2] {
+            let found = [0; 2].map(|_| asm.fresh(Class::Single));
+            let at = at + j as i64 * 32;
+            asm.emit(format_args!(
+                "ld.shared.v2.f32 {{{}, {}}}, [{numbers}+{at}]",
+                found[0], found[1]
+            ));
+            found
+        };
+        for j in 0..scores.wide {
+            let shifts = pair(asm, tiles.lse, j).map(|log| shift(asm, log));
+            for i in 0..scores.tall {
+                for (s, shift) in (0..2).flat_map(|h| scores.pair(i, j, h).into_iter().zip(shifts))
+                {
+                    let p = exponential(asm, s, shift);
+                    asm.set(s, p);
+                }
+            }
+        }
+        let right = lines(asm, &tiles.dy);
+        let mut weights = |asm: &mut Asm, i: usize, k: usize| scores.rounded(asm, dtype, i, k);
+        multiply(asm, dtype, dv, &mut weights, (right, tile.step / UNIT));
+        let moved = Accumulators::zeros(asm, tile.tall(), tile.step);
+        let right = columns(asm, &tiles.dy);
+        multiply(asm, dtype, &moved, &mut block(tiles.v, v_read), (right, tiles.dy.padded / UNIT));
+        let gated = partly || place.has_extra();
+        for j in 0..scores.wide {
+            let deltas = pair(asm, tiles.delta, j);
+            for i in 0..scores.tall {
+                for half in 0..2 {
+                    let all = scores.pair(i, j, half).into_iter().zip(moved.pair(i, j, half));
+                    for ((p, ds), delta) in all.zip(deltas) {
+                        score_cotangent(asm, (p, ds), delta, gated);
+                    }
+                }
+            }
+        }
+        let right = lines(asm, &tiles.q);
+        let mut cotangents = |asm: &mut Asm, i: usize, k: usize| moved.rounded(asm, dtype, i, k);
+        multiply(asm, dtype, dk, &mut cotangents, (right, tile.step / UNIT));
+    }
+}

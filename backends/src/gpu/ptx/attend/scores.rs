@@ -1,0 +1,221 @@
+//! Scores in the registers of a warp: which are hidden, what is added to them, and their exponentials.
+
+use super::tile::{Accumulators, lane, made, warp};
+use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, ScoreOperand, UNIT};
+use adfuse_ir::DType;
+
+/// log2(e) and ln(2), rounded.
+pub(super) const LOG2_E: &str = "0f3FB8AA3B";
+pub(super) const LN_2: &str = "0f3F317218";
+/// The number below all others.
+pub(super) const LEAST: &str = "0fFF800000";
+
+/// Whether lines of scores are rows, and columns keys, or the other way around.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScoreLines {
+    Rows,
+    Keys,
+}
+
+/// How the scores of a pass lie: lines are those that the block owns.
+pub(super) struct ScorePlace<'a> {
+    pub(super) form: &'a AttentionForm,
+    pub(super) lines: ScoreLines,
+    /// The thread's first line, as a row or a key.
+    pub(super) line: Reg,
+    /// The thread's first column in a tile.
+    pub(super) column: Reg,
+    /// The mask or bias, and where the head of the block has it.
+    extra: Option<(ScoreOperand, Reg)>,
+    /// Where the cotangents of the head's scores begin, where they are wanted.
+    pub(super) score_cotangents: Option<Reg>,
+}
+
+impl<'a> ScorePlace<'a> {
+    /// `first` is the first line of the block.
+    pub(super) fn new(
+        asm: &mut Asm,
+        form: &'a AttentionForm,
+        (lines, tile): (ScoreLines, &AttentionTile),
+        first: Reg,
+    ) -> ScorePlace<'a> {
+        let (lane, warp) = (lane(asm), warp(asm));
+        let own = asm.pure(
+            Class::Word,
+            "mad.lo.s32",
+            format_args!("{warp}, {}, {first}", tile.tall() * UNIT),
+        );
+        let down = asm.pure(Class::Word, "shr.u32", format_args!("{lane}, 2"));
+        let line = asm.pure(Class::Word, "add.s32", format_args!("{own}, {down}"));
+        let across = asm.pure(Class::Word, "and.b32", format_args!("{lane}, 3"));
+        let column = asm.pure(Class::Word, "shl.b32", format_args!("{across}, 1"));
+        ScorePlace { form, lines, line, column, extra: None, score_cotangents: None }
+    }
+
+    /// The same before a head is known.
+    pub(super) fn of_head(&self) -> ScorePlace<'a> {
+        ScorePlace { extra: None, score_cotangents: None, ..*self }
+    }
+
+    /// Notes where the mask or bias of a head begins, and the cotangents of its scores, if there are any.
+    pub(super) fn at_head(&mut self, emit: &mut Emit<'_>, head: Reg) {
+        if self.form.has_bias_grad() {
+            let base = emit.pointer(self.form.step.outputs[3]);
+            let bytes = self.form.rows * self.form.stream * 2;
+            let wide = made(&mut emit.asm, Class::Long, "cvt.u64.u32", head);
+            let at = format!("{wide}, {bytes}, {base}");
+            self.score_cotangents = Some(made(&mut emit.asm, Class::Long, "mad.lo.s64", at));
+        }
+        let Some(extra) = self.form.extra.clone() else { return };
+        let mut at = emit.pointer(extra.buffer);
+        let mut rest = head;
+        for &(extent, stride) in extra.heads.iter().rev() {
+            let (own, outer) = divided(&mut emit.asm, rest, extent);
+            rest = outer;
+            if stride != 0 {
+                let bytes = stride * extra.size();
+                let own = made(&mut emit.asm, Class::Long, "cvt.u64.u32", own);
+                let moved = format!("{own}, {bytes}, {at}");
+                at = made(&mut emit.asm, Class::Long, "mad.lo.s64", moved);
+            }
+        }
+        self.extra = Some((extra, at));
+    }
+
+    pub(super) fn has_extra(&self) -> bool {
+        self.extra.is_some()
+    }
+
+    /// The line of a tile's half.
+    fn line_of(&self, asm: &mut Asm, i: usize, half: usize) -> Reg {
+        let down = i as i64 * UNIT + half as i64 * 8;
+        made(asm, Class::Word, "add.s32", format_args!("{}, {down}", self.line))
+    }
+
+    /// Adds the bias of a tile whose first column is `first`, or hides what the mask does.
+    pub(super) fn add_extra(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
+        let Some((extra, base)) = &self.extra else { return };
+        let (of_line, of_column) = match self.lines {
+            ScoreLines::Rows => ((extra.row, self.form.rows), (extra.key, self.form.stream)),
+            ScoreLines::Keys => ((extra.key, self.form.stream), (extra.row, self.form.rows)),
+        };
+        let column = made(asm, Class::Word, "add.s32", format_args!("{}, {first}", self.column));
+        for i in 0..scores.tall {
+            for half in 0..2 {
+                let line = self.line_of(asm, i, half);
+                let at = moved(asm, (*base, extra.size()), line, of_line);
+                for j in 0..scores.wide {
+                    for (e, s) in scores.pair(i, j, half).into_iter().enumerate() {
+                        let offset = j * 8 + e;
+                        let place =
+                            made(asm, Class::Word, "add.s32", format_args!("{column}, {offset}"));
+                        let at = moved(asm, (at, extra.size()), place, of_column);
+                        joined(asm, extra, self.form.dtype, s, at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hides the scores of a tile whose first column is `first`, where causality or the end of the keys does.
+    pub(super) fn hide(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
+        let column = made(asm, Class::Word, "add.s32", format_args!("{}, {first}", self.column));
+        let (ahead, causal) = (self.form.ahead(), self.form.step.causal);
+        let columns = match self.lines {
+            ScoreLines::Rows => self.form.stream,
+            ScoreLines::Keys => self.form.rows,
+        };
+        let end = made(asm, Class::Word, "sub.s32", format_args!("{}, {column}", columns - 1));
+        for i in 0..scores.tall {
+            for half in 0..2 {
+                let line = self.line_of(asm, i, half);
+                let along = made(asm, Class::Word, "sub.s32", format_args!("{line}, {column}"));
+                // The last column that is seen, or the first one where lines are keys.
+                let (mut low, mut high) = (None, end);
+                if causal && self.lines == ScoreLines::Rows {
+                    let last = made(asm, Class::Word, "add.s32", format_args!("{along}, {ahead}"));
+                    high = made(asm, Class::Word, "min.s32", format_args!("{last}, {end}"));
+                } else if causal {
+                    low = Some(made(asm, Class::Word, "sub.s32", format_args!("{along}, {ahead}")));
+                }
+                for j in 0..scores.wide {
+                    for (e, s) in scores.pair(i, j, half).into_iter().enumerate() {
+                        let at = j * 8 + e;
+                        let p = made(asm, Class::Pred, "setp.ge.s32", format_args!("{high}, {at}"));
+                        let p = match low {
+                            None => p,
+                            Some(low) => made(
+                                asm,
+                                Class::Pred,
+                                "setp.le.and.s32",
+                                format_args!("{low}, {at}, {p}"),
+                            ),
+                        };
+                        asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The remainder of a number by an extent, and the quotient.
+pub(super) fn divided(asm: &mut Asm, x: Reg, by: i64) -> (Reg, Reg) {
+    let quotient = made(asm, Class::Word, "div.u32", format_args!("{x}, {by}"));
+    let whole = made(asm, Class::Word, "mul.lo.s32", format_args!("{quotient}, {by}"));
+    (made(asm, Class::Word, "sub.s32", format_args!("{x}, {whole}")), quotient)
+}
+
+/// An address moved on to a place along an axis, or to the last one.
+fn moved(asm: &mut Asm, (at, size): (Reg, i64), place: Reg, (stride, extent): (i64, i64)) -> Reg {
+    if stride == 0 {
+        return at;
+    }
+    let place = made(asm, Class::Word, "min.s32", format_args!("{place}, {}", extent - 1));
+    let wide = made(asm, Class::Long, "cvt.s64.s32", place);
+    made(asm, Class::Long, "mad.lo.s64", format_args!("{wide}, {}, {at}", stride * size))
+}
+
+/// A score with its bias, or hidden where its mask does not hold.
+fn joined(asm: &mut Asm, extra: &ScoreOperand, dtype: DType, s: Reg, at: Reg) {
+    if extra.mask {
+        let x = made(asm, Class::Word, "ld.global.nc.u8", format_args!("[{at}]"));
+        let p = made(asm, Class::Pred, "setp.ne.s32", format_args!("{x}, 0"));
+        asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
+        return;
+    }
+    let x = made(asm, Class::Half, "ld.global.nc.b16", format_args!("[{at}]"));
+    let wide = match dtype {
+        DType::BF16 => {
+            let zero = asm.pure(Class::Half, "mov.b16", "0");
+            made(asm, Class::Single, "mov.b32", format_args!("{{{zero}, {x}}}"))
+        }
+        _ => made(asm, Class::Single, "cvt.f32.f16", x),
+    };
+    asm.emit(format_args!("add.rn.f32 {s}, {s}, {wide}"));
+}
+
+/// A maximum, or 0 where it is that of nothing, times log2(e): what is subtracted in powers of two.
+pub(super) fn shift(asm: &mut Asm, most: Reg) -> Reg {
+    let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{most}, {LEAST}"));
+    let b = made(asm, Class::Single, "selp.f32", format_args!("0f00000000, {most}, {none}"));
+    made(asm, Class::Single, "mul.rn.f32", format_args!("{b}, {LOG2_E}"))
+}
+
+/// exp(x) of a score that is less by a shift.
+pub(super) fn exponential(asm: &mut Asm, x: Reg, shift: Reg) -> Reg {
+    let less = made(asm, Class::Single, "neg.f32", shift);
+    let power = made(asm, Class::Single, "fma.rn.f32", format_args!("{x}, {LOG2_E}, {less}"));
+    made(asm, Class::Single, "ex2.approx.ftz.f32", power)
+}
+
+/// A number of the four threads that share a line, joined.
+pub(super) fn across(emit: &mut Emit<'_>, op: &str, mut x: Reg) -> Reg {
+    for bits in [1, 2] {
+        let other = emit.exchanged(x, bits);
+        x = made(&mut emit.asm, Class::Single, op, format_args!("{x}, {other}"));
+    }
+    x
+}

@@ -1,0 +1,159 @@
+//! Models of other frameworks as programs, and the values of parameters that come with a program.
+
+use super::failure::Failure;
+use super::params::{NamedParam, fits};
+use super::source::{ProgramWeights, SourceText, is_stdin};
+use super::whole;
+use adfuse::backends::Array;
+use adfuse::data::safetensors;
+use adfuse::import::{ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_name};
+use adfuse::ir::{Diagnostic, Kind};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The file in which the weights of a program of this name are.
+pub(super) fn weights_file(path: &Path) -> Option<PathBuf> {
+    let is_program = path.extension().is_some_and(|e| e == "ir");
+    (is_program && !is_stdin(path)).then(|| path.with_extension("safetensors"))
+}
+
+/// The bytes of a file, if they are a model.
+pub(super) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    if is_stdin(path) {
+        return Ok(None);
+    }
+    let unreadable =
+        |e: std::io::Error| Failure::usage(format!("cannot read `{}`: {e}", path.display()));
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(4096).read_to_end(&mut bytes).map_err(unreadable)?;
+    // The fields of a model begin with bytes that no text has.
+    let control = |b: &u8| *b < b'\t' || (0x0e..0x20).contains(b);
+    if !bytes.iter().any(control) {
+        return Ok(None);
+    }
+    file.read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(is_onnx(&bytes).then_some(bytes))
+}
+
+/// The options that a model in a file is imported with.
+pub(super) fn options(path: &Path) -> OnnxOptions {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    OnnxOptions::default().folder(folder.unwrap_or(Path::new(".")))
+}
+
+/// The failure that an import error is.
+pub(super) fn refused(path: &Path, error: &ImportError) -> Failure {
+    let name = path.display().to_string();
+    let source = SourceText { name, text: "".into(), weights: ProgramWeights::None };
+    let mut errors = error.diagnostics();
+    if let (ImportError::Unsupported(coverage), Some(last)) = (error, errors.last_mut()) {
+        let needed = coverage.needed.join(" and of ");
+        let why = "give extents with `adfuse import --dim`, values with `adfuse import --fix`";
+        if !needed.is_empty() {
+            last.hint = Some(format!("the values of {needed} are needed: {why}"));
+        }
+    }
+    source.wrong(errors)
+}
+
+/// A model as a program.
+pub(super) fn imported(path: &Path, bytes: &[u8]) -> Result<SourceText, Failure> {
+    let ImportedModel { module, weights, .. } =
+        onnx(bytes, &options(path)).map_err(|e| refused(path, &e))?;
+    let weights = weights.iter().map(|w| Ok((w.name.clone(), array(w)?)));
+    let weights: Vec<(String, Array)> = weights.collect::<Result<_, Failure>>()?;
+    Ok(SourceText {
+        name: path.display().to_string(),
+        text: module.to_string().into(),
+        weights: ProgramWeights::Model(weights.into()),
+    })
+}
+
+/// The value of a weight.
+fn array(weight: &Weight) -> Result<Array, Failure> {
+    let dims = weight.ty.dims().unwrap_or_default();
+    Array::read_le(weight.ty.dtype, &dims, &mut &weight.bytes[..])
+        .map_err(|e| Failure::usage(format!("the weight `{}`: {e}", weight.name)))
+}
+
+/// Writes weights to the file that belongs to a program, if there are any.
+pub(super) fn write_weights(path: &Path, weights: &[Weight]) -> Result<(), Failure> {
+    if weights.is_empty() {
+        return Ok(());
+    }
+    let arrays = weights.iter().map(|w| Ok((w.name.clone(), array(w)?)));
+    let arrays: Vec<(String, Array)> = arrays.collect::<Result<_, Failure>>()?;
+    let named = arrays.iter().map(|(name, a)| (name.as_str(), a));
+    safetensors::write(path, named, &safetensors::Metadata::new()).map_err(|e| wrong(&e))
+}
+
+fn wrong(e: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(e.to_string())
+}
+
+/// Values of parameters by their names.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    named: Vec<(String, Array)>,
+    /// Where they come from, as messages say it.
+    origin: String,
+}
+
+impl Weights {
+    /// Those of a file that is named, or those that come with the program.
+    pub(super) fn of(named: Option<&Path>, program: &SourceText) -> Result<Weights, Failure> {
+        let file = match (named, &program.weights) {
+            (Some(file), _) => file.to_path_buf(),
+            (None, ProgramWeights::Beside(file)) => file.clone(),
+            (None, ProgramWeights::None) => return Ok(Weights::default()),
+            (None, ProgramWeights::Model(all)) => {
+                return Ok(Weights { named: all.to_vec(), origin: program.name.clone() });
+            }
+        };
+        let (all, _) = safetensors::read(&file).map_err(|e| wrong(&e))?;
+        let plain = all.into_iter().map(|(name, a)| (onnx_name(&name), a));
+        Ok(Weights { named: plain.collect(), origin: file.display().to_string() })
+    }
+
+    /// The value of a parameter, which must have its type.
+    pub(super) fn value(&self, param: &NamedParam) -> Result<Option<Array>, Failure> {
+        let Some((_, a)) = self.named.iter().find(|(name, _)| *name == param.name) else {
+            return Ok(None);
+        };
+        let what = format!("the one in `{}`", self.origin);
+        fits(param, a.dims(), &what)?;
+        if a.dtype() != param.ty.dtype {
+            let NamedParam { name, ty } = param;
+            return Err(Failure::usage(format!(
+                "input {name}: %{name} is {ty}, {what} is {}",
+                a.ty()
+            )));
+        }
+        Ok(Some(a.clone()))
+    }
+
+    /// Errs when none is of one of these parameters: then it is the file of another program.
+    pub(super) fn some_known(&self, params: &[NamedParam], func: &str) -> Result<(), Failure> {
+        let known = |name: &String| params.iter().any(|p| p.name == *name);
+        if self.named.is_empty() || self.named.iter().any(|(name, _)| known(name)) {
+            return Ok(());
+        }
+        let m = format!("no tensor in `{}` has the name of an input of @{func}", self.origin);
+        Err(Failure::Usage(Diagnostic::new(Default::default(), Kind::Usage, m)))
+    }
+}
+
+/// Writes a program, and its weights beside it.
+pub(super) fn write_program(path: &Path, model: &ImportedModel) -> Result<(), Failure> {
+    if let Some(file) = weights_file(path).filter(|_| !model.weights.is_empty()) {
+        write_weights(&file, &model.weights)?;
+    } else if !model.weights.is_empty() {
+        let m = format!("`{}` has weights, which are kept beside a file NAME.ir", path.display());
+        return Err(Failure::usage(m));
+    }
+    let text = model.module.to_string();
+    whole::write(path, |file| std::io::Write::write_all(file, text.as_bytes()))?;
+    Ok(())
+}

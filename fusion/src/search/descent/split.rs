@@ -1,0 +1,117 @@
+//! Splits: one group as several, the inverse of joining two groups.
+//!
+//! What is greedy about a group is often one member too many: a fold whose way through memory all others then take, a
+//! value that each point computes again. So a group is divided where a fold's result is spread again, into all pieces
+//! at once and into two; and at each of its members, into what the member needs and the rest, or what needs the member
+//! and the rest. The pieces run where the group ran, one after the other.
+
+use super::Descent;
+use super::table::{GroupId, STEP, SingleChange};
+use crate::analysis::class::{InstClass, PartKind};
+use crate::analysis::facts::space;
+use crate::plan::Group;
+use adfuse_ir::Inst;
+use smallvec::SmallVec;
+
+/// The most members of a group that is divided.
+const MOST_MEMBERS: usize = 64;
+
+/// The most ways to divide a group that are priced.
+const MOST_SPLITS: usize = 16;
+
+/// Members of a group, a bit for each.
+type MemberSet = u64;
+
+impl Descent<'_, '_> {
+    /// Divides a group in the best of ways, if that is better than none; whether it is.
+    pub(super) fn divided(&mut self, g: GroupId) -> bool {
+        if self.is_settled(g) || self.of_splits >= self.most_priced() {
+            return false;
+        }
+        let before = self.pricer.members();
+        let changes = self.splits(g);
+        let found = self.best_of(changes);
+        self.of_splits += self.pricer.members() - before;
+        found
+    }
+
+    /// Ways to divide a group.
+    fn splits(&self, g: GroupId) -> Vec<SingleChange> {
+        let table = &self.table;
+        let row = &table.rows[g];
+        let (Some(kind), [members]) = (self.kind(g), row.group.parts.as_slice()) else {
+            return Vec::new();
+        };
+        if !(2..=MOST_MEMBERS).contains(&members.len()) {
+            return Vec::new();
+        }
+        let others = table.rows.values().filter(|other| !other.group.parts.is_empty());
+        let next = others.map(|other| other.place).filter(|&place| place > row.place).min();
+        let room = next.map_or(STEP, |next| next - row.place);
+        let change = |pieces: Vec<MemberSet>| {
+            let count = pieces.len() as u64;
+            // A contraction begins its part, which stays one.
+            let contracts = matches!(kind, PartKind::Contract(_)) && pieces[0] & 1 == 0;
+            if count < 2 || room < count || contracts {
+                return None;
+            }
+            let group = |piece: MemberSet| {
+                let there = |k: &usize| piece >> k & 1 == 1;
+                let part = (0..members.len()).filter(there).map(|k| members[k]).collect();
+                Group { parts: vec![part] }
+            };
+            let new = pieces.iter().zip(0..).skip(1);
+            Some(SingleChange {
+                replaced: SmallVec::from_iter([(g, group(pieces[0]), row.place)]),
+                new: new.map(|(&p, n)| (group(p), row.place + room / count * n)).collect(),
+                inlined: None,
+            })
+        };
+        self.divisions(members).into_iter().take(MOST_SPLITS).filter_map(change).collect()
+    }
+
+    /// Ways to divide members into pieces that can run one after the other, what is most likely to gain first.
+    fn divisions(&self, members: &[Inst]) -> Vec<Vec<MemberSet>> {
+        let facts = &self.table.facts;
+        let count = members.len();
+        let whole = MemberSet::MAX >> (MOST_MEMBERS - count);
+        // What each member needs, itself included, and how often on the way to it the result of a fold is spread over
+        // more elements. Members are in an order in which they can run.
+        let mut needs: Vec<MemberSet> = Vec::with_capacity(count);
+        let mut levels: Vec<usize> = Vec::with_capacity(count);
+        for (k, &i) in members.iter().enumerate() {
+            let (mut need, mut level) = (1 << k, 0);
+            for (j, &before) in members[..k].iter().enumerate() {
+                let made = facts.f.inst_results(before);
+                if self.table.reads(i).iter().any(|v| made.contains(v)) {
+                    let spread = facts.elements[space(facts, i)] > facts.elements[made[0]];
+                    need |= needs[j];
+                    level = level.max(levels[j] + usize::from(spread));
+                }
+            }
+            needs.push(need);
+            levels.push(level);
+        }
+        let set = |is: &dyn Fn(usize) -> bool| {
+            (0..count).filter(|&k| is(k)).fold(0, |all: MemberSet, k| all | 1 << k)
+        };
+        let most = levels.iter().copied().max().unwrap_or(0);
+        let mut found = vec![(0..=most).map(|l| set(&|k| levels[k] == l)).collect::<Vec<_>>()];
+        let mut in_two = |late: MemberSet| {
+            let pieces = vec![whole & !late, late];
+            if late != 0 && late != whole && !found.contains(&pieces) {
+                found.push(pieces);
+            }
+        };
+        (1..=most).for_each(|l| in_two(set(&|k| levels[k] >= l)));
+        let folds =
+            |k: usize| matches!(facts.class[members[k]], InstClass::Reduce(_) | InstClass::Scan(_));
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|&k| !folds(k));
+        for k in order {
+            in_two(whole & !needs[k]);
+            in_two(set(&|j| needs[j] >> k & 1 == 1));
+        }
+        found
+    }
+}

@@ -1,0 +1,120 @@
+//! Attention of 16-bit floats in forms that a GPU has steps for: depths, lengths, masks, heads that share keys.
+
+use adfuse::ir::DType;
+
+/// What is added to scores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extra {
+    None,
+    /// A mask of all heads, or a bias of each; with the cotangents of scores where they are wanted.
+    Mask,
+    Bias {
+        grad: bool,
+    },
+}
+
+/// An attention.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) dtype: DType,
+    /// Batch, groups of heads, heads of a group.
+    pub(crate) heads: [u64; 3],
+    pub(crate) rows: u64,
+    pub(crate) stream: u64,
+    pub(crate) depth: u64,
+    pub(crate) width: u64,
+    pub(crate) causal: bool,
+    pub(crate) extra: Extra,
+}
+
+impl Form {
+    const fn new(heads: [u64; 3], [rows, stream]: [u64; 2], [depth, width]: [u64; 2]) -> Form {
+        let (dtype, causal, extra) = (DType::BF16, false, Extra::None);
+        Form { dtype, heads, rows, stream, depth, width, causal, extra }
+    }
+
+    const fn causal(self) -> Form {
+        Form { causal: true, ..self }
+    }
+
+    const fn with(self, extra: Extra) -> Form {
+        Form { extra, ..self }
+    }
+
+    /// The program of the step or of its way back.
+    pub(crate) fn text(&self, backward: bool) -> String {
+        let Form { heads: [batch, groups, shared], rows, stream, depth, width, .. } = *self;
+        let (t, heads) = (self.dtype.name(), groups * shared);
+        let of_heads = |n: u64, last: &str| format!("[{batch}, {n}, {last}]");
+        let q = format!("{t}{}", of_heads(heads, &format!("{rows}, {depth}")));
+        let k = format!("{t}{}", of_heads(groups, &format!("{stream}, {depth}")));
+        let v = format!("{t}{}", of_heads(groups, &format!("{stream}, {width}")));
+        let y = format!("{t}{}", of_heads(heads, &format!("{rows}, {width}")));
+        let of_rows = format!("f32{}", of_heads(heads, &rows.to_string()));
+        let mut inputs = vec![("q", q.clone()), ("k", k.clone()), ("v", v.clone())];
+        let mut outputs = vec![("y", y.clone()), ("l", of_rows.clone())];
+        if backward {
+            inputs.extend([("l", of_rows.clone()), ("dy", y), ("delta", of_rows)]);
+            outputs = vec![("dq", q), ("dk", k), ("dv", v)];
+        }
+        match self.extra {
+            Extra::None => {}
+            Extra::Mask => inputs.push(("x", format!("bool[1, 1, {rows}, {stream}]"))),
+            Extra::Bias { grad } => {
+                inputs.push(("x", format!("{t}[1, {heads}, {rows}, {stream}]")));
+                if backward && grad {
+                    let all = of_heads(heads, &format!("{rows}, {stream}"));
+                    outputs.push(("ds", format!("{t}{all}")));
+                }
+            }
+        }
+        let mut text = String::from("program @attention {\n");
+        for (role, list) in [("input", &inputs), ("output", &outputs)] {
+            list.iter().for_each(|(name, ty)| text += &format!("  {role} %{name}: {ty}\n"));
+        }
+        let listed = |list: &[(&str, String)]| {
+            let names: Vec<String> = list.iter().map(|(name, _)| format!("%{name}")).collect();
+            names.join(", ")
+        };
+        let op = if backward { "attention_grad" } else { "attention" };
+        let causal = if self.causal { " causal" } else { "" };
+        let (outputs, inputs) = (listed(&outputs), listed(&inputs));
+        text + &format!("  {outputs} = {op}({inputs}){causal}\n  return {outputs}\n}}\n")
+    }
+}
+
+/// Forms that differ in what is printed: whole and ragged tiles, depths, what hides scores.
+pub(crate) fn table() -> Vec<Form> {
+    let grad = Extra::Bias { grad: true };
+    let bias = Extra::Bias { grad: false };
+    let mut all = vec![
+        Form::new([1, 2, 1], [256, 256], [64, 64]),
+        Form::new([1, 2, 1], [256, 256], [64, 64]).causal(),
+        Form::new([1, 2, 1], [256, 256], [128, 128]).causal(),
+        Form::new([2, 1, 1], [200, 300], [64, 64]),
+        Form::new([2, 1, 1], [200, 300], [64, 64]).causal(),
+        Form::new([1, 1, 2], [300, 200], [128, 128]).causal(),
+        Form::new([2, 2, 3], [130, 130], [32, 64]).causal(),
+        Form::new([1, 2, 2], [70, 90], [24, 8]),
+        Form::new([1, 1, 1], [1, 1], [8, 8]),
+        Form::new([1, 2, 1], [5, 400], [80, 96]).causal(),
+        Form::new([1, 2, 1], [400, 5], [16, 16]),
+        Form::new([2, 2, 1], [128, 192], [64, 64]).with(Extra::Mask),
+        Form::new([2, 1, 2], [100, 150], [64, 64]).with(bias),
+        Form::new([2, 1, 2], [100, 150], [64, 64]).with(grad),
+        Form::new([1, 2, 1], [150, 100], [128, 128]).causal().with(grad),
+        Form::new([1, 1, 1], [40, 0], [64, 64]),
+        Form::new([1, 1, 1], [0, 40], [64, 64]),
+    ];
+    let halves = [1, 6, 13].map(|k| Form { dtype: DType::F16, ..all[k] });
+    all.extend(halves);
+    all
+}
+
+/// Sizes that are measured.
+pub(crate) fn large() -> Vec<Form> {
+    vec![
+        Form::new([4, 16, 1], [4096, 4096], [128, 128]).causal(),
+        Form::new([8, 12, 1], [1024, 1024], [64, 64]).causal(),
+    ]
+}
