@@ -5,7 +5,7 @@ use super::codegen::loop_ir::{
 };
 use super::codegen::loop_nest::LineForm;
 use super::codegen::loop_program::GridSteps;
-use super::codegen::shuffle::{LANES, LaneMask, Shuffle};
+use super::codegen::shuffle::{LANES, RuntimeLanes, Shuffle};
 use super::codegen::supports::partial_nest;
 use super::codegen::vector_width::Vectors;
 use super::codegen::vectorize::QUAD;
@@ -146,7 +146,7 @@ fn shuffled(nest: &LoopNest, access: &Access) -> Option<u32> {
 
 fn extra(steps: &GridSteps) -> u32 {
     let offsets = std::array::from_fn(|l| steps.offset(l as i64));
-    Shuffle::of(&offsets, u16::MAX, LaneMask::Full).extra()
+    Shuffle::of(&offsets, u16::MAX, RuntimeLanes::Full).extra()
 }
 
 /// Counts an access in equal steps that vectors do not make at once.

@@ -217,14 +217,14 @@ impl LoopVerifier<'_> {
             match read {
                 GroupRead::Element => return Err(format!("groups do not read parameter {k}")),
                 GroupRead::Grid { steps, guards, rest, .. } => {
-                    let all = guards.iter().map(|g| &g.steps).chain([steps]);
+                    let mut all = guards.iter().map(|g| &g.steps).chain([steps]);
                     let divides = |s: &GridSteps| {
                         s.inner.iter().all(|(n, _)| *n > 0)
                             && i64::from(program.lanes) % s.within() == 0
                     };
                     let d = program.body.params[k];
                     let fits = rest.map_or(guards.is_empty(), |l| l.dtype() == d);
-                    if !all.map(divides).all(|fits| fits) || d.bytes() != 4 || !fits {
+                    if !all.all(divides) || d.bytes() != 4 || !fits {
                         return Err(format!("parameter {k} is no grid"));
                     }
                 }

@@ -17,14 +17,14 @@ pub(crate) enum Shuffle {
     /// Vectors at offsets, of each of which these lanes are kept.
     Blend(Vec<(i64, u16)>),
     /// Vectors, permuted.
-    Permute(Vec<Window>),
+    Permute(Vec<PermutedVector>),
     /// Element by element.
     Gather,
 }
 
 /// A vector of neighbours that several lanes have elements of.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Window {
+pub(crate) struct PermutedVector {
     /// Where it begins.
     pub(crate) from: i64,
     /// Which of its elements are read: no others are accessed.
@@ -37,7 +37,7 @@ pub(crate) struct Window {
 
 /// Which of the wanted lanes are there at run time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LaneMask {
+pub(crate) enum RuntimeLanes {
     /// All of them.
     Full,
     /// All or none.
@@ -48,26 +48,26 @@ pub(crate) enum LaneMask {
     Lanes,
 }
 
-impl LaneMask {
+impl RuntimeLanes {
     /// What the mask of a guard is like for elements at such steps.
-    pub(crate) fn of_guard(guard: &GridSteps, steps: &GridSteps) -> LaneMask {
+    pub(crate) fn of_guard(guard: &GridSteps, steps: &GridSteps) -> RuntimeLanes {
         let lanes = || (0..LANES as i64).map(|l| (steps.offset(l), guard.offset(l)));
         if lanes().all(|(_, value)| value == 0) {
-            return LaneMask::Whole;
+            return RuntimeLanes::Whole;
         }
         let alike = |(at, value)| lanes().all(|(other, v)| other != at || v == value);
-        if lanes().all(alike) { LaneMask::Elements } else { LaneMask::Lanes }
+        if lanes().all(alike) { RuntimeLanes::Elements } else { RuntimeLanes::Lanes }
     }
 
     /// What the lanes are that two masks have.
-    pub(crate) fn and(self, other: LaneMask) -> LaneMask {
+    pub(crate) fn and(self, other: RuntimeLanes) -> RuntimeLanes {
         if (self as u8) < other as u8 { other } else { self }
     }
 }
 
-impl Window {
+impl PermutedVector {
     /// Of each element, one lane that has it, then the next: the last one where there are no more.
-    pub(crate) fn lanes_of_elements(&self, mask: LaneMask) -> Vec<[u8; LANES]> {
+    pub(crate) fn lanes_of_elements(&self, mask: RuntimeLanes) -> Vec<[u8; LANES]> {
         let mut found = vec![[0; LANES]; self.sharing(mask)];
         let mut count = [0; LANES];
         for l in (0..LANES).filter(|l| self.lanes >> l & 1 != 0) {
@@ -81,13 +81,13 @@ impl Window {
     }
 
     /// How many lanes must be asked whether an element is accessed.
-    fn sharing(&self, mask: LaneMask) -> usize {
+    fn sharing(&self, mask: RuntimeLanes) -> usize {
         let all = || (0..LANES).filter(|l| self.lanes >> l & 1 != 0);
         let of = |place: u8| all().filter(|&l| self.places[l] == place).count();
         match mask {
-            LaneMask::Full | LaneMask::Whole => 0,
-            LaneMask::Elements => 1,
-            LaneMask::Lanes => all().map(|l| of(self.places[l])).max().unwrap_or(1),
+            RuntimeLanes::Full | RuntimeLanes::Whole => 0,
+            RuntimeLanes::Elements => 1,
+            RuntimeLanes::Lanes => all().map(|l| of(self.places[l])).max().unwrap_or(1),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Shuffle {
     }
 
     /// For lanes at offsets, of which some are wanted, and of those some are there at run time.
-    pub(crate) fn of(offsets: &[i64; LANES], wanted: u16, mask: LaneMask) -> Shuffle {
+    pub(crate) fn of(offsets: &[i64; LANES], wanted: u16, mask: RuntimeLanes) -> Shuffle {
         let all = || (0..LANES).filter(|l| wanted >> l & 1 != 0);
         let Some(first) = all().next().map(|l| offsets[l]) else {
             return Shuffle::Blend(Vec::new());
@@ -124,8 +124,8 @@ impl Shuffle {
         let windows = windows(offsets, wanted);
         // What masks of elements take that are made of those of lanes.
         let masks = match mask {
-            LaneMask::Full => 0,
-            LaneMask::Whole => windows.len(),
+            RuntimeLanes::Full => 0,
+            RuntimeLanes::Whole => windows.len(),
             _ => 1 + windows.iter().map(|w| 2 * w.sharing(mask) + 1).sum::<usize>(),
         };
         let permuted = masks + permuted(&windows);
@@ -138,17 +138,17 @@ impl Shuffle {
 }
 
 /// What loads and permutations take: a permutation of one vector, or of two at once; each further vector takes one more.
-fn permuted(windows: &[Window]) -> usize {
+fn permuted(windows: &[PermutedVector]) -> usize {
     if windows.len() == 1 { 2 } else { 2 * windows.len() - 1 }
 }
 
 /// The fewest vectors of neighbours that have the elements of all wanted lanes.
-fn windows(offsets: &[i64; LANES], wanted: u16) -> Vec<Window> {
+fn windows(offsets: &[i64; LANES], wanted: u16) -> Vec<PermutedVector> {
     let mut left = wanted;
     let mut found = Vec::new();
     let next = |left: u16| (0..LANES).filter(|l| left >> l & 1 != 0).map(|l| offsets[l]).min();
     while let Some(from) = next(left) {
-        let mut window = Window { from, read: 0, lanes: 0, places: [0; LANES] };
+        let mut window = PermutedVector { from, read: 0, lanes: 0, places: [0; LANES] };
         for l in (0..LANES).filter(|l| left >> l & 1 != 0) {
             let place = offsets[l].wrapping_sub(from);
             if (0..LANES as i64).contains(&place) {
@@ -217,13 +217,18 @@ mod tests {
         for (k, of) in patterns.iter().enumerate() {
             let offsets = pattern(of);
             for wanted in [ALL, 0x00ff, 0x7777, 1, 0] {
-                for mask in [LaneMask::Full, LaneMask::Whole, LaneMask::Elements, LaneMask::Lanes] {
+                for mask in [
+                    RuntimeLanes::Full,
+                    RuntimeLanes::Whole,
+                    RuntimeLanes::Elements,
+                    RuntimeLanes::Lanes,
+                ] {
                     let shuffle = Shuffle::of(&offsets, wanted, mask);
                     let found = loaded(&shuffle, &offsets);
                     for l in (0..LANES).filter(|l| wanted >> l & 1 != 0) {
                         assert_eq!(found[l], Some(offsets[l]), "{k} {wanted:x} {shuffle:?}");
                     }
-                    if let (LaneMask::Lanes, Shuffle::Permute(windows)) = (mask, &shuffle) {
+                    if let (RuntimeLanes::Lanes, Shuffle::Permute(windows)) = (mask, &shuffle) {
                         for (w, l) in windows.iter().flat_map(|w| (0..LANES).map(move |l| (w, l))) {
                             let place = usize::from(w.places[l]);
                             let asked = w.lanes_of_elements(mask);
@@ -238,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_is_taken() {
-        use LaneMask::{Elements, Full, Lanes, Whole};
+        use RuntimeLanes::{Elements, Full, Lanes, Whole};
         let vectors = |of: fn(i64) -> i64, mask| match Shuffle::of(&pattern(of), ALL, mask) {
             Shuffle::Broadcast(_) => "broadcast".into(),
             Shuffle::Blend(all) => format!("blend {}", all.len()),

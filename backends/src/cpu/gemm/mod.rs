@@ -8,6 +8,7 @@ pub(in crate::cpu) mod dots;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
 mod matrix;
+mod pack;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slab;
 #[cfg(all(test, target_arch = "x86_64"))]

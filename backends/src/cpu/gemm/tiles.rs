@@ -6,6 +6,7 @@
 //! compiled for.
 #![allow(unsafe_code)]
 
+use super::pack::pack;
 use super::window::PlacedWindow;
 use super::{Gemm, GemmArgs, MatrixView, Size};
 use crate::reference::order::CONTRACT_CHUNK;
@@ -17,12 +18,6 @@ const PACKED: usize = 512 << 10;
 
 /// Columns that are packed at a time, at most.
 const COLUMNS: usize = 256;
-
-/// Elements on a side of the blocks that are transposed in registers.
-const BLOCK: usize = 8;
-
-/// Columns of the blocks that are left of that.
-const HALF: usize = 4;
 
 /// Rows of the tiles that end a product with few rows left: parts of this many.
 const SHORT: [usize; 2] = [2, 3];
@@ -94,93 +89,6 @@ unsafe fn tile<T: FmaType, const R: usize, const C: usize>(
         }
     }
     sums
-}
-
-/// Packs a matrix of `depth` rows: `C` columns, then the next `C`, where absent ones are 0.
-///
-/// # Safety
-/// The matrix must have elements of this type in `depth` rows of `cols` columns, which nobody writes meanwhile, and
-/// `to` room for as many rows of `cols` columns, rounded up to a multiple of `C`, which nobody else uses.
-#[inline(always)]
-unsafe fn pack<T: FmaType, const C: usize>(
-    from: MatrixView,
-    depth: usize,
-    cols: usize,
-    to: *mut T,
-) {
-    for j in (0..cols).step_by(C) {
-        let (n, to) = (C.min(cols - j), to.wrapping_add(j * depth));
-        // SAFETY: as the caller promises, the matrix has these rows and columns, and `to` room for the
-        // depth and all columns, those that are absent too.
-        unsafe {
-            let line = |k: usize| to.wrapping_add(k * C);
-            for k in (0..depth).filter(|_| n < C) {
-                *line(k).cast::<[T; C]>() = [T::default(); C];
-            }
-            match (from.column, from.row) {
-                (1, _) if n == C => {
-                    for k in 0..depth {
-                        *line(k).cast::<[T; C]>() = *from.place::<T>(k, j).cast::<[T; C]>();
-                    }
-                }
-                (_, 1) => {
-                    let mut c = 0;
-                    while c + BLOCK <= n {
-                        columns::<T, BLOCK>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
-                        c += BLOCK;
-                    }
-                    while c + HALF <= n {
-                        columns::<T, HALF>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
-                        c += HALF;
-                    }
-                    for c in c..n {
-                        columns::<T, 1>(from.from::<T>(0, j + c), depth, line(0).add(c), C);
-                    }
-                }
-                _ => {
-                    for k in 0..depth {
-                        for c in 0..n {
-                            *line(k).add(c) = *from.place::<T>(k, j + c);
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Copies `B` columns whose rows are neighbours to lines that begin `line` elements from each other: blocks are transposed
-/// in registers.
-///
-/// # Safety
-/// As of [`pack`], for these columns.
-// A block is read across its lines.
-#[allow(clippy::needless_range_loop)]
-#[inline(always)]
-unsafe fn columns<T: FmaType, const B: usize>(
-    from: MatrixView,
-    depth: usize,
-    to: *mut T,
-    line: usize,
-) {
-    let mut k = 0;
-    // SAFETY: as the caller promises.
-    unsafe {
-        while k + BLOCK <= depth {
-            let read = |c| *from.place::<T>(k, c).cast::<[T; BLOCK]>();
-            let block: [[T; BLOCK]; B] = from_fn(read);
-            for x in 0..BLOCK {
-                let across: [T; B] = from_fn(|c| block[c][x]);
-                *to.add((k + x) * line).cast::<[T; B]>() = across;
-            }
-            k += BLOCK;
-        }
-        for k in k..depth {
-            for c in 0..B {
-                *to.add(k * line + c) = *from.place::<T>(k, c);
-            }
-        }
-    }
 }
 
 /// Puts the sums of a chunk where they go, or adds them there: the first chunk is not added to +0, since
@@ -319,17 +227,12 @@ unsafe fn panel<T: FmaType, const C: usize>(
     }
 }
 
-/// The product, in tiles of `R` rows and `C` columns, or of `S` or `U` rows where no more are left.
-///
-/// # Safety
-/// As of [`ProductKernel::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
-#[inline(always)]
-unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, const C: usize>(
-    [m, n, depth]: Size,
-    [lhs, rhs]: [GemmSide<'_>; 2],
+/// Whether rows and columns are exchanged: tiles have `R` rows and `C` columns, or `S` or `U` rows where no more are left.
+fn turns<const R: usize, const S: usize, const U: usize, const C: usize>(
+    [m, n]: [usize; 2],
+    [lhs, rhs]: [&GemmSide<'_>; 2],
     out: MatrixView,
-    room: *mut T,
-) {
+) -> bool {
     // What is computed for each step of the depth, also where tiles stand out. Packing a line of a window, of a tile's rows
     // or columns, takes about as long as the products of a tile; rows whose depth is contiguous are packed faster.
     let lines = |side: &GemmSide<'_>, n: usize, wide: usize| match side {
@@ -347,8 +250,22 @@ unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, co
         let products = (m / R * R + left).saturating_mul(n.next_multiple_of(C));
         products.saturating_add(lines(lhs, m, R)).saturating_add(lines(rhs, n, C))
     };
-    let (upright, turned) = (tiled(m, n, [&lhs, &rhs]), tiled(n, m, [&rhs, &lhs]));
-    let turn = turned < upright || (turned == upright && out.column != 1 && out.row == 1);
+    let (upright, turned) = (tiled(m, n, [lhs, rhs]), tiled(n, m, [rhs, lhs]));
+    turned < upright || (turned == upright && out.column != 1 && out.row == 1)
+}
+
+/// The product, in tiles of `R` rows and `C` columns, or of `S` or `U` rows where no more are left.
+///
+/// # Safety
+/// As of [`ProductKernel::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
+#[inline(always)]
+unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, const C: usize>(
+    [m, n, depth]: Size,
+    [lhs, rhs]: [GemmSide<'_>; 2],
+    out: MatrixView,
+    room: *mut T,
+) {
+    let turn = turns::<R, S, U, C>([m, n], [&lhs, &rhs], out);
     let (m, n, lhs, rhs, out) = match turn {
         false => (m, n, lhs, rhs, out),
         true => (n, m, rhs.transposed(), lhs.transposed(), out.transposed()),

@@ -3,9 +3,9 @@
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand};
+use super::state::{ALONG, BodyLowering, ElementMask, GroupValue, ReadOperand};
 use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
-use crate::cpu::codegen::shuffle::{LANES, LaneMask, Shuffle, Window};
+use crate::cpu::codegen::shuffle::{LANES, PermutedVector, RuntimeLanes, Shuffle};
 use crate::cpu::codegen::vector_width::Unsupported;
 use crate::cpu::x86::gpr::ValueHome;
 use adfuse_ir::Literal;
@@ -19,18 +19,7 @@ const LESS: u8 = 1;
 struct WantedLanes {
     bits: u16,
     mask: Option<VirtualReg>,
-    form: LaneMask,
-}
-
-/// The lanes in which guards hold, of groups that have asked for them.
-pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
-
-/// The elements of a window that some lanes of a mask have, for windows alike.
-pub(crate) struct ElementMask {
-    lanes: VirtualReg,
-    asked: Vec<[u8; LANES]>,
-    read: u16,
-    made: VirtualReg,
+    form: RuntimeLanes,
 }
 
 impl BodyLowering<'_> {
@@ -43,7 +32,7 @@ impl BodyLowering<'_> {
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
         let mask = self.present.first().copied();
-        let form = if mask.is_some() { LaneMask::Lanes } else { LaneMask::Full };
+        let form = if mask.is_some() { RuntimeLanes::Lanes } else { RuntimeLanes::Full };
         let mut wanted = WantedLanes { bits: u16::MAX, mask, form };
         for guard in guards {
             match self.known_lanes(guard) {
@@ -58,7 +47,7 @@ impl BodyLowering<'_> {
                         }
                         None => own,
                     });
-                    wanted.form = wanted.form.and(LaneMask::of_guard(&guard.steps, steps));
+                    wanted.form = wanted.form.and(RuntimeLanes::of_guard(&guard.steps, steps));
                 }
             }
         }
@@ -202,7 +191,7 @@ impl BodyLowering<'_> {
     fn permuted_windows(
         &mut self,
         place: Mem,
-        windows: &[Window],
+        windows: &[PermutedVector],
         wanted: WantedLanes,
     ) -> Result<VirtualReg, Unsupported> {
         let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
@@ -210,7 +199,7 @@ impl BodyLowering<'_> {
         for w in windows {
             let read = ReadOperand::Const(w.read.into(), 4);
             let mask = match wanted.mask {
-                Some(all) if wanted.form == LaneMask::Whole => {
+                Some(all) if wanted.form == RuntimeLanes::Whole => {
                     Some(self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[ReadOperand::Reg(all), read]))
                 }
                 Some(lanes) => Some(ReadOperand::Reg(self.elements_of(w, lanes, wanted.form))),
@@ -244,7 +233,12 @@ impl BodyLowering<'_> {
     }
 
     /// The elements of a window that some lanes of a mask have.
-    fn elements_of(&mut self, w: &Window, lanes: VirtualReg, form: LaneMask) -> VirtualReg {
+    fn elements_of(
+        &mut self,
+        w: &PermutedVector,
+        lanes: VirtualReg,
+        form: RuntimeLanes,
+    ) -> VirtualReg {
         let asked = w.lanes_of_elements(form);
         let known = self.element_masks.iter();
         let mut known = known.filter(|m| m.lanes == lanes && m.read == w.read && m.asked == asked);
@@ -351,7 +345,7 @@ impl BodyLowering<'_> {
     }
 }
 
-/// A place so many elements further.
+/// A place this many elements further.
 fn shifted(m: Mem, elements: i64) -> Result<Mem, Unsupported> {
     let Mem::At { base, index, offset } = m else { return Err(Unsupported::Order) };
     let offset = elements.checked_mul(4).and_then(|n| n.checked_add(offset.into()));

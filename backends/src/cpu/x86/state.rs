@@ -5,7 +5,8 @@ use super::frame::StackFrame;
 pub(crate) use super::gpr::ALONG;
 use super::gpr::ValueHome;
 use super::inst::{CodeItem, Mem, RegClass, VirtualItem, VirtualReg};
-use crate::cpu::codegen::loop_program::LoopProgram;
+use crate::cpu::codegen::loop_program::{GridGuard, LoopProgram};
+use crate::cpu::codegen::shuffle::LANES;
 use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -89,9 +90,9 @@ pub(crate) struct BodyLowering<'a> {
     /// Coordinates along the line of the groups that have asked for them.
     pub(crate) coordinates: Vec<(u32, VirtualReg)>,
     /// Lanes in which guards of grids hold.
-    pub(crate) guarded: super::gather::GuardedLanes,
+    pub(crate) guarded: GuardedLanes,
     /// Elements that the lanes of masks have.
-    pub(crate) element_masks: Vec<super::gather::ElementMask>,
+    pub(crate) element_masks: Vec<ElementMask>,
     /// Whether outputs are stored past the caches, those that may be.
     pub(crate) nontemporal: bool,
     /// For a group of which not all elements are there.
@@ -102,6 +103,17 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) uppers: Vec<(VirtualReg, VirtualReg)>,
     /// The lanes of folds, where they are in registers.
     pub(crate) held: Option<LaneRegs>,
+}
+
+/// The lanes in which guards hold, of groups that have asked for them.
+pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
+
+/// The elements of a window that some lanes of a mask have, for windows alike.
+pub(crate) struct ElementMask {
+    pub(crate) lanes: VirtualReg,
+    pub(crate) asked: Vec<[u8; LANES]>,
+    pub(crate) read: u16,
+    pub(crate) made: VirtualReg,
 }
 
 /// The lanes of the outputs that fold in that order, in registers.
