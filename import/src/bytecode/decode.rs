@@ -132,7 +132,9 @@ impl<'a> Decoder<'a> {
             AttributeForm::Bounds => DecodedAttribute::Bounds(r.list(ByteReader::signed)?),
             AttributeForm::Accuracy => {
                 debug_assert_eq!(encoded.dialect, "vhlo");
-                (r.signed()?, r.signed()?, r.signed()?);
+                r.signed()?;
+                r.signed()?;
+                r.signed()?;
                 DecodedAttribute::Accuracy(r.number()?)
             }
         })
@@ -236,7 +238,8 @@ impl<'a> Decoder<'a> {
                 r.number()?;
                 let (stored, expressed) = (self.part(r, depth)?, self.part(r, depth)?);
                 let axis = r.number()?;
-                (r.signed()?, r.signed()?);
+                r.signed()?;
+                r.signed()?;
                 let scales = r.list(|r| Ok(f64::from_bits(r.signed()? as u64)))?;
                 let zeros = r.list(ByteReader::signed)?;
                 let pairs = scales.iter().zip(&zeros).map(|(s, z)| format!("{s:?}:{z}"));

@@ -239,10 +239,10 @@ impl<'m> OnnxLowering<'m> {
             return Ok(x);
         }
         let ty = TensorType::new(x.element.storage(), shape.iter().copied());
-        if let Some(l) = self.b.func().literal(x.value) {
-            if self.b.ty(x.value).elements() == ty.elements() {
-                return Ok(Val { value: self.b.literal(&ty, l), ..x });
-            }
+        if let Some(l) = self.b.func().literal(x.value)
+            && self.b.ty(x.value).elements() == ty.elements()
+        {
+            return Ok(Val { value: self.b.literal(&ty, l), ..x });
         }
         Ok(Val { value: self.emit_as(Op::Reshape, &[x.value], Attrs::none(), &ty)?, ..x })
     }

@@ -77,14 +77,15 @@ fn of_mask(cx: Cx<'_, '_>, mask: Val, keys: Dim, element: ElementType) -> Lowere
     };
     let rank = cx.rank(bias);
     let width = cx.shape(bias).last().copied();
-    if let (Some(Dim::Const(have)), Dim::Const(keys)) = (width, keys) {
-        if have < keys && rank > 0 {
-            let (low, mut high) = (vec![0; rank], vec![0; rank]);
-            high[rank - 1] = (keys - have) as i64;
-            let least = Literal::from_f64(element.storage(), f64::NEG_INFINITY);
-            let full = cx.b.materialize(bias.value);
-            bias = cx.pad(Val { value: full, ..bias }, least, &low, &high)?;
-        }
+    if let (Some(Dim::Const(have)), Dim::Const(keys)) = (width, keys)
+        && have < keys
+        && rank > 0
+    {
+        let (low, mut high) = (vec![0; rank], vec![0; rank]);
+        high[rank - 1] = (keys - have) as i64;
+        let least = Literal::from_f64(element.storage(), f64::NEG_INFINITY);
+        let full = cx.b.materialize(bias.value);
+        bias = cx.pad(Val { value: full, ..bias }, least, &low, &high)?;
     }
     Ok(bias)
 }

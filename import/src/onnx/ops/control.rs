@@ -115,10 +115,10 @@ pub(crate) fn loop_node<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVal
     let trips = n.optional(0).map(|v| scalar(cx, v)).transpose()?;
     match (trips, n.optional(1)) {
         (Some(trips), condition) if goes_on => {
-            if let Some(c) = condition {
-                if cx.int(c)? == 0 {
-                    return none_of(cx, &carried, stacked);
-                }
+            if let Some(c) = condition
+                && cx.int(c)? == 0
+            {
+                return none_of(cx, &carried, stacked);
             }
             counted(cx, body, trips, &carried, stacked)
         }

@@ -272,16 +272,18 @@ fn strided(
         };
         let reach = (count - 1).max(0).saturating_mul(stride[k].saturating_abs());
         if count == 0 {
-            (low.push(0), limit.push(0), step.push(1));
+            low.push(0);
+            limit.push(0);
+            step.push(1);
         } else if stride[k] > 0 {
-            (low.push(start[k]), limit.push(start[k] + reach + 1), step.push(stride[k]));
+            low.push(start[k]);
+            limit.push(start[k] + reach + 1);
+            step.push(stride[k]);
         } else {
             turned.push(k as i64);
-            (
-                low.push(start[k] - reach),
-                limit.push(start[k] + 1),
-                step.push(stride[k].saturating_neg()),
-            );
+            low.push(start[k] - reach);
+            limit.push(start[k] + 1);
+            step.push(stride[k].saturating_neg());
         }
     }
     // A stride beyond the axis takes one element.

@@ -372,11 +372,11 @@ pub(crate) fn average_pool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> Lowered
     let shape = cx.shape(sum);
     for (k, &extent) in extents.iter().enumerate() {
         let counts = windows.counts(k, extent as i64, padding)?;
-        if let [first, rest @ ..] = &counts[..] {
-            if rest.iter().all(|c| c == first) {
-                common *= *first as f64;
-                continue;
-            }
+        if let [first, rest @ ..] = &counts[..]
+            && rest.iter().all(|c| c == first)
+        {
+            common *= *first as f64;
+            continue;
         }
         let counts: Vec<f64> = counts.iter().map(|&c| c as f64).collect();
         let along = cx.numbers(x.element, &[counts.len() as u64], &counts)?;
