@@ -168,7 +168,8 @@ fn difference(got: &Array, wanted: &Array, (relative, absolute): (f64, f64)) -> 
     };
     let differs = |a: f64, b: f64| {
         let equal = a == b || a.is_nan() && b.is_nan();
-        !equal && !((a - b).abs() <= absolute + relative * b.abs())
+        let near = (a - b).abs() <= absolute + relative * b.abs();
+        !equal && !near
     };
     let pairs = || {
         got.iter().zip(wanted.iter()).map(|(a, b)| match a.dtype().is_float() {

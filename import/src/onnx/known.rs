@@ -254,9 +254,12 @@ fn source(op: Op, args: &[Rc<KnownTensor>], attrs: &Attrs, ty: &TensorType) -> O
         args.iter().map(|t| t.literals()?.first().map(|l| l.bits())).collect();
     let scalars = scalars?;
     let elements = run(&program, ty.elements()? as usize, |start, n, lanes| {
-        for k in 0..n {
-            lanes[0][k] = (start + k) as u64;
-            lanes[1][k] = (start + k) as u64 / inner % extent;
+        let places = start as u64..(start + n) as u64;
+        for (lane, place) in lanes[0].iter_mut().zip(places.clone()) {
+            *lane = place;
+        }
+        for (lane, place) in lanes[1].iter_mut().zip(places) {
+            *lane = place / inner % extent;
         }
         for (lane, bits) in lanes[2..].iter_mut().zip(&scalars) {
             lane[..n].fill(*bits);

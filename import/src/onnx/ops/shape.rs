@@ -69,7 +69,7 @@ fn wanted_shape(
     let (Some(all), Some(named)) = (product(from), product(&shape)) else {
         return refuse("too many elements");
     };
-    let left = if named == 0 { 0 } else { all / named };
+    let left = all.checked_div(named).unwrap_or(0);
     shape[rest] = match (symbols.as_slice(), left) {
         ([], n) => Dim::Const(n),
         ([d], 1) => *d,

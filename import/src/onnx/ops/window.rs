@@ -79,8 +79,8 @@ impl PoolWindows {
             dilation,
         };
         let auto = n.text("auto_pad", "NOTSET");
-        for k in 0..count {
-            let (extent, stride) = (extents[k] as i64, made.strides[k]);
+        for (k, &extent) in extents.iter().enumerate().take(count) {
+            let (extent, stride) = (extent as i64, made.strides[k]);
             let reach = made.reach(k);
             match auto {
                 "NOTSET" | "" => {}
