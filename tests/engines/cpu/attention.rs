@@ -6,12 +6,13 @@ use crate::common::random::inputs;
 use adfuse::autodiff::{hvp, jvp, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
+use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::{Composition, Domain};
 use adfuse::ir::rewrite::{StepLowering, with_steps};
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Function, Literal, Module};
+use adfuse::ir::{DType, Function, Kind, Literal, Module};
 
 /// What follows the first three operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -266,4 +267,21 @@ fn scores_are_not_stored() {
         assert!(memory.peak() < 1000 * 1000, "{memory:?}");
         everywhere(&module, f, &inputs(f, NORMAL)).unwrap_or_else(|why| panic!("{why}"));
     }
+}
+
+/// The step of 16-bit floats is a GPU's: hand-written programs with it are refused with the step.
+#[test]
+fn steps_of_16_bit_floats_are_refused() {
+    let text = "program @f {
+      input %q: bf16[1, 2, 8]
+      output %y: bf16[1, 2, 8]
+      output %l: f32[1, 2]
+      %y, %l = attention(%q, %q, %q)
+      return %y, %l
+    }";
+    let program = adfuse::ir::kernel::text::parse(text).expect("reads");
+    let program = adfuse::ir::kernel::verify(program).unwrap_or_else(|e| panic!("{}", e[0]));
+    let refused = Cpu::default().of_program(program).map(|_| ()).expect_err("has no step");
+    assert_eq!(refused.kind, Kind::Unsupported, "{refused}");
+    assert!(refused.to_string().contains("no step for `attention`"), "{refused}");
 }

@@ -55,6 +55,10 @@ impl NumberCopy {
     }
 
     fn copy(&self, asm: &mut Asm, first: Reg, stage: Reg) {
+        // Of no rows there may be no memory.
+        if self.rows == 0 {
+            return;
+        }
         let row = made(asm, Class::Word, "add.s32", format_args!("{first}, {}", self.thread));
         let inside = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {}", self.rows));
         let size = made(asm, Class::Word, "selp.b32", format_args!("4, 0, {inside}"));

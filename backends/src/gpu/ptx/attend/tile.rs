@@ -152,6 +152,10 @@ impl TileCopy {
 
     /// Begins to copy lines from one on into a stage, which is this many bytes in. What is beyond the operand is 0.
     pub(super) fn copy(&self, asm: &mut Asm, first: Reg, stage: Option<Reg>) {
+        // Of no lines there may be no memory.
+        if self.lines == 0 {
+            return;
+        }
         let each = self.tile.elements * SIZE;
         let from =
             made(asm, Class::Long, "mad.wide.s32", format_args!("{first}, {each}, {}", self.from));
