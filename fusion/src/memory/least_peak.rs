@@ -52,7 +52,7 @@ mod tests {
     const CHAIN: &str = "func @f(%x: f32[1000], %y: f32[500]) -> (f32[1000], f32[]) {
   %a = sin %x : f32[1000]
   %r = exp %a : f32[1000]
-  %b = slice %r {starts = [0], limits = [500], strides = [1]} : f32[500]
+  %b = slice %r {start = [0], limit = [500], stride = [1]} : f32[500]
   %c = add %b, %y : f32[500]
   %d = mul %c, %c : f32[500]
   %e = reduce_sum %d {axes = [0]} : f32[]

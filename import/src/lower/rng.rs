@@ -38,7 +38,7 @@ struct WordWriter<'c, 't> {
     count: u64,
 }
 
-type Written = Result<Value, Unlowered>;
+type WordResult = Result<Value, Unlowered>;
 
 pub(crate) fn rng_bit_generator(
     cx: &mut ModuleLowering<'_>,
@@ -114,18 +114,18 @@ impl WordWriter<'_, '_> {
         self.cx.literal_like(like, Literal::from_bits(dtype, n))
     }
 
-    fn op(&mut self, op: Op, x: Value, y: Value) -> Written {
+    fn op(&mut self, op: Op, x: Value, y: Value) -> WordResult {
         self.cx.op(op, &[x, y])
     }
 
     /// With a number.
-    fn with(&mut self, op: Op, x: Value, n: u64) -> Written {
+    fn with(&mut self, op: Op, x: Value, n: u64) -> WordResult {
         let n = self.number(x, n);
         self.op(op, x, n)
     }
 
     /// A scalar for each counter.
-    fn spread(&mut self, x: Value) -> Written {
+    fn spread(&mut self, x: Value) -> WordResult {
         let ty = TensorType::of(self.cx.b.ty(x).dtype, &[self.count]);
         self.cx.emit_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", []), &ty)
     }
@@ -136,18 +136,18 @@ impl WordWriter<'_, '_> {
         Ok([self.cx.storage(x, DType::U32)?, self.cx.storage(high, DType::U32)?])
     }
 
-    fn join(&mut self, low: Value, high: Value) -> Written {
+    fn join(&mut self, low: Value, high: Value) -> WordResult {
         let (low, high) = (self.cx.storage(low, DType::I64)?, self.cx.storage(high, DType::I64)?);
         let high = self.with(Op::ShiftLeft, high, 32)?;
         self.op(Op::Or, low, high)
     }
 
     /// The counter that many steps later.
-    fn after(&mut self, x: Value, n: u64) -> Written {
+    fn after(&mut self, x: Value, n: u64) -> WordResult {
         self.with(Op::Add, x, n)
     }
 
-    fn places(&mut self) -> Written {
+    fn places(&mut self) -> WordResult {
         let ty = TensorType::of(DType::I64, &[self.count]);
         self.cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", 0), &ty)
     }
@@ -181,7 +181,7 @@ impl WordWriter<'_, '_> {
     }
 
     /// A pair of words for each place of the halves, as elements of these extents.
-    fn interleaved(&mut self, pair: [Value; 2], halves: &Halves, dims: &[u64]) -> Written {
+    fn interleaved(&mut self, pair: [Value; 2], halves: &Halves, dims: &[u64]) -> WordResult {
         let mut apart = halves.half.clone();
         apart.insert(halves.axis + 1, 1);
         let ty = TensorType::of(DType::U32, &apart);
@@ -200,7 +200,7 @@ impl WordWriter<'_, '_> {
     }
 
     /// The first elements along each axis.
-    fn first(&mut self, x: Value, limit: &[u64]) -> Written {
+    fn first(&mut self, x: Value, limit: &[u64]) -> WordResult {
         let zeros = limit.iter().map(|_| 0);
         let attrs = Attrs::none()
             .with_ints("start", zeros)
@@ -250,7 +250,7 @@ impl WordWriter<'_, '_> {
     }
 
     /// The words of the first counter, then those of the second, and so on: this many elements.
-    fn in_turn(&mut self, words: [Value; 4], bits: u32, total: u64) -> Written {
+    fn in_turn(&mut self, words: [Value; 4], bits: u32, total: u64) -> WordResult {
         let [a, b, c, d] = words;
         let elements = match bits {
             64 => vec![self.join(a, b)?, self.join(c, d)?],

@@ -34,7 +34,7 @@ impl AttentionSteps {
         width.is_some_and(|width| self.has(fp, values.dtype, width, width))
     }
 
-    /// Whether there is a step for queries of so many elements and values of so many, in a mode.
+    /// Whether there is a step for queries of `depth` elements and values of `width`, in a mode.
     pub fn has(self, fp: Fp, dtype: DType, depth: u64, width: u64) -> bool {
         match self {
             AttentionSteps::None => false,

@@ -17,10 +17,6 @@ use std::fmt;
 
 /// Rows of what matrix units multiply at a time, and elements of the depth.
 pub(crate) const UNIT: i64 = 16;
-/// The most elements of a query or of a value.
-pub(crate) const MOST_DEPTH: u64 = 128;
-/// Elements that one copy of 16 bytes has: depths are multiples of it.
-pub(crate) const COPIED: u64 = 8;
 /// Bytes after each line of a tile, so that eight lines lie in different banks.
 const PAD: i64 = 16;
 /// Bytes of an element.
@@ -261,9 +257,9 @@ fn candidates(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = Attent
     let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
         (AttentionPass::Values, true) => &[(64, 64, 4, 4), (64, 64, 4, 2), (64, 32, 4, 2)],
         (AttentionPass::Values, false) => &[(128, 32, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Keys, true) => &[(128, 32, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
+        (AttentionPass::Keys, true) => &[(64, 64, 4, 2), (64, 32, 4, 2)],
         (AttentionPass::Keys, false) => &[(64, 64, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
-        (AttentionPass::Queries, true) => &[(128, 64, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
+        (AttentionPass::Queries, true) => &[(64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 2)],
         (AttentionPass::Queries, false) => &[(128, 32, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
     };
     list.iter().copied().map(tile)

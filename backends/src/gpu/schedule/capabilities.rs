@@ -1,8 +1,12 @@
 //! What is launched for a step as it stands, and what is rewritten before.
 
-use super::attention::{COPIED, MOST_DEPTH};
 use crate::runtime::backend::Capabilities;
 use adfuse_ir::rewrite::AttentionSteps;
+
+/// The most elements of a query or of a value: the sums of a warp's rows are in registers.
+const MOST_DEPTH: u64 = 128;
+/// Elements that one copy of 16 bytes has.
+const COPIED: u64 = 8;
 
 /// Matrix units multiply 16-bit floats.
 pub const ATTENTION: AttentionSteps =

@@ -61,7 +61,7 @@ mod tests {
             let n = k + 1;
             text += &format!(
                 "  %p{k} = pad %v{k}, 0.0 {{low = [1], high = [0], interior = [0]}} : f32[65]\n  \
-                 %v{n} = slice %p{k} {{starts = [0], limits = [64], strides = [1]}} : f32[64]\n"
+                 %v{n} = slice %p{k} {{start = [0], limit = [64], stride = [1]}} : f32[64]\n"
             );
         }
         text += "  return %v12\n}";

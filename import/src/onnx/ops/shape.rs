@@ -254,7 +254,7 @@ pub(crate) fn slice<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues 
     Ok(smallvec![strided(cx, x, &start, &counts, &stride)?])
 }
 
-/// So many elements of each axis, from one on, this far apart; all where nothing is said.
+/// This many elements of each axis, from one on, this far apart; all where nothing is said.
 fn strided(
     cx: Cx<'_, '_>,
     x: Val,

@@ -2,7 +2,7 @@
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
 use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{Pass, Steps, each_tile, score_cotangent};
+use super::{AttendPass, TileRanges, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
@@ -22,7 +22,7 @@ struct KeyTiles {
 }
 
 impl KeyTiles {
-    fn new(pass: &Pass<'_>) -> KeyTiles {
+    fn new(pass: &AttendPass<'_>) -> KeyTiles {
         let AttentionForm { depth, width, .. } = *pass.form;
         let (own, step) = (pass.tile.own, pass.tile.step);
         let k = SharedTile::new(0, own, depth);
@@ -82,7 +82,7 @@ impl StageCopies {
     }
 }
 
-impl Pass<'_> {
+impl AttendPass<'_> {
     /// Cotangents of keys and values; `each` blocks have the keys of a group.
     pub(super) fn keys(&self, emit: &mut Emit<'_>, each: i64) {
         let (form, tile) = (self.form, self.tile);
@@ -115,16 +115,16 @@ impl Pass<'_> {
     }
 
     /// The tiles of rows that see the keys of a block: those of which each row sees all keys come last.
-    fn row_steps(&self, asm: &mut Asm, first: Reg) -> Steps {
+    fn row_steps(&self, asm: &mut Asm, first: Reg) -> TileRanges {
         let (rows, step) = (self.form.rows, self.tile.step);
         let all = asm.word((rows + step - 1) / step);
         let zero = asm.word(0);
         if self.form.extra.is_some() && rows % step != 0 {
             // A row that does not exist has a bias all the same.
-            return Steps { ends: [zero, all, all, all] };
+            return TileRanges { ends: [zero, all, all, all] };
         }
         if !self.form.step.causal {
-            return Steps { ends: [zero, zero, zero, all] };
+            return TileRanges { ends: [zero, zero, zero, all] };
         }
         let mut from = |keys: i64, round: i64| {
             let less = keys - self.form.ahead();
@@ -136,7 +136,7 @@ impl Pass<'_> {
         };
         let begin = from(0, 0);
         let full = from(self.tile.own - 1, step - 1);
-        Steps { ends: [begin, full, full, all] }
+        TileRanges { ends: [begin, full, full, all] }
     }
 
     /// Adds what the rows of one head give.
@@ -145,7 +145,7 @@ impl Pass<'_> {
         emit: &mut Emit<'_>,
         head: Reg,
         tiles: &KeyTiles,
-        steps: &Steps,
+        steps: &TileRanges,
         place: &ScorePlace<'_>,
         [dk, dv]: [&Accumulators; 2],
     ) {

@@ -2,7 +2,7 @@
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
 use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{Pass, each_tile, score_cotangent};
+use super::{AttendPass, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
@@ -24,7 +24,7 @@ struct RowNumbers {
     deltas: Vec<[Reg; 2]>,
 }
 
-impl Pass<'_> {
+impl AttendPass<'_> {
     /// Cotangents of queries, and of scores where they are wanted; `each` blocks have the rows of a head.
     pub(super) fn queries(&self, emit: &mut Emit<'_>, each: i64) {
         let (form, tile) = (self.form, self.tile);

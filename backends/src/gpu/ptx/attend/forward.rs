@@ -2,7 +2,7 @@
 
 use super::scores::{LEAST, LN_2, ScoreLines, ScorePlace, across, exponential, shift};
 use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{Pass, each_tile};
+use super::{AttendPass, each_tile};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
@@ -61,7 +61,7 @@ impl RunningSums {
     }
 }
 
-impl Pass<'_> {
+impl AttendPass<'_> {
     /// Weighed values; `each` blocks have the rows of a head.
     pub(super) fn values(&self, emit: &mut Emit<'_>, each: i64) {
         let (form, tile) = (self.form, self.tile);

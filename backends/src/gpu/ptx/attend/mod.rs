@@ -21,7 +21,7 @@ use adfuse_ir::kernel::Buffer;
 use tile::{Accumulators, made, packed};
 
 /// A pass of an attention.
-struct Pass<'a> {
+struct AttendPass<'a> {
     form: &'a AttentionForm,
     tile: &'a AttentionTile,
 }
@@ -34,7 +34,7 @@ pub(crate) fn attention(
 ) -> Result<(), Diagnostic> {
     let form = &attention.form;
     for tile in &attention.decision.tiles {
-        let pass = Pass { form, tile };
+        let pass = AttendPass { form, tile };
         let (owners, lines) = match tile.pass {
             AttentionPass::Values | AttentionPass::Queries => (form.heads, form.rows),
             AttentionPass::Keys => (form.heads / form.shared, form.stream),
@@ -57,11 +57,11 @@ pub(crate) fn attention(
 }
 
 /// The tiles that a block goes over: those between the first two, and between the last two, are seen in part.
-struct Steps {
+struct TileRanges {
     ends: [Reg; 4],
 }
 
-impl Pass<'_> {
+impl AttendPass<'_> {
     /// The head, or the group of heads, of the block, and its first line: the last lines come first where `last_first`.
     fn block(&self, asm: &mut Asm, each: i64, last_first: bool) -> (Reg, Reg) {
         let block = asm.special("ctaid.x");
@@ -86,7 +86,7 @@ impl Pass<'_> {
     }
 
     /// Rows of a head that the block owns and the tiles of keys that they see: those that all rows see whole, and others.
-    fn key_steps(&self, asm: &mut Asm, first: Reg, whole: bool) -> Steps {
+    fn key_steps(&self, asm: &mut Asm, first: Reg, whole: bool) -> TileRanges {
         let (stream, step) = (self.form.stream, self.tile.step);
         let (full, all) = (stream / step, (stream + step - 1) / step);
         let zero = asm.word(0);
@@ -105,7 +105,7 @@ impl Pass<'_> {
         } else if self.form.step.causal {
             full = zero;
         }
-        Steps { ends: [zero, zero, full, all] }
+        TileRanges { ends: [zero, zero, full, all] }
     }
 
     /// Stores the lines that a block owns, rounded, from a line on of `lines`.
@@ -161,7 +161,7 @@ fn each_tile(emit: &mut Emit<'_>, at: Reg, end: Reg, mut body: impl FnMut(&mut E
     emit.asm.place(&done);
 }
 
-impl Pass<'_> {
+impl AttendPass<'_> {
     /// Begins to copy the tile after one into the other stage, where there is one: `copy` is given the first line of the
     /// tile and the bytes before the stage.
     fn next_stage(
