@@ -106,7 +106,8 @@ pub(crate) fn table() -> Vec<Form> {
         Form::new([1, 1, 1], [40, 0], [64, 64]),
         Form::new([1, 1, 1], [0, 40], [64, 64]),
     ];
-    let halves = [1, 6, 13].map(|k| Form { dtype: DType::F16, ..all[k] });
+    // Cotangents of scores that are kept in `f16` overflow early.
+    let halves = [1, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });
     all.extend(halves);
     all
 }
