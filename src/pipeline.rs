@@ -19,7 +19,7 @@ pub(crate) use unit::missing;
 pub use unit::{CompileUnit, EngineArtifacts, Selection};
 pub use verifier::Verifier;
 
-use crate::fusion::{PREPASSES, Prepass, WIDEN_STEPS};
+use crate::fusion::{PREPASSES, Prepass};
 use crate::ir::rewrite::AttentionSteps;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module};
 use std::fmt;
@@ -66,7 +66,7 @@ pub fn attention_steps(gpu: bool) -> AttentionSteps {
     if gpu { crate::backends::gpu::ATTENTION } else { AttentionSteps::Defined }
 }
 
-/// The pass after which engines without a step for attention have what it is composed of.
+/// The pass after which attention is what the engine has a step for, or what it is composed of.
 const COMPOSE_STEPS: &str = "compose_steps";
 
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
@@ -93,7 +93,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         [Function, Function],
         Verifier::Ir,
         passes::compose_steps,
-        "attention becomes what it is composed of, for engines without a step for it",
+        "attention becomes what it is composed of, or works on f32, where the engine has no step for it as it is",
     )
     .prints("compose_steps", passes::function);
     #[rustfmt::skip]
@@ -168,7 +168,7 @@ impl Pass {
     fn apply(&self, compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.checked(unit, |unit| match self.run {
             PassBody::Here(run) => run(compiler, unit),
-            PassBody::Prepass(pass) => prepass(pass, unit, compiler.attention()),
+            PassBody::Prepass(pass) => prepass(pass, unit),
         })
     }
 
@@ -305,7 +305,7 @@ pub fn prepared_with(
     for pass in PASSES.iter() {
         match pass.run {
             PassBody::Prepass(planners) => {
-                pass.checked(&mut unit, |unit| prepass(planners, unit, steps))?;
+                pass.checked(&mut unit, |unit| prepass(planners, unit))?;
             }
             PassBody::Here(_) if pass.name == COMPOSE_STEPS => {
                 pass.checked(&mut unit, |unit| passes::composed_steps(unit, steps, fp))?;
@@ -316,15 +316,7 @@ pub fn prepared_with(
     unit.take_function()
 }
 
-fn prepass(
-    pass: Prepass,
-    unit: &mut CompileUnit<'_>,
-    steps: AttentionSteps,
-) -> Result<(), Diagnostic> {
-    // What is left of attention is a step of 16-bit floats.
-    if pass.name == WIDEN_STEPS && steps != AttentionSteps::Defined {
-        return Ok(());
-    }
+fn prepass(pass: Prepass, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
     let f = unit.take_function()?;
     unit.function = Some((pass.run)(&unit.module, f)?);
     Ok(())

@@ -52,7 +52,7 @@ pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
-pub use prepass::{PREPASSES, Prepass, RULE_TABLES, WIDEN_STEPS, prepare};
+pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{

@@ -73,7 +73,7 @@ pub(super) fn compose_steps(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>)
     composed_steps(unit, compiler.attention(), compiler.options().fp)
 }
 
-/// Writes the composition of each op that may be a step of its own, and is none on the engine.
+/// Makes each op that may be a step of its own what the engine has.
 pub(super) fn composed_steps(
     unit: &mut CompileUnit<'_>,
     steps: AttentionSteps,

@@ -32,23 +32,15 @@ pub struct Prepass {
     pub run: fn(&Module, Function) -> Result<Function, Diagnostic>,
 }
 
-/// The name of the pass that widens attention, which engines with steps for 16-bit floats leave out.
-pub const WIDEN_STEPS: &str = "widen_steps";
-
 /// The name of the pass that follows checkpoint policies.
 const CHECKPOINT: &str = "checkpoint";
 
-/// The passes of [`prepare`], in their order.
+/// The passes of [`prepare`], in their order: inlining is the first.
 pub const PREPASSES: &[Prepass] = &[
     Prepass {
         name: "inline",
         about: "calls become the instructions of the functions they call",
         run: inlined,
-    },
-    Prepass {
-        name: WIDEN_STEPS,
-        about: "attention of 16-bit floats works on f32",
-        run: |_, f| with_steps(f, &|_, _| StepLowering::Widened),
     },
     Prepass {
         name: "split_views",
@@ -131,7 +123,15 @@ pub const RULE_TABLES: &[&RuleTable] = &[
 /// # Errors
 /// If calls expand beyond [`MAX_INLINED`](adfuse_ir::rewrite::MAX_INLINED) instructions.
 pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    PREPASSES.iter().try_fold(f.clone(), |f, pass| (pass.run)(module, f))
+    // As engines have it whose steps for attention are of `f32` and `f64`; after inlining, so that none is in a callee.
+    let inlined = inlined(module, f.clone())?;
+    let widened = with_steps(inlined, &|_, _| StepLowering::Widened)?;
+    passed(module, widened)
+}
+
+/// The passes after inlining, of a function without calls whose attention is what an engine has.
+pub(crate) fn passed(module: &Module, f: Function) -> Result<Function, Diagnostic> {
+    PREPASSES.iter().skip(1).try_fold(f, |f, pass| (pass.run)(module, f))
 }
 
 /// As [`prepare`], of a region of a loop or a branch. Policies of checkpoint regions in it are left to what decides what

@@ -13,7 +13,7 @@ use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
 use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
-use crate::prepass::prepare;
+use crate::prepass::passed;
 use crate::search::planner::plan_for;
 use crate::search::point::{PlanPoint, plan_seconds};
 use adfuse_ir::attrs::Attr;
@@ -152,7 +152,8 @@ impl WaysBack {
             let chosen = self.all.iter().zip(choices).find(|(way, _)| way.inst == i);
             chosen.and_then(|(_, choice)| choice.goal())
         };
-        let f = prepare(&Module::default(), &merge_loops(&stack_residuals(&f, &stacked)?)?)?;
+        let merged = merge_loops(&stack_residuals(&f, &stacked)?)?;
+        let f = passed(&Module::default(), merged)?;
         // A stack of all steps may be more than a tensor may have.
         let excess = |i: &Inst| f.inst_results(*i).iter().find_map(|&v| f.ty(v).excess());
         match f.body_insts().iter().find_map(excess) {
