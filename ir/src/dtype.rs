@@ -104,6 +104,11 @@ impl DType {
             other => other,
         }
     }
+
+    /// Whether it is a float of 16 bits, whose arithmetic runs in a wider type.
+    pub fn is_narrow_float(self) -> bool {
+        self.compute() != self
+    }
 }
 
 impl fmt::Display for DType {

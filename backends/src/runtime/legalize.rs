@@ -5,9 +5,8 @@ use super::backend::Capabilities;
 use super::errors::within;
 use super::strides::dense;
 use adfuse_ir::kernel::{
-    Attend, Buffer, BufferData, Bundle, Kernel, Library, Program, Role, Step, Storage, loops,
+    Buffer, BufferData, Bundle, Kernel, Library, Program, Role, Step, Storage, loops,
 };
-use adfuse_ir::rewrite::AttentionSteps;
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
 
@@ -120,7 +119,8 @@ fn expand(
 ) -> Result<Option<Vec<Step>>, Diagnostic> {
     let mut steps = Vec::new();
     match step {
-        Step::Attend(a) if !attends(program, a, can) => {
+        // A GPU tells in which modes it has a step when it schedules.
+        Step::Attend(a) if !can.attention.has_type(program.buffers[a.inputs[0]].dtype) => {
             let m = format!("the engine has no step for `{}`: it is composed of others", a.op());
             return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
         }
@@ -174,15 +174,4 @@ pub(crate) fn plain(data: &BufferData, role: Role) -> BufferData {
 /// A kernel that moves the elements of one buffer to another.
 pub(crate) fn copy(from: Buffer, to: Buffer, data: &BufferData) -> Kernel {
     Kernel::copying(format!("copy of %{}", data.name), from, to, (data.dtype, &data.dims))
-}
-
-/// Whether an engine may have a step for this attention; a GPU tells in which modes when it schedules.
-fn attends(program: &Program, step: &Attend, can: &Capabilities) -> bool {
-    let dtype = step.inputs.first().and_then(|&b| program.buffers.get(b)).map(|data| data.dtype);
-    let is_narrow = dtype.is_some_and(|d| d.compute() != d);
-    match can.attention {
-        AttentionSteps::None => false,
-        AttentionSteps::Defined => !is_narrow,
-        AttentionSteps::Rounded { .. } => is_narrow,
-    }
 }

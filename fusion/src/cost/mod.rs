@@ -216,7 +216,7 @@ impl<'d> StepLoad<'d> {
         let known = first.map(Member::feeds);
         for (k, (_, feed, extents)) in member.feeds().into_iter().enumerate() {
             let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
-            narrow &= result.is_some_and(|i| is_narrow(i.dtype));
+            narrow &= result.is_some_and(|i| i.dtype.is_narrow_float());
             if known.as_ref().is_some_and(|f| f[k].1 == feed && f[k].2 == extents) {
                 continue;
             }
@@ -273,7 +273,7 @@ impl<'d> StepLoad<'d> {
         let share = self.share(rows, shape.stream);
         let mut work = OperationCounts::default();
         // 16-bit floats are a step on matrix units alone, which go over the scores twice on the way back.
-        let narrow = q.dtype.compute() != q.dtype;
+        let narrow = q.dtype.is_narrow_float();
         let (deep, passes) = match (attend.backward, narrow) {
             // Scores and weighed values; the maximum, the difference, the sum.
             (false, _) => (shape.depth + shape.width, 1),
@@ -324,10 +324,6 @@ impl<'d> StepLoad<'d> {
 
 /// Operations of a place for each level of a sort.
 const COMPARED: u64 = 3;
-
-fn is_narrow(dtype: DType) -> bool {
-    matches!(dtype, DType::BF16 | DType::F16)
-}
 
 /// The part of a core's threads from which on more of them hide no more.
 const ENOUGH_THREADS: f64 = 0.25;

@@ -403,8 +403,7 @@ impl<'a> StageEmitter<'a> {
         }
         if !self.cx.strict
             && inst.op == SOp::Prim(Prim::Convert)
-            && inst.dtype.is_float()
-            && inst.dtype.compute() != inst.dtype
+            && inst.dtype.is_narrow_float()
             && let Some(&wide) = inst.args.first()
             && self.program.insts[wide].dtype == to
             && to == inst.dtype.compute()

@@ -34,33 +34,41 @@ impl AttentionSteps {
         width.is_some_and(|width| self.has(fp, values.dtype, width, width))
     }
 
-    /// Whether there is a step for queries of `depth` elements and values of `width`, in a mode.
+    /// Whether there is a step for queries of `depth` elements and values of `width`, in a mode. 16-bit floats that are widened
+    /// have one.
     pub fn has(self, fp: Fp, dtype: DType, depth: u64, width: u64) -> bool {
         match self {
             AttentionSteps::None => false,
             AttentionSteps::Defined => true,
             AttentionSteps::Rounded { deepest, multiple } => {
                 let fits = |n: u64| n > 0 && n <= deepest && n.is_multiple_of(multiple);
-                fp == Fp::Fast && dtype.compute() != dtype && fits(depth) && fits(width)
+                fp == Fp::Fast && dtype.is_narrow_float() && fits(depth) && fits(width)
             }
+        }
+    }
+
+    /// Whether steps may be of this type, as it is.
+    pub fn has_type(self, dtype: DType) -> bool {
+        match self {
+            AttentionSteps::None => false,
+            AttentionSteps::Defined => !dtype.is_narrow_float(),
+            AttentionSteps::Rounded { .. } => dtype.is_narrow_float(),
         }
     }
 
     /// What becomes of an instruction that may be a step of its own. Composed, it has the bits of its definition in strict
     /// mode, and all scores at once in other modes.
     pub fn lowering(self, fp: Fp, f: &Function, i: Inst) -> StepLowering {
-        let of = |k: usize| f.args(i).get(k).and_then(|&v| f.ty(v).dims()?.last().copied());
-        let dtype = f.args(i).first().map(|&v| f.ty(v).dtype);
-        match (dtype, of(0), of(2)) {
-            (Some(dtype), Some(depth), Some(width)) if self.has(fp, dtype, depth, width) => {
-                match self {
-                    AttentionSteps::Defined => StepLowering::Widened,
-                    _ => StepLowering::Kept,
-                }
-            }
+        let kept = |f: &Function| {
+            let [q, _, v, ..] = f.args(i) else { return None };
+            let last = |v: Value| f.ty(v).dims()?.last().copied();
+            Some(self.has(fp, f.ty(*q).dtype, last(*q)?, last(*v)?))
+        };
+        match fp {
             _ if self == AttentionSteps::Defined => StepLowering::Widened,
-            _ if fp == Fp::Strict => StepLowering::Composed(Composition::Defined),
-            _ => StepLowering::Composed(Composition::Other),
+            _ if kept(f) == Some(true) => StepLowering::Kept,
+            Fp::Strict => StepLowering::Composed(Composition::Defined),
+            Fp::Reproducible | Fp::Fast => StepLowering::Composed(Composition::Other),
         }
     }
 }
@@ -100,7 +108,7 @@ fn place(
 ) -> Result<(), Diagnostic> {
     let f = copier.from();
     if let Body::Step(step) = f.op(i).def().body {
-        let narrow = |&v: &Value| f.ty(v).dtype.compute() != f.ty(v).dtype;
+        let narrow = |&v: &Value| f.ty(v).dtype.is_narrow_float();
         let follow = |b: &mut Builder| {
             b.set_phase(f.inst(i).phase);
             b.follow(f, i);

@@ -1,7 +1,7 @@
 //! One step of a product: operands from shared memory to registers, and their products.
 
 use super::address::{Vars, resolved, value};
-use super::asm::{Class, Reg};
+use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
 use super::operands::class;
 use crate::gpu::schedule::mma_unit::Unit;
@@ -136,7 +136,7 @@ impl Core {
                 for j in 0..2 * wide as usize {
                     let b = [rhs[j / 2][j % 2 * 2], rhs[j / 2][j % 2 * 2 + 1]];
                     let first = (i * 2 * wide as usize + j) * 4;
-                    multiplied(emit, cut.unit, &sums[first..first + 4], a, b);
+                    multiplied(&mut emit.asm, cut.unit, &sums[first..first + 4], a, b);
                 }
             }
         }
@@ -195,15 +195,10 @@ fn matrix(
 ) -> [Reg; 4] {
     let operand = &cut.operands[side];
     let pitch = operand.pitch;
-    let regs = [0; 4].map(|_| emit.asm.fresh(Class::Word));
-    let list = regs.map(|r| r.to_string()).join(", ");
-    let load = "ldmatrix.sync.aligned.m8n8.x4";
-    match (cut.unit, operand.along) {
-        (_, true) => {
-            let at = i * 16 * pitch + k * TAKEN;
-            emit.asm.emit(format_args!("{load}.shared.b16 {{{list}}}, [{base}+{at}]"));
-        }
+    let regs = match (cut.unit, operand.along) {
+        (_, true) => ldmatrix(&mut emit.asm, base, i * 16 * pitch + k * TAKEN, false),
         (Unit::Tf32, false) => {
+            let regs = [0; 4].map(|_| emit.asm.fresh(Class::Word));
             for (n, r) in (0i64..).zip(regs) {
                 let (low, high) = (n % 2, n / 2);
                 let (line, deep) = if side == 0 { (low, high) } else { (high, low) };
@@ -211,12 +206,13 @@ fn matrix(
                 let at = (k * (TAKEN / cut.size) + deep * 4) * pitch + line;
                 emit.asm.emit(format_args!("ld.shared.b32 {r}, [{base}+{at}]"));
             }
+            regs
         }
         (_, false) => {
             let at = k * (TAKEN / cut.size) * pitch + i * 16 * cut.size;
-            emit.asm.emit(format_args!("{load}.trans.shared.b16 {{{list}}}, [{base}+{at}]"));
+            ldmatrix(&mut emit.asm, base, at, true)
         }
-    }
+    };
     match cut.unit {
         // What tensor cores read of an `f32` is cut off, not rounded.
         Unit::Tf32 => regs.map(|r| {
@@ -228,8 +224,20 @@ fn matrix(
     }
 }
 
+/// Four matrices of 8 lines by 16 bytes that a warp loads together, each lane giving the address of a line; turned, each
+/// thread has neighbours of a column of 16-bit elements.
+pub(crate) fn ldmatrix(asm: &mut Asm, base: Reg, offset: i64, turned: bool) -> [Reg; 4] {
+    let regs = [0; 4].map(|_| asm.fresh(Class::Word));
+    let list = regs.map(|r| r.to_string()).join(", ");
+    let turned = if turned { ".trans" } else { "" };
+    asm.emit(format_args!(
+        "ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{{list}}}, [{base}+{offset}]"
+    ));
+    regs
+}
+
 /// Adds to 16 x 8 sums the products of 16 lines and 8.
-fn multiplied(emit: &mut Emit<'_>, unit: Unit, sums: &[Reg], a: &[Reg; 4], b: [Reg; 2]) {
+pub(crate) fn multiplied(asm: &mut Asm, unit: Unit, sums: &[Reg], a: &[Reg; 4], b: [Reg; 2]) {
     let form = match unit {
         Unit::Half(DType::F16) => "m16n8k16.row.col.f32.f16.f16.f32",
         Unit::Half(_) => "m16n8k16.row.col.f32.bf16.bf16.f32",
@@ -237,7 +245,7 @@ fn multiplied(emit: &mut Emit<'_>, unit: Unit, sums: &[Reg], a: &[Reg; 4], b: [R
     };
     let listed = |regs: &[Reg]| regs.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
     let (sums, a, b) = (listed(sums), listed(a), listed(&b));
-    emit.asm.emit(format_args!("mma.sync.aligned.{form} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}}"));
+    asm.emit(format_args!("mma.sync.aligned.{form} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}}"));
 }
 
 impl Emit<'_> {

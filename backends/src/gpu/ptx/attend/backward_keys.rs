@@ -1,11 +1,11 @@
 //! The way back to keys and values: a block owns some keys, and goes over the rows of the heads that share them.
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
-use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{AttendPass, TileRanges, each_tile, score_cotangent};
+use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
+use super::{AttendPass, TileRange, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use crate::gpu::schedule::attention::AttentionForm;
 use adfuse_ir::kernel::Buffer;
 
 /// Operands in shared memory: keys and values that the block owns, and a stage of queries, of the cotangents of results, and of
@@ -97,14 +97,14 @@ impl AttendPass<'_> {
             copy.copy(&mut emit.asm, first, None);
         }
         let asm = &mut emit.asm;
-        let steps = self.row_steps(asm, first);
+        let range = self.row_tiles(asm, first);
         let place = ScorePlace::new(asm, form, (ScoreLines::Keys, tile), first);
         let dk = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(depth));
         let dv = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(width));
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
         let end = made(asm, Class::Word, "add.s32", format_args!("{head}, {shared}"));
         each_tile(emit, head, end, |emit| {
-            self.rows_of_head(emit, head, &tiles, &steps, &place, [&dk, &dv]);
+            self.rows_of_head(emit, head, &tiles, (&range, &place), [&dk, &dv]);
         });
         emit.asm.emit("cp.async.wait_group 0");
         let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
@@ -115,16 +115,17 @@ impl AttendPass<'_> {
     }
 
     /// The tiles of rows that see the keys of a block: those of which each row sees all keys come last.
-    fn row_steps(&self, asm: &mut Asm, first: Reg) -> TileRanges {
+    fn row_tiles(&self, asm: &mut Asm, first: Reg) -> TileRange {
         let (rows, step) = (self.form.rows, self.tile.step);
-        let all = asm.word((rows + step - 1) / step);
-        let zero = asm.word(0);
+        let end = asm.word((rows + step - 1) / step);
+        let begin = asm.word(0);
+        let partly = [true, false];
         if self.form.extra.is_some() && rows % step != 0 {
             // A row that does not exist has a bias all the same.
-            return TileRanges { ends: [zero, all, all, all] };
+            return TileRange { begin, middle: end, end, partly };
         }
         if !self.form.step.causal {
-            return TileRanges { ends: [zero, zero, zero, all] };
+            return TileRange { begin, middle: begin, end, partly };
         }
         let mut from = |keys: i64, round: i64| {
             let less = keys - self.form.ahead();
@@ -132,11 +133,10 @@ impl AttendPass<'_> {
             let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
             let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
             let n = made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"));
-            made(asm, Class::Word, "min.s32", format_args!("{n}, {all}"))
+            made(asm, Class::Word, "min.s32", format_args!("{n}, {end}"))
         };
-        let begin = from(0, 0);
-        let full = from(self.tile.own - 1, step - 1);
-        TileRanges { ends: [begin, full, full, all] }
+        let (begin, middle) = (from(0, 0), from(self.tile.own - 1, step - 1));
+        TileRange { begin, middle, end, partly }
     }
 
     /// Adds what the rows of one head give.
@@ -145,8 +145,7 @@ impl AttendPass<'_> {
         emit: &mut Emit<'_>,
         head: Reg,
         tiles: &KeyTiles,
-        steps: &TileRanges,
-        place: &ScorePlace<'_>,
+        (range, place): (&TileRange, &ScorePlace<'_>),
         [dk, dv]: [&Accumulators; 2],
     ) {
         let (form, tile) = (self.form, self.tile);
@@ -162,76 +161,30 @@ impl AttendPass<'_> {
             numbers: [(tiles.lse, from[2]), (tiles.delta, from[3])]
                 .map(|(at, from)| NumberCopy::new(asm, (from, rows), at, tile.step)),
         };
-        let mut place = place.of_head();
-        place.at_head(emit, head);
-        let asm = &mut emit.asm;
-        let (at, stage) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
-        let [begin, part, _, all] = steps.ends;
-        asm.set(at, begin);
-        asm.emit(format_args!("mov.b32 {stage}, 0"));
+        let place = place.at_head(emit, head);
         // All have read what the head before had in the first stage.
-        asm.emit("bar.sync 0");
-        let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-        copies.copy(asm, row, stage);
-        asm.emit("cp.async.commit_group");
-        for (end, partly) in [(part, true), (all, false)] {
-            each_tile(emit, at, end, |emit| {
-                emit.asm.emit("cp.async.wait_group 0");
-                emit.asm.emit("bar.sync 0");
-                let bytes = tiles.stage_bytes;
-                self.next_stage(emit, (at, all), (stage, bytes), &mut |asm, first, stage| {
-                    copies.copy(asm, first, stage);
-                });
-                self.rows_of_tile(emit, (at, stage, partly), tiles, &place, [dk, dv]);
-                emit.asm.emit(format_args!("sub.s32 {stage}, {bytes}, {stage}"));
-            });
-        }
+        emit.asm.emit("bar.sync 0");
+        let copy = |asm: &mut Asm, first: Reg, stage: Reg| copies.copy(asm, first, stage);
+        self.go_over(emit, range, tiles.stage_bytes, &copy, &mut |emit, turn| {
+            self.rows_of_tile(&mut emit.asm, turn, tiles, &place, [dk, dv]);
+        });
     }
 
     /// Adds what one tile of rows gives.
     fn rows_of_tile(
         &self,
-        emit: &mut Emit<'_>,
-        (at, stage, partly): (Reg, Reg, bool),
+        asm: &mut Asm,
+        turn: TileTurn,
         tiles: &KeyTiles,
         place: &ScorePlace<'_>,
         [dk, dv]: [&Accumulators; 2],
     ) {
-        let (dtype, tile) = (self.form.dtype, self.tile);
-        let asm = &mut emit.asm;
-        let own = |asm: &mut Asm, t: &SharedTile| {
-            let warp = warp(asm);
-            t.left(asm, Some((warp, tile.tall() * UNIT)))
-        };
-        let (k_read, v_read) = (own(asm, &tiles.k), own(asm, &tiles.v));
-        let now = |asm: &mut Asm, at: Reg| {
-            made(asm, Class::Word, "add.s32", format_args!("{at}, {stage}"))
-        };
-        let columns = |asm: &mut Asm, t: &SharedTile| {
-            let at = t.right(asm);
-            RightOperand { at: now(asm, at), pitch: t.pitch, columns: true }
-        };
-        let lines = |asm: &mut Asm, t: &SharedTile| {
-            let at = t.left(asm, None);
-            RightOperand { at: now(asm, at), pitch: t.pitch, columns: false }
-        };
-        let block = |t: SharedTile, at: Reg| {
-            move |asm: &mut Asm, i: usize, k: usize| {
-                loaded(asm, at, i as i64 * UNIT * t.pitch + k as i64 * UNIT * 2, false)
-            }
-        };
-        let scores = Accumulators::zeros(asm, tile.tall(), tile.step);
-        let right = columns(asm, &tiles.q);
-        multiply(asm, dtype, &scores, &mut block(tiles.k, k_read), (right, tiles.q.padded / UNIT));
-        let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-        place.add_extra(asm, &scores, row);
-        if partly {
-            place.hide(asm, &scores, row);
-        }
+        let scores = self.products(asm, &tiles.k, &tiles.q, turn);
+        let gated = place.hide(asm, &scores, turn);
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         let numbers =
             asm.pure(Class::Word, "mad.lo.s32", format_args!("{}, 4, {base}", place.column));
-        let numbers = now(asm, numbers);
+        let numbers = turn.at(asm, numbers);
         let pair = |asm: &mut Asm, at: i64, j: usize| -> [Reg; 2] {
             let found = [0; 2].map(|_| asm.fresh(Class::Single));
             let at = at + j as i64 * 32;
@@ -251,13 +204,8 @@ impl AttendPass<'_> {
                 }
             }
         }
-        let right = lines(asm, &tiles.dy);
-        let mut weights = |asm: &mut Asm, i: usize, k: usize| scores.rounded(asm, dtype, i, k);
-        multiply(asm, dtype, dv, &mut weights, (right, tile.step / UNIT));
-        let moved = Accumulators::zeros(asm, tile.tall(), tile.step);
-        let right = columns(asm, &tiles.dy);
-        multiply(asm, dtype, &moved, &mut block(tiles.v, v_read), (right, tiles.dy.padded / UNIT));
-        let gated = partly || place.has_extra();
+        self.add_weighed(asm, dv, &scores, (&tiles.dy, turn));
+        let moved = self.products(asm, &tiles.v, &tiles.dy, turn);
         for j in 0..scores.wide {
             let deltas = pair(asm, tiles.delta, j);
             for i in 0..scores.tall {
@@ -269,8 +217,6 @@ impl AttendPass<'_> {
                 }
             }
         }
-        let right = lines(asm, &tiles.q);
-        let mut cotangents = |asm: &mut Asm, i: usize, k: usize| moved.rounded(asm, dtype, i, k);
-        multiply(asm, dtype, dk, &mut cotangents, (right, tile.step / UNIT));
+        self.add_weighed(asm, dk, &moved, (&tiles.q, turn));
     }
 }

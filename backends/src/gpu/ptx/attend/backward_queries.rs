@@ -1,11 +1,11 @@
 //! The way back to queries: a block owns some rows, and goes over the keys that they see.
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
-use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{AttendPass, each_tile, score_cotangent};
+use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
+use super::{AttendPass, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use crate::gpu::schedule::attention::AttentionForm;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Buffer;
 
@@ -15,7 +15,6 @@ struct QueryTiles {
     dy: SharedTile,
     k: SharedTile,
     v: SharedTile,
-    stage_bytes: i64,
 }
 
 /// What a thread knows of its rows, two for each tile of 16.
@@ -36,8 +35,7 @@ impl AttendPass<'_> {
         let of_dy = SharedTile::new(of_q.end(), tile.own, width);
         let of_k = SharedTile::new(of_dy.end(), tile.step, depth);
         let of_v = SharedTile::new(of_k.end(), tile.step, width);
-        let stage_bytes = of_v.end() - of_k.at;
-        let tiles = QueryTiles { q: of_q, dy: of_dy, k: of_k, v: of_v, stage_bytes };
+        let tiles = QueryTiles { q: of_q, dy: of_dy, k: of_k, v: of_v };
         let threads = tile.grid().threads;
         for (b, t) in [(q, tiles.q), (dy, tiles.dy)] {
             let at = self.head_at(emit, b, head, rows, t.elements * 2);
@@ -47,30 +45,19 @@ impl AttendPass<'_> {
             let at = self.head_at(emit, b, group, stream, t.elements * 2);
             TileCopy::new(&mut emit.asm, t, (at, stream), threads)
         });
-        let steps = self.key_steps(&mut emit.asm, first, form.has_bias_grad());
-        let mut place = ScorePlace::new(&mut emit.asm, form, (ScoreLines::Rows, tile), first);
-        place.at_head(emit, head);
-        let numbers = self.row_numbers(emit, &place, head, [lse, delta]);
         let asm = &mut emit.asm;
-        let (at, stage) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
-        asm.emit(format_args!("mov.b32 {at}, 0"));
-        asm.emit(format_args!("mov.b32 {stage}, 0"));
-        copies.iter().for_each(|c| c.copy(asm, at, None));
-        asm.emit("cp.async.commit_group");
-        let dq = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(depth));
-        let [_, _, full, all] = steps.ends;
-        for (end, partly) in [(full, false), (all, true)] {
-            each_tile(emit, at, end, |emit| {
-                emit.asm.emit("cp.async.wait_group 0");
-                emit.asm.emit("bar.sync 0");
-                let bytes = tiles.stage_bytes;
-                self.next_stage(emit, (at, all), (stage, bytes), &mut |asm, first, stage| {
-                    copies.iter().for_each(|c| c.copy(asm, first, Some(stage)));
-                });
-                self.keys_of_tile(emit, (at, stage, partly), &tiles, (&place, &numbers), &dq);
-                emit.asm.emit(format_args!("sub.s32 {stage}, {bytes}, {stage}"));
-            });
-        }
+        let range = self.key_tiles(asm, first, form.has_bias_grad());
+        let place = ScorePlace::new(asm, form, (ScoreLines::Rows, tile), first).at_head(emit, head);
+        let numbers = self.row_numbers(emit, &place, head, [lse, delta]);
+        let padded = AttentionForm::padded(depth);
+        let dq = Accumulators::zeros(&mut emit.asm, tile.tall(), padded);
+        let copy = |asm: &mut Asm, first: Reg, stage: Reg| {
+            copies.iter().for_each(|c| c.copy(asm, first, Some(stage)));
+        };
+        let bytes = tiles.v.end() - tiles.k.at;
+        self.go_over(emit, &range, bytes, &copy, &mut |emit, turn| {
+            self.keys_of_tile(emit, turn, &tiles, (&place, &numbers), &dq);
+        });
         emit.asm.emit("cp.async.wait_group 0");
         let at = self.head_at(emit, form.step.outputs[0], head, rows, depth * 2);
         self.store(emit, &dq, (at, depth, rows), &place);
@@ -88,28 +75,13 @@ impl AttendPass<'_> {
         let mut read = |b: Buffer| -> Vec<[Reg; 2]> {
             let base = self.head_at(emit, b, head, rows, 4);
             let asm = &mut emit.asm;
-            (0..self.tile.tall())
-                .map(|i| {
-                    [0, 8].map(|down| {
-                        let down = i * UNIT + down;
-                        let row = made(
-                            asm,
-                            Class::Word,
-                            "add.s32",
-                            format_args!("{}, {down}", place.line),
-                        );
-                        let row =
-                            made(asm, Class::Word, "min.s32", format_args!("{row}, {}", rows - 1));
-                        let at = made(
-                            asm,
-                            Class::Long,
-                            "mad.wide.s32",
-                            format_args!("{row}, 4, {base}"),
-                        );
-                        made(asm, Class::Single, "ld.global.nc.f32", format_args!("[{at}]"))
-                    })
-                })
-                .collect()
+            let number = |asm: &mut Asm, i: usize, half: usize| {
+                let row = place.line_of(asm, i, half);
+                let row = made(asm, Class::Word, "min.s32", format_args!("{row}, {}", rows - 1));
+                let at = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, 4, {base}"));
+                made(asm, Class::Single, "ld.global.nc.f32", format_args!("[{at}]"))
+            };
+            (0..self.tile.tall() as usize).map(|i| [0, 1].map(|h| number(asm, i, h))).collect()
         };
         let (logs, deltas) = (read(lse), read(delta));
         let shifts = logs.into_iter().map(|pair| pair.map(|log| shift(&mut emit.asm, log)));
@@ -120,36 +92,15 @@ impl AttendPass<'_> {
     fn keys_of_tile(
         &self,
         emit: &mut Emit<'_>,
-        (at, stage, partly): (Reg, Reg, bool),
+        turn: TileTurn,
         tiles: &QueryTiles,
         (place, numbers): (&ScorePlace<'_>, &RowNumbers),
         dq: &Accumulators,
     ) {
-        let (dtype, tile) = (self.form.dtype, self.tile);
         let asm = &mut emit.asm;
-        let now = |asm: &mut Asm, at: Reg| {
-            made(asm, Class::Word, "add.s32", format_args!("{at}, {stage}"))
-        };
-        let scored = |asm: &mut Asm, own: SharedTile, other: &SharedTile| {
-            let warp = warp(asm);
-            let left = own.left(asm, Some((warp, tile.tall() * UNIT)));
-            let right = other.right(asm);
-            let right = RightOperand { at: now(asm, right), pitch: other.pitch, columns: true };
-            let sums = Accumulators::zeros(asm, tile.tall(), tile.step);
-            let mut lines = |asm: &mut Asm, i: usize, k: usize| {
-                loaded(asm, left, i as i64 * UNIT * own.pitch + k as i64 * UNIT * 2, false)
-            };
-            multiply(asm, dtype, &sums, &mut lines, (right, own.padded / UNIT));
-            sums
-        };
-        let scores = scored(asm, tiles.q, &tiles.k);
-        let moved = scored(asm, tiles.dy, &tiles.v);
-        let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-        place.add_extra(asm, &scores, key);
-        if partly {
-            place.hide(asm, &scores, key);
-        }
-        let gated = partly || place.has_extra();
+        let scores = self.products(asm, &tiles.q, &tiles.k, turn);
+        let moved = self.products(asm, &tiles.dy, &tiles.v, turn);
+        let gated = place.hide(asm, &scores, turn);
         for i in 0..scores.tall {
             for half in 0..2 {
                 let (shift, delta) = (numbers.shifts[i][half], numbers.deltas[i][half]);
@@ -163,13 +114,9 @@ impl AttendPass<'_> {
             }
         }
         if self.form.has_bias_grad() {
-            self.store_scores(emit, &moved, place, key);
+            self.store_scores(emit, &moved, place, turn.first);
         }
-        let asm = &mut emit.asm;
-        let k_lines = tiles.k.left(asm, None);
-        let right = RightOperand { at: now(asm, k_lines), pitch: tiles.k.pitch, columns: false };
-        let mut cotangents = |asm: &mut Asm, i: usize, k: usize| moved.rounded(asm, dtype, i, k);
-        multiply(asm, dtype, dq, &mut cotangents, (right, tile.step / UNIT));
+        self.add_weighed(&mut emit.asm, dq, &moved, (&tiles.k, turn));
     }
 
     /// Stores the cotangents of a tile of scores, whose first key is given.
@@ -190,8 +137,7 @@ impl AttendPass<'_> {
         };
         for i in 0..ds.tall {
             for half in 0..2 {
-                let down = i as i64 * UNIT + half as i64 * 8;
-                let row = made(asm, Class::Word, "add.s32", format_args!("{}, {down}", place.line));
+                let row = place.line_of(asm, i, half);
                 let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
                 let at = made(
                     asm,

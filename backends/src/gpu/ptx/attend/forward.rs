@@ -1,11 +1,11 @@
 //! The way there: weighed values of some rows, and the logarithms of their sums.
 
+use super::AttendPass;
 use super::scores::{LEAST, LN_2, ScoreLines, ScorePlace, across, exponential, shift};
-use super::tile::{Accumulators, RightOperand, SharedTile, TileCopy, loaded, made, multiply, warp};
-use super::{AttendPass, each_tile};
+use super::tile::{Accumulators, SharedTile, TileCopy, made};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use crate::gpu::schedule::attention::AttentionForm;
 
 /// What a thread knows of its lines, two for each tile of 16: the maximum so far and its part of the sum.
 struct RunningSums {
@@ -75,63 +75,26 @@ impl AttendPass<'_> {
         let q = SharedTile::new(0, tile.own, depth);
         let k = SharedTile::new(q.end(), tile.step, depth);
         let v = SharedTile::new(k.end(), tile.step, width);
-        let stage_bytes = v.end() - k.at;
         let threads = tile.grid().threads;
         let asm = &mut emit.asm;
         let copies = [(k, k_at), (v, v_at)]
             .map(|(tile, at)| TileCopy::new(asm, tile, (at, stream), threads));
-        let own = TileCopy::new(asm, q, (q_at, rows), threads);
-        let warp = warp(asm);
-        let left = q.left(asm, Some((warp, tile.tall() * UNIT)));
-        let (k_read, v_read) = (k.right(asm), v.left(asm, None));
-        let steps = self.key_steps(asm, first, false);
-        let mut place = ScorePlace::new(asm, form, (ScoreLines::Rows, tile), first);
-        place.at_head(emit, head);
-
+        TileCopy::new(asm, q, (q_at, rows), threads).copy(asm, first, None);
+        let range = self.key_tiles(asm, first, false);
+        let place = ScorePlace::new(asm, form, (ScoreLines::Rows, tile), first).at_head(emit, head);
         let asm = &mut emit.asm;
-        let (at, stage) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
-        asm.emit(format_args!("mov.b32 {at}, 0"));
-        asm.emit(format_args!("mov.b32 {stage}, 0"));
-        own.copy(asm, first, None);
-        copies.iter().for_each(|c| c.copy(asm, at, None));
-        asm.emit("cp.async.commit_group");
-        let scores = Accumulators::zeros(asm, tile.tall(), tile.step);
         let values = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(width));
-        let sums = RunningSums::new(asm, scores.tall);
-        let [_, _, full, all] = steps.ends;
-        for (end, partly) in [(full, false), (all, true)] {
-            each_tile(emit, at, end, |emit| {
-                let asm = &mut emit.asm;
-                asm.emit("cp.async.wait_group 0");
-                asm.emit("bar.sync 0");
-                self.next_stage(emit, (at, all), (stage, stage_bytes), &mut |asm, first, stage| {
-                    copies.iter().for_each(|c| c.copy(asm, first, Some(stage)));
-                });
-                let asm = &mut emit.asm;
-                let read = |asm: &mut Asm, at: Reg| {
-                    made(asm, Class::Word, "add.s32", format_args!("{at}, {stage}"))
-                };
-                let (k_now, v_now) = (read(asm, k_read), read(asm, v_read));
-                scores.clear(asm);
-                let mut queries = |asm: &mut Asm, i: usize, k: usize| {
-                    loaded(asm, left, i as i64 * UNIT * q.pitch + k as i64 * UNIT * 2, false)
-                };
-                let keys = RightOperand { at: k_now, pitch: k.pitch, columns: true };
-                multiply(asm, form.dtype, &scores, &mut queries, (keys, q.padded / UNIT));
-                let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-                place.add_extra(asm, &scores, key);
-                if partly {
-                    place.hide(asm, &scores, key);
-                }
-                sums.weigh(emit, &scores, &values);
-                let asm = &mut emit.asm;
-                let mut weights =
-                    |asm: &mut Asm, i: usize, k: usize| scores.rounded(asm, form.dtype, i, k);
-                let of_values = RightOperand { at: v_now, pitch: v.pitch, columns: false };
-                multiply(asm, form.dtype, &values, &mut weights, (of_values, tile.step / UNIT));
-                asm.emit(format_args!("sub.s32 {stage}, {stage_bytes}, {stage}"));
-            });
-        }
+        let sums = RunningSums::new(asm, values.tall);
+        let copy = |asm: &mut Asm, first: Reg, stage: Reg| {
+            copies.iter().for_each(|c| c.copy(asm, first, Some(stage)));
+        };
+        self.go_over(emit, &range, v.end() - k.at, &copy, &mut |emit, turn| {
+            let asm = &mut emit.asm;
+            let scores = self.products(asm, &q, &k, turn);
+            place.hide(asm, &scores, turn);
+            sums.weigh(emit, &scores, &values);
+            self.add_weighed(&mut emit.asm, &values, &scores, (&v, turn));
+        });
         self.finish(emit, (&sums, &values), &place, head);
     }
 
@@ -161,8 +124,7 @@ impl AttendPass<'_> {
                 let log = made(asm, Class::Single, "lg2.approx.f32", total);
                 let log = made(asm, Class::Single, "add.rn.f32", format_args!("{log}, {shift}"));
                 let log = made(asm, Class::Single, "mul.rn.f32", format_args!("{log}, {LN_2}"));
-                let down = i as i64 * UNIT + half as i64 * 8;
-                let row = made(asm, Class::Word, "add.s32", format_args!("{}, {down}", place.line));
+                let row = place.line_of(asm, i, half);
                 let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
                 // One of the four threads that share a row stores its number.
                 let one = made(

@@ -1,5 +1,5 @@
-//! Attention of 16-bit floats on matrix units. Scores and weights are in registers alone: a block of threads owns some lines, and
-//! goes over the others a tile at a time, of which the next is copied while one is multiplied.
+//! Attention of 16-bit floats on matrix units. Scores and weights are in registers alone. A block of threads owns some lines of
+//! one kind and goes over the lines of the other kind, a tile at a time. While it multiplies one tile, the next is copied.
 //!
 //! The order of sums is fixed: each has one thread, tiles ascend, and nothing is added by several blocks.
 
@@ -13,12 +13,13 @@ use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
 use crate::gpu::schedule::attention::{
-    AttentionForm, AttentionPass, AttentionTile, ScheduledAttention,
+    AttentionForm, AttentionPass, AttentionTile, ScheduledAttention, UNIT,
 };
+use crate::gpu::schedule::mma_unit::Unit;
 use crate::gpu::schedule::program::GpuSchedule;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Buffer;
-use tile::{Accumulators, made, packed};
+use tile::{Accumulators, RightOperand, SharedTile, TileTurn, made, multiply, packed};
 
 /// A pass of an attention.
 struct AttendPass<'a> {
@@ -56,9 +57,13 @@ pub(crate) fn attention(
     Ok(())
 }
 
-/// The tiles that a block goes over: those between the first two, and between the last two, are seen in part.
-struct TileRanges {
-    ends: [Reg; 4],
+/// The tiles that a block goes over, by number: from `begin` to `middle`, and from there to `end`.
+struct TileRange {
+    begin: Reg,
+    middle: Reg,
+    end: Reg,
+    /// Of both parts, whether causality or an end hides some of a tile.
+    partly: [bool; 2],
 }
 
 impl AttendPass<'_> {
@@ -85,27 +90,109 @@ impl AttendPass<'_> {
         )
     }
 
-    /// Rows of a head that the block owns and the tiles of keys that they see: those that all rows see whole, and others.
-    fn key_steps(&self, asm: &mut Asm, first: Reg, whole: bool) -> TileRanges {
+    /// The tiles of keys that the rows of a block see: those that all of them see whole come first. Where `whole`, none is left
+    /// out.
+    fn key_tiles(&self, asm: &mut Asm, first: Reg, whole: bool) -> TileRange {
         let (stream, step) = (self.form.stream, self.tile.step);
-        let (full, all) = (stream / step, (stream + step - 1) / step);
+        let begin = asm.word(0);
+        let all = (stream + step - 1) / step;
+        let (middle, end) = match (self.form.step.causal, whole) {
+            (false, _) => (asm.word(stream / step), asm.word(all)),
+            (true, true) => (begin, asm.word(all)),
+            (true, false) => {
+                let seen = |asm: &mut Asm, rows: i64, round: i64| {
+                    let ahead = self.form.ahead() + rows;
+                    let n = made(asm, Class::Word, "add.s32", format_args!("{first}, {ahead}"));
+                    let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
+                    let n = made(asm, Class::Word, "min.s32", format_args!("{n}, {stream}"));
+                    let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
+                    made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"))
+                };
+                (seen(asm, 1, 0), seen(asm, self.tile.own, step - 1))
+            }
+        };
+        TileRange { begin, middle, end, partly: [false, true] }
+    }
+
+    /// Goes over tiles, which two stages of shared memory have in turn: `copy` begins to copy the tile of a first line into the
+    /// stage this many bytes in, and `body` is for a tile that is there.
+    fn go_over(
+        &self,
+        emit: &mut Emit<'_>,
+        range: &TileRange,
+        stage_bytes: i64,
+        copy: &dyn Fn(&mut Asm, Reg, Reg),
+        body: &mut dyn FnMut(&mut Emit<'_>, TileTurn),
+    ) {
+        let asm = &mut emit.asm;
+        let step = self.tile.step;
+        let first_of = |asm: &mut Asm, tile: Reg| {
+            made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {step}"))
+        };
+        let at = asm.copied(range.begin);
         let zero = asm.word(0);
-        let (mut full, mut all) = (asm.word(full), asm.word(all));
-        if self.form.step.causal && !whole {
-            let seen = |asm: &mut Asm, rows: i64, round: i64| {
-                let ahead = self.form.ahead() + rows;
-                let n = made(asm, Class::Word, "add.s32", format_args!("{first}, {ahead}"));
-                let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
-                let n = made(asm, Class::Word, "min.s32", format_args!("{n}, {stream}"));
-                let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
-                made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"))
-            };
-            full = seen(asm, 1, 0);
-            all = seen(asm, self.tile.own, step - 1);
-        } else if self.form.step.causal {
-            full = zero;
+        let stage = asm.copied(zero);
+        let first = first_of(asm, at);
+        copy(asm, first, stage);
+        asm.emit("cp.async.commit_group");
+        for (end, partly) in [range.middle, range.end].into_iter().zip(range.partly) {
+            each_tile(emit, at, end, |emit| {
+                emit.asm.emit("cp.async.wait_group 0");
+                emit.asm.emit("bar.sync 0");
+                let asm = &mut emit.asm;
+                let next = made(asm, Class::Word, "add.s32", format_args!("{at}, 1"));
+                let more = format!("{next}, {}", range.end);
+                let more = made(asm, Class::Pred, "setp.lt.s32", more);
+                emit.when(Some(more), |emit| {
+                    let asm = &mut emit.asm;
+                    let first = first_of(asm, next);
+                    let other = format!("{stage_bytes}, {stage}");
+                    let other = made(asm, Class::Word, "sub.s32", other);
+                    copy(asm, first, other);
+                });
+                emit.asm.emit("cp.async.commit_group");
+                let first = first_of(&mut emit.asm, at);
+                body(emit, TileTurn { first, stage, partly });
+                emit.asm.emit(format_args!("sub.s32 {stage}, {stage_bytes}, {stage}"));
+            });
         }
-        TileRanges { ends: [zero, zero, full, all] }
+    }
+
+    /// The products of a warp's own lines and the lines of a stage.
+    fn products(
+        &self,
+        asm: &mut Asm,
+        own: &SharedTile,
+        other: &SharedTile,
+        turn: TileTurn,
+    ) -> Accumulators {
+        let warp = tile::warp(asm);
+        let left = own.left(asm, Some((warp, self.tile.tall() * UNIT)));
+        let at = other.right(asm);
+        let right = RightOperand { at: turn.at(asm, at), pitch: other.pitch, columns: true };
+        let sums = Accumulators::zeros(asm, self.tile.tall(), self.tile.step);
+        let mut lines = |asm: &mut Asm, i: usize, k: usize| own.fragment(asm, left, (i, k));
+        multiply(asm, self.unit(), &sums, &mut lines, (right, own.padded / UNIT));
+        sums
+    }
+
+    /// Adds the lines of a stage, weighed by rounded numbers, to sums.
+    fn add_weighed(
+        &self,
+        asm: &mut Asm,
+        sums: &Accumulators,
+        weights: &Accumulators,
+        (other, turn): (&SharedTile, TileTurn),
+    ) {
+        let at = other.left(asm, None);
+        let right = RightOperand { at: turn.at(asm, at), pitch: other.pitch, columns: false };
+        let dtype = self.form.dtype;
+        let mut rounded = |asm: &mut Asm, i: usize, k: usize| weights.rounded(asm, dtype, i, k);
+        multiply(asm, self.unit(), sums, &mut rounded, (right, self.tile.step / UNIT));
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Half(self.form.dtype)
     }
 
     /// Stores the lines that a block owns, rounded, from a line on of `lines`.
@@ -120,9 +207,7 @@ impl AttendPass<'_> {
         let bytes = elements * 2;
         for i in 0..sums.tall {
             for half in 0..2 {
-                let down = i as i64 * 16 + half as i64 * 8;
-                let line =
-                    made(asm, Class::Word, "add.s32", format_args!("{}, {down}", place.line));
+                let line = place.line_of(asm, i, half);
                 let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{line}, {lines}"));
                 let at =
                     made(asm, Class::Long, "mad.wide.s32", format_args!("{line}, {bytes}, {base}"));
@@ -159,30 +244,6 @@ fn each_tile(emit: &mut Emit<'_>, at: Reg, end: Reg, mut body: impl FnMut(&mut E
     let more = made(&mut emit.asm, Class::Pred, "setp.lt.s32", format_args!("{at}, {end}"));
     emit.asm.emit(format_args!("@{more} bra {begin}"));
     emit.asm.place(&done);
-}
-
-impl AttendPass<'_> {
-    /// Begins to copy the tile after one into the other stage, where there is one: `copy` is given the first line of the
-    /// tile and the bytes before the stage.
-    fn next_stage(
-        &self,
-        emit: &mut Emit<'_>,
-        (at, end): (Reg, Reg),
-        (stage, bytes): (Reg, i64),
-        copy: &mut dyn FnMut(&mut Asm, Reg, Reg),
-    ) {
-        let step = self.tile.step;
-        let asm = &mut emit.asm;
-        let next = made(asm, Class::Word, "add.s32", format_args!("{at}, 1"));
-        let more = made(asm, Class::Pred, "setp.lt.s32", format_args!("{next}, {end}"));
-        emit.when(Some(more), |emit| {
-            let asm = &mut emit.asm;
-            let first = made(asm, Class::Word, "mul.lo.s32", format_args!("{next}, {step}"));
-            let other = made(asm, Class::Word, "sub.s32", format_args!("{bytes}, {stage}"));
-            copy(asm, first, other);
-        });
-        emit.asm.emit("cp.async.commit_group");
-    }
 }
 
 /// The cotangent of a score, from its weight and the cotangent of the weight, in the register of the latter. Where `gated`,

@@ -1,7 +1,8 @@
 //! Scores in the registers of a warp: which are hidden, what is added to them, and their exponentials.
 
-use super::tile::{Accumulators, lane, made, warp};
+use super::tile::{Accumulators, TileTurn, lane, made, warp};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::convert::convert;
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, ScoreOperand, UNIT};
 use adfuse_ir::DType;
@@ -54,48 +55,39 @@ impl<'a> ScorePlace<'a> {
         ScorePlace { form, lines, line, column, extra: None, score_cotangents: None }
     }
 
-    /// The same before a head is known.
-    pub(super) fn of_head(&self) -> ScorePlace<'a> {
-        ScorePlace { extra: None, score_cotangents: None, ..*self }
-    }
-
-    /// Notes where the mask or bias of a head begins, and the cotangents of its scores, if there are any.
-    pub(super) fn at_head(&mut self, emit: &mut Emit<'_>, head: Reg) {
-        if self.form.has_bias_grad() {
+    /// The same for a head, of which it is known where its mask or bias begins, and the cotangents of its scores.
+    pub(super) fn at_head(&self, emit: &mut Emit<'_>, head: Reg) -> ScorePlace<'a> {
+        let score_cotangents = self.form.has_bias_grad().then(|| {
             let base = emit.pointer(self.form.step.outputs[3]);
             let bytes = self.form.rows * self.form.stream * 2;
             let wide = made(&mut emit.asm, Class::Long, "cvt.u64.u32", head);
             let at = format!("{wide}, {bytes}, {base}");
-            self.score_cotangents = Some(made(&mut emit.asm, Class::Long, "mad.lo.s64", at));
-        }
-        let Some(extra) = self.form.extra.clone() else { return };
-        let mut at = emit.pointer(extra.buffer);
-        let mut rest = head;
-        for &(extent, stride) in extra.heads.iter().rev() {
-            let (own, outer) = divided(&mut emit.asm, rest, extent);
-            rest = outer;
-            if stride != 0 {
-                let bytes = stride * extra.size();
-                let own = made(&mut emit.asm, Class::Long, "cvt.u64.u32", own);
-                let moved = format!("{own}, {bytes}, {at}");
-                at = made(&mut emit.asm, Class::Long, "mad.lo.s64", moved);
-            }
-        }
-        self.extra = Some((extra, at));
+            made(&mut emit.asm, Class::Long, "mad.lo.s64", at)
+        });
+        let extra = self.form.extra.clone().map(|extra| {
+            let at = extra_at(emit, &extra, head);
+            (extra, at)
+        });
+        ScorePlace { extra, score_cotangents, ..*self }
     }
 
-    pub(super) fn has_extra(&self) -> bool {
-        self.extra.is_some()
+    /// Adds the bias of a tile, or hides what its mask, causality or an end does. Whether any may be hidden.
+    pub(super) fn hide(&self, asm: &mut Asm, scores: &Accumulators, turn: TileTurn) -> bool {
+        self.add_extra(asm, scores, turn.first);
+        if turn.partly {
+            self.hide_places(asm, scores, turn.first);
+        }
+        turn.partly || self.extra.is_some()
     }
 
-    /// The line of a tile's half.
-    fn line_of(&self, asm: &mut Asm, i: usize, half: usize) -> Reg {
+    /// The thread's line of a tile, in its upper half (0) or its lower one (1).
+    pub(super) fn line_of(&self, asm: &mut Asm, i: usize, half: usize) -> Reg {
         let down = i as i64 * UNIT + half as i64 * 8;
         made(asm, Class::Word, "add.s32", format_args!("{}, {down}", self.line))
     }
 
     /// Adds the bias of a tile whose first column is `first`, or hides what the mask does.
-    pub(super) fn add_extra(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
+    fn add_extra(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
         let Some((extra, base)) = &self.extra else { return };
         let (of_line, of_column) = match self.lines {
             ScoreLines::Rows => ((extra.row, self.form.rows), (extra.key, self.form.stream)),
@@ -120,7 +112,7 @@ impl<'a> ScorePlace<'a> {
     }
 
     /// Hides the scores of a tile whose first column is `first`, where causality or the end of the keys does.
-    pub(super) fn hide(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
+    fn hide_places(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
         let column = made(asm, Class::Word, "add.s32", format_args!("{}, {first}", self.column));
         let (ahead, causal) = (self.form.ahead(), self.form.step.causal);
         let columns = match self.lines {
@@ -161,6 +153,27 @@ impl<'a> ScorePlace<'a> {
     }
 }
 
+/// Where the mask or bias of a head begins.
+fn extra_at(emit: &mut Emit<'_>, extra: &ScoreOperand, head: Reg) -> Reg {
+    let mut at = emit.pointer(extra.buffer);
+    let mut rest = head;
+    for &(extent, stride) in extra.heads.iter().rev() {
+        let (own, outer) = divided(&mut emit.asm, rest, extent);
+        rest = outer;
+        if stride != 0 {
+            let bytes = stride * extra.size();
+            let own = made(&mut emit.asm, Class::Long, "cvt.u64.u32", own);
+            at = made(
+                &mut emit.asm,
+                Class::Long,
+                "mad.lo.s64",
+                format_args!("{own}, {bytes}, {at}"),
+            );
+        }
+    }
+    at
+}
+
 /// The remainder of a number by an extent, and the quotient.
 pub(super) fn divided(asm: &mut Asm, x: Reg, by: i64) -> (Reg, Reg) {
     let quotient = made(asm, Class::Word, "div.u32", format_args!("{x}, {by}"));
@@ -187,13 +200,7 @@ fn joined(asm: &mut Asm, extra: &ScoreOperand, dtype: DType, s: Reg, at: Reg) {
         return;
     }
     let x = made(asm, Class::Half, "ld.global.nc.b16", format_args!("[{at}]"));
-    let wide = match dtype {
-        DType::BF16 => {
-            let zero = asm.pure(Class::Half, "mov.b16", "0");
-            made(asm, Class::Single, "mov.b32", format_args!("{{{zero}, {x}}}"))
-        }
-        _ => made(asm, Class::Single, "cvt.f32.f16", x),
-    };
+    let wide = convert(asm, x, dtype, DType::F32);
     asm.emit(format_args!("add.rn.f32 {s}, {s}, {wide}"));
 }
 

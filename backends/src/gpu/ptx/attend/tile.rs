@@ -1,7 +1,9 @@
 //! Tiles in shared memory, copies into them, and what matrix units multiply of them.
 
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::mma::{ldmatrix, multiplied};
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use crate::gpu::schedule::mma_unit::Unit;
 use adfuse_ir::DType;
 use std::fmt::Display;
 
@@ -66,6 +68,12 @@ impl SharedTile {
         self.thread_place(asm, None, line, further)
     }
 
+    /// 16 lines by 16 elements as the left operand of a product: the tile `i` of a warp's lines, `k` along the depth, where
+    /// the calling thread reads at an address of [`SharedTile::left`].
+    pub(super) fn fragment(&self, asm: &mut Asm, at: Reg, (i, k): (usize, usize)) -> [Reg; 4] {
+        ldmatrix(asm, at, i as i64 * UNIT * self.pitch + k as i64 * UNIT * SIZE, false)
+    }
+
     fn thread_place(&self, asm: &mut Asm, own: Option<(Reg, i64)>, line: Reg, further: Reg) -> Reg {
         let base = self.address(asm);
         let pitch = self.pitch;
@@ -78,6 +86,24 @@ impl SharedTile {
                 asm.pure(Class::Word, "mad.lo.s32", format_args!("{warp}, {each}, {at}"))
             }
         }
+    }
+}
+
+/// The tile that a block is at.
+#[derive(Clone, Copy)]
+pub(super) struct TileTurn {
+    /// The first line of the tile.
+    pub(super) first: Reg,
+    /// Bytes before the stage that has it.
+    pub(super) stage: Reg,
+    /// Whether some of it may be hidden by causality or an end.
+    pub(super) partly: bool,
+}
+
+impl TileTurn {
+    /// An address of the first stage, in the stage of the tile.
+    pub(super) fn at(self, asm: &mut Asm, address: Reg) -> Reg {
+        made(asm, Class::Word, "add.s32", format_args!("{address}, {}", self.stage))
     }
 }
 
@@ -211,15 +237,10 @@ impl Accumulators {
     pub(super) fn zeros(asm: &mut Asm, tall: i64, columns: i64) -> Accumulators {
         let (tall, wide) = (tall as usize, (columns / 8) as usize);
         let regs: Vec<Reg> = (0..tall * wide * 4).map(|_| asm.fresh(Class::Single)).collect();
-        let all = Accumulators { regs, tall, wide };
-        all.clear(asm);
-        all
-    }
-
-    pub(super) fn clear(&self, asm: &mut Asm) {
-        for r in &self.regs {
+        for r in &regs {
             asm.emit(format_args!("mov.b32 {r}, 0f00000000"));
         }
+        Accumulators { regs, tall, wide }
     }
 
     /// The four of a tile: two columns of a line, and those of the line 8 below.
@@ -248,17 +269,6 @@ pub(super) fn packed(asm: &mut Asm, dtype: DType, [low, high]: [Reg; 2]) -> Reg 
     made(asm, Class::Word, &format!("cvt.rn.{name}x2.f32"), format_args!("{high}, {low}"))
 }
 
-/// Four matrices of 8 x 16 bytes that a warp loads together.
-pub(super) fn loaded(asm: &mut Asm, at: Reg, offset: i64, turned: bool) -> [Reg; 4] {
-    let regs = [0; 4].map(|_| asm.fresh(Class::Word));
-    let list = regs.map(|r| r.to_string()).join(", ");
-    let turned = if turned { ".trans" } else { "" };
-    asm.emit(format_args!(
-        "ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{{list}}}, [{at}+{offset}]"
-    ));
-    regs
-}
-
 /// The right operand of a product: where the calling thread reads it, the bytes from line to line, and whether its lines
 /// are the columns of the product, or else places along the depth.
 #[derive(Clone, Copy)]
@@ -271,7 +281,7 @@ pub(super) struct RightOperand {
 /// Adds a product, whose depth has this many units of 16, to sums.
 pub(super) fn multiply(
     asm: &mut Asm,
-    dtype: DType,
+    unit: Unit,
     sums: &Accumulators,
     left: &mut dyn FnMut(&mut Asm, usize, usize) -> [Reg; 4],
     (right, depth): (RightOperand, i64),
@@ -281,26 +291,13 @@ pub(super) fn multiply(
         for j in 0..sums.wide / 2 {
             let (line, along) = if right.columns { (j as i64, k) } else { (k, j as i64) };
             let offset = line * UNIT * right.pitch + along * UNIT * SIZE;
-            let b = loaded(asm, right.at, offset, !right.columns);
+            let b = ldmatrix(asm, right.at, offset, !right.columns);
             for (i, a) in a.iter().enumerate() {
                 for half in 0..2 {
-                    product(
-                        asm,
-                        dtype,
-                        sums.tile(i, 2 * j + half),
-                        a,
-                        [b[2 * half], b[2 * half + 1]],
-                    );
+                    let b = [b[2 * half], b[2 * half + 1]];
+                    multiplied(asm, unit, &sums.tile(i, 2 * j + half), a, b);
                 }
             }
         }
     }
-}
-
-fn product(asm: &mut Asm, dtype: DType, sums: [Reg; 4], a: &[Reg; 4], b: [Reg; 2]) {
-    let listed = |regs: &[Reg]| regs.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
-    let (sums, a, b, t) = (listed(&sums), listed(a), listed(&b), dtype.name());
-    asm.emit(format_args!(
-        "mma.sync.aligned.m16n8k16.row.col.f32.{t}.{t}.f32 {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}}"
-    ));
 }
