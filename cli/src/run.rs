@@ -93,7 +93,7 @@ pub(super) struct RunCommand {
 impl RunCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        self.is_consistent()?;
+        self.check_options()?;
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
         let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
@@ -104,7 +104,7 @@ impl RunCommand {
         let (f, given) = self.at_extents(&program, f, &inputs)?;
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
-        self.holds_all(&names)?;
+        self.check_save(&names)?;
         // The requests to a server bring their own.
         let args = match self.serve {
             true => Vec::new(),
@@ -147,7 +147,7 @@ impl RunCommand {
     }
 
     /// Errs where options contradict each other, or a result would be written over what is read.
-    fn is_consistent(&self) -> Result<(), Failure> {
+    fn check_options(&self) -> Result<(), Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
         }
@@ -166,7 +166,7 @@ impl RunCommand {
     }
 
     /// Errs where the results are to be saved in a file that holds one array, and there are others.
-    fn holds_all(&self, names: &[String]) -> Result<(), Failure> {
+    fn check_save(&self, names: &[String]) -> Result<(), Failure> {
         let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1)
         else {
             return Ok(());

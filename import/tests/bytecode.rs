@@ -156,53 +156,90 @@ fn mutated_files_end_with_a_module_or_typed_errors() {
     );
 }
 
-/// A file whose attributes are lists of the attribute before, twice each: its text would double with each.
-#[test]
-fn shared_attributes_do_not_multiply() {
-    let section = |id: u8, content: &[u8]| {
-        let length = (content.len() as u64) << 2 | 2;
-        [&[id][..], &length.to_le_bytes()[..2], content].concat()
-    };
-    let number = |n: u8| n << 1 | 1;
+/// A number of one byte or two.
+fn number(n: u16) -> Vec<u8> {
+    match n {
+        0..0x80 => vec![(n << 1) as u8 | 1],
+        _ => (n << 2 | 2).to_le_bytes().to_vec(),
+    }
+}
+
+fn numbers(all: &[u16]) -> Vec<u8> {
+    all.iter().flat_map(|&n| number(n)).collect()
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).expect("a short section") << 2 | 2;
+    [&[id][..], &length.to_le_bytes(), content].concat()
+}
+
+/// Entries of a table as their offsets, of one dialect, and their bytes.
+fn table(dialect: u16, entries: &[Vec<u8>]) -> [Vec<u8>; 2] {
+    let mut offsets = numbers(&[dialect, entries.len() as u16]);
+    entries.iter().for_each(|entry| offsets.extend(number((entry.len() as u16) << 1 | 1)));
+    [offsets, entries.concat()]
+}
+
+/// A file with one property, which is the last attribute, and a module whose region is `inside`.
+fn file(attributes: &[Vec<u8>], types: &[Vec<u8>], inside: &[u8]) -> Vec<u8> {
     let strings: &[&str] = &["builtin", "vhlo", "module", "iota_v1", "iota_dimension"];
-    let mut all = vec![number(strings.len() as u8)];
-    all.extend(strings.iter().rev().map(|s| number(s.len() as u8 + 1)));
+    let mut all = number(strings.len() as u16);
+    all.extend(strings.iter().rev().flat_map(|s| number(s.len() as u16 + 1)));
     strings.iter().for_each(|s| all.extend(s.bytes().chain([0])));
     // Dialects 0 and 1 without versions, of one op each, both registered.
-    let dialects = [
-        number(2),
-        number(0),
-        number(2),
-        number(2),
-        number(0),
-        number(1),
-        number(5),
-        number(1),
-        number(1),
-        number(7),
-    ];
-    let count = 60u8;
-    let (mut offsets, mut data) =
-        (vec![number(count), number(0), number(1), number(count)], Vec::new());
-    for k in 0..count {
-        // A list of two, by its code.
-        let before = number(k.saturating_sub(1));
-        let entry: &[u8] =
-            if k == 0 { &[number(1), number(0)] } else { &[number(1), number(2), before, before] };
-        offsets.push(number((entry.len() as u8) << 1 | 1));
-        data.extend(entry);
-    }
-    let properties = [number(1), number(1), number(count - 1)];
-    // The module's region is a section: a block of one `iota` with these properties.
-    let inside = [number(1), number(0), number(2), number(1), 0x40, number(0), number(0)];
-    let mut ir = vec![number(2), number(0), 0x10, number(0), number(3)];
-    ir.extend(section(4, &inside));
+    let dialects = numbers(&[2, 0, 2, 2, 0, 1, 5, 1, 1, 7]);
+    let counts = numbers(&[attributes.len() as u16, types.len() as u16]);
+    // Attributes are of VHLO, types of the builtin dialect.
+    let [[attribute_offsets, attribute_data], [type_offsets, type_data]] =
+        [table(1, attributes), table(0, types)];
+    let offsets = [counts, attribute_offsets, type_offsets].concat();
+    let data = [attribute_data, type_data].concat();
+    let properties = numbers(&[1, 1, attributes.len() as u16 - 1]);
+    let mut ir = [number(2), number(0), vec![0x10], number(0), number(3)].concat();
+    ir.extend(section(4, inside));
     let mut file = b"ML\xefR\x0da\0".to_vec();
     for (id, content) in
-        [(0, &all[..]), (1, &dialects), (2, &data), (3, &offsets), (8, &properties), (4, &ir)]
+        [(0, &all), (1, &dialects), (2, &data), (3, &offsets), (8, &properties), (4, &ir)]
     {
         file.extend(section(id, content));
     }
-    let e = disassemble(&file).expect_err("too long").to_string();
+    file
+}
+
+/// A list of no attributes.
+fn nothing() -> Vec<u8> {
+    numbers(&[1, 0])
+}
+
+/// A file whose attributes are lists of the attribute before, twice each: its text would double with each.
+#[test]
+fn shared_attributes_do_not_multiply() {
+    let mut attributes = vec![nothing()];
+    attributes.extend((0..59).map(|before| numbers(&[1, 2, before, before])));
+    // A block of one `iota` with the last of them for its properties.
+    let inside = [numbers(&[1, 0, 2, 1]), vec![0x40], numbers(&[0, 0])].concat();
+    let e = disassemble(&file(&attributes, &[], &inside)).expect_err("too long").to_string();
     assert!(e.contains("too long"), "{e}");
+}
+
+/// Results that have one long type are written with it each: tuples of the tuple before, twice each.
+#[test]
+fn shared_types_do_not_multiply() {
+    let mut types = vec![numbers(&[5])];
+    types.extend((0..10).map(|before| numbers(&[15, 2, before, before])));
+    let results = vec![10; 2000];
+    let mut inside = numbers(&[1, 2000, 2, 1]);
+    inside.extend([vec![0x42], numbers(&[0, 0, 2000]), numbers(&results)].concat());
+    let e = disassemble(&file(&[nothing()], &types, &inside)).expect_err("too long").to_string();
+    assert!(e.contains("too long"), "{e}");
+}
+
+/// Regions inside of each other cannot announce all bytes that are left as values, each for itself.
+#[test]
+fn nested_regions_announce_no_more_values_than_there_are_bytes() {
+    let region = numbers(&[1, 600, 2, 1]);
+    let op = [vec![0x50], numbers(&[0, 0, 2])].concat();
+    let inside = [&region[..], &op, &region, &op, &[1; 900]].concat();
+    let e = disassemble(&file(&[nothing()], &[], &inside)).expect_err("too many").to_string();
+    assert!(e.contains("more values than"), "{e}");
 }

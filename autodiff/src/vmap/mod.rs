@@ -328,7 +328,8 @@ impl<'f> Batch<'f, '_> {
             Body::Region(Control::Call) => self.call(b, i)?,
             Body::Opaque => vec![self.opaque(b, i)?],
             Body::Step(_) => self.attention(b, i),
-            Body::Composed(_) => self.ruled(b, i),
+            // Not written out for its rules: it has any number of batch axes before its own.
+            Body::Composed(_) => self.batched_inst(b, i, f.attrs(i).clone()),
             Body::Constant | Body::Effect(_) | Body::Region(_) => {
                 let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
@@ -407,12 +408,12 @@ impl<'f> Batch<'f, '_> {
         b.inst(f.op(i), &args, f.attrs(i).clone(), Some(&types)).to_vec()
     }
 
-    /// An op that was not written out for its rules: it has any number of batch axes before its own.
-    fn ruled(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
+    /// The same op with these attributes, of operands with the batch axis.
+    fn batched_inst(&mut self, b: &mut Builder, i: Inst, attrs: Attrs) -> Vec<Value> {
         let f = self.f;
         let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
         let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
-        b.inst(f.op(i), &args, f.attrs(i).clone(), Some(&types)).to_vec()
+        b.inst(f.op(i), &args, attrs, Some(&types)).to_vec()
     }
 
     fn map(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
@@ -427,8 +428,6 @@ impl<'f> Batch<'f, '_> {
         let f = self.f;
         let attrs = attrs::shifted(f.op(i), f.attrs(i), self.size())
             .map_err(|m| self.error(i, Kind::Unsupported, m))?;
-        let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
-        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
-        Ok(b.inst(f.op(i), &args, attrs, Some(&types)).to_vec())
+        Ok(self.batched_inst(b, i, attrs))
     }
 }

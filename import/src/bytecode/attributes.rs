@@ -1,6 +1,6 @@
 //! Attributes of instructions as text.
 
-use super::body::BodyPrinter;
+use super::body::{BodyPrinter, find};
 use super::decode::DecodedAttribute;
 use super::elements::{TensorElements, number};
 use super::reader::{ByteReader, ByteResult};
@@ -136,7 +136,7 @@ impl BodyPrinter<'_> {
         symbols: bool,
         depth: usize,
     ) -> ByteResult<()> {
-        self.bounded(r)?;
+        self.bounded()?;
         if depth > MOST_NESTED {
             return r.wrong(format_args!("attributes nested deeper than {MOST_NESTED}"));
         }
@@ -249,8 +249,4 @@ impl BodyPrinter<'_> {
 
 fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$')
-}
-
-fn find(all: &AttributeNumbers<'_>, name: &str) -> Option<u64> {
-    all.iter().find(|(n, _)| *n == name).map(|a| a.1)
 }

@@ -3,7 +3,7 @@
 use super::container::{Container, OpName, entry, ir_section, since};
 use super::decode::{DecodedAttribute, Decoder};
 use super::ops;
-use super::reader::{ByteReader, ByteResult};
+use super::reader::{ByteReader, ByteResult, wrong_at};
 use std::fmt::Write;
 use std::mem::take;
 
@@ -60,6 +60,8 @@ pub(super) struct BodyPrinter<'a> {
     values: Vec<Option<NamedValue>>,
     /// The number of the next value of each region that is open.
     next: Vec<usize>,
+    /// Values that all open regions announce.
+    announced: usize,
     parameters: usize,
     instructions: usize,
     /// Regions that are open, and those whose lines are indented.
@@ -76,6 +78,7 @@ pub(super) fn print(decoder: Decoder<'_>, most: usize) -> ByteResult<String> {
         most,
         values: Vec::new(),
         next: Vec::new(),
+        announced: 0,
         parameters: 0,
         instructions: 0,
         levels: 0,
@@ -119,9 +122,9 @@ impl<'a> BodyPrinter<'a> {
     }
 
     /// Errs where there is more text than there may be.
-    pub(super) fn bounded(&self, r: &ByteReader<'_>) -> ByteResult<()> {
+    pub(super) fn bounded(&self) -> ByteResult<()> {
         match self.out.len() > self.most {
-            true => r.wrong("a module whose text is too long"),
+            true => wrong_at(self.decoder.at, "a module whose text is too long"),
             false => Ok(()),
         }
     }
@@ -262,7 +265,7 @@ impl<'a> BodyPrinter<'a> {
     fn instruction(&mut self, r: &mut ByteReader<'a>, nested: bool) -> ByteResult<()> {
         self.decoder.at = r.place();
         let inst = self.encoded(r)?;
-        self.bounded(r)?;
+        self.bounded()?;
         match (inst.dialect, inst.op) {
             ("builtin", "module") => {
                 self.line();
@@ -336,12 +339,17 @@ impl<'a> BodyPrinter<'a> {
     ) -> ByteResult<()> {
         let blocks = r.number()?;
         let first = self.values.len();
-        let (mut count, mut parameters) = (0, Vec::new());
+        let (mut values, mut count, mut parameters) = (0, 0, Vec::new());
         if blocks > 1 {
             return r.wrong("a region of several blocks");
         }
         if blocks == 1 {
-            let values = r.count()?;
+            values = r.count()?;
+            self.announced += values;
+            // The definition of a value takes a byte at least.
+            if self.announced > self.container().ir.left() {
+                return r.wrong("regions that announce more values than they can define");
+            }
             self.values.resize(first + values, None);
             self.next.push(first);
             (count, parameters) = self.block_header(r)?;
@@ -357,6 +365,7 @@ impl<'a> BodyPrinter<'a> {
         if blocks == 1 {
             self.values.truncate(first);
             self.next.pop();
+            self.announced -= values;
         }
         Ok(())
     }
@@ -365,6 +374,7 @@ impl<'a> BodyPrinter<'a> {
         for (k, value) in parameters.iter().enumerate() {
             let ty = self.decoder.ty(value.ty, 0)?;
             self.put(format_args!("{}{value}: {}", if k > 0 { ", " } else { "(" }, ty.text));
+            self.bounded()?;
         }
         self.out.push_str(if parameters.is_empty() { "()" } else { ")" });
         Ok(())
@@ -375,8 +385,8 @@ impl<'a> BodyPrinter<'a> {
         r: &mut ByteReader<'a>,
         inst: &EncodedInstruction<'a>,
     ) -> ByteResult<()> {
-        let find = |name: &str| inst.attributes.iter().find(|(n, _)| *n == name).map(|a| a.1);
-        let (Some(name), Some(ty)) = (find("sym_name"), find("function_type")) else {
+        let all = &inst.attributes;
+        let (Some(name), Some(ty)) = (find(all, "sym_name"), find(all, "function_type")) else {
             return r.wrong("a function without its name or its type");
         };
         let name = self.decoder.string(name)?;
@@ -387,7 +397,7 @@ impl<'a> BodyPrinter<'a> {
         let Some(results) = &ty.results else {
             return r.wrong("a function's type that is another");
         };
-        let visibility = match find("sym_visibility") {
+        let visibility = match find(all, "sym_visibility") {
             Some(word) => self.decoder.string(word)?,
             None => "",
         };
@@ -418,6 +428,7 @@ impl<'a> BodyPrinter<'a> {
             }
             let ty = self.decoder.ty(ty, 0)?;
             self.out.push_str(&ty.text);
+            self.bounded()?;
         }
         self.out.push(')');
         Ok(())
@@ -459,6 +470,11 @@ impl<'a> BodyPrinter<'a> {
         self.out.push_str(" -> ");
         self.types(&inst.results)
     }
+}
+
+/// The number of the attribute of this name.
+pub(super) fn find(all: &[(&str, u64)], name: &str) -> Option<u64> {
+    all.iter().find(|(n, _)| *n == name).map(|a| a.1)
 }
 
 /// Skips the order of the uses of `count` values.

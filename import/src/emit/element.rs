@@ -27,6 +27,9 @@ pub(crate) fn complex_part(name: &str) -> Option<&str> {
 }
 
 impl ElementType {
+    /// `i32`, the type of places and of counts.
+    pub(crate) const I32: ElementType = ElementType::Int { bits: 32, signed: true };
+
     /// The element type of this name, if it can be imported.
     pub(crate) fn named(name: &str) -> Option<ElementType> {
         let int = |bits: &str, signed| {

@@ -50,7 +50,7 @@ const RULES: &[(&str, ComplexRule)] = &[
     ("stablehlo.gather", ComplexRule::EachPart),
     ("stablehlo.get_dimension_size", ComplexRule::EachPart),
     ("stablehlo.imag", ComplexRule::By(imaginary)),
-    ("stablehlo.iota", ComplexRule::Written(iota)),
+    ("stablehlo.iota", ComplexRule::Written(real_part)),
     ("stablehlo.log", ComplexRule::By(logarithm)),
     ("stablehlo.multiply", ComplexRule::By(product)),
     ("stablehlo.negate", ComplexRule::EachPart),
@@ -93,11 +93,9 @@ impl ModuleLowering<'_> {
     /// The imported type of real or complex numbers.
     pub(crate) fn number_type(&mut self, ty: &Type<'_>) -> Result<NumberType, Unlowered> {
         let complex = self.part.is_none() && ty.is_complex();
-        let outer = self.part;
-        self.part = if complex { Some(ComplexPart::Real) } else { outer };
-        let found = self.type_of(ty);
-        self.part = outer;
-        found.map(|(element, ty)| NumberType { element, ty, complex })
+        let read = if complex { Some(ComplexPart::Real) } else { self.part };
+        let (element, ty) = self.reading(read, |cx| cx.type_of(ty))?;
+        Ok(NumberType { element, ty, complex })
     }
 
     /// A parameter of the function or region under construction.
@@ -127,10 +125,7 @@ fn part<'t>(
     row: &OpRow,
     part: ComplexPart,
 ) -> Result<Vec<Val>, Unlowered> {
-    cx.part = Some(part);
-    let found = cx.row(inst, row);
-    cx.part = None;
-    Ok(found?.to_vec())
+    cx.reading(Some(part), |cx| cx.row(inst, row)).map(|found| found.to_vec())
 }
 
 fn each_part<'t>(
@@ -215,13 +210,15 @@ fn convert<'t>(
     if x.im.is_some() {
         return each_part(cx, inst, row);
     }
-    let re = part(cx, inst, row, ComplexPart::Real)?;
-    let [re] = re[..] else { return refuse("other than one result") };
-    let im = zero_like(cx, re);
-    Ok(vec![ImportedNumber::complex(re, im)])
+    real_part(cx, inst, row)
 }
 
-fn iota<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, row: &OpRow) -> LoweredNumbers {
+/// The row gives the real part; the imaginary one is 0.
+fn real_part<'t>(
+    cx: &mut ModuleLowering<'t>,
+    inst: &'t Instruction<'t>,
+    row: &OpRow,
+) -> LoweredNumbers {
     let re = part(cx, inst, row, ComplexPart::Real)?;
     let [re] = re[..] else { return refuse("other than one result") };
     let im = zero_like(cx, re);

@@ -167,10 +167,7 @@ impl<'t> ModuleLowering<'t> {
         inst: &Instruction<'_>,
         k: usize,
     ) -> Result<(ElementType, TensorType), Unlowered> {
-        let Some(written) = inst.result_type(k) else {
-            return refuse("an instruction without its types");
-        };
-        let (element, ty) = self.type_of(written)?;
+        let (element, ty) = self.type_of(written_type(inst, k)?)?;
         match &self.lift {
             None => Ok((element, ty)),
             Some(shape) if ty.rank() == 0 => Ok((element, shape.with_dtype(ty.dtype))),
@@ -230,11 +227,18 @@ impl<'t> ModuleLowering<'t> {
         let Some(operand) = inst.all_operands().nth(k) else {
             return refuse(format!("operand {k} is missing"));
         };
-        let outer = self.part;
-        if let Some(&part) = self.factors.as_ref().and_then(|parts| parts.get(k)) {
-            self.part = Some(part);
-        }
-        let found = self.value(operand);
+        let factor = self.factors.as_ref().and_then(|parts| parts.get(k)).copied();
+        self.reading(factor.or(self.part), |cx| cx.value(operand))
+    }
+
+    /// What `found` gives while this part of complex numbers is read.
+    pub(crate) fn reading<T>(
+        &mut self,
+        part: Option<ComplexPart>,
+        found: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = std::mem::replace(&mut self.part, part);
+        let found = found(self);
         self.part = outer;
         found
     }
@@ -347,11 +351,8 @@ impl<'t> ModuleLowering<'t> {
             if number.im.is_some() != written {
                 return refuse("complex numbers, or none, where the text says otherwise");
             }
-            let outer = self.part;
-            self.part = outer.or(number.im.map(|_| ComplexPart::Real));
-            let found = self.result_type(inst, k);
-            self.part = outer;
-            let (element, ty) = found?;
+            let read = self.part.or(number.im.map(|_| ComplexPart::Real));
+            let (element, ty) = self.reading(read, |cx| cx.result_type(inst, k))?;
             for v in number.parts() {
                 if v.element != element || self.b.ty(v.value) != &ty {
                     let found = self.b.ty(v.value);
@@ -436,4 +437,12 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn leave(&mut self) {
         self.depth -= 1;
     }
+}
+
+/// The type of result number `k` as the text has it.
+pub(crate) fn written_type<'i>(
+    inst: &'i Instruction<'_>,
+    k: usize,
+) -> Result<&'i Type<'i>, Unlowered> {
+    inst.result_type(k).map_or_else(|| refuse("an instruction without its types"), Ok)
 }

@@ -1,7 +1,9 @@
 //! Control flow, calls, and custom calls.
 
 use super::attributes::{find, number};
-use super::context::{Compare, LoweredNumbers, LoweredValues, ModuleLowering, Val, Vals};
+use super::context::{
+    Compare, LoweredNumbers, LoweredValues, ModuleLowering, Val, Vals, written_type,
+};
 use super::number::{
     ImportedNumber, ImportedNumbers, NumberType, numbers_of, value_types, values_of,
 };
@@ -16,12 +18,7 @@ fn result_types(
     cx: &mut ModuleLowering<'_>,
     inst: &Instruction<'_>,
 ) -> Result<Vec<NumberType>, Unlowered> {
-    (0..inst.result_count())
-        .map(|k| match inst.result_type(k) {
-            Some(written) => cx.number_type(written),
-            None => refuse("an instruction without its types"),
-        })
-        .collect()
+    (0..inst.result_count()).map(|k| cx.number_type(written_type(inst, k)?)).collect()
 }
 
 /// The types of numbers.

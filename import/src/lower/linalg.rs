@@ -119,8 +119,7 @@ fn getrf(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let one = cx.literal_like(places, Literal::one(DType::I32));
     let places = cx.op(Op::Add, &[places, one])?;
     let info = first_pivot(cx, packed, Op::Ne)?;
-    let element = info.element;
-    Ok(smallvec![Val { value: packed, ..a }, Val { element, value: places }, info])
+    Ok(smallvec![Val { value: packed, ..a }, Val { value: places, ..info }, info])
 }
 
 fn syevd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
@@ -130,9 +129,9 @@ fn syevd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let made = cx.emit_all(Op::Eigh, &[a.value], attrs, None, &[])?;
     let (values, vectors) = (made[0], made[1]);
     let dims = cx.dims(a);
-    let element = ElementType::Int { bits: 32, signed: true };
     let batch = TensorType::of(DType::I32, &dims[..dims.len().saturating_sub(2)]);
-    let info = Val { element, value: cx.b.literal(&batch, Literal::zero(DType::I32)) };
+    let value = cx.b.literal(&batch, Literal::zero(DType::I32));
+    let info = Val { element: ElementType::I32, value };
     Ok(smallvec![Val { value: vectors, ..a }, Val { value: values, ..a }, info])
 }
 
@@ -173,5 +172,5 @@ fn first_pivot(cx: &mut ModuleLowering<'_>, x: Value, holds: Op) -> Result<Val, 
     let none = cx.op(Op::Eq, &[first, none])?;
     let zero = cx.literal_like(first, Literal::zero(DType::I32));
     let value = cx.op(Op::SelectN, &[none, first, zero])?;
-    Ok(Val { element: ElementType::Int { bits: 32, signed: true }, value })
+    Ok(Val { element: ElementType::I32, value })
 }

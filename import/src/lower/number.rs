@@ -1,4 +1,4 @@
-//! ImportedNumbers of the source: real ones, which are a value of the IR, and complex ones, which are two.
+//! Numbers of the source: a real one is a value of the IR, a complex one is two.
 
 use crate::emit::Val;
 use crate::emit::element::ElementType;

@@ -184,7 +184,7 @@ fn arg_extremum<'t>(
     let full = cx.b.materialize(x.value);
     let value = cx.emit(best, &[full], Attrs::none().with_ints("axes", [axis]))?;
     let place = cx.emit(arg, &[full], Attrs::none().with_int("axis", axis))?;
-    let place = Val { element: ElementType::Int { bits: 32, signed: true }, value: place };
+    let place = Val { element: ElementType::I32, value: place };
     let place = convert_to(cx, place, places.element)?;
     Ok(Some(smallvec![Val { value, ..x }, place]))
 }

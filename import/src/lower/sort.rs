@@ -4,6 +4,7 @@ use super::attributes::{find, need_number, number};
 use super::bits::total_order;
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::elementwise::direction;
+use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, RegionTree};
@@ -219,8 +220,7 @@ pub(crate) fn top_k(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowe
     let found = cx.emit_all(Op::TopK, &[full], Attrs::none().with_int("k", k), None, &[])?;
     let value = ordered(cx, x.element, found[0])?;
     let (element, _) = cx.result_type(inst, 1)?;
-    let i32 = crate::emit::element::ElementType::Int { bits: 32, signed: true };
-    let places =
-        super::elementwise::convert_to(cx, Val { element: i32, value: found[1] }, element)?;
+    let places = Val { element: ElementType::I32, value: found[1] };
+    let places = super::elementwise::convert_to(cx, places, element)?;
     Ok(Vals::from_iter([Val { value, ..x }, places]))
 }

@@ -39,6 +39,13 @@ struct Waves {
     im: Option<Value>,
 }
 
+impl Waves {
+    /// The real part, then the imaginary one.
+    fn parts(self) -> impl Iterator<Item = Value> {
+        std::iter::once(self.re).chain(self.im)
+    }
+}
+
 struct FourierWriter<'a> {
     b: &'a mut Builder,
     wide: DType,
@@ -60,11 +67,11 @@ impl TensorWriter for FourierWriter<'_> {
 }
 
 fn check_length(n: i64) -> Result<(), InferError> {
-    let largest = if n > 0 { largest_prime(n as u64) } else { 0 };
     if !(1..=LONGEST).contains(&n) {
         let m = format!("expected a transform of 1 to {LONGEST} elements, found {n}");
         return Err(InferError::shape(m));
     }
+    let largest = largest_prime(n as u64);
     match largest <= LONGEST_PRIME {
         true => Ok(()),
         false => {
@@ -122,7 +129,7 @@ pub(super) fn fft(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     along(b, cx, cx.attrs.flag("inverse"), &[re, im], &mut |w, parts| {
         let y = w.transformed(Waves { re: parts[0], im: Some(parts[1]) });
         let y = if w.inverse { w.averaged(y) } else { y };
-        [Some(y.re), y.im].into_iter().flatten().collect()
+        y.parts().collect()
     })
 }
 
@@ -130,7 +137,7 @@ pub(super) fn rfft(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
     along(b, cx, false, &[cx.args[0]], &mut |w, parts| {
         let y = w.transformed(Waves { re: parts[0], im: None });
         let half = w.extent(y.re, 1) / 2 + 1;
-        [Some(y.re), y.im].into_iter().flatten().map(|part| w.slice(part, 1, 0, half)).collect()
+        y.parts().map(|part| w.slice(part, 1, 0, half)).collect()
     })
 }
 
@@ -263,19 +270,15 @@ impl FourierWriter<'_> {
     fn roots(&mut self, dims: [u64; 2], n: u64) -> [Value; 2] {
         let (rows, columns) = (self.places(None, 0, &dims), self.places(None, 1, &dims));
         let whole = TensorType::of(DType::I64, &dims);
-        let each = |w: &mut Self, op: Op, x: Value, y: Value| {
-            let ty = w.b().ty(x).clone();
-            w.b.op_as(op, &[x, y], Attrs::none(), &ty)
-        };
-        let at = each(self, Op::Mul, rows, columns);
+        let at = self.map(Op::Mul, &[rows, columns]);
         let length = self.b.literal(&whole, Literal::from_i64(DType::I64, n as i64));
-        let at = each(self, Op::Rem, at, length);
+        let at = self.map(Op::Rem, &[at, length]);
         let at = self.convert(at, DType::F64);
         let sign = if self.inverse { 1.0 } else { -1.0 };
         let step = sign * 2.0 * std::f64::consts::PI / n as f64;
         let step = Literal::from_f64(DType::F64, step);
         let step = self.b.literal(&whole.with_dtype(DType::F64), step);
-        let angle = each(self, Op::Mul, at, step);
+        let angle = self.map(Op::Mul, &[at, step]);
         let wide = self.wide;
         [Op::Cos, Op::Sin].map(|op| {
             let root = self.map(op, &[angle]);
@@ -290,5 +293,22 @@ impl FourierWriter<'_> {
             let n = w.splat(w.extent(part, 1) as f64, &dims);
             w.map(Op::Div, &[part, n])
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length out of range is refused before it is factored, which would take minutes for the prime 2^63 - 25.
+    #[test]
+    fn lengths_are_refused_by_their_range_and_their_factors() {
+        for n in [1, 2 * 4093, 1 << 24] {
+            assert!(check_length(n).is_ok(), "{n}");
+        }
+        for (n, says) in [(0, "found 0"), (i64::MAX - 24, "1 to"), (2 * 4099, "factor 4099")] {
+            let refused = check_length(n).expect_err("no such length");
+            assert!(refused.message.contains(says), "{n}: {}", refused.message);
+        }
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn transpose_broadcast(
     one(unbroadcast(b, ct(cts), cx.attrs.ints("dims"), &cx.types[0]))
 }
 
-/// What broadcasting a value of type `x` along these axes repeated is summed.
+/// The cotangent of an operand of type `x` from that of its broadcast to the axes `dims`: repeated elements are summed.
 pub(super) fn unbroadcast(b: &mut Builder, ct: Value, dims: &[i64], x: &TensorType) -> Value {
     let out = b.ty(ct).clone();
     // Axes that were added or stretched from 1 are summed; the latter come back as extents of 1.

@@ -43,14 +43,6 @@ pub(in crate::op) fn qr(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
 }
 
 impl MatrixWriter<'_> {
-    /// Vectors: `[batch, elements]`.
-    pub(super) fn load_rows(&mut self, x: Value) -> Value {
-        let (dims, wide) = (self.dims(x), self.wide());
-        let x = self.convert(x, wide);
-        let whole = [self.count(), dims.last().copied().unwrap_or(0)];
-        self.reshape(x, &whole)
-    }
-
     /// The upper triangle with vectors of reflections below it, and the scales of these.
     fn reflect(&mut self, a: Value) -> [Value; 2] {
         let ([rows, columns], count) = (self.shape(a), self.count());
@@ -70,8 +62,7 @@ impl MatrixWriter<'_> {
     fn reflected(&mut self, a: Value, on: Value) -> [Value; 2] {
         let ([rows, columns], count) = (self.shape(a), self.count());
         let dims = [count, rows];
-        let column = self.slice_at(a, 2, on, &[count, rows, 1]);
-        let column = self.reshape(column, &dims);
+        let column = self.column_at(a, on);
         let (place, own) = (self.places(None, 1, &dims), self.spread(on, &[], &dims));
         let (below, same) = (self.test(Op::Gt, place, own), self.test(Op::Eq, place, own));
         let head = self.kept(same, column);
@@ -131,8 +122,7 @@ impl MatrixWriter<'_> {
         let xs = [at, scales].map(|x| self.reversed(x, &[0]));
         let (last, _) = self.steps(vec![begin], &xs, &mut |w, carry, own| {
             let dims = [count, rows];
-            let column = w.slice_at(packed, 2, own[0], &[count, rows, 1]);
-            let column = w.reshape(column, &dims);
+            let column = w.column_at(packed, own[0]);
             let (place, on) = (w.places(None, 1, &dims), w.spread(own[0], &[], &dims));
             let (below, same) = (w.test(Op::Gt, place, on), w.test(Op::Eq, place, on));
             let ones = w.splat(1.0, &dims);

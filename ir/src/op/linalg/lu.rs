@@ -46,8 +46,7 @@ impl MatrixWriter<'_> {
     fn eliminated(&mut self, a: Value, order: Value, on: Value) -> [Value; 3] {
         let ([n, _], count) = (self.shape(a), self.count());
         let dims = [count, n];
-        let column = self.slice_at(a, 2, on, &[count, n, 1]);
-        let column = self.reshape(column, &dims);
+        let column = self.column_at(a, on);
         let own = self.spread(on, &[], &dims);
         let place = self.places(None, 1, &dims);
         let above = self.test(Op::Lt, place, own);

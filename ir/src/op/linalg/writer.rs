@@ -55,6 +55,14 @@ impl<'a> MatrixWriter<'a> {
         self.reshape(x, &whole)
     }
 
+    /// The vectors of an operand: `[batch, elements]`.
+    pub(super) fn load_rows(&mut self, x: Value) -> Value {
+        let (dims, wide) = (self.dims(x), self.wide);
+        let x = self.convert(x, wide);
+        let whole = [self.count(), dims.last().copied().unwrap_or(0)];
+        self.reshape(x, &whole)
+    }
+
     /// A result of matrices or vectors: with the batch axes and the type of the operands.
     pub(super) fn store(&mut self, x: Value) -> Value {
         let dims = self.batched(x);
@@ -75,6 +83,13 @@ impl<'a> MatrixWriter<'a> {
     /// Rows and columns of matrices.
     pub(super) fn shape(&self, x: Value) -> [u64; 2] {
         [self.extent(x, 1), self.extent(x, 2)]
+    }
+
+    /// The column of each matrix at a place: `[batch, rows]`.
+    pub(super) fn column_at(&mut self, x: Value, place: Value) -> Value {
+        let ([rows, _], count) = (self.shape(x), self.count());
+        let column = self.slice_at(x, 2, place, &[count, rows, 1]);
+        self.reshape(column, &[count, rows])
     }
 
     /// The matrices transposed.
