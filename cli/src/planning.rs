@@ -85,7 +85,7 @@ pub(super) struct PlanRequest {
     given: Option<Plan>,
     /// What counts the memory of its plans: the engine that runs it, whatever machine it is planned for, if it is run.
     counting: Counting,
-    /// The plan that was made last without a budget, and what it was chosen from.
+    /// The plan that was made without a budget, and what it was chosen from.
     among: OnceCell<PlanWithAttempts>,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
@@ -161,8 +161,7 @@ impl PlanningArgs {
             prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
         let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
-        let mut counting = counts(&donated);
-        let (function, given, kept) = match given {
+        let (function, given, kept, counting) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&function)?;
                 if !self.donated.is_empty() && donated != plan.donated {
@@ -170,13 +169,14 @@ impl PlanningArgs {
                     return Err(Failure::usage(m));
                 }
                 donated.clone_from(&plan.donated);
-                counting = counts(&donated);
-                (function, Some(plan), None)
+                let counting = counts(&donated);
+                (function, Some(plan), None, counting)
             }
             None => {
+                let counting = counts(&donated);
                 let (function, kept) =
                     self.narrowed(&source, &function, (&options, budget), &counting)?;
-                (function, None, Some(kept))
+                (function, None, Some(kept), counting)
             }
         };
         clock.end("ad");

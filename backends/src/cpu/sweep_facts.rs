@@ -5,6 +5,7 @@ use super::codegen::loop_ir::{
 };
 use super::codegen::loop_nest::LineForm;
 use super::codegen::loop_program::GridSteps;
+use super::codegen::short_axes::GridSource;
 use super::codegen::shuffle::{LANES, RuntimeLanes, Shuffle};
 use super::codegen::supports::partial_nest;
 use super::codegen::vector_width::Vectors;
@@ -113,8 +114,8 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
                 }
             }
             (VectorAccess::Grid, ParamRead::Guarded(sources)) => {
-                if let Some((a, ..)) = nest.grid_parts(sources) {
-                    facts.slots = facts.slots.saturating_add(extra(&nest.grid_steps(a.form)));
+                if let Some(GridSource { array, .. }) = GridSource::of(sources) {
+                    facts.slots = facts.slots.saturating_add(extra(&nest.grid_steps(array.form)));
                 }
             }
             _ => {}

@@ -119,9 +119,14 @@ fn planned(
         return packed.memory(donors, false);
     }
     // A result in an input offers temporaries no array. Donating must not raise the peak, so the plan without it is
-    // made too. Engines have whole cache lines of the arena.
-    let (memory, without) = (packed.memory(donors, true)?, packed.memory(donors, false)?);
+    // made too, unless it takes as much before it has an arena. Engines have whole cache lines of the arena.
     let held = |m: &Memory| (m.peak - m.arena).saturating_add(m.arena.next_multiple_of(ALIGN));
+    let memory = packed.memory(donors, true)?;
+    let least = outside(program, &DonorOf::new()).ok_or_else(|| too_large(program))?;
+    if held(&memory) <= least.inputs + least.constants + least.outputs {
+        return Ok(memory);
+    }
+    let without = packed.memory(donors, false)?;
     Ok(if held(&without) < held(&memory) { without } else { memory })
 }
 

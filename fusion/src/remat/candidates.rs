@@ -112,7 +112,7 @@ fn measured_divided(
         let plan = divided(f, plan, &options.device)?;
         known.measured(f, plan, options, engine)
     });
-    let point = made.ok()?.point()?;
+    let point = made.ok()??;
     known.add(&point);
     Some(point)
 }

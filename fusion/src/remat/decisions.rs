@@ -5,7 +5,7 @@
 
 use super::alternatives::{self, StorageForms};
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
-use super::pruning::{KnownPoints, MaybeMeasured};
+use super::pruning::KnownPoints;
 use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::fuse::greedy::narrow;
@@ -360,12 +360,13 @@ impl<'a> Decider<'a> {
         })
     }
 
-    /// The plans that differ in this value alone, and what each takes that no known point beats.
+    /// What each plan takes that differs in this value alone; `None` for one that a known point beats. Plans that have no
+    /// lowering are left out.
     pub(super) fn alternatives(
         &self,
         v: Value,
         known: &KnownPoints,
-    ) -> Result<Vec<MaybeMeasured>, Diagnostic> {
+    ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
         let readings = &self.crossing.readings[v];
         let plans = self.plans(v, &self.choice(v, readings), readings)?;
         let price = |plan| {

@@ -1,16 +1,15 @@
 //! Chooses the values that later phases recover from an answer instead of reading them.
 
 use crate::analysis::facts::Facts;
-use crate::fuse::greedy::plan_at;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::residuals::stored;
 use crate::plan::inverse::InverseChoice;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{Recoverable, recoverable, recovering};
 use crate::remat::decisions::ALIKE;
 use crate::remat::plan_frontier;
-use crate::search::blocks::block_plans;
-use crate::search::point::{PlanPoint, plan_point};
+use crate::search::planner::greedy_point;
+use crate::search::point::PlanPoint;
 use adfuse_ir::text::Names;
 use adfuse_ir::{Diagnostic, Fp, Function, Value};
 use cranelift_entity::EntitySet;
@@ -47,6 +46,8 @@ pub fn recover_operands(
     if options.effort == Effort::Off || recoverable(f, options.fp, &likely).is_empty() {
         return unchanged();
     }
+    // Plans with and without an inverse have most groups in common.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let planner = InversePlanner {
         // Search changes what is fused, and little of what crosses.
         options: PlanOptions { effort: options.effort.min(Effort::Default), ..options.clone() },
@@ -93,8 +94,7 @@ impl InversePlanner<'_> {
     }
 
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        let blocks = block_plans(f, &self.options, self.engine)?;
-        plan_point(f, plan_at(f, &self.options, 0.0, &blocks)?, &self.options, self.engine)
+        greedy_point(f, &self.options, self.engine)
     }
 
     /// What is in memory for later phases, results among them.

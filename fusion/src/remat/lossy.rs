@@ -1,8 +1,7 @@
 //! Chooses the values that get a lossy copy, and reports why others get none.
 
 use crate::analysis::facts::Facts;
-use crate::fuse::greedy::plan_at;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::residuals::stored;
 use crate::plan::Plan;
 use crate::plan::inverse::InverseChoice;
@@ -12,8 +11,8 @@ use crate::plan::names::value_named;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::lossy::{keeping, unfit};
 use crate::remat::inverse::recover_operands;
-use crate::search::blocks::block_plans;
-use crate::search::point::{PlanPoint, plan_point};
+use crate::search::planner::greedy_point;
+use crate::search::point::PlanPoint;
 use adfuse_ir::text::Names;
 use adfuse_ir::{Diagnostic, Function, Value};
 use cranelift_entity::EntitySet;
@@ -120,6 +119,8 @@ pub fn keep_lossy(
         });
     }
     let names = Names::of(f);
+    // Plans with and without a copy have most groups in common.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     // Search changes what is fused, and little of what crosses.
     let effort = options.effort.min(Effort::Default);
     let planner = Planner { options: PlanOptions { effort, ..options.clone() }, engine };
@@ -187,8 +188,7 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        let blocks = block_plans(f, &self.options, self.engine)?;
-        plan_point(f, plan_at(f, &self.options, 0.0, &blocks)?, &self.options, self.engine)
+        greedy_point(f, &self.options, self.engine)
     }
 
     /// What a plan keeps for later phases, results apart.

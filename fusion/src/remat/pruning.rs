@@ -20,7 +20,7 @@ struct KnownPoint {
 }
 
 impl KnownPoint {
-    /// Whether a point beats all that take so much or more, in memory, in time and in time to compile.
+    /// Whether a point beats every plan that takes at least this memory, time and time to compile.
     fn beats(&self, least: &KnownPoint) -> bool {
         self.peak <= least.peak && self.seconds < least.seconds && self.compile <= least.compile
     }
@@ -47,7 +47,7 @@ impl KnownPoints {
         known.iter().any(|point| point.beats(&least))
     }
 
-    /// The cost of a plan; none where a known point is better in all.
+    /// The cost of a plan; `None` where a known point beats it.
     ///
     /// # Errors
     /// As [`lower`](crate::lower()), and those of the engine.
@@ -57,29 +57,11 @@ impl KnownPoints {
         plan: Plan,
         options: &PlanOptions,
         engine: &dyn EngineModel,
-    ) -> Result<MaybeMeasured, Diagnostic> {
+    ) -> Result<Option<PlanPoint>, Diagnostic> {
         let priced = priced(f, plan, options, engine)?;
         if self.beat(&priced) {
-            return Ok(MaybeMeasured::Beaten);
+            return Ok(None);
         }
-        Ok(MaybeMeasured::Point(Box::new(priced.measured(f, options, engine)?.point)))
-    }
-}
-
-/// A plan's cost, as far as it matters.
-pub(super) enum MaybeMeasured {
-    /// Another plan is better in all.
-    Beaten,
-    /// Its cost.
-    Point(Box<PlanPoint>),
-}
-
-impl MaybeMeasured {
-    /// The cost, where the plan may be better than others.
-    pub(super) fn point(self) -> Option<PlanPoint> {
-        match self {
-            MaybeMeasured::Beaten => None,
-            MaybeMeasured::Point(point) => Some(*point),
-        }
+        Ok(Some(priced.measured(f, options, engine)?.point))
     }
 }

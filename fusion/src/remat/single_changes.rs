@@ -2,7 +2,7 @@
 //! are better.
 
 use super::decisions::{ALIKE, Decider};
-use super::pruning::{KnownPoints, MaybeMeasured};
+use super::pruning::KnownPoints;
 use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::search::point::PlanPoint;
@@ -43,9 +43,8 @@ pub(crate) fn decided_otherwise(
             settled.push(v);
             let tried = decider.alternatives(v, known)?;
             left = left.saturating_sub(tried.len());
-            let points: Vec<PlanPoint> =
-                tried.into_iter().filter_map(MaybeMeasured::point).collect();
-            // None that is beaten is faster than where this began, which is the fastest.
+            // A plan that is beaten is no faster than where this began, which is the fastest.
+            let points: Vec<PlanPoint> = tried.into_iter().flatten().collect();
             let best = points.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
             let faster = best.filter(|b| b.seconds < here.seconds * (1.0 - ALIKE)).cloned();
             let told =

@@ -15,7 +15,7 @@ use crate::memory::memory_beside;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use crate::search::point::seconds_of_steps;
+use crate::search::point::{seconds_of_steps, total};
 use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Value};
@@ -64,7 +64,7 @@ fn better(
     let with = LowerWith { device, memo: engine.memo() };
     let own = placed(f, plan, with).ok()?;
     let seconds = seconds_of_steps(&own, device, engine);
-    let (before, program): (f64, _) = (seconds.iter().sum(), own.program);
+    let (before, program) = (total(&seconds), own.program);
     let kernels = short_kernels(plan, &program, &seconds, device.launch_s);
     if kernels.iter().filter(|&&short| short).count() < 2 {
         return None;
@@ -82,7 +82,7 @@ fn better(
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
         let Ok(joined) = placed(f, &made, with) else { continue };
-        let seconds: f64 = seconds_of_steps(&joined, device, engine).iter().sum();
+        let seconds = total(&seconds_of_steps(&joined, device, engine));
         if seconds < before && peak(&joined.program).is_some_and(|peak| peak <= most) {
             return Some(made);
         }

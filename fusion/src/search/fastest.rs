@@ -104,18 +104,15 @@ pub(super) fn fastest_of(
     attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
     let least = attempts.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-    let mut found = attempts.iter().filter(|a| a.seconds == least);
-    let (first, others) = (found.next(), found.next());
-    match (first, others) {
-        (Some(only), None) => Ok(only.plan.clone()),
-        _ => {
-            let all = attempts.iter().filter(|a| a.seconds == least);
-            let by_peak = all.map(|a| Ok(measured(f, a.plan.clone(), options, &AnyEngine)?.point));
-            let by_peak = by_peak.collect::<Result<Vec<PlanPoint>, Diagnostic>>()?;
-            let least = by_peak.into_iter().min_by_key(|point| (point.peak, point.saved));
-            least.map(|point| point.plan).ok_or_else(|| no_plan(f))
-        }
+    let fastest: Vec<&Plan> =
+        attempts.iter().filter(|a| a.seconds == least).map(|a| &a.plan).collect();
+    if let [only] = fastest[..] {
+        return Ok(only.clone());
     }
+    let point = |plan: &Plan| Ok(measured(f, plan.clone(), options, &AnyEngine)?.point);
+    let points = fastest.into_iter().map(point).collect::<Result<Vec<PlanPoint>, Diagnostic>>()?;
+    let leanest = points.into_iter().min_by_key(|point| (point.peak, point.saved));
+    leanest.map(|point| point.plan).ok_or_else(|| no_plan(f))
 }
 
 fn no_plan(f: &Function) -> Diagnostic {

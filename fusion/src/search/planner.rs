@@ -2,7 +2,7 @@
 
 use super::blocks::block_plans;
 use super::bundles::bundled;
-use super::fastest::{attempts, fastest, fastest_of};
+use super::fastest::{UnbudgetedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::point::{PlanPoint, measured, priced};
@@ -59,13 +59,14 @@ pub fn plan_among(
     // Plans that are compared have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let blocks = block_plans(f, options, engine)?;
-    let (plan, attempts) = match options.effort {
-        Effort::Off => (plan_at(f, options, 0.0, &blocks)?, Vec::new()),
-        Effort::Search => (searched(f, options, engine)?, attempts(f, options, &blocks, engine)?),
-        _ => {
-            let attempts = attempts(f, options, &blocks, engine)?;
-            (fastest_of(f, options, &attempts)?, attempts)
-        }
+    let attempts = match options.effort {
+        Effort::Off => Vec::new(),
+        _ => attempts(f, options, &blocks, engine)?,
+    };
+    let plan = match options.effort {
+        Effort::Off => plan_at(f, options, 0.0, &blocks)?,
+        Effort::Search => searched(f, options, engine, &attempts)?,
+        _ => fastest_of(f, options, &attempts)?,
     };
     let plan = bundled(f, plan, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
@@ -73,8 +74,8 @@ pub fn plan_among(
 }
 
 impl PlanWithAttempts {
-    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes however
-    /// quickly its memory is planned.
+    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes. A plan
+    /// that is not below it where its memory is planned quickly is left out.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()), and those of the engine.
@@ -133,20 +134,22 @@ pub fn search(
     Some(found)
 }
 
-/// The plan of a function that a search finds from the best of the planner's own.
+/// The plan of a function that a search finds from the best of the planner's own: those that were made without a search,
+/// and greedy ones at each price.
 ///
 /// # Errors
 /// As [`plan`](crate::plan()).
-pub(crate) fn searched(
+fn searched(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
+    attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
     let space = PlanSpace::new(f, options, engine, &Predicted)?;
     let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
     let blocks = &space.head.blocks;
-    let plans = std::iter::once(fastest(f, options, blocks, engine))
+    let plans = std::iter::once(fastest_of(f, options, attempts))
         .chain(PRICES.into_iter().map(|price| plan_at(f, options, price, blocks)));
     for plan in plans {
         let plan = plan?;
@@ -177,6 +180,19 @@ pub fn plan_attempts(
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     measured_attempts(f, options, &block_plans(f, options, engine)?, engine)
+}
+
+/// The greedy plan of a function, with what it takes.
+///
+/// # Errors
+/// As [`plan`](crate::plan()), and those of the engine.
+pub(crate) fn greedy_point(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PlanPoint, Diagnostic> {
+    let plan = plan_at(f, options, 0.0, &block_plans(f, options, engine)?)?;
+    Ok(measured(f, plan, options, engine)?.point)
 }
 
 /// As [`plan_attempts`], with these plans of the function's blocks.

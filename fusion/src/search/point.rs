@@ -202,7 +202,7 @@ fn step_seconds(
 }
 
 /// Seconds of all steps, added in their order, as everywhere: sums of floats depend on it.
-fn total(seconds: &[f64]) -> f64 {
+pub(crate) fn total(seconds: &[f64]) -> f64 {
     seconds.iter().fold(0.0, |sum, seconds| sum + seconds)
 }
 

@@ -119,6 +119,8 @@ fn emitters_are_said() {
         one("reduce_max %x {axes = [0]}", "f32[30,70]", "f32[70]"),
         one("pad %x, 0.5 {low = [2], high = [1], interior = [0]}", "f32[300]", "f32[303]"),
         one("transpose %x {perm = [1, 0]}", "f32[30,70]", "f32[70,30]"),
+        // Elements that are further apart than gathers reach.
+        one("transpose %x {perm = [1, 0]}", "f32[64,40000000]", "f32[40000000,64]"),
         one("convert_element_type %x", "f32[300]", "i8[300]"),
         one("convert_element_type %x", "f64[300]", "bf16[300]"),
         one("rem %x, %x", "i32[300]", "i32[300]"),

@@ -175,8 +175,8 @@ pub(crate) enum GroupRead {
     Packed { bits: u8, pointer: LoopVal, first: LoopVal },
     /// Coordinates in equal steps from the first on.
     Coord { first: LoopVal, step: i64 },
-    /// Elements of 32 bits in a pattern over several axes, of which the first is at a pointer at coordinate 0; where a
-    /// guard does not hold, a literal.
+    /// Elements of 32 bits in a pattern over several axes. The pointer is to the element at coordinate 0 of all axes.
+    /// Where a guard does not hold, a literal is read instead.
     Grid { pointer: LoopVal, steps: GridSteps, guards: Vec<GridGuard>, rest: Option<Literal> },
     /// Neighbouring elements at the bits of the coordinate that count: all of them, or none.
     Chosen { pointer: LoopVal, along: LoopVal },
@@ -186,7 +186,7 @@ pub(crate) enum GroupRead {
     Lanes { at: LoopVal, block: LoopBlock, value: LoopVal },
 }
 
-/// Steps along axes that are one for groups. A group begins at coordinate 0 of all of them but the outermost.
+/// Steps along axes that are merged into one line. A group begins at coordinate 0 of all of them but the outermost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct GridSteps {
     /// The step along the outermost axis.
@@ -195,7 +195,8 @@ pub(crate) struct GridSteps {
     pub(crate) inner: SmallVec<[(i64, i64); 4]>,
 }
 
-/// A number that is one of `count` from `low` on where something is read: what it is at coordinate 0, and its steps.
+/// A condition of a read: a number, which begins with `first` at coordinate 0 and has these steps, must be one of `count`
+/// from `low` on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct GridGuard {
     pub(crate) first: LoopVal,

@@ -7,6 +7,7 @@ use super::loop_program::{
     GridGuard, GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use super::program_builder::{LineState, ProgramBuilder};
+use super::short_axes::GridSource;
 use super::unused::without_unused;
 use super::{nontemporal, vectorize};
 
@@ -146,15 +147,15 @@ impl ProgramBuilder<'_> {
 
     fn grid_read(&mut self, sources: &[GuardedSource]) -> Option<GroupRead> {
         let p = self.p;
-        let (a, guards, rest) = p.grid_parts(sources)?;
-        let pointer = self.line_pointer(a);
+        let GridSource { array, guards, rest } = GridSource::of(sources)?;
+        let pointer = self.line_pointer(array);
         let mut all = Vec::new();
         for (form, range) in guards {
             let (first, steps) = (self.fixed_form(*form), p.grid_steps(*form));
             let count = range.end.saturating_sub(range.start).max(0);
             all.push(GridGuard { first, steps, low: range.start, count });
         }
-        Some(GroupRead::Grid { pointer, steps: p.grid_steps(a.form), guards: all, rest })
+        Some(GroupRead::Grid { pointer, steps: p.grid_steps(array.form), guards: all, rest })
     }
 
     fn line_pointer(&mut self, a: &Access) -> LoopVal {

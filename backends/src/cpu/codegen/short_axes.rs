@@ -1,20 +1,46 @@
 //! Short innermost axes: lines go over several axes where one is shorter than a vector.
 //!
-//! A line of four elements fills a quarter of a vector of sixteen, and what is computed once a line is computed for four
-//! elements. So innermost axes are merged although accesses do not step over them as over one: those are read as a
-//! [grid](super::loop_program::GridSteps). Of the merged axes all but the outermost divide a vector, so that every group
-//! begins at coordinate 0 of them, and has the same pattern of elements from its first one on.
+//! A line of four elements fills a quarter of a vector of sixteen, and what is computed once per line serves four elements
+//! only. So innermost axes are merged even where an access does not step over them as over one axis: such an access is
+//! read as a [grid](super::loop_program::GridSteps). The extents of all merged axes but the outermost divide a vector
+//! together. So every group begins at coordinate 0 of these axes and has the same pattern of elements.
 
 use super::affine_form::{AffineForm, WalkedAxes, mentions};
-use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead};
+use super::loop_ir::{Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead};
 use super::loop_program::GridSteps;
+use adfuse_ir::Literal;
 use smallvec::SmallVec;
 
-/// Guards of grids are compared in 32 bits: they are less than this, or more than its negative.
+/// Guards of grids are compared in 32 bits: their absolute values stay below this.
 const MOST: i64 = 1 << 30;
 
-/// Of each form, whether groups may read it as a grid: the elements of 32 bits of a parameter that has no other source
-/// but a literal, and the guards of that.
+/// A parameter that groups may read as a grid: elements of 32 bits where guards hold, and a literal elsewhere.
+pub(crate) struct GridSource<'a> {
+    pub(crate) array: &'a Access,
+    pub(crate) guards: &'a FormRanges,
+    /// `None` where there are no guards.
+    pub(crate) rest: Option<Literal>,
+}
+
+impl<'a> GridSource<'a> {
+    /// Of the sources of a parameter; `None` where it may be no grid.
+    pub(crate) fn of(sources: &'a [GuardedSource]) -> Option<GridSource<'a>> {
+        let (first, rest) = match sources {
+            [first] if first.guards.is_empty() => (first, None),
+            [first, GuardedSource { from: LoadSource::Literal(l), guards }]
+                if guards.is_empty() =>
+            {
+                (first, Some(*l))
+            }
+            _ => return None,
+        };
+        let array = first.from.array()?;
+        let plain = array.packed.is_none() && array.dtype.bytes() == 4;
+        plain.then_some(GridSource { array, guards: &first.guards, rest })
+    }
+}
+
+/// For each form, whether groups may read it as a grid: the places and the guards of [`GridSource`]s.
 pub(crate) fn may_be_grids(
     reads: &[ParamRead],
     forms: &[AffineForm],
@@ -22,33 +48,19 @@ pub(crate) fn may_be_grids(
 ) -> Vec<bool> {
     let mut may = vec![false; forms.len()];
     for read in reads {
-        if let Some((a, guards)) = grid_source(read) {
+        if let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources()) {
             let plain = |f: usize| forms[f].rest.is_empty();
             let bounded = guards.iter().all(|(f, range)| {
-                let ends = [range.start, range.end].iter().all(|end| end.abs() < MOST);
+                let ends = [range.start, range.end].iter().all(|end| end.saturating_abs() < MOST);
                 plain(*f) && ends && forms[*f].within(extents, MOST)
             });
-            if plain(a.form) && bounded {
-                may[a.form] = true;
+            if plain(array.form) && bounded {
+                may[array.form] = true;
                 guards.iter().for_each(|(f, _)| may[*f] = true);
             }
         }
     }
     may
-}
-
-/// The array that a parameter is read from, and the guards outside of which it is a literal.
-fn grid_source(read: &ParamRead) -> Option<(&Access, &super::loop_ir::FormRanges)> {
-    let (first, literal) = match read.sources() {
-        [first] if first.guards.is_empty() => (first, None),
-        [first, last] if last.guards.is_empty() => (first, Some(last)),
-        _ => return None,
-    };
-    if literal.is_some_and(|l| matches!(l.from, LoadSource::Array(_))) {
-        return None;
-    }
-    let a = first.from.array()?;
-    (a.packed.is_none() && a.dtype.bytes() == 4).then_some((a, &first.guards))
 }
 
 impl AffineForm {
@@ -69,11 +81,11 @@ impl AffineForm {
 }
 
 impl WalkedAxes {
-    /// Merges innermost axes while what is within the outermost of them divides vectors of this many lanes, if some form
-    /// does not step over them as over one.
+    /// Merges innermost axes where some form does not step over them as over one. Each further axis is merged while the
+    /// elements within it divide vectors of this many lanes.
     pub(crate) fn merge_short(&mut self, forms: &mut [&mut AffineForm], may: &[bool], lanes: i64) {
         let last = self.extents.len() - 1;
-        // What is read at places that are data is read the same all along a line, or not by vectors.
+        // Vectors read at places that are data only if the place is the same all along a line: lines stay as they are.
         let is_data =
             |f: &&mut AffineForm| f.rest.iter().any(|(e, _)| mentions(e, &|_| false, &|_| true));
         let short = (1..lanes).contains(&self.extents[last]);
@@ -82,7 +94,7 @@ impl WalkedAxes {
         }
         let (mut first, mut within) = (last, 1);
         while let Some(outer) = first.checked_sub(1) {
-            within *= self.extents[first];
+            within = self.extents[first].saturating_mul(within);
             let pinned = self.axes.iter().flatten().any(|&a| a >= outer);
             let fits = |(f, may): (&&mut AffineForm, &bool)| *may || f.is_one(&self.extents, outer);
             if pinned || within > lanes || lanes % within != 0 || !forms.iter().zip(may).all(fits) {
@@ -116,22 +128,11 @@ impl LoopNest {
 
     /// Whether groups read a parameter as a grid.
     pub(crate) fn is_grid(&self, read: &ParamRead) -> bool {
-        let Some((a, guards)) = grid_source(read) else { return false };
-        let mut forms = guards.iter().map(|(f, _)| *f).chain([a.form]);
-        forms.any(|f| self.forms[f].grid.is_some())
-    }
-
-    /// The array and the guards of a parameter that is one, and the literal that it is elsewhere.
-    pub(crate) fn grid_parts<'a>(
-        &self,
-        sources: &'a [GuardedSource],
-    ) -> Option<(&'a Access, &'a super::loop_ir::FormRanges, Option<adfuse_ir::Literal>)> {
-        let first = sources.first()?;
-        let rest = match sources.get(1).map(|s| &s.from) {
-            Some(LoadSource::Literal(l)) => Some(*l),
-            _ => None,
+        let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources()) else {
+            return false;
         };
-        Some((first.from.array()?, &first.guards, rest))
+        let mut forms = guards.iter().map(|(f, _)| *f).chain([array.form]);
+        forms.any(|f| self.forms[f].grid.is_some())
     }
 
     /// The steps of a form along the axes that lines merge.

@@ -1,5 +1,5 @@
-//! Which loads and permutations give a vector whose elements are in a pattern in memory. Lanes are those of AVX-512 of 32
-//! bits; offsets are in elements, from the first lane's element on.
+//! Which loads and permutations give a vector whose elements are in a pattern in memory. Vectors are those of AVX-512, with
+//! lanes of 32 bits. Offsets are in elements, from the first lane's element on.
 
 use super::loop_program::GridSteps;
 
@@ -35,8 +35,8 @@ pub(crate) struct PermutedVector {
     pub(crate) places: [u8; LANES],
 }
 
-/// Which of the wanted lanes are there at run time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Which of the wanted lanes are there at run time. Of two masks together, the later variant holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum RuntimeLanes {
     /// All of them.
     Full,
@@ -58,19 +58,15 @@ impl RuntimeLanes {
         let alike = |(at, value)| lanes().all(|(other, v)| other != at || v == value);
         if lanes().all(alike) { RuntimeLanes::Elements } else { RuntimeLanes::Lanes }
     }
-
-    /// What the lanes are that two masks have.
-    pub(crate) fn and(self, other: RuntimeLanes) -> RuntimeLanes {
-        if (self as u8) < other as u8 { other } else { self }
-    }
 }
 
 impl PermutedVector {
-    /// Of each element, one lane that has it, then the next: the last one where there are no more.
+    /// Vectors of lane numbers. The first names for each element one lane that has it, and each further one the next such
+    /// lane. Where there are no more, the last lane is named again.
     pub(crate) fn lanes_of_elements(&self, mask: RuntimeLanes) -> Vec<[u8; LANES]> {
         let mut found = vec![[0; LANES]; self.sharing(mask)];
         let mut count = [0; LANES];
-        for l in (0..LANES).filter(|l| self.lanes >> l & 1 != 0) {
+        for l in lanes_of(self.lanes) {
             let place = usize::from(self.places[l]);
             for lanes in found.iter_mut().skip(count[place]) {
                 lanes[place] = l as u8;
@@ -82,7 +78,7 @@ impl PermutedVector {
 
     /// How many lanes must be asked whether an element is accessed.
     fn sharing(&self, mask: RuntimeLanes) -> usize {
-        let all = || (0..LANES).filter(|l| self.lanes >> l & 1 != 0);
+        let all = || lanes_of(self.lanes);
         let of = |place: u8| all().filter(|&l| self.places[l] == place).count();
         match mask {
             RuntimeLanes::Full | RuntimeLanes::Whole => 0,
@@ -106,7 +102,7 @@ impl Shuffle {
 
     /// For lanes at offsets, of which some are wanted, and of those some are there at run time.
     pub(crate) fn of(offsets: &[i64; LANES], wanted: u16, mask: RuntimeLanes) -> Shuffle {
-        let all = || (0..LANES).filter(|l| wanted >> l & 1 != 0);
+        let all = || lanes_of(wanted);
         let Some(first) = all().next().map(|l| offsets[l]) else {
             return Shuffle::Blend(Vec::new());
         };
@@ -122,7 +118,7 @@ impl Shuffle {
             }
         }
         let windows = windows(offsets, wanted);
-        // What masks of elements take that are made of those of lanes.
+        // Instructions that make masks of elements from masks of lanes.
         let masks = match mask {
             RuntimeLanes::Full => 0,
             RuntimeLanes::Whole => windows.len(),
@@ -137,7 +133,12 @@ impl Shuffle {
     }
 }
 
-/// What loads and permutations take: a permutation of one vector, or of two at once; each further vector takes one more.
+/// The lanes of a mask.
+fn lanes_of(mask: u16) -> impl Iterator<Item = usize> {
+    (0..LANES).filter(move |l| mask >> l & 1 != 0)
+}
+
+/// How many instructions load and permute: one permutation takes one vector or two, and each further vector takes one more.
 fn permuted(windows: &[PermutedVector]) -> usize {
     if windows.len() == 1 { 2 } else { 2 * windows.len() - 1 }
 }
@@ -146,10 +147,10 @@ fn permuted(windows: &[PermutedVector]) -> usize {
 fn windows(offsets: &[i64; LANES], wanted: u16) -> Vec<PermutedVector> {
     let mut left = wanted;
     let mut found = Vec::new();
-    let next = |left: u16| (0..LANES).filter(|l| left >> l & 1 != 0).map(|l| offsets[l]).min();
+    let next = |left: u16| lanes_of(left).map(|l| offsets[l]).min();
     while let Some(from) = next(left) {
         let mut window = PermutedVector { from, read: 0, lanes: 0, places: [0; LANES] };
-        for l in (0..LANES).filter(|l| left >> l & 1 != 0) {
+        for l in lanes_of(left) {
             let place = offsets[l].wrapping_sub(from);
             if (0..LANES as i64).contains(&place) {
                 window.places[l] = place as u8;
@@ -180,20 +181,18 @@ mod tests {
             Shuffle::Broadcast(at) => lanes = [Some(*at); LANES],
             Shuffle::Blend(vectors) => {
                 for (at, kept) in vectors {
-                    for l in (0..LANES).filter(|l| kept >> l & 1 != 0) {
+                    for l in lanes_of(*kept) {
                         lanes[l] = Some(at + l as i64);
                     }
                 }
             }
             Shuffle::Permute(windows) => {
                 for w in windows {
-                    for l in (0..LANES).filter(|l| w.lanes >> l & 1 != 0) {
+                    for l in lanes_of(w.lanes) {
                         assert_ne!(w.read >> w.places[l] & 1, 0, "an element that is not read");
                         lanes[l] = Some(w.from + i64::from(w.places[l]));
                     }
-                    let used: u16 = (0..LANES)
-                        .filter(|l| w.lanes >> l & 1 != 0)
-                        .fold(0, |bits, l| bits | 1 << w.places[l]);
+                    let used: u16 = lanes_of(w.lanes).fold(0, |bits, l| bits | 1 << w.places[l]);
                     assert_eq!(w.read, used, "an element that nobody wants");
                 }
             }
@@ -225,7 +224,7 @@ mod tests {
                 ] {
                     let shuffle = Shuffle::of(&offsets, wanted, mask);
                     let found = loaded(&shuffle, &offsets);
-                    for l in (0..LANES).filter(|l| wanted >> l & 1 != 0) {
+                    for l in lanes_of(wanted) {
                         assert_eq!(found[l], Some(offsets[l]), "{k} {wanted:x} {shuffle:?}");
                     }
                     if let (RuntimeLanes::Lanes, Shuffle::Permute(windows)) = (mask, &shuffle) {

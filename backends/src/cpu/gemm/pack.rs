@@ -28,8 +28,10 @@ pub(super) unsafe fn pack<T: Copy + Default, const C: usize>(
         // depth and all columns, those that are absent too.
         unsafe {
             let line = |k: usize| to.wrapping_add(k * C);
-            for k in (0..depth).filter(|_| n < C) {
-                *line(k).cast::<[T; C]>() = [T::default(); C];
+            if n < C {
+                for k in 0..depth {
+                    *line(k).cast::<[T; C]>() = [T::default(); C];
+                }
             }
             match (from.column, from.row) {
                 (1, _) if n == C => {

@@ -18,7 +18,7 @@ const RUNS: usize = 32;
 /// Elements that are copied at once, also where fewer are wanted.
 pub(super) const PIECE: usize = 8;
 
-/// How many are copied at once where runs are multiples of that.
+/// Lengths of pieces, the preferred one first: one is taken that divides all runs.
 const PIECES: [usize; 3] = [16, 8, 4];
 
 /// The element's place in the array, then what each guard speaks of.
@@ -74,7 +74,7 @@ struct EqualRuns {
     count: usize,
     /// Elements of a piece.
     piece: usize,
-    /// Whether no piece has elements that its run has not.
+    /// Whether pieces divide all runs; otherwise a run's last piece reaches beyond the run.
     exact: bool,
 }
 
@@ -127,7 +127,7 @@ impl EqualRuns {
     }
 }
 
-/// Between which bases of a line its runs are before a number of elements, and guards hold for all of them.
+/// The bases of a line at which all of its runs lie below a number of elements and all guards hold.
 struct InteriorRange {
     low: Forms,
     high: Forms,

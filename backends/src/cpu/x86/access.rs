@@ -107,7 +107,9 @@ impl BodyLowering<'_> {
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             return Ok(self.load_dense(d, place, true));
         }
-        if bytes == 4 && self.wide {
+        // Offsets within a group are of 32 bits there.
+        let reach = step.checked_mul(i64::from((copy + 1) * self.lanes() * bytes));
+        if bytes == 4 && self.wide && reach.is_some_and(|n| i32::try_from(n).is_ok()) {
             let steps = GridSteps { outer: step, inner: SmallVec::new() };
             return self.load_grid(pointer, (&steps, &[]), None, copy);
         }

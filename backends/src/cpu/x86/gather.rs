@@ -47,7 +47,7 @@ impl BodyLowering<'_> {
                         }
                         None => own,
                     });
-                    wanted.form = wanted.form.and(RuntimeLanes::of_guard(&guard.steps, steps));
+                    wanted.form = wanted.form.max(RuntimeLanes::of_guard(&guard.steps, steps));
                 }
             }
         }

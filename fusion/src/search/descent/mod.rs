@@ -2,12 +2,12 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one, one becomes two. A change is priced by
-//! the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the
-//! size of the plan, and equal layers are priced once. A change that is faster is made at once, and so is one that is as
-//! fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to later phases must
-//! save more time than moving those bytes once takes. It is not made where the engine gives no facts: the model cannot
-//! tell such gains.
+//! a computed one is inlined, two groups that have something to do with each other become one, one group becomes
+//! several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
+//! does not grow with the size of the plan, and equal layers are priced once. A change that is faster is made at once, and
+//! so is one that is as fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to
+//! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
+//! the model cannot tell such gains.
 
 mod inlined_shifts;
 mod pricer;
@@ -135,7 +135,8 @@ struct Descent<'a, 'f> {
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,
-    /// Members of groups that were priced to divide groups: what other changes may price does not depend on it.
+    /// Members of groups that were priced to divide groups. They have a bound of their own: dividing leaves other changes
+    /// as much to price.
     of_splits: usize,
     /// The last round in which a change touched a group.
     changed: SecondaryMap<GroupId, u32>,
@@ -308,7 +309,7 @@ impl Descent<'_, '_> {
     fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
         let facts = &self.table.facts;
         let bits = |v: Value| facts.f.ty(v).dtype.bits();
-        // What is widened is stored as it was: it takes no time beside reading it, and who has narrowed it wants it so.
+        // Widening takes no time beside the read, and the narrow value is the smaller one to store.
         if let [x] = facts.f.args(i)
             && facts.f.op(i) == Op::ConvertElementType
             && bits(*x) < bits(facts.f.inst_results(i)[0])

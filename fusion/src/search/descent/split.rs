@@ -1,9 +1,9 @@
 //! Splits: one group as several, the inverse of joining two groups.
 //!
-//! What is greedy about a group is often one member too many: a fold whose way through memory all others then take, a
-//! value that each point computes again. So a group is divided where a fold's result is spread again, into all pieces
-//! at once and into two; and at each of its members, into what the member needs and the rest, or what needs the member
-//! and the rest. The pieces run where the group ran, one after the other.
+//! Greedy grouping often puts one member too many into a group: a fold whose order through memory all other members must
+//! then follow, or a value that each point computes again. So a group is divided where a fold's result is spread again,
+//! into all pieces at once and into two; and at each of its members, into what the member needs and the rest, or what
+//! needs the member and the rest. The pieces run where the group ran, one after the other.
 
 use super::Descent;
 use super::table::{GroupId, STEP, SingleChange};

@@ -74,7 +74,7 @@ fn tiles(element: DType, depth: usize) -> usize {
     depth.saturating_mul(element.bytes() as usize).div_ceil(DEEP)
 }
 
-/// Bytes of a panel of 16 lines; the most that there is where they are too many.
+/// Bytes of a panel of 16 lines, or the largest number where they cannot be counted.
 fn panel(element: DType, depth: usize) -> usize {
     tiles(element, depth).saturating_mul(TILE).saturating_add(SUMS)
 }
