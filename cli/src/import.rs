@@ -15,7 +15,7 @@ use adfuse::import::{
 };
 use clap::Args;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Prints a program of StableHLO text, or an ONNX model, as `.ir` text
@@ -72,7 +72,7 @@ impl Import {
     /// An ONNX model.
     fn model(&self, bytes: &[u8], streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let wrong = |e: ImportError| model::refused(&self.file, &e);
-        let options = self.options(&self.file, bytes)?;
+        let options = self.options(bytes)?;
         if self.coverage {
             let table = onnx_coverage(bytes, &options).map_err(wrong)?;
             write!(streams.out, "{table}")?;
@@ -86,13 +86,13 @@ impl Import {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn options(&self, path: &Path, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
-        let mut options = model::options(path);
+    fn options(&self, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
+        let mut options = model::options(&self.file);
         for (symbol, extent) in self.dims.all() {
             options = options.extent(symbol.as_str(), *extent);
         }
         let inputs = Inputs::new(self.fix.clone(), 0)?;
-        let known = onnx_params(bytes).map_err(|e| model::refused(path, &e))?;
+        let known = onnx_params(bytes).map_err(|e| model::refused(&self.file, &e))?;
         let params: Vec<NamedParam> =
             known.into_iter().map(|(name, ty)| NamedParam { name, ty }).collect();
         inputs.all_known(&params, "main")?;

@@ -7,7 +7,6 @@ use super::whole;
 use adfuse::backends::Array;
 use adfuse::data::safetensors;
 use adfuse::import::{ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_name};
-use adfuse::ir::{Diagnostic, Kind};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -62,8 +61,7 @@ pub(super) fn refused(path: &Path, error: &ImportError) -> Failure {
 pub(super) fn imported(path: &Path, bytes: &[u8]) -> Result<SourceText, Failure> {
     let ImportedModel { module, weights, .. } =
         onnx(bytes, &options(path)).map_err(|e| refused(path, &e))?;
-    let weights = weights.iter().map(|w| Ok((w.name.clone(), array(w)?)));
-    let weights: Vec<(String, Array)> = weights.collect::<Result<_, Failure>>()?;
+    let weights = arrays(&weights)?;
     Ok(SourceText {
         name: path.display().to_string(),
         text: module.to_string().into(),
@@ -71,20 +69,21 @@ pub(super) fn imported(path: &Path, bytes: &[u8]) -> Result<SourceText, Failure>
     })
 }
 
-/// The value of a weight.
-fn array(weight: &Weight) -> Result<Array, Failure> {
-    let dims = weight.ty.dims().unwrap_or_default();
-    Array::read_le(weight.ty.dtype, &dims, &mut &weight.bytes[..])
-        .map_err(|e| Failure::usage(format!("the weight `{}`: {e}", weight.name)))
+/// The values of weights, by name.
+fn arrays(weights: &[Weight]) -> Result<Vec<(String, Array)>, Failure> {
+    let array = |w: &Weight| {
+        let dims = w.ty.dims().unwrap_or_default();
+        match Array::read_le(w.ty.dtype, &dims, &mut &w.bytes[..]) {
+            Ok(a) => Ok((w.name.clone(), a)),
+            Err(e) => Err(Failure::usage(format!("the weight `{}`: {e}", w.name))),
+        }
+    };
+    weights.iter().map(array).collect()
 }
 
-/// Writes weights to the file that belongs to a program, if there are any.
-pub(super) fn write_weights(path: &Path, weights: &[Weight]) -> Result<(), Failure> {
-    if weights.is_empty() {
-        return Ok(());
-    }
-    let arrays = weights.iter().map(|w| Ok((w.name.clone(), array(w)?)));
-    let arrays: Vec<(String, Array)> = arrays.collect::<Result<_, Failure>>()?;
+/// Writes weights to the file that belongs to a program.
+fn write_weights(path: &Path, weights: &[Weight]) -> Result<(), Failure> {
+    let arrays = arrays(weights)?;
     let named = arrays.iter().map(|(name, a)| (name.as_str(), a));
     safetensors::write(path, named, &safetensors::Metadata::new()).map_err(|e| wrong(&e))
 }
@@ -145,17 +144,19 @@ impl Weights {
             return Ok(());
         }
         let m = format!("no tensor in `{}` has the name of an input of @{func}", self.origin);
-        Err(Failure::Usage(Diagnostic::new(Default::default(), Kind::Usage, m)))
+        Err(Failure::usage(m))
     }
 }
 
 /// Writes a program, and its weights beside it.
 pub(super) fn write_program(path: &Path, model: &ImportedModel) -> Result<(), Failure> {
-    if let Some(file) = weights_file(path).filter(|_| !model.weights.is_empty()) {
+    if !model.weights.is_empty() {
+        let Some(file) = weights_file(path) else {
+            let m =
+                format!("`{}` has weights, which are kept beside a file NAME.ir", path.display());
+            return Err(Failure::usage(m));
+        };
         write_weights(&file, &model.weights)?;
-    } else if !model.weights.is_empty() {
-        let m = format!("`{}` has weights, which are kept beside a file NAME.ir", path.display());
-        return Err(Failure::usage(m));
     }
     let text = model.module.to_string();
     whole::write(path, |file| std::io::Write::write_all(file, text.as_bytes()))?;

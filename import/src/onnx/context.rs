@@ -2,13 +2,16 @@
 
 use super::known::{KnownElement, KnownTensor, KnownValues};
 use super::operation::OnnxOperation;
-use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, OperationProto, Opsets};
+use super::proto::{
+    AttributeProto, FunctionProto, GraphProto, ModelProto, OperationProto, Opsets, TensorProto,
+};
 use super::tensor::ExternalData;
+use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::emit::{InstEmitter, Val};
 pub(crate) use crate::emit::{LoweredValues, Vals};
 use crate::report::{Issue, Usage};
-use adfuse_ir::{Dim, Literal, Shape, Span, TensorType, Value};
+use adfuse_ir::{Dim, Elements, Literal, Shape, Span, TensorType, Value};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
@@ -39,6 +42,8 @@ pub(crate) struct OnnxLowering<'m> {
     scopes: Vec<HashMap<&'m str, BoundValue>>,
     attributes: Environment<'m>,
     pub(crate) known: KnownValues,
+    /// The tensors inside of graphs and functions that were read: a function is lowered at each call.
+    pub(crate) tensors: HashMap<*const TensorProto<'m>, (ElementType, TensorType, Elements)>,
     pub(crate) external: &'m ExternalData,
     /// The node that is lowered, as messages name it.
     place: String,
@@ -80,6 +85,7 @@ impl<'m> OnnxLowering<'m> {
             scopes: vec![HashMap::new()],
             attributes: HashMap::new(),
             known: KnownValues::default(),
+            tensors: HashMap::new(),
             external,
             place: String::new(),
             issues: Vec::new(),

@@ -15,7 +15,7 @@ use crate::emit::element::ElementType;
 use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
 use crate::{ImportError, raise};
-use adfuse_ir::{At, Diagnostic, Dim, Elements, Kind, Literal, Module, Symbol, TensorType, verify};
+use adfuse_ir::{At, Diagnostic, Dim, Kind, Literal, Module, Symbol, TensorType, verify};
 use context::{OnnxLowering, value_name};
 use proto::{ExtentInfo, GraphProto, ModelProto, OperationProto, ValueInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +71,12 @@ pub struct Weight {
     pub bytes: Vec<u8>,
 }
 
+impl Weight {
+    fn of(name: String, host: HostTensor<'_>) -> Weight {
+        Weight { name, ty: host.ty(), bytes: host.bytes.into_owned() }
+    }
+}
+
 /// An imported model.
 #[derive(Clone, Debug)]
 pub struct ImportedModel {
@@ -94,11 +100,10 @@ pub fn is_onnx(bytes: &[u8]) -> bool {
 /// whose values must be given), and where it is no valid program.
 pub fn onnx(bytes: &[u8], options: &OnnxOptions) -> Result<ImportedModel, ImportError> {
     let model = read(bytes)?;
-    let mut made = lowered(&model, options)?;
-    if !made.coverage.is_complete() {
-        return Err(ImportError::Unsupported(made.coverage));
+    let LoweredModel { builder, weights, coverage } = lowered(&model, options)?;
+    if !coverage.is_complete() {
+        return Err(ImportError::Unsupported(coverage));
     }
-    let builder = std::mem::replace(&mut made.builder, adfuse_ir::Builder::new(""));
     let internal = |e: Diagnostic| ImportError::Internal(vec![e]);
     let mut module = Module::default();
     module.funcs.push(builder.finish().map_err(internal)?);
@@ -108,7 +113,8 @@ pub fn onnx(bytes: &[u8], options: &OnnxOptions) -> Result<ImportedModel, Import
         raised.funcs.push(raise::raise(f).map_err(internal)?);
     }
     verify(&raised).map_err(ImportError::Internal)?;
-    Ok(ImportedModel { module: raised, weights: made.weights, coverage: made.coverage })
+    let weights = weights.into_iter().map(|(name, host)| Weight::of(name, host)).collect();
+    Ok(ImportedModel { module: raised, weights, coverage })
 }
 
 /// What a model uses, and what of it cannot be imported.
@@ -127,14 +133,18 @@ fn read(bytes: &[u8]) -> Result<ModelProto<'_>, ImportError> {
 }
 
 /// What lowering a model gives.
-struct LoweredModel {
+struct LoweredModel<'m> {
     builder: adfuse_ir::Builder,
-    weights: Vec<Weight>,
+    /// Parameters that have a value, by name.
+    weights: Vec<(String, HostTensor<'m>)>,
     coverage: Coverage,
 }
 
 /// Lowers a model; weights that shapes depend on are constants, which is known once something was refused for it.
-fn lowered(model: &ModelProto<'_>, options: &OnnxOptions) -> Result<LoweredModel, ImportError> {
+fn lowered<'m>(
+    model: &'m ModelProto<'m>,
+    options: &'m OnnxOptions,
+) -> Result<LoweredModel<'m>, ImportError> {
     const MOST_ROUNDS: usize = 32;
     let Some(graph) = &model.graph else {
         let d = Diagnostic::new(At::default(), Kind::Syntax, "the model has no graph");
@@ -144,10 +154,9 @@ fn lowered(model: &ModelProto<'_>, options: &OnnxOptions) -> Result<LoweredModel
     for _ in 1..MOST_ROUNDS {
         let made = ModelLowering { graph, options, constants: &constants }.lower(model);
         let weights =
-            made.coverage.needed.iter().filter(|n| made.weights.iter().any(|w| w.name == **n));
+            made.coverage.needed.iter().filter(|n| made.weights.iter().any(|w| w.0 == **n));
         let before = constants.len();
-        let more: Vec<String> = weights.cloned().collect();
-        constants.extend(more);
+        constants.extend(weights.cloned());
         if constants.len() == before {
             return Ok(made);
         }
@@ -164,15 +173,14 @@ struct ModelLowering<'a, 'm> {
 }
 
 impl<'m> ModelLowering<'_, 'm> {
-    fn lower(&self, model: &'m ModelProto<'m>) -> LoweredModel {
+    fn lower(&self, model: &'m ModelProto<'m>) -> LoweredModel<'m> {
         let name = value_name(if self.graph.name.is_empty() { "main" } else { self.graph.name });
         let mut cx = OnnxLowering::new(model, &self.options.external, name, table::row);
         if self.graph.sparse_initializers > 0 {
             cx.issue("graph", "a sparse initializer".into());
         }
-        let initializers: BTreeSet<&str> = self.graph.initializers.iter().map(|t| t.name).collect();
         let mut symbols = Symbols::default();
-        for info in self.graph.inputs.iter().filter(|i| !initializers.contains(i.name)) {
+        for info in given_inputs(self.graph) {
             let bound = match self.input(&mut cx, info, &mut symbols) {
                 Ok(v) => Some(v),
                 Err(what) => {
@@ -219,7 +227,7 @@ impl<'m> ModelLowering<'_, 'm> {
     }
 
     /// Floats with axes are parameters, where something reads them; the rest are constants.
-    fn initializers(&self, cx: &mut OnnxLowering<'m>) -> Vec<Weight> {
+    fn initializers(&self, cx: &mut OnnxLowering<'m>) -> Vec<(String, HostTensor<'m>)> {
         let mut read = BTreeSet::new();
         reads(&self.graph.nodes, &mut read);
         read.extend(self.graph.outputs.iter().map(|o| o.name));
@@ -232,11 +240,9 @@ impl<'m> ModelLowering<'_, 'm> {
                 if !weight || self.constants.contains(&name) {
                     return cx.constant(&host);
                 }
-                let HostTensor { element, ref bytes, .. } = host;
-                let ty = host.ty();
-                let value = cx.b.param(ty.clone(), Some(&name));
-                weights.push(Weight { name, ty, bytes: bytes.to_vec() });
-                Ok(Val { element, value })
+                let v = Val { element: host.element, value: cx.b.param(host.ty(), Some(&name)) };
+                weights.push((name, host));
+                Ok(v)
             });
             let bound = made.map_err(|why| {
                 if let Unlowered::Unsupported(what) = why {
@@ -284,9 +290,8 @@ fn agreed(cx: &OnnxLowering<'_>, v: Val, info: &ValueInfo<'_>) -> Result<(), Unl
     if element == v.element && fits {
         return Ok(());
     }
-    let said = ty.shape.as_deref().unwrap_or_default();
-    let m =
-        format!("{} of {} where the model says {element} {said:?}", v.element, cx.b.ty(v.value));
+    let said = ty.shape.iter().flatten().map(ExtentInfo::to_string).collect::<Vec<_>>().join(",");
+    let m = format!("{} of {} where the model says {element}[{said}]", v.element, cx.b.ty(v.value));
     Err(Unlowered::Unsupported(m))
 }
 
@@ -302,16 +307,17 @@ fn constant(
     if !fits {
         return Err(format!("a given value that is no {ty}"));
     }
-    let values: Elements = fixed.elements.iter().copied().collect();
-    let bytes: Vec<u8> = values
-        .iter()
-        .flat_map(|l| l.bits().to_le_bytes().into_iter().take(dtype.bytes() as usize))
-        .collect();
-    let host = HostTensor { element, dims: fixed.dims.clone(), bytes: bytes.into() };
-    cx.constant(&host).map_err(|why| match why {
+    let all = fixed.elements.iter().copied().collect();
+    cx.elements_constant(element, &ty, all).map_err(|why| match why {
         Unlowered::Unsupported(what) => what,
         Unlowered::Poisoned => "a given value".into(),
     })
+}
+
+/// The inputs of a graph that have no initializer.
+fn given_inputs<'a, 'm>(graph: &'a GraphProto<'m>) -> impl Iterator<Item = &'a ValueInfo<'m>> {
+    let initialized: BTreeSet<&str> = graph.initializers.iter().map(|t| t.name).collect();
+    graph.inputs.iter().filter(move |i| !initialized.contains(i.name))
 }
 
 /// The names that nodes read, those of graphs inside of them among them.
@@ -377,9 +383,8 @@ impl Symbols {
 /// Where the bytes are no model.
 pub fn onnx_params(bytes: &[u8]) -> Result<Vec<(String, TensorType)>, ImportError> {
     let Some(graph) = read(bytes)?.graph else { return Ok(Vec::new()) };
-    let initialized: BTreeSet<&str> = graph.initializers.iter().map(|t| t.name).collect();
     let (mut params, mut symbols) = (Vec::new(), Symbols::default());
-    for info in graph.inputs.iter().filter(|i| !initialized.contains(i.name)) {
+    for info in given_inputs(&graph) {
         let Some(ty) = info.ty.as_ref() else { continue };
         let Ok(element) = tensor::element_type(ty.data_type) else { continue };
         let extents = ty.shape.iter().flatten();
@@ -398,7 +403,7 @@ pub fn onnx_tensor(bytes: &[u8]) -> Result<Weight, ImportError> {
     let wrong = |m: String| ImportError::Syntax(Diagnostic::new(At::default(), Kind::Syntax, m));
     let proto = proto::TensorProto::read(bytes).map_err(|e| wrong(format!("no tensor: {e}")))?;
     let host = tensor::tensor(&proto, &ExternalData::default()).map_err(wrong)?;
-    Ok(Weight { name: proto.name.to_string(), ty: host.ty(), bytes: host.bytes.into_owned() })
+    Ok(Weight::of(proto.name.to_string(), host))
 }
 
 /// The name of the parameter for an input or an initializer of this name: what names in the IR do not allow becomes `_`.

@@ -1,6 +1,7 @@
 //! The messages of a model that are read, as they stand in the file: names and elements are not copied.
 
 use super::wire::{WireError, WireFields, WireValue};
+use std::fmt;
 
 /// Graphs may lie in each other this deep.
 const MOST_LEVELS: usize = 24;
@@ -308,6 +309,16 @@ impl<'a> TensorInfo<'a> {
             Ok(())
         })?;
         Ok(info)
+    }
+}
+
+impl fmt::Display for ExtentInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ExtentInfo::Known(n) => write!(f, "{n}"),
+            ExtentInfo::Named(name) => f.write_str(name),
+            ExtentInfo::Unknown => f.write_str("?"),
+        }
     }
 }
 

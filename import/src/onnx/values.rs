@@ -1,6 +1,6 @@
 //! Ops of the IR on values of a model: broadcasts, shapes, and what is said in one word of them.
 
-use super::context::{LoweredValue, OnnxLowering};
+use super::context::{LoweredValue, OnnxLowering, bounded};
 use super::known::{KnownElement, KnownTensor};
 use super::proto::TensorProto;
 use super::tensor::{self, HostTensor};
@@ -12,6 +12,7 @@ use crate::emit::refusal::{Unlowered, refuse};
 use adfuse_ir::{Attr, Attrs, DType, Dim, Elements, Literal, Op, Shape, TensorType, Value};
 
 pub(crate) const I64: ElementType = ElementType::Int { bits: 64, signed: true };
+pub(crate) const I32: ElementType = ElementType::Int { bits: 32, signed: true };
 pub(crate) const F32: ElementType = ElementType::Float(DType::F32);
 
 /// The shape that shapes broadcast to, aligned at their last axes.
@@ -41,27 +42,38 @@ pub(crate) fn axis_of(k: i64, rank: usize) -> Result<usize, Unlowered> {
 }
 
 impl<'m> OnnxLowering<'m> {
-    /// A tensor of the model as a constant.
-    pub(crate) fn tensor(&mut self, t: &TensorProto<'m>) -> LoweredValue {
-        match tensor::tensor(t, self.external) {
-            Ok(t) => self.constant(&t),
-            Err(why) => refuse(why),
+    /// A tensor of the model as a constant, whose elements all calls of a function share.
+    pub(crate) fn tensor(&mut self, t: &'m TensorProto<'m>) -> LoweredValue {
+        let place = std::ptr::from_ref(t);
+        if !self.tensors.contains_key(&place) {
+            let host = tensor::tensor(t, self.external).or_else(refuse)?;
+            let all = host.literals().collect();
+            self.tensors.insert(place, (host.element, host.ty(), all));
         }
+        let (element, ty, all) = self.tensors[&place].clone();
+        self.elements_constant(element, &ty, all)
     }
 
     /// A constant.
     pub(crate) fn constant(&mut self, t: &HostTensor<'_>) -> LoweredValue {
-        let ty = t.ty();
-        let mut all = t.literals();
-        let first = all.next().unwrap_or(Literal::zero(ty.dtype));
-        let value = if all.all(|l| l == first) {
-            self.b.literal(&ty, first)
+        self.elements_constant(t.element, &t.ty(), t.literals().collect())
+    }
+
+    /// Elements as a constant of this type; equal ones are a literal.
+    pub(crate) fn elements_constant(
+        &mut self,
+        element: ElementType,
+        ty: &TensorType,
+        all: Elements,
+    ) -> LoweredValue {
+        let first = all.iter().next().unwrap_or(Literal::zero(ty.dtype));
+        let value = if all.iter().all(|l| l == first) {
+            self.b.literal(ty, first)
         } else {
-            let values: Elements = t.literals().collect();
-            let attrs = Attrs::none().with("values", Attr::Literals(values));
-            self.emit_as(Op::Constant, &[], attrs, &ty)?
+            let attrs = Attrs::none().with("values", Attr::Literals(all));
+            self.emit_as(Op::Constant, &[], attrs, ty)?
         };
-        Ok(Val { element: t.element, value })
+        Ok(Val { element, value })
     }
 
     /// Numbers as a constant of this type.
@@ -75,18 +87,8 @@ impl<'m> OnnxLowering<'m> {
         if ty.elements() != Some(all.len() as u64) {
             return refuse(format!("{} numbers for {ty}", all.len()));
         }
-        let literals: Vec<Literal> = all.iter().map(|&x| Literal::from_f64(ty.dtype, x)).collect();
-        let value = match literals.first() {
-            Some(&first) if literals.iter().any(|&l| l != first) => {
-                let attrs = Attrs::none().with("values", Attr::Literals(literals.into()));
-                self.emit_as(Op::Constant, &[], attrs, &ty)?
-            }
-            first => {
-                let l = first.copied().unwrap_or(Literal::zero(ty.dtype));
-                self.b.literal(&ty, l)
-            }
-        };
-        Ok(Val { element, value })
+        let literals = all.iter().map(|&x| Literal::from_f64(ty.dtype, x));
+        self.elements_constant(element, &ty, literals.collect())
     }
 
     /// Integers as a constant along one axis.
@@ -156,9 +158,7 @@ impl<'m> OnnxLowering<'m> {
     /// The value with its axes at these of a shape.
     pub(crate) fn broadcast_in(&mut self, v: Val, shape: &[Dim], dims: &[i64]) -> LoweredValue {
         let ty = TensorType::new(v.element.storage(), shape.iter().copied());
-        if let Some(why) = ty.excess() {
-            return refuse(why);
-        }
+        bounded(&ty)?;
         let from = self.shape(v);
         let fits = from.iter().zip(dims).all(|(&d, &at)| {
             d == Dim::Const(1) || shape.get(at as usize).is_some_and(|&to| to == d)
@@ -254,12 +254,19 @@ impl<'m> OnnxLowering<'m> {
     }
 
     pub(crate) fn transpose(&mut self, x: Val, perm: &[usize]) -> LoweredValue {
-        if perm.iter().enumerate().all(|(k, &p)| k == p) {
+        if perm.iter().copied().eq(0..self.rank(x)) {
             return Ok(x);
         }
         let full = self.b.materialize(x.value);
         let attrs = Attrs::none().with_ints("perm", perm.iter().map(|&p| p as i64));
         Ok(Val { value: self.emit(Op::Transpose, &[full], attrs)?, ..x })
+    }
+
+    /// The elements of axes in reverse order.
+    pub(crate) fn reverse(&mut self, x: Val, axes: impl IntoIterator<Item = i64>) -> LoweredValue {
+        let full = self.b.materialize(x.value);
+        let attrs = Attrs::none().with_ints("axes", axes);
+        Ok(Val { value: self.emit(Op::Rev, &[full], attrs)?, ..x })
     }
 
     /// Elements from one to before another of one axis.
@@ -353,9 +360,7 @@ impl<'m> OnnxLowering<'m> {
     ) -> LoweredValue {
         let wide = if element.is_int() { element.storage() } else { DType::I64 };
         let ty = TensorType::new(wide, shape.iter().copied());
-        if let Some(why) = ty.excess() {
-            return refuse(why);
-        }
+        bounded(&ty)?;
         let attrs = Attrs::none().with_int("axis", axis as i64);
         let value = self.emit_as(Op::Iota, &[], attrs, &ty)?;
         if element.is_int() {

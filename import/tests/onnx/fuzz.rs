@@ -71,7 +71,7 @@ fn mutated(bytes: &[u8], other: &[u8], r: &mut XorShift) -> Vec<u8> {
 
 #[test]
 fn mutated_models_end_with_a_module_or_typed_errors() {
-    // Beside what a model says in few bytes, such as a window, memory follows from the input's size.
+    // Memory follows from the input's size and from fixed limits: a window or a count takes few bytes of a model.
     const MOST_BYTES: u64 = 512 << 20;
     let cases: usize =
         std::env::var("ADFUSE_FUZZ_CASES").ok().and_then(|s| s.parse().ok()).unwrap_or(2_000);

@@ -1,6 +1,7 @@
 //! ONNX models: what becomes of weights, extents, graphs in nodes, functions and files, and what is refused.
 
 mod fuzz;
+mod operations;
 mod write;
 
 use adfuse::autodiff::forward_and_backward;
@@ -9,8 +10,8 @@ use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{DType, Function, Literal, Symbol};
 use adfuse_import::{FixedValue, ImportError, ImportedModel, OnnxOptions, onnx, onnx_coverage};
 use write::{
-    BOOL, F32, I64, Message, floats, graph, graph_attribute, int, int_list, ints, model, node,
-    value,
+    BOOL, F32, I64, Message, floats, graph, graph_attribute, int, int_list, ints, model,
+    model_of_version, node, value,
 };
 
 fn imported(m: &Message) -> ImportedModel {
@@ -230,8 +231,7 @@ fn versions_before_a_row_are_refused() {
             &[value("x", F32, &[Ok(2), Ok(2)])],
             &[value("y", F32, &[Ok(2), Ok(2)])],
         ]);
-        let opset = Message::default().text(1, "").int(2, version);
-        Message::default().int(1, 8).message(7, &graph).message(8, &opset)
+        model_of_version(version, &graph)
     };
     assert!(onnx(&old(14).0, &OnnxOptions::default()).is_ok());
     let error = onnx(&old(13).0, &OnnxOptions::default()).expect_err("an old version");

@@ -42,6 +42,7 @@ impl Message {
 pub(crate) const F32: i64 = 1;
 pub(crate) const I64: i64 = 7;
 pub(crate) const BOOL: i64 = 9;
+pub(crate) const U64: i64 = 13;
 
 /// An extent: a number, or a name.
 pub(crate) type Extent<'a> = Result<i64, &'a str>;
@@ -108,8 +109,11 @@ pub(crate) fn graph(parts: [&[Message]; 4]) -> Message {
 
 /// A model of version 18.
 pub(crate) fn model(graph: &Message) -> Message {
-    Message::default()
-        .int(1, 8)
-        .message(7, graph)
-        .message(8, &Message::default().text(1, "").int(2, 18))
+    model_of_version(18, graph)
+}
+
+/// A model of this version of the operator set.
+pub(crate) fn model_of_version(version: i64, graph: &Message) -> Message {
+    let opset = Message::default().text(1, "").int(2, version);
+    Message::default().int(1, 8).message(7, graph).message(8, &opset)
 }

@@ -32,17 +32,19 @@ pub(crate) fn join_heads(cx: Cx<'_, '_>, x: Val) -> LoweredValue {
     cx.reshape(x, &[shape[0], shape[1], Dim::Const(hidden)])
 }
 
-/// Each head so often, one behind the other.
-fn repeat_heads(cx: Cx<'_, '_>, x: Val, times: u64) -> LoweredValue {
+/// Each head this many times, one copy behind the other; heads are axis 1.
+pub(crate) fn repeat_heads(cx: Cx<'_, '_>, x: Val, times: u64) -> LoweredValue {
     if times == 1 {
         return Ok(x);
     }
-    let shape = cx.shape(x);
+    let mut shape = cx.shape(x);
     let heads = cx.extent(shape[1])?;
-    let wide: Shape =
-        [shape[0], shape[1], Dim::Const(times), shape[2], shape[3]].into_iter().collect();
-    let x = cx.broadcast_in(x, &wide, &[0, 1, 3, 4])?;
-    cx.reshape(x, &[shape[0], Dim::Const(heads * times), shape[2], shape[3]])
+    shape.insert(2, Dim::Const(times));
+    let dims: Vec<i64> = (0..shape.len() as i64).filter(|&d| d != 2).collect();
+    let x = cx.broadcast_in(x, &shape, &dims)?;
+    shape.remove(2);
+    shape[1] = Dim::Const(heads * times);
+    cx.reshape(x, &shape)
 }
 
 /// What is added to scores, and whether some row may see no key at all.

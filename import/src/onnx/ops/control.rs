@@ -14,8 +14,7 @@ fn region<'m>(
 ) -> Result<(Region, Vec<Val>), Unlowered> {
     let region = cx.b.open_region();
     let results = body(cx);
-    let values: Vec<Value> = results.iter().flatten().map(|v| v.value).collect::<Vec<_>>();
-    let values: Vec<Value> = values.into_iter().map(|v| cx.b.materialize(v)).collect();
+    let values: Vec<Value> = results.iter().flatten().map(|v| cx.b.materialize(v.value)).collect();
     cx.b.close_region(&values);
     Ok((region, results?))
 }
@@ -118,20 +117,15 @@ pub(crate) fn loop_node<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVal
             if let Some(c) = condition
                 && cx.int(c)? == 0
             {
-                return none_of(cx, &carried, stacked);
+                return match stacked {
+                    0 => Ok(Vals::from_vec(carried)),
+                    _ => refuse("results that are stacked, of no steps"),
+                };
             }
             counted(cx, body, trips, &carried, stacked)
         }
         (trips, condition) if stacked == 0 => conditional(cx, body, (trips, condition), &carried),
         _ => refuse("results that are stacked, of a number of steps that is not known"),
-    }
-}
-
-/// A loop without steps.
-fn none_of(_: Cx<'_, '_>, carried: &[Val], stacked: usize) -> LoweredValues {
-    match stacked {
-        0 => Ok(carried.iter().copied().collect()),
-        _ => refuse("results that are stacked, of no steps"),
     }
 }
 
@@ -177,8 +171,8 @@ fn counted<'m>(
     scanned(cx, carried, &[places], length, |cx, inner, elements| step(cx, elements[0], inner))
 }
 
-/// A scan: `step` is given the carried values and an element of each scanned one, and gives the next carried values and
-/// what is stacked.
+/// A scan over one value or more: `step` is given the carried values and an element of each scanned one, and gives the
+/// next carried values and what is stacked.
 pub(crate) fn scanned<'m>(
     cx: Cx<'_, 'm>,
     carried: &[Val],
@@ -205,10 +199,7 @@ pub(crate) fn scanned<'m>(
     for ty in &mut all[carried.len()..] {
         ty.shape.insert(0, length);
     }
-    let mut attrs = Attrs::none().with_int("carry", carried.len() as i64);
-    if over.is_empty() {
-        attrs = attrs.with_int("length", length.known().unwrap_or(0) as i64);
-    }
+    let attrs = Attrs::none().with_int("carry", carried.len() as i64);
     let operands: Vec<Value> = carried.iter().chain(&over).map(|v| v.value).collect();
     let values = cx.emit_all(Op::Scan, &operands, attrs, Some(&all), &[made])?;
     Ok(results.iter().zip(values).map(|(&v, value)| Val { value, ..v }).collect())
@@ -260,11 +251,6 @@ fn numbers(n: &OnnxOperation<'_>, name: &'static str, count: usize) -> Result<Ve
     }
 }
 
-fn reversed(cx: Cx<'_, '_>, v: Val) -> Result<Val, Unlowered> {
-    let whole = cx.b.materialize(v.value);
-    Ok(Val { value: cx.emit(Op::Rev, &[whole], Attrs::none().with_ints("axes", [0]))?, ..v })
-}
-
 /// Axis number `from` moved to place `to`.
 fn moved(cx: Cx<'_, '_>, v: Val, from: usize, to: usize) -> Result<Val, Unlowered> {
     let mut perm: Vec<usize> = (0..cx.rank(v)).collect();
@@ -293,7 +279,7 @@ pub(crate) fn scan<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     for (k, &v) in all[states..].iter().enumerate() {
         let axis = axis_of(axes[k], cx.rank(v))?;
         let v = moved(cx, v, axis, 0)?;
-        over.push(if turned[k] == 1 { reversed(cx, v)? } else { v });
+        over.push(if turned[k] == 1 { cx.reverse(v, [0])? } else { v });
     }
     let length = cx.shape(over[0])[0];
     let mut results = scanned(cx, &all[..states], &over, length, |cx, inner, elements| {
@@ -302,7 +288,7 @@ pub(crate) fn scan<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     })?;
     for k in 0..outputs {
         let v = results[states + k];
-        let v = if out_turned[k] == 1 { reversed(cx, v)? } else { v };
+        let v = if out_turned[k] == 1 { cx.reverse(v, [0])? } else { v };
         let axis = axis_of(out_axes[k], cx.rank(v))?;
         results[states + k] = moved(cx, v, 0, axis)?;
     }

@@ -1,17 +1,33 @@
 //! Ops on each element: functions, arithmetic, comparisons, conversions.
 
 use super::super::tensor::element_type;
-use super::{Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Val, refuse};
+use super::{
+    Cx, ElementType, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of,
+    refuse,
+};
 use adfuse_ir::{Attrs, DType, Literal, Op, TensorType};
 use smallvec::smallvec;
 
+/// The operands. Before version 7 an attribute may name the axis of the first one at which the axes of the second begin.
+fn aligned(cx: Cx<'_, '_>, n: &OnnxOperation<'_>) -> Result<Vec<Val>, Unlowered> {
+    let mut all = n.all()?;
+    if n.version >= 7 {
+        return Ok(all);
+    }
+    n.ignore(&["broadcast", "consumed_inputs"]);
+    if let (true, [x, y]) = (n.has("axis"), &mut all[..]) {
+        let rank = cx.rank(*x);
+        let end = axis_of(n.int("axis", 0), rank)? + cx.rank(*y);
+        for _ in end..rank {
+            *y = cx.unsqueeze(*y, cx.rank(*y))?;
+        }
+    }
+    Ok(all)
+}
+
 /// One op of the IR on operands that broadcast.
 pub(crate) fn map<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> LoweredValues {
-    // Before version 7 a flag asks for broadcasts; what it asks for otherwise fails where shapes differ.
-    if n.version < 7 {
-        n.ignore(&["broadcast", "axis", "consumed_inputs"]);
-    }
-    let all = n.all()?;
+    let all = aligned(cx, n)?;
     let two = matches!(
         op,
         Op::Add
@@ -114,21 +130,23 @@ pub(crate) fn prelu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues 
     Ok(smallvec![below_zero(cx, x, |cx, x| cx.mul(x, slope))?])
 }
 
-pub(crate) fn elu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
-    let alpha = n.float("alpha", 1.0);
-    Ok(smallvec![below_zero(cx, n.input(0)?, |cx, x| {
+/// `x` where it is above 0, `alpha (e^x - 1)` below.
+fn elu_of(cx: Cx<'_, '_>, x: Val, alpha: f64) -> LoweredValue {
+    below_zero(cx, x, |cx, x| {
         let e = cx.unary(Op::Expm1, x)?;
         cx.with(Op::Mul, e, alpha)
-    })?])
+    })
+}
+
+pub(crate) fn elu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
+    let alpha = n.float("alpha", 1.0);
+    Ok(smallvec![elu_of(cx, n.input(0)?, alpha)?])
 }
 
 pub(crate) fn selu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let alpha = n.float("alpha", 1.673_263_2);
     let gamma = n.float("gamma", 1.050_701);
-    let y = below_zero(cx, n.input(0)?, |cx, x| {
-        let e = cx.unary(Op::Expm1, x)?;
-        cx.with(Op::Mul, e, alpha)
-    })?;
+    let y = elu_of(cx, n.input(0)?, alpha)?;
     Ok(smallvec![cx.with(Op::Mul, y, gamma)?])
 }
 
@@ -170,11 +188,15 @@ pub(crate) fn softplus<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValu
     Ok(smallvec![softplus_of(cx, n.input(0)?)?])
 }
 
-pub(crate) fn softsign<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
-    let x = n.input(0)?;
+/// `x / (1 + |x|)`.
+pub(crate) fn softsign_of(cx: Cx<'_, '_>, x: Val) -> LoweredValue {
     let size = cx.unary(Op::Abs, x)?;
     let size = cx.with(Op::Add, size, 1.0)?;
-    Ok(smallvec![cx.div(x, size)?])
+    cx.div(x, size)
+}
+
+pub(crate) fn softsign<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
+    Ok(smallvec![softsign_of(cx, n.input(0)?)?])
 }
 
 pub(crate) fn mish<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
@@ -255,10 +277,7 @@ pub(crate) fn clip<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
 
 /// A power in the type of its base; numbers of two types meet in that of the floats.
 pub(crate) fn pow<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
-    if n.version < 7 {
-        n.ignore(&["broadcast", "axis"]);
-    }
-    let (x, y) = (n.input(0)?, n.input(1)?);
+    let [x, y] = aligned(cx, n)?[..] else { return refuse("other than two inputs") };
     if x.element.is_int() && y.element.is_float() {
         let wide = cx.convert(x, y.element)?;
         let power = cx.map(Op::Pow, &[wide, y])?;
@@ -306,7 +325,7 @@ pub(crate) fn bit_shift<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVal
     Ok(smallvec![cx.map(op, &[n.input(0)?, n.input(1)?])?])
 }
 
-/// Equality of values, also of two that are neither numbers nor ordered.
+/// NaN alone differs from itself.
 pub(crate) fn is_nan<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     Ok(smallvec![cx.map(Op::Ne, &[x, x])?])
@@ -340,7 +359,7 @@ pub(crate) fn named_type(
     n: &OnnxOperation<'_>,
     name: &'static str,
     default: ElementType,
-) -> Result<ElementType, super::Unlowered> {
+) -> Result<ElementType, Unlowered> {
     match n.int(name, 0) {
         0 => Ok(default),
         number => element_type(number).or_else(refuse),
@@ -403,7 +422,7 @@ pub(crate) fn binarizer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVal
     Ok(smallvec![cx.convert(above, x.element)?])
 }
 
-/// Halves of the last axis: the first, where a swish is applied, times the other.
+/// The swish of one input, times the other.
 pub(crate) fn swiglu<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (gate, x) = (n.input(0)?, n.input(1)?);
     let alpha = n.float("alpha", 1.0);

@@ -10,11 +10,10 @@ pub(crate) fn constant<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValu
     if let Some(t) = n.tensor("value") {
         return Ok(smallvec![cx.tensor(t)?]);
     }
-    let int = |a: &super::super::proto::AttributeProto<'_>| a.i.unwrap_or(0) as f64;
     let made = if let Some(a) = n.attribute("value_float") {
         cx.numbers(F32, &[], &[f64::from(a.f.unwrap_or(0.0))])?
     } else if let Some(a) = n.attribute("value_int") {
-        let all = cx.int_list(&[int(a) as i64])?;
+        let all = cx.int_list(&[a.i.unwrap_or(0)])?;
         cx.reshape(all, &[])?
     } else if let Some(all) = n.floats("value_floats") {
         cx.numbers(F32, &[all.len() as u64], &all)?

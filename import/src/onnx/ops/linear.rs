@@ -1,9 +1,8 @@
 //! Products of matrices.
 
-use super::{Cx, ElementType, F32, LoweredValues, OnnxOperation, Val, refuse};
+use super::{Cx, F32, I32, LoweredValues, OnnxOperation, Val, refuse};
 use adfuse_ir::{Dim, Op};
 use smallvec::smallvec;
-use std::collections::BTreeMap;
 
 pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     Ok(smallvec![cx.matmul(n.input(0)?, n.input(1)?)?])
@@ -36,8 +35,6 @@ pub(crate) fn gemm<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     }
     Ok(smallvec![product])
 }
-
-const I32: ElementType = ElementType::Int { bits: 32, signed: true };
 
 /// Integers minus their zero point, which has one element or one for each place of an axis.
 pub(crate) fn centered(
@@ -121,17 +118,9 @@ pub(crate) fn einsum<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues
     let Some((terms, result)) = equation(text, &ranks) else {
         return refuse(format!("the equation `{text}`"));
     };
-    let mut extents: BTreeMap<char, Dim> = BTreeMap::new();
     let mut operands = Vec::new();
     for (&v, term) in all.iter().zip(&terms) {
-        let (v, term) = diagonals(cx, v, term.clone())?;
-        for (&c, &d) in term.iter().zip(&cx.shape(v)) {
-            let known = extents.entry(c).or_insert(d);
-            if *known == Dim::Const(1) {
-                *known = d;
-            }
-        }
-        operands.push((v, term));
+        operands.push(diagonals(cx, v, term.clone())?);
     }
     let mut operands = operands.into_iter();
     let Some((mut v, mut term)) = operands.next() else { return refuse("no inputs") };

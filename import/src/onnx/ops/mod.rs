@@ -20,7 +20,7 @@ pub(crate) mod window;
 
 pub(crate) use super::context::{LoweredValue, LoweredValues, OnnxLowering, Vals};
 pub(crate) use super::operation::OnnxOperation;
-pub(crate) use super::values::{F32, I64, axis_of, broadcast_shape};
+pub(crate) use super::values::{F32, I32, I64, axis_of, broadcast_shape};
 pub(crate) use crate::emit::Val;
 pub(crate) use crate::emit::element::ElementType;
 pub(crate) use crate::emit::refusal::{Unlowered, refuse};

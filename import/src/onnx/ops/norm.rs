@@ -1,5 +1,6 @@
 //! Softmax, normalizations and losses.
 
+use super::window::with_bias;
 use super::{
     Cx, ElementType, F32, I64, LoweredValue, LoweredValues, OnnxOperation, Val, axis_of, refuse,
 };
@@ -59,10 +60,25 @@ pub(crate) fn hardmax<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValue
     Ok(smallvec![cx.convert(there, x.element)?])
 }
 
-/// The values minus their mean, divided by their deviation, and both of those.
+/// The mean over axes, the values minus it, and their variance.
+struct Moments {
+    mean: Val,
+    away: Val,
+    variance: Val,
+}
+
+fn moments(cx: Cx<'_, '_>, x: Val, axes: &[usize]) -> Result<Moments, super::Unlowered> {
+    let mean = cx.mean(x, axes)?;
+    let away = cx.sub(x, mean)?;
+    let square = cx.mul(away, away)?;
+    Ok(Moments { mean, away, variance: cx.mean(square, axes)? })
+}
+
+/// The values minus their mean, divided by their deviation, and what of both that is computed from.
 struct Normalized {
     value: Val,
     mean: Val,
+    variance: Val,
     inverse: Val,
 }
 
@@ -72,27 +88,18 @@ fn normalized(
     axes: &[usize],
     epsilon: f64,
 ) -> Result<Normalized, super::Unlowered> {
-    let mean = cx.mean(x, axes)?;
-    let away = cx.sub(x, mean)?;
-    let square = cx.mul(away, away)?;
-    let variance = cx.mean(square, axes)?;
-    let variance = cx.with(Op::Add, variance, epsilon)?;
-    let inverse = cx.unary(Op::Rsqrt, variance)?;
-    Ok(Normalized { value: cx.mul(away, inverse)?, mean, inverse })
+    let Moments { mean, away, variance } = moments(cx, x, axes)?;
+    let moved = cx.with(Op::Add, variance, epsilon)?;
+    let inverse = cx.unary(Op::Rsqrt, moved)?;
+    Ok(Normalized { value: cx.mul(away, inverse)?, mean, variance, inverse })
 }
 
 /// Scaled and moved: both have an element for each channel of axis 1.
-fn scaled_by_channel(cx: Cx<'_, '_>, x: Val, scale: Val, bias: Option<Val>) -> LoweredValue {
+fn scaled_by_channel(cx: Cx<'_, '_>, x: Val, scale: Val, bias: Val) -> LoweredValue {
     let shape = cx.shape(x);
     let scale = cx.broadcast_in(scale, &shape, &[1])?;
     let y = cx.mul(x, scale)?;
-    match bias {
-        None => Ok(y),
-        Some(bias) => {
-            let bias = cx.broadcast_in(bias, &shape, &[1])?;
-            cx.add(y, bias)
-        }
-    }
+    with_bias(cx, y, Some(bias))
 }
 
 /// The type in which sums are formed: that of the attribute, 32 bits at least.
@@ -125,17 +132,13 @@ pub(crate) fn batch<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues 
         let scale = cx.convert(scale, inverse.element)?;
         let factor = cx.mul(scale, inverse)?;
         let (factor, bias) = (cx.convert(factor, x.element)?, cx.convert(bias, x.element)?);
-        return Ok(smallvec![scaled_by_channel(cx, away, factor, Some(bias))?]);
+        return Ok(smallvec![scaled_by_channel(cx, away, factor, bias)?]);
     }
     let axes: Vec<usize> = (0..cx.rank(x)).filter(|&k| k != 1).collect();
     let found = normalized(cx, x, &axes, epsilon)?;
-    let y = scaled_by_channel(cx, found.value, scale, Some(bias))?;
+    let y = scaled_by_channel(cx, found.value, scale, bias)?;
     let shape = cx.shape(mean);
-    let now = cx.reshape(found.mean, &shape)?;
-    let away = cx.sub(x, found.mean)?;
-    let square = cx.mul(away, away)?;
-    let spread = cx.mean(square, &axes)?;
-    let spread = cx.reshape(spread, &shape)?;
+    let (now, spread) = (cx.reshape(found.mean, &shape)?, cx.reshape(found.variance, &shape)?);
     let mut blend = |old: Val, new: Val| {
         let (old, new) = (cx.with(Op::Mul, old, momentum)?, cx.with(Op::Mul, new, 1.0 - momentum)?);
         cx.add(old, new)
@@ -150,7 +153,7 @@ pub(crate) fn instance<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValu
     let (x, scale, bias) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let axes: Vec<usize> = (2..cx.rank(x)).collect();
     let found = normalized(cx, x, &axes, epsilon)?;
-    Ok(smallvec![scaled_by_channel(cx, found.value, scale, Some(bias))?])
+    Ok(smallvec![scaled_by_channel(cx, found.value, scale, bias)?])
 }
 
 /// Channels in groups, each with a mean of its own.
@@ -177,7 +180,7 @@ pub(crate) fn group<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues 
         };
         (scale, bias) = (repeat(scale)?, repeat(bias)?);
     }
-    Ok(smallvec![scaled_by_channel(cx, y, scale, Some(bias))?])
+    Ok(smallvec![scaled_by_channel(cx, y, scale, bias)?])
 }
 
 pub(crate) fn layer<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
@@ -226,10 +229,7 @@ pub(crate) fn mean_variance<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> Lowere
     let x = n.input(0)?;
     let given = n.ints("axes").unwrap_or(&[0, 2, 3]);
     let axes = given.iter().map(|&k| axis_of(k, cx.rank(x))).collect::<Result<Vec<_>, _>>()?;
-    let mean = cx.mean(x, &axes)?;
-    let away = cx.sub(x, mean)?;
-    let square = cx.mul(away, away)?;
-    let variance = cx.mean(square, &axes)?;
+    let Moments { away, variance, .. } = moments(cx, x, &axes)?;
     let deviation = cx.unary(Op::Sqrt, variance)?;
     let deviation = cx.with(Op::Add, deviation, 1e-9)?;
     Ok(smallvec![cx.div(away, deviation)?])

@@ -2,15 +2,15 @@
 
 use super::elementwise::named_type;
 use super::linear::centered;
+use super::window::{convolved, with_bias};
 use super::{
-    Cx, ElementType, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of,
-    refuse,
+    Cx, ElementType, F32, I32, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val,
+    axis_of, refuse,
 };
-use adfuse_ir::{DType, Dim, Literal, Op, Shape};
+use adfuse_ir::{DType, Dim, Op, Shape};
 use smallvec::smallvec;
 
 const U8: ElementType = ElementType::Int { bits: 8, signed: false };
-const I32: ElementType = ElementType::Int { bits: 32, signed: true };
 
 /// A scale or a zero point in the shape of a value: one number, one for each place of an axis, or one a block.
 fn spread(cx: Cx<'_, '_>, v: Val, like: &Shape, axis: usize, block: i64) -> LoweredValue {
@@ -64,13 +64,9 @@ fn saturated(cx: Cx<'_, '_>, x: Val, zero: Option<Val>, to: ElementType) -> Lowe
         let zero = cx.convert(zero, y.element)?;
         y = cx.add(y, zero)?;
     }
-    let bound = |l: Literal| match to.is_signed() || to.bits() > 32 {
-        true => l.to_i64() as f64,
-        false => (l.bits() & ((1u64 << to.bits()) - 1)) as f64,
-    };
-    y = cx.with(Op::Max, y, bound(to.least()))?;
-    y = cx.with(Op::Min, y, bound(to.greatest()))?;
-    let y = cx.convert(y, super::I64)?;
+    y = cx.with(Op::Max, y, to.least().to_f64())?;
+    y = cx.with(Op::Min, y, to.greatest().to_f64())?;
+    let y = cx.convert(y, I64)?;
     cx.convert(y, to)
 }
 
@@ -169,12 +165,8 @@ pub(crate) fn matmul<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues
 pub(crate) fn conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = centered(cx, n.input(0)?, n.optional(2), None)?;
     let w = centered(cx, n.input(3)?, n.optional(5), Some(0))?;
-    let mut sum = super::window::convolved(cx, n, x, w, None)?;
-    if let Some(bias) = n.optional(8) {
-        let shape = cx.shape(sum);
-        let bias = cx.broadcast_in(bias, &shape, &[1])?;
-        sum = cx.add(sum, bias)?;
-    }
+    let sum = convolved(cx, n, x, w, None)?;
+    let sum = with_bias(cx, sum, n.optional(8))?;
     let scales = (n.input(1)?, n.input(4)?, n.input(6)?);
     Ok(smallvec![requantized(cx, sum, scales, n.input(7)?, 1)?])
 }

@@ -1,9 +1,9 @@
 //! Recurrent layers: a scan over the steps of a sequence, with the products of its elements before it.
 
 use super::control::scanned;
-use super::elementwise::softplus_of;
+use super::elementwise::{softplus_of, softsign_of};
 use super::{Cx, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, Vals, refuse};
-use adfuse_ir::{Attrs, Dim, Literal, Op};
+use adfuse_ir::{Dim, Literal, Op};
 
 /// Which layer it is: how many gates it has, and what its steps compute.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,11 +53,7 @@ fn function(cx: Cx<'_, '_>, name: &str, x: Val) -> LoweredValue {
         "Tanh" => cx.unary(Op::Tanh, x),
         "Relu" => cx.unary(Op::Relu, x),
         "Softplus" => softplus_of(cx, x),
-        "Softsign" => {
-            let size = cx.unary(Op::Abs, x)?;
-            let size = cx.with(Op::Add, size, 1.0)?;
-            cx.div(x, size)
-        }
+        "Softsign" => softsign_of(cx, x),
         other => refuse(format!("the activation `{other}`")),
     }
 }
@@ -158,11 +154,6 @@ impl RecurrentLayer<'_> {
 /// The first axis, which counts directions, at one of them.
 fn of_direction(cx: Cx<'_, '_>, v: Val, k: u64) -> LoweredValue {
     cx.index_axis(v, 0, k)
-}
-
-fn turned(cx: Cx<'_, '_>, v: Val) -> LoweredValue {
-    let full = cx.b.materialize(v.value);
-    Ok(Val { value: cx.emit(Op::Rev, &[full], Attrs::none().with_ints("axes", [0]))?, ..v })
 }
 
 /// Errs unless all sequences are as long as the longest.
@@ -266,15 +257,15 @@ pub(crate) fn recurrent<'m>(cx: Cx<'_, 'm>, cell: Cell, n: &OnnxOperation<'m>) -
             // The part of the state is added before the loop too, where its gate does not scale it.
             products = if cell == Cell::Gru { products } else { cx.add(products, of_h)? };
         }
-        let over = if reverse { turned(cx, products)? } else { products };
+        let over = if reverse { cx.reverse(products, [0])? } else { products };
         let run = scanned(cx, &first, &[over], steps, |cx, inner, elements| {
             let mut next = layer.step(cx, elements[0], inner)?;
             next.push(next[0]);
             Ok(next)
         })?;
-        let mut run: Vec<Val> = run.into_iter().collect();
+        let mut run = run.into_vec();
         let last = run.len() - 1;
-        run[last] = if reverse { turned(cx, run[last])? } else { run[last] };
+        run[last] = if reverse { cx.reverse(run[last], [0])? } else { run[last] };
         results.push(run);
     }
     joined(cx, &results, n.int("layout", 0))

@@ -3,6 +3,7 @@
 use super::ElementType;
 use super::shape::axes;
 use super::{Cx, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, axis_of};
+use crate::emit::integers::{ordered, wrap};
 use adfuse_ir::{Attrs, DType, Dim, Op};
 use smallvec::smallvec;
 
@@ -41,7 +42,7 @@ pub(crate) fn reduce<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> Lower
 pub(crate) fn mean<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let x = n.input(0)?;
     let axes = folded_axes(cx, n, x)?;
-    let sum = folded(cx, n, Op::ReduceSum, |_, x| Ok(x))?;
+    let sum = cx.reduce(Op::ReduceSum, x, &axes, n.flag("keepdims", true))?;
     let count = cx.count(x, &axes, sum)?;
     Ok(smallvec![cx.div(sum, count)?])
 }
@@ -93,11 +94,12 @@ pub(crate) fn arg_extreme<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> 
     let axis = axis_of(n.int("axis", 0), cx.rank(x))?;
     let last = n.flag("select_last_index", false);
     let mut full = cx.b.materialize(x.value);
-    if x.element == ElementType::Bool {
-        full = cx.storage(full, DType::U8)?;
-    }
+    full = match x.element {
+        ElementType::Bool => cx.storage(full, DType::U8)?,
+        e => ordered(cx, e, full)?,
+    };
     if last {
-        full = cx.emit(Op::Rev, &[full], Attrs::none().with_ints("axes", [axis as i64]))?;
+        full = cx.reverse(Val { value: full, ..x }, [axis as i64])?.value;
     }
     let place = cx.emit(op, &[full], Attrs::none().with_int("axis", axis as i64))?;
     let value = cx.storage(place, DType::I64)?;
@@ -142,6 +144,6 @@ pub(crate) fn running<'m>(cx: Cx<'_, 'm>, op: Op, n: &OnnxOperation<'m>) -> Lowe
         Attrs::none().with_int("axis", axis as i64).with("reverse", adfuse_ir::Attr::Bool(reverse));
     let full = cx.b.materialize(x.value);
     let value = cx.emit(op, &[full], attrs)?;
-    let value = crate::emit::integers::wrap(cx, x.element, value)?;
+    let value = wrap(cx, x.element, value)?;
     Ok(smallvec![Val { value, ..x }])
 }

@@ -289,7 +289,7 @@ pub(crate) fn resize<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues
     interpolated(cx, x, (&axes, &all), &rules)
 }
 
-/// Narrow floats and integers are weighed as floats of 32 bits.
+/// Axis after axis; integers are weighed as floats of 32 bits.
 fn interpolated(
     cx: Cx<'_, '_>,
     x: Val,

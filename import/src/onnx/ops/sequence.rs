@@ -1,9 +1,9 @@
 //! Layers that carry a state along a sequence, and go on from that of an earlier call.
 
-use super::attention::split_heads;
+use super::attention::{repeat_heads, split_heads};
 use super::control::scanned;
 use super::elementwise::swish_of;
-use super::window::convolved;
+use super::window::{convolved, with_bias};
 use super::{Cx, F32, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse};
 use adfuse_ir::{Dim, Literal, Op};
 use smallvec::smallvec;
@@ -25,11 +25,7 @@ pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredV
     };
     let padded = if taps == 1 { x } else { cx.concat(&[before, x], 2)? };
     let mut y = convolved(cx, n, padded, w, Some(channels as i64))?;
-    if let Some(bias) = n.optional(2) {
-        let shape = cx.shape(y);
-        let bias = cx.broadcast_in(bias, &shape, &[1])?;
-        y = cx.add(y, bias)?;
-    }
+    y = with_bias(cx, y, n.optional(2))?;
     y = match n.text("activation", "none") {
         "none" => y,
         "silu" | "swish" => swish_of(cx, y, 1.0)?,
@@ -41,21 +37,6 @@ pub(crate) fn causal_conv<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredV
     };
     let state = cx.slice(padded, 2, first, length)?;
     Ok(smallvec![y, state])
-}
-
-/// Each head so often, one behind the other; heads are axis 1.
-fn repeated(cx: Cx<'_, '_>, v: Val, times: u64) -> LoweredValue {
-    if times == 1 {
-        return Ok(v);
-    }
-    let mut shape = cx.shape(v);
-    let heads = cx.extent(shape[1])?;
-    shape.insert(2, Dim::Const(times));
-    let dims: Vec<i64> = (0..shape.len() as i64).filter(|&d| d != 2).collect();
-    let v = cx.broadcast_in(v, &shape, &dims)?;
-    shape.remove(2);
-    shape[1] = Dim::Const(heads * times);
-    cx.reshape(v, &shape)
 }
 
 /// Steps first: `[batch, heads, steps, depth]` to `[steps, batch, heads, depth]`.
@@ -141,7 +122,7 @@ impl UpdateRule {
         let row = cx.unsqueeze(v, 2)?;
         let written = cx.mul(column, row)?;
         state = cx.add(state, written)?;
-        let seen = repeated(cx, state, self.times)?;
+        let seen = repeat_heads(cx, state, self.times)?;
         let q = cx.unsqueeze(q, 3)?;
         let read = cx.mul(q, seen)?;
         let read = cx.reduce(Op::ReduceSum, read, &[2], false)?;

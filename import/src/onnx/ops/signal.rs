@@ -165,7 +165,8 @@ pub(crate) fn mel_weights<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredV
     let step = (last - first) / (bins + 2) as f64;
     let place = |k: u64| -> i64 {
         let hertz = 700.0 * (10f64.powf((first + k as f64 * step) / 2595.0) - 1.0);
-        ((length + 1) as f64 * hertz / rate as f64).floor() as i64
+        // Far outside is outside, and differences of places are integers.
+        ((length + 1) as f64 * hertz / rate as f64).floor().clamp(-1e15, 1e15) as i64
     };
     let mut all = vec![0.0; (rows * bins) as usize];
     for k in 0..bins {

@@ -1,4 +1,4 @@
-//! PoolWindows: convolutions and pooling.
+//! Windows: convolutions and pooling.
 
 use super::linear::centered;
 use super::{Cx, I64, LoweredValue, LoweredValues, OnnxOperation, Unlowered, Val, refuse};
@@ -22,7 +22,7 @@ pub(crate) fn pooled(
         .with_ints("window_dilation", dilation.iter().copied())
 }
 
-/// PoolWindows over the axes behind the first two.
+/// Windows over the axes behind the first two.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolWindows {
     kernel: Vec<i64>,
@@ -52,34 +52,39 @@ fn list(
 }
 
 impl PoolWindows {
-    /// The windows of a node over these extents.
-    fn of(
+    /// The windows of a node over this many axes, with the padding that is written.
+    fn padded(
         n: &OnnxOperation<'_>,
         kernel: Vec<i64>,
-        extents: &[u64],
+        axes: usize,
     ) -> Result<PoolWindows, Unlowered> {
         let count = kernel.len();
         let positive = |all: &[i64]| all.iter().all(|&v| (1..1 << 20).contains(&v));
         let strides = list(n, "strides", count, 1)?;
         let dilation = list(n, "dilations", count, 1)?;
         let pads = list(n, "pads", 2 * count, 0)?;
-        if extents.len() != count
-            || !positive(&kernel)
-            || !positive(&strides)
-            || !positive(&dilation)
-        {
-            return refuse(format!("windows of {kernel:?} over {} axes", extents.len()));
+        if axes != count || !positive(&kernel) || !positive(&strides) || !positive(&dilation) {
+            return refuse(format!("windows of {kernel:?} over {axes} axes"));
         }
-        let mut made = PoolWindows {
+        Ok(PoolWindows {
             low: pads[..count].to_vec(),
             high: pads[count..].to_vec(),
             beyond: vec![0; count],
             kernel,
             strides,
             dilation,
-        };
+        })
+    }
+
+    /// The windows of a node over these extents.
+    fn of(
+        n: &OnnxOperation<'_>,
+        kernel: Vec<i64>,
+        extents: &[u64],
+    ) -> Result<PoolWindows, Unlowered> {
+        let mut made = PoolWindows::padded(n, kernel, extents.len())?;
         let auto = n.text("auto_pad", "NOTSET");
-        for (k, &extent) in extents.iter().enumerate().take(count) {
+        for (k, &extent) in extents.iter().enumerate() {
             let (extent, stride) = (extent as i64, made.strides[k]);
             let reach = made.reach(k);
             match auto {
@@ -118,7 +123,7 @@ impl PoolWindows {
         self.beyond[k] = (last * stride + reach - extent - self.low[k] - self.high[k]).max(0);
     }
 
-    /// PoolWindows with an entry for the two axes before them too.
+    /// The windows with an entry for the two axes before them too.
     fn whole(&self) -> PoolWindows {
         let with = |x: i64, all: &[i64]| [x, x].into_iter().chain(all.iter().copied()).collect();
         let high: Vec<i64> = self.high.iter().zip(&self.beyond).map(|(a, b)| a + b).collect();
@@ -128,7 +133,7 @@ impl PoolWindows {
             dilation: with(1, &self.dilation),
             low: with(0, &self.low),
             high: with(0, &high),
-            beyond: with(0, &[0, 0][..0]),
+            beyond: vec![0; self.kernel.len() + 2],
         }
     }
 
@@ -197,7 +202,8 @@ pub(crate) fn convolved(
     Ok(Val { value: cx.emit(Op::ConvGeneralDilated, &[full, kernel], attrs)?, ..x })
 }
 
-fn with_bias(cx: Cx<'_, '_>, y: Val, bias: Option<Val>) -> LoweredValue {
+/// A bias with an element for each channel of axis 1 is added.
+pub(crate) fn with_bias(cx: Cx<'_, '_>, y: Val, bias: Option<Val>) -> LoweredValue {
     let Some(bias) = bias else { return Ok(y) };
     let shape = cx.shape(y);
     let bias = cx.broadcast_in(bias, &shape, &[1])?;
@@ -222,20 +228,14 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> Lower
     let dims = cx.extents(w)?;
     let kernel: Vec<i64> = dims[2.min(dims.len())..].iter().map(|&k| k as i64).collect();
     n.ignore(&["kernel_shape"]);
-    let windows = PoolWindows::of(
-        &OnnxOperation::new(n.proto, vec![], vec![], n.version),
-        kernel.clone(),
-        &extents,
-    )?;
-    let count = kernel.len();
-    let (strides, dilation) = (list(n, "strides", count, 1)?, list(n, "dilations", count, 1)?);
-    let (pads, extra) = (list(n, "pads", 2 * count, 0)?, list(n, "output_padding", count, 0)?);
+    let windows = PoolWindows::padded(n, kernel, extents.len())?;
+    let count = extents.len();
+    let extra = list(n, "output_padding", count, 0)?;
     let (auto, wanted) = (n.text("auto_pad", "NOTSET"), n.ints("output_shape"));
     if wanted.is_some_and(|all| all.iter().any(|v| !(0..1 << 40).contains(v))) {
         return refuse("its shape");
     }
-    let windows = PoolWindows { strides, dilation, ..windows };
-    let (mut low, mut high) = (pads[..count].to_vec(), pads[count..].to_vec());
+    let (mut low, mut high) = (windows.low.clone(), windows.high.clone());
     for k in 0..count {
         let spread = (extents[k] as i64 - 1) * windows.strides[k] + windows.reach(k) + extra[k];
         let total = match (wanted, auto) {
@@ -268,9 +268,7 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> Lower
     let w = cx.transpose(w, &perm)?;
     let joined: Vec<u64> = [g * dims[1], channels / g].into_iter().chain(tail).collect();
     let w = cx.reshape_to(w, &joined)?;
-    let full = cx.b.materialize(w.value);
-    let turned =
-        cx.emit(Op::Rev, &[full], Attrs::none().with_ints("axes", 2..joined.len() as i64))?;
+    let turned = cx.reverse(w, 2..joined.len() as i64)?;
     let attrs = Attrs::none()
         .with_ints("low", low)
         .with_ints("high", high)
@@ -278,7 +276,7 @@ pub(crate) fn conv_transpose<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> Lower
         .with_ints("rhs_dilation", windows.dilation.iter().copied())
         .with_int("feature_group_count", groups);
     let full = cx.b.materialize(x.value);
-    let y = Val { value: cx.emit(Op::ConvGeneralDilated, &[full, turned], attrs)?, ..x };
+    let y = Val { value: cx.emit(Op::ConvGeneralDilated, &[full, turned.value], attrs)?, ..x };
     Ok(smallvec![with_bias(cx, y, n.optional(2))?])
 }
 
@@ -438,16 +436,17 @@ pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVa
     let (x, at) = (n.input(0)?, n.input(1)?);
     let extents = spatial(cx, x)?;
     let kernel = list(n, "kernel_shape", extents.len(), 1)?;
-    let (strides, pads) =
-        (list(n, "strides", kernel.len(), 1)?, list(n, "pads", 2 * kernel.len(), 0)?);
+    let windows = PoolWindows::padded(n, kernel, extents.len())?;
     let mut dims = cx.extents(x)?;
     let inferred = |k: usize| {
-        (extents[k] as i64 - 1) * strides[k] + kernel[k] - pads[k] - pads[k + kernel.len()]
+        (extents[k] as i64 - 1) * windows.strides[k] + windows.reach(k)
+            - windows.low[k]
+            - windows.high[k]
     };
     let shape: Vec<i64> = match n.optional(2) {
         Some(shape) => cx.ints(shape)?,
         None => {
-            dims[..2].iter().map(|&d| d as i64).chain((0..kernel.len()).map(inferred)).collect()
+            dims[..2].iter().map(|&d| d as i64).chain((0..extents.len()).map(inferred)).collect()
         }
     };
     let shape: Option<Vec<u64>> = shape.iter().map(|&d| u64::try_from(d).ok()).collect();
@@ -456,7 +455,7 @@ pub(crate) fn max_unpool<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredVa
     let source: Vec<u64> = dims[..2]
         .iter()
         .copied()
-        .chain((0..kernel.len()).map(|k| inferred(k).max(0) as u64))
+        .chain((0..extents.len()).map(|k| inferred(k).max(0) as u64))
         .collect();
     let ty = TensorType::of(x.element.storage(), &source);
     let Some(count) = ty.elements().filter(|_| ty.excess().is_none()) else {
