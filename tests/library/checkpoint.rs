@@ -8,7 +8,7 @@ use adfuse::train::{TrainState, TrainStep, Trainer};
 use adfuse::{eval_step, train_step, tree};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Params, Clone, Debug)]
 struct Net<T = Tensor> {
@@ -191,15 +191,21 @@ fn a_writer_that_is_killed_leaves_a_whole_file() {
     let file = at.join("state.safetensors");
     let program = std::env::current_exe().expect("is known");
     let (mut seen, mut last) = (0, 0);
+    let written = || file.metadata().and_then(|m| m.modified()).ok();
     for k in 0..50u64 {
+        let before = written();
         let mut child = Command::new(&program)
             .args(["checkpoint::saver", "--exact", "--nocapture"])
             .env(SAVER, &file)
             .stdout(Stdio::null())
             .spawn()
             .expect("starts");
-        // Times that fall anywhere in the loop of steps and writes.
-        std::thread::sleep(Duration::from_micros(60_000 + (k * 7919) % 40_000));
+        // Times that fall anywhere in the loop of steps and writes, however long it takes to start.
+        let late = Instant::now() + Duration::from_secs(20);
+        while written() == before && Instant::now() < late {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros((k * 7919) % 40_000));
         child.kill().expect("is killed");
         child.wait().expect("ends");
         if file.exists() {

@@ -306,7 +306,7 @@ fn view(
 }
 
 fn reduce(monoid: Monoid, x: &KnownTensor, attrs: &Attrs, ty: &TensorType) -> Option<KnownTensor> {
-    if matches!(monoid, Monoid::ArgMax | Monoid::ArgMin) || x.dtype.compute() != x.dtype {
+    if matches!(monoid, Monoid::ArgMax | Monoid::ArgMin) || x.dtype.is_narrow_float() {
         return None;
     }
     let (program, axes) = (expand(&monoid.combine(x.dtype)), attrs.ints("axes"));

@@ -12,7 +12,7 @@ use crate::emit::refusal::{Unlowered, refuse};
 use adfuse_ir::{Attr, Attrs, DType, Dim, Elements, Literal, Op, Shape, TensorType, Value};
 
 pub(crate) const I64: ElementType = ElementType::Int { bits: 64, signed: true };
-pub(crate) const I32: ElementType = ElementType::Int { bits: 32, signed: true };
+pub(crate) const I32: ElementType = ElementType::I32;
 pub(crate) const F32: ElementType = ElementType::Float(DType::F32);
 
 /// The shape that shapes broadcast to, aligned at their last axes.
