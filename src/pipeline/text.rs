@@ -3,7 +3,7 @@
 
 use crate::backends::ArenaLayout;
 use crate::backends::cpu::{ListedFunction, ListedStep};
-use crate::backends::ptx::{Arg, GpuSchedule, Launch, PtxModule as Launches, StepCode};
+use crate::backends::ptx::{Arg, GpuSchedule, Launch, PtxModule as Launches, StepCode, TensorMap};
 use crate::fusion::{Plan, steps_of};
 use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};
@@ -174,7 +174,7 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
     };
     // Nothing is wrong with writing to a string.
     let _ = writeln!(out, "// {title}{scratch}");
-    for Launch { entry, grid, block, resident, shared, args } in &code.launches {
+    for Launch { entry, grid, block, resident, shared, args, maps } in &code.launches {
         let arg = |arg: &Arg| match *arg {
             Arg::Buffer(b) => named(b),
             Arg::Caller(b) => format!("caller {}", named(b)),
@@ -183,7 +183,12 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
             Arg::Outer(b) => format!("around %{}", outer.buffers[b].name),
             Arg::Result(k) => format!("result {k}"),
         };
-        let args: Vec<String> = args.iter().map(arg).collect();
+        let map = |map: &TensorMap| {
+            let TensorMap { offset, extents, strides, tile, .. } = map;
+            let from = arg(&map.arg);
+            format!("map {from} + {offset} {extents:?} strides {strides:?} tiles {tile:?}")
+        };
+        let args: Vec<String> = args.iter().map(arg).chain(maps.iter().map(map)).collect();
         let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
         let args = args.join(", ");
         let _ =

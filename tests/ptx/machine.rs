@@ -252,7 +252,15 @@ impl Machine {
         let grid = [blocks as u32, 1, 1];
         let entry = entry.to_owned();
         let args_of = Vec::new();
-        let l = Launch { entry, grid, block, resident: None, shared: 0, args: args_of };
+        let l = Launch {
+            entry,
+            grid,
+            block,
+            resident: None,
+            shared: 0,
+            args: args_of,
+            maps: Vec::new(),
+        };
         self.launch(&l, args);
     }
 

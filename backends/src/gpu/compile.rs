@@ -32,7 +32,8 @@ pub fn schedule_for(
     compute: (u32, u32),
     fp: Fp,
 ) -> Result<(Verified<Program>, GpuSchedule), Diagnostic> {
-    let program = divided(program, fp, false)?.program;
-    let made = schedule(&program, target(compute)?, fp).map_err(within(&program))?;
+    let target = target(compute)?;
+    let program = divided(program, (fp, &target), false)?.program;
+    let made = schedule(&program, target, fp).map_err(within(&program))?;
     Ok((program, made))
 }

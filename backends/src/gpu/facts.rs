@@ -3,7 +3,7 @@
 //!
 //! The facts are those of a target, whatever devices the host has. Equal steps are examined once.
 
-use super::launches::{Arg, StepCode};
+use super::launches::{Arg, Launch, StepCode};
 use super::ptx::module::step_launches;
 use super::schedule::library_split::{multiplied, split};
 use super::schedule::operand_path::OperandPath;
@@ -92,7 +92,7 @@ fn of_step(
         outputs: Vec::new(),
         steps: vec![step.clone()],
     };
-    let (parts, _) = split(&alone, fp, library)?;
+    let (parts, _) = split(&alone, (fp, &target), library)?;
     let done: Vec<bool> = multiplied(&parts, fp, library).iter().map(Option::is_some).collect();
     let schedule = schedule_but(&parts, target, fp, &done)?;
     // What is divided goes through buffers that the step did not have.
@@ -116,9 +116,9 @@ fn of_step(
 /// The launches of a step, and what they read and write beyond what it reads and writes once: scratch each time, and
 /// buffers that a launch before has touched.
 fn of_code(program: &Program, code: &StepCode) -> LaunchFacts {
-    let args = || code.launches.iter().flat_map(|launch| &launch.args);
-    let offset = |arg: &Arg| match arg {
-        Arg::Scratch { offset } => Some(*offset),
+    let args = || code.launches.iter().flat_map(Launch::given);
+    let offset = |arg: Arg| match arg {
+        Arg::Scratch { offset } => Some(offset),
         _ => None,
     };
     let mut offsets: Vec<u64> = args().filter_map(offset).chain([code.scratch]).collect();
@@ -132,8 +132,8 @@ fn of_code(program: &Program, code: &StepCode) -> LaunchFacts {
     let mut beyond = 0u64;
     for launch in &code.launches {
         let mut now: Vec<Buffer> = Vec::new();
-        for arg in &launch.args {
-            match *arg {
+        for arg in launch.given() {
+            match arg {
                 Arg::Scratch { offset } => beyond = beyond.saturating_add(size(offset)),
                 Arg::Buffer(b) if touched.contains(&b) => {
                     beyond = beyond.saturating_add(program.buffers[b].bytes());
@@ -156,6 +156,10 @@ fn of_works(step: &StepSchedule, facts: &mut KernelFacts, launches: &mut LaunchF
                 let (multiply_adds, fed) = of_product(product);
                 launches.multiply_adds = launches.multiply_adds.saturating_add(multiply_adds);
                 facts.pass(PassKind::Pack, fed);
+            }
+            Scheduled::Warpgroup(product) => {
+                let multiply_adds = product.tile.multiply_adds(&product.member).unsigned_abs();
+                launches.multiply_adds = launches.multiply_adds.saturating_add(multiply_adds);
             }
             Scheduled::Sort(sort) => facts.pass(PassKind::Digit, digits(sort)),
             Scheduled::Scatter(scatter) => {

@@ -12,6 +12,7 @@
 //! chip makes: whoever hands an array over makes them canonical, as `Array` does.
 
 pub(crate) use super::schedule::BlockBinding;
+use adfuse_ir::DType;
 use adfuse_ir::kernel::Buffer;
 use cranelift_entity::SecondaryMap;
 
@@ -111,6 +112,45 @@ pub struct Launch {
     pub shared: u32,
     /// The entry point's parameters: a device pointer of 64 bits each.
     pub args: Vec<Arg>,
+    /// The parameters after those: tensor maps of [`TensorMap::BYTES`] bytes, by which the copy engine brings tiles.
+    pub maps: Vec<TensorMap>,
+}
+
+impl Launch {
+    /// What it is given: pointers, and the arrays of its tensor maps.
+    pub fn given(&self) -> impl Iterator<Item = Arg> + '_ {
+        self.args.iter().copied().chain(self.maps.iter().map(|map| map.arg))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn given_mut(&mut self) -> impl Iterator<Item = &mut Arg> {
+        self.args.iter_mut().chain(self.maps.iter_mut().map(|map| &mut map.arg))
+    }
+}
+
+/// An array as the copy engine sees it, with tiles in the pattern of banks that repeats every 1024 bytes of shared memory
+/// (128-byte swizzle). Elements outside of the extents are 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    /// Where the array is.
+    pub arg: Arg,
+    /// Bytes before its first element; a multiple of 16.
+    pub offset: u64,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Elements along each axis, the neighbours first: one to five axes.
+    pub extents: Vec<u64>,
+    /// Bytes from one element to the next along each axis but the first; multiples of 16.
+    pub strides: Vec<u64>,
+    /// Elements of a tile along each axis.
+    pub tile: Vec<u32>,
+}
+
+impl TensorMap {
+    /// Bytes of a map, as entry points are given it.
+    pub const BYTES: usize = 128;
+    /// Axes that a map has at most.
+    pub const MOST_AXES: usize = 5;
 }
 
 /// A device pointer that a launch is given.

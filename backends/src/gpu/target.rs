@@ -37,6 +37,11 @@ pub struct GpuTarget {
     pub resident_blocks: u32,
     /// Bytes along the depth of one step of a product whose tile has a multiprocessor to itself.
     pub deep_line: i64,
+    /// The version of PTX that the text is written in.
+    pub ptx: &'static str,
+    /// Whether groups of four warps multiply operands in shared memory (`wgmma`), which tensor maps bring there. No other
+    /// chip than this one runs such text.
+    pub warpgroups: bool,
 }
 
 impl GpuTarget {
@@ -57,6 +62,8 @@ impl GpuTarget {
         resident_threads: 2048,
         resident_blocks: 32,
         deep_line: 64,
+        ptx: "7.8",
+        warpgroups: false,
     };
 
     /// Compute capability 9.0: Hopper, as an H100 or H200 has it.
@@ -70,8 +77,12 @@ impl GpuTarget {
         ..GpuTarget::SM80
     };
 
+    /// Hopper with the instructions that it alone has: drivers from CUDA 12.0 on take the text.
+    pub const SM90A: GpuTarget =
+        GpuTarget { name: "sm_90a", ptx: "8.0", warpgroups: true, ..GpuTarget::SM90 };
+
     /// Every target, the oldest first.
-    pub const ALL: [GpuTarget; 2] = [GpuTarget::SM80, GpuTarget::SM90];
+    pub const ALL: [GpuTarget; 3] = [GpuTarget::SM80, GpuTarget::SM90, GpuTarget::SM90A];
 
     /// The target of a name.
     pub fn named(name: &str) -> Option<GpuTarget> {
@@ -80,7 +91,9 @@ impl GpuTarget {
 
     /// The newest target that a chip of this compute capability runs; none where it is older than all.
     pub fn of_capability(major: u32, minor: u32) -> Option<GpuTarget> {
-        GpuTarget::ALL.into_iter().rfind(|t| t.capability <= (major, minor))
+        let chip = (major, minor);
+        let runs = |t: &GpuTarget| t.capability == chip || t.capability < chip && !t.warpgroups;
+        GpuTarget::ALL.into_iter().rfind(runs)
     }
 
     /// Threads of a block as registers are allocated to them: whole groups of warps.

@@ -79,6 +79,11 @@ pub(crate) fn answered(call: &'static str, code: CUresult) -> Result<(), Refused
 }
 
 impl Refused {
+    /// The driver has no such function.
+    pub(crate) fn missing(call: &'static str) -> Refused {
+        Refused { call, code: CUresult::CUDA_ERROR_NOT_FOUND }
+    }
+
     /// Whether the device has not as much memory as was asked for.
     pub(crate) fn is_memory(&self) -> bool {
         self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY

@@ -7,6 +7,9 @@
 use super::cublaslt::{Handle, TuningCache};
 use super::cuda::{Refused, absent, answered, there};
 use super::staging::Staging;
+use super::tensor_map::has_maps;
+use crate::gpu::compile::target;
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUmemoryPool, CUstream,
@@ -118,6 +121,15 @@ impl GpuDevice {
     /// What is known of it.
     pub fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// What code is made for: with tensor maps only where the driver makes them.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) where it is older than every target.
+    pub(crate) fn target(&self) -> Result<GpuTarget, Diagnostic> {
+        let found = target(self.facts.compute)?;
+        Ok(if found.warpgroups && !has_maps() { GpuTarget::SM90 } else { found })
     }
 
     /// Bytes of its memory that nobody has, what this process keeps at hand among them.

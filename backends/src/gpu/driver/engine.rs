@@ -5,7 +5,6 @@ use super::executable::GpuExecutable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
 use super::prepare::{GpuPrepared, Options};
-use crate::gpu::compile::target;
 use crate::gpu::facts::{FactsCache, FactsOptions};
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::capabilities::CAPABILITIES;
@@ -78,7 +77,7 @@ impl Backend for GpuEngine {
             return None;
         }
         let Options { fp, library, .. } = self.options;
-        let target = target(self.device.facts().compute).ok()?;
+        let target = self.device.target().ok()?;
         self.facts.of(program, FactsOptions { target, fp, library })
     }
 

@@ -3,6 +3,7 @@
 
 use super::cuda::{Refused, answered, elapsed, update};
 use super::device::GpuDevice;
+use super::tensor_map::EncodedMap;
 use super::work::{DeviceLaunch, Pointer, Work, internal};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
@@ -195,21 +196,32 @@ pub(crate) fn launch(l: &DeviceLaunch, at: &DeviceFrame, stream: CUstream) -> Re
         return Ok(());
     }
     let values: Vec<CUdeviceptr> = l.args.iter().map(|&a| at.of(a)).collect();
-    launch_with(l, values, stream)
+    let maps = l.maps.iter().map(|map| map.encoded(at)).collect::<Result<Vec<_>, _>>()?;
+    launch_given(l, values, maps, stream)
 }
 
 /// Asks for a launch that is given these pointers and numbers.
 pub(crate) fn launch_with(
     l: &DeviceLaunch,
-    mut values: Vec<CUdeviceptr>,
+    values: Vec<CUdeviceptr>,
     stream: CUstream,
 ) -> Result<(), Refused> {
-    let mut args: Vec<*mut std::ffi::c_void> =
-        values.iter_mut().map(|v| (&raw mut *v).cast()).collect();
+    launch_given(l, values, Vec::new(), stream)
+}
+
+fn launch_given(
+    l: &DeviceLaunch,
+    mut values: Vec<CUdeviceptr>,
+    mut maps: Vec<EncodedMap>,
+    stream: CUstream,
+) -> Result<(), Refused> {
+    let values = values.iter_mut().map(|v| (&raw mut *v).cast());
+    let maps = maps.iter_mut().map(|map| (&raw mut *map).cast());
+    let mut args: Vec<*mut std::ffi::c_void> = values.chain(maps).collect();
     let [x, y, z] = l.grid;
     // SAFETY: the module is loaded as long as the executable lives. Every argument is a pointer to
     // a buffer with the bytes that the program says, which its verifier has proven every access to stay
-    // inside of, or a number that the entry point takes; the driver copies arguments before the call returns.
+    // inside of, a tensor map of such a buffer, or a number that the entry point takes; the driver copies arguments before the call returns.
     let code = unsafe {
         let (args, none) = (args.as_mut_ptr(), std::ptr::null_mut());
         sys::cuLaunchKernel(l.entry.raw, x, y, z, l.block, 1, 1, l.shared, stream, args, none)

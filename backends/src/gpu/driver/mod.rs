@@ -17,6 +17,7 @@ pub(crate) mod place;
 pub(crate) mod play;
 pub(crate) mod prepare;
 pub(crate) mod staging;
+pub(crate) mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod turn_frame;

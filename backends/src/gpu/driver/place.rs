@@ -1,6 +1,6 @@
 //! Where every buffer of a program is while it runs, and what each step needs beside them.
 
-use crate::gpu::launches::{Arg, PtxModule, StepCode};
+use crate::gpu::launches::{Arg, Launch, PtxModule, StepCode};
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::out_of_memory;
 use adfuse_ir::kernel::{Buffer, BufferData, DonorSlice, Program, Role, Space, misplaced};
@@ -217,8 +217,8 @@ impl Places {
 
 /// The buffers in the caller's memory that launches read or write.
 fn caller_buffers(code: &StepCode) -> Vec<Buffer> {
-    let args = code.launches.iter().flat_map(|l| &l.args);
-    args.filter_map(|a| if let Arg::Caller(b) = a { Some(*b) } else { None }).collect()
+    let args = code.launches.iter().flat_map(Launch::given);
+    args.filter_map(|a| if let Arg::Caller(b) = a { Some(b) } else { None }).collect()
 }
 
 /// Where each step has its scratch, of which `needed` has the bytes, and the end of all of it. What the arena

@@ -447,7 +447,14 @@ impl Player<'_> {
         let index = turns.first.wrapping_add(at as i64);
         let values = vec![turns.at.block + place, at, index as u64, by as u64];
         let args = Vec::new();
-        let l = DeviceLaunch { entry, grid: [1; 3], block: TURNS as u32, shared: 0, args };
+        let l = DeviceLaunch {
+            entry,
+            grid: [1; 3],
+            block: TURNS as u32,
+            shared: 0,
+            args,
+            maps: Vec::new(),
+        };
         Ok(launch_with(&l, values, self.device.stream)?)
     }
 
@@ -469,7 +476,14 @@ impl Player<'_> {
                         continue;
                     }
                     let (entry, grid, args) = (*entry, [blocks, 1, 1], Vec::new());
-                    let l = DeviceLaunch { entry, grid, block: FILL_THREADS, shared: 0, args };
+                    let l = DeviceLaunch {
+                        entry,
+                        grid,
+                        block: FILL_THREADS,
+                        shared: 0,
+                        args,
+                        maps: Vec::new(),
+                    };
                     launch_with(&l, vec![to, *bits, *count], stream)?;
                 }
                 _ => copy(carry.at(turns.at, from), to, carry.bytes, stream)?,

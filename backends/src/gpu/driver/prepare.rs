@@ -5,7 +5,7 @@ use super::block_memory::{StepMemory, reads_again, step_memories};
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
 use super::place::with_slack;
-use crate::gpu::compile::{target, within};
+use crate::gpu::compile::within;
 use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::library_split::{Divided, divided};
@@ -59,16 +59,16 @@ impl GpuPrepared {
         options: Options,
         (codes, arrange): (&CodeCache, &Arrange<'_>),
     ) -> Result<GpuPrepared, Diagnostic> {
-        let target = target(device.facts().compute)?;
+        let target = device.target()?;
         let asks = options.library && options.fp != Fp::Strict;
-        let mut divided = divided(program, options.fp, asks)?;
+        let mut divided = divided(program, (options.fp, &target), asks)?;
         // Opening the library takes longer than all else: it is opened where there is something to multiply.
         let handle = match divided.products.iter().any(Option::is_some) {
             true => device.multiplies()?,
             false => None,
         };
         if asks && handle.is_none() {
-            divided = self::divided(program, options.fp, false)?;
+            divided = self::divided(program, (options.fp, &target), false)?;
         }
         let mut tuned = Vec::new();
         let mut refused = false;
@@ -84,7 +84,7 @@ impl GpuPrepared {
         }
         if refused {
             // The library does not take all of it: kernels do then, in one piece.
-            divided = self::divided(program, options.fp, false)?;
+            divided = self::divided(program, (options.fp, &target), false)?;
             tuned = divided.program.steps.iter().map(|_| None).collect();
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();

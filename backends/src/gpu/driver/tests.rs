@@ -12,6 +12,7 @@ use super::play::DrawnPart;
 use super::prepare::GpuPrepared;
 use crate::gpu::launches::{Arg, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::library_split::divided;
+use crate::gpu::target::GpuTarget;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
 use adfuse_ir::kernel::{Buffer, Program, Verified, text::parse, verify};
@@ -100,7 +101,15 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     let of = |name| Arg::Buffer(buffer(&program, name));
     let launch = |entry: &str, blocks, shared, args: Vec<Arg>| {
         let grid = [blocks, 1, 1];
-        Launch { entry: entry.into(), grid, block: 128, resident: None, shared, args }
+        Launch {
+            entry: entry.into(),
+            grid,
+            block: 128,
+            resident: None,
+            shared,
+            args,
+            maps: Vec::new(),
+        }
     };
     let scratch = |offset| Arg::Scratch { offset };
     let first = vec![launch("double", 8, 0, vec![of("x"), of("t")])];
@@ -118,7 +127,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
         ],
         leave: StepCode::default(),
     };
-    let divided = divided(&program, Fp::Strict, false).expect("as it is");
+    let divided = divided(&program, (Fp::Strict, &GpuTarget::SM90), false).expect("as it is");
     GpuPrepared::of(Arc::clone(device), divided, module, (vec![None, None], Vec::new()))
 }
 
@@ -305,7 +314,9 @@ fn products() -> Vec<(Verified<Program>, [bool; 3])> {
 #[test]
 fn products_are_found_where_the_mode_lets_a_library_multiply() {
     for (program, turned) in products() {
-        let found = |fp, library| divided(&program, fp, library).expect("divides").products;
+        let found = |fp, library| {
+            divided(&program, (fp, &GpuTarget::SM90), library).expect("divides").products
+        };
         let product = found(Fp::Reproducible, true)[0].clone().expect("is one");
         assert_eq!(product.size, SIZE.map(|n| n as u64));
         let first = |m: crate::gpu::schedule::library_product::Matrix, a: usize, b: usize| {
@@ -347,7 +358,7 @@ fn multiplied(
     turned: [bool; 3],
     [b, m, n, k]: [usize; 4],
 ) -> f64 {
-    let divided = divided(program, fp, true).expect("divides");
+    let divided = divided(program, (fp, &GpuTarget::SM90), true).expect("divides");
     let product = divided.products[0].clone().expect("the library has it");
     let handle = device.multiplies().expect("answers").expect("there is one");
     let tuned = device.tunings.tuned(handle, &product, fp);

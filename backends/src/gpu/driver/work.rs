@@ -5,6 +5,7 @@ use super::block_memory::{BlockMemory, CarrySlots, StepMemory};
 use super::cublaslt::Tuned;
 use super::load::{Entry, Loaded};
 use super::place::aligned;
+use super::tensor_map::DeviceMap;
 use crate::gpu::launches::{
     Arg, BlockBinding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, fill_entry,
 };
@@ -57,6 +58,8 @@ pub(crate) struct DeviceLaunch {
     pub(crate) block: u32,
     pub(crate) shared: u32,
     pub(crate) args: Vec<Pointer>,
+    /// What it is given after those.
+    pub(crate) maps: Vec<DeviceMap>,
 }
 
 /// What a launch is given.
@@ -190,13 +193,18 @@ impl WorkMaker<'_> {
                 Arg::Result(k) => Some(Pointer::Result(k)),
                 Arg::Position => Some(Pointer::Position),
             };
-            let args = launch.args.iter().map(given).collect::<Option<Vec<_>>>();
-            let args = args.ok_or_else(|| internal("a launch is given what nobody has"))?;
+            let known =
+                |arg| given(arg).ok_or_else(|| internal("a launch is given what nobody has"));
+            let args = launch.args.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+            let mut maps = Vec::new();
+            for map in &launch.maps {
+                maps.push(DeviceMap { pointer: known(&map.arg)?, map: map.clone() });
+            }
             let (mut grid, block, shared) = (launch.grid, launch.block, launch.shared);
             if let Some(resident) = launch.resident {
                 grid[0] = grid[0].min(resident.saturating_mul(self.loaded.processors()).max(1));
             }
-            all.push(DeviceLaunch { entry, grid, block, shared, args });
+            all.push(DeviceLaunch { entry, grid, block, shared, args, maps });
         }
         Ok(all)
     }

@@ -1,5 +1,6 @@
 //! Text of one entry point: registers, instructions, labels.
 
+use crate::gpu::launches::TensorMap;
 use hashbrown::HashMap;
 use std::fmt;
 use std::fmt::{Display, Write};
@@ -302,6 +303,19 @@ impl Asm {
         result
     }
 
+    /// Where the tensor map of this number is, as the copy engine is told it.
+    pub(crate) fn tensor_map(&mut self, number: usize) -> Reg {
+        let key = format!("map {number}");
+        if let Some(found) = self.given(&key) {
+            return found;
+        }
+        let [raw, result] = [(); 2].map(|()| self.fresh(Class::Long));
+        self.early(format_args!("  mov.b64 {raw}, map{number};"));
+        self.early(format_args!("  cvta.param.u64 {result}, {raw};"));
+        self.know(key, result);
+        result
+    }
+
     /// A parameter that is a number of 64 bits.
     pub(crate) fn number(&mut self, number: u32) -> Reg {
         self.params = self.params.max(number + 1);
@@ -324,12 +338,21 @@ impl Asm {
 
     /// The entry point as text, for blocks of this many threads of which at least `blocks` shall fit a
     /// multiprocessor.
-    pub(crate) fn finish(self, entry: &str, params: usize, threads: u32, blocks: u32) -> String {
+    pub(crate) fn finish(
+        self,
+        entry: &str,
+        (args, maps): (usize, usize),
+        threads: u32,
+        blocks: u32,
+    ) -> String {
         let mut out = String::new();
         let _ = writeln!(out, ".visible .entry {entry}(");
-        for k in 0..params {
-            let comma = if k + 1 < params { "," } else { "" };
-            let _ = writeln!(out, "  .param .u64 arg{k}{comma}");
+        let args = (0..args).map(|k| format!("  .param .u64 arg{k}"));
+        let bytes = TensorMap::BYTES;
+        let maps = (0..maps).map(|k| format!("  .param .align 64 .b8 map{k}[{bytes}]"));
+        let params: Vec<String> = args.chain(maps).collect();
+        if !params.is_empty() {
+            let _ = writeln!(out, "{}", params.join(",\n"));
         }
         let _ = writeln!(out, ")\n.maxntid {threads}, 1, 1\n.minnctapersm {blocks}\n{{");
         for class in Class::ALL {
@@ -344,4 +367,11 @@ impl Asm {
         out.push_str("  ret;\n}\n");
         out
     }
+}
+
+/// The result of an instruction that is written each time: some operand of it changes.
+pub(crate) fn made(asm: &mut Asm, class: Class, op: &str, operands: impl Display) -> Reg {
+    let to = asm.fresh(class);
+    asm.emit(format_args!("{op} {to}, {operands}"));
+    to
 }

@@ -161,7 +161,14 @@ impl Emit<'_> {
 impl Emit<'_> {
     /// Stores neighbours into a packed buffer that is written in order: each thread makes a part of a word, and
     /// the threads of a word join theirs.
-    fn store_words(&mut self, b: Buffer, bits: u8, values: &[Reg], group: Reg, live: Option<Reg>) {
+    pub(crate) fn store_words(
+        &mut self,
+        b: Buffer,
+        bits: u8,
+        values: &[Reg],
+        group: Reg,
+        live: Option<Reg>,
+    ) {
         let dtype = self.program.buffers[b].dtype;
         let own = values.len() as i64 * i64::from(bits);
         let threads = (32 / own).max(1);

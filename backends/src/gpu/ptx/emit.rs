@@ -1,6 +1,7 @@
 //! Reading parameters, computing and storing at one coordinate.
 
 use super::operands;
+use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::schedule::BlockBinding;
 use crate::gpu::schedule::scalar_form::written;
 use crate::gpu::schedule::vectorize;
@@ -24,6 +25,8 @@ pub(crate) struct Emit<'p> {
     pub(crate) fp: Fp,
     /// What it is given, in the order of its parameters.
     pub(crate) args: Vec<EmitArg>,
+    /// The tensor maps that it is given after those.
+    pub(crate) maps: Vec<EmitMap>,
     /// Where the buffers of a block are.
     pub(crate) bindings: Option<&'p SecondaryMap<Buffer, BlockBinding>>,
 }
@@ -35,6 +38,20 @@ pub(crate) enum EmitArg {
     Buffer(Buffer),
     /// Where the position of a loop's turn is.
     Position,
+}
+
+/// A tensor map that an entry point is given: of a buffer, from an element on.
+pub(crate) struct EmitMap {
+    pub(crate) buffer: Buffer,
+    /// All but where the array is.
+    pub(crate) map: TensorMap,
+}
+
+impl EmitMap {
+    /// The map, where buffers are there.
+    pub(crate) fn at(&self, buffer: &dyn Fn(Buffer) -> Arg) -> TensorMap {
+        TensorMap { arg: buffer(self.buffer), ..self.map.clone() }
+    }
 }
 
 /// Where something is computed: coordinates in terms of the launch's variables.
@@ -75,7 +92,7 @@ impl<'p> Emit<'p> {
     pub(crate) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
         let mut asm = Asm::new();
         asm.near = fp == Fp::Fast;
-        Emit { asm, program, fp, args: Vec::new(), bindings: None }
+        Emit { asm, program, fp, args: Vec::new(), maps: Vec::new(), bindings: None }
     }
 
     /// Where a buffer is.

@@ -4,7 +4,7 @@ use super::address::{Vars, resolved, value};
 use super::asm::{Asm, Class, Reg};
 use super::emit::{At, Emit, EmitArg};
 use super::{isel, operands};
-use crate::gpu::launches::{Arg, Launch};
+use crate::gpu::launches::{Arg, Launch, TensorMap};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::range;
 use crate::gpu::schedule::program::GpuSchedule;
@@ -43,9 +43,12 @@ impl Out {
 
     /// The module of all entry points.
     pub(crate) fn module(self) -> String {
-        let mut text = String::from("//\n// Made by adfuse.\n//\n.version 7.8\n");
-        text.push_str(&format!(".target {}\n.address_size 64\n\n", self.target.name));
-        text.push_str(".extern .shared .align 16 .b8 dynamic[];\n\n");
+        let GpuTarget { name, ptx, warpgroups, .. } = self.target;
+        let mut text = format!("//\n// Made by adfuse.\n//\n.version {ptx}\n");
+        text.push_str(&format!(".target {name}\n.address_size 64\n\n"));
+        // What tensor maps bring repeats its pattern of banks every 1024 bytes.
+        let align = if warpgroups { 1024 } else { 16 };
+        text.push_str(&format!(".extern .shared .align {align} .b8 dynamic[];\n\n"));
         if self.table {
             let entries = Table::TwoOverPi.entries();
             let list: Vec<String> = entries.iter().map(|x| format!("0x{x:016X}")).collect();
@@ -75,16 +78,18 @@ impl Out {
         let entry = format!("{}_{}", self.prefix, self.entries);
         self.entries += 1;
         self.table |= emit.asm.table;
+        let buffer = |b: Buffer| match homes[b] {
+            Home::Given => Arg::Buffer(b),
+            Home::Caller(b) => Arg::Caller(b),
+            Home::Scratch(offset) => Arg::Scratch { offset },
+        };
         let arg = |arg: &EmitArg| match *arg {
             EmitArg::Position => Arg::Position,
-            EmitArg::Buffer(b) => match homes[b] {
-                Home::Given => Arg::Buffer(b),
-                Home::Caller(b) => Arg::Caller(b),
-                Home::Scratch(offset) => Arg::Scratch { offset },
-            },
+            EmitArg::Buffer(b) => buffer(b),
         };
         let args: Vec<Arg> = emit.args.iter().map(arg).collect();
-        self.written(emit.asm, entry, args, (blocks, grid, shared));
+        let maps: Vec<TensorMap> = emit.maps.iter().map(|map| map.at(&buffer)).collect();
+        self.written(emit.asm, entry, (args, maps), (blocks, grid, shared));
         Ok(())
     }
 
@@ -93,14 +98,15 @@ impl Out {
         &mut self,
         asm: Asm,
         entry: String,
-        args: Vec<Arg>,
+        (args, maps): (Vec<Arg>, Vec<TensorMap>),
         (blocks, grid, shared): (u32, Grid, u32),
     ) {
         let threads = u32::try_from(grid.threads).unwrap_or(u32::MAX);
-        self.text.push_str(&asm.finish(&entry, args.len(), threads, grid.resident));
+        let params = (args.len(), maps.len());
+        self.text.push_str(&asm.finish(&entry, params, threads, grid.resident));
         self.text.push('\n');
-        let blocks = [blocks, 1, 1];
-        let launch = Launch { entry, grid: blocks, block: threads, resident: None, shared, args };
+        let grid = [blocks, 1, 1];
+        let launch = Launch { entry, grid, block: threads, resident: None, shared, args, maps };
         self.launches.push(launch);
     }
 }

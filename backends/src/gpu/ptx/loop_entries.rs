@@ -35,7 +35,7 @@ pub(crate) fn copies(out: &mut Out, all: &[ElementCopy]) -> Result<(), Diagnosti
         }
         let entry = format!("{}_{}", out.prefix, out.entries);
         out.entries += 1;
-        out.written(asm, entry, args, (blocks, Grid::of(THREADS), 0));
+        out.written(asm, entry, (args, Vec::new()), (blocks, Grid::of(THREADS), 0));
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ pub(crate) fn shared(out: &mut Out, program: &Program) {
         return;
     }
     let entry = |out: &mut Out, asm: Asm, name: &str, params: usize, threads: u32| {
-        out.text.push_str(&asm.finish(name, params, threads, 1));
+        out.text.push_str(&asm.finish(name, (params, 0), threads, 1));
         out.text.push('\n');
     };
     entry(out, position(), POSITION_ENTRY, 4, TURNS as u32);

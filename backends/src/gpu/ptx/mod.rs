@@ -40,10 +40,11 @@ pub(crate) mod sort_keys;
 pub(crate) mod sort_tiles;
 pub(crate) mod transpose;
 pub(crate) mod tree_fold;
+pub(crate) mod warpgroup;
 
 pub use super::launches::{
     Arg, BlockCode, FILL_THREADS, INDICES_AT, Launch, POSITION_BYTES, POSITION_ENTRY, PtxModule,
-    StepCode, TURNS, fill_entry,
+    StepCode, TURNS, TensorMap, fill_entry,
 };
 pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;

@@ -2,7 +2,7 @@
 
 use super::entry::Out;
 use super::loop_entries;
-use crate::gpu::launches::{Arg, BlockCode, PtxModule, StepCode};
+use crate::gpu::launches::{Arg, BlockCode, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::bundle::SharedLaunches;
 use crate::gpu::schedule::elementwise::Elementwise;
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
@@ -82,7 +82,7 @@ pub(super) fn with_buffers(
     code: &mut StepCode,
     other: &dyn Fn(Buffer) -> Option<Buffer>,
 ) -> Result<(), Diagnostic> {
-    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
+    for arg in code.launches.iter_mut().flat_map(Launch::given_mut) {
         if let Arg::Buffer(b) | Arg::Caller(b) = arg {
             *b = other(*b)
                 .ok_or_else(|| internal("a launch is given what its step does not name"))?;
@@ -174,6 +174,7 @@ pub(super) fn printed(
             Scheduled::Scan { scan, grid } => super::scan::scan(s, out, scan, *grid)?,
             Scheduled::Pack { from, to, grid } => super::pack::pack(s, out, [*from, *to], *grid)?,
             Scheduled::Product(product) => super::matmul::product(s, out, product)?,
+            Scheduled::Warpgroup(product) => super::warpgroup::product(s, out, product)?,
             Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
             Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
             Scheduled::Attention(a) => super::attend::attention(s, out, a)?,

@@ -106,6 +106,11 @@ pub(crate) fn lies(program: &Program, feed: &Feed, groups: [&Extents; 3]) -> Opt
     found.lines(size).map(|_| found)
 }
 
+/// Whether the library stores the sums of a member as they are wanted.
+pub(crate) fn is_stored(program: &Program, m: &Member) -> bool {
+    stored(program, &m.then, [&m.batch, &m.rows, &m.cols]).is_some()
+}
+
 /// Sums that are stored as they are, but for a conversion to what the buffer holds.
 fn stored(program: &Program, then: &Stage, groups: [&Extents; 3]) -> Option<Matrix> {
     let [Sink::Store { buffer, index }] = then.sinks.as_slice() else { return None };

@@ -2,7 +2,9 @@
 //! stands alone, with what is done to its operands and its sums in kernels of their own.
 
 use super::capabilities::CAPABILITIES;
-use super::library_product::{Product, lies};
+use super::library_product::{Product, is_stored, lies};
+use super::warpgroup::{WarpgroupForm, WarpgroupTile};
+use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -13,6 +15,12 @@ use adfuse_ir::scalar::Recorder;
 use adfuse_ir::types::MAX_RANK;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use smallvec::SmallVec;
+
+/// What the library reaches on an H200: multiplications and additions of 16-bit floats in a second, bytes of memory in a
+/// second, seconds of a launch.
+const LIBRARY_RATE: f64 = 740e12;
+const BANDWIDTH: f64 = 4e12;
+const LAUNCH: f64 = 2e-6;
 
 /// A program, divided.
 // Without the driver nothing reads which products a library makes.
@@ -32,10 +40,10 @@ pub(crate) struct Divided {
 /// [`Kind::Internal`] where what comes out breaks a rule of programs.
 pub(crate) fn divided(
     given: &Verified<Program>,
-    fp: Fp,
+    (fp, target): (Fp, &GpuTarget),
     library: bool,
 ) -> Result<Divided, Diagnostic> {
-    let (program, origin) = split(given, fp, library)?;
+    let (program, origin) = split(given, (fp, target), library)?;
     let at = At { func: Some(program.name.clone()), ..At::default() };
     let program = verify(program).map_err(|errors| {
         let why = errors.first().map_or(String::new(), ToString::to_string);
@@ -63,7 +71,7 @@ pub(crate) fn multiplied(program: &Program, fp: Fp, library: bool) -> Vec<Option
 /// As there.
 pub(crate) fn split(
     given: &Program,
-    fp: Fp,
+    (fp, target): (Fp, &GpuTarget),
     library: bool,
 ) -> Result<(Program, Vec<usize>), Diagnostic> {
     let multiplies = library && fp != Fp::Strict;
@@ -72,7 +80,9 @@ pub(crate) fn split(
     let steps = std::mem::take(&mut making.program.steps);
     for (n, step) in legal.origin.into_iter().zip(steps) {
         match step {
-            Step::Contract(c) if multiplies => making.contract(n, &c),
+            Step::Contract(c) if multiplies && !making.is_better_whole(&c, (fp, target)) => {
+                making.contract(n, &c)
+            }
             step => making.steps.push((n, step)),
         }
     }
@@ -102,6 +112,38 @@ impl Making {
                 return;
             }
         }
+    }
+
+    /// Whether warpgroups of the engine's own take less time for all members than the library and what it needs before and
+    /// after it.
+    fn is_better_whole(&self, c: &Contract, (fp, target): (Fp, &GpuTarget)) -> bool {
+        c.members.iter().all(|m| {
+            let form = WarpgroupForm::of(&self.program, m, (fp, target));
+            let own = form.map(|_| WarpgroupTile::of(m, target).seconds(m, target));
+            own.is_some_and(|own| own < self.library_seconds(m))
+        })
+    }
+
+    /// Seconds that the library takes for a product, with kernels for operands and sums that it does not take as they are.
+    fn library_seconds(&self, m: &Member) -> f64 {
+        let all = |groups: [&Extents; 3]| {
+            groups.iter().flat_map(|g| g.iter()).map(|&n| n as f64).product::<f64>()
+        };
+        let size = |d: DType| d.bytes() as f64;
+        let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
+        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / LIBRARY_RATE;
+        for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
+            let groups = [&m.batch, free, &m.depth];
+            if lies(&self.program, feed, groups).is_none() {
+                seconds += LAUNCH + 2.0 * size(element(feed)) * all(groups) / BANDWIDTH;
+            }
+        }
+        if !is_stored(&self.program, m) {
+            // Sums are written and read once more than they would be.
+            let groups = [&m.batch, &m.rows, &m.cols];
+            seconds += LAUNCH + 2.0 * size(m.sum) * all(groups) / BANDWIDTH;
+        }
+        seconds
     }
 
     fn member(&mut self, n: usize, name: &str, m: &Member) -> Option<()> {

@@ -45,6 +45,7 @@ pub(crate) mod transpose_tile;
 pub(crate) mod tree_fold;
 pub(crate) mod update_columns;
 pub(crate) mod vectorize;
+pub(crate) mod warpgroup;
 pub(crate) mod work;
 
 pub use binding::BlockBinding;

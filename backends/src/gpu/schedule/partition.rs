@@ -6,16 +6,15 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::attention::AttentionForm;
-use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
-use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
+use super::warpgroup::WarpgroupForm;
+use super::work::{Flat, Home, Lowered, Lowering, Sort, Work, in_order};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::{copy, plain};
-use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Contract, Extents, Operand, Order, Param, Piece, Program, Role, Run,
-    Scatter, Sink, Space, Stage, Step, Storage,
+    Buffer, BufferData, Contract, Extents, Member, Operand, Order, Param, Piece, Program, Role,
+    Run, Scatter, Sink, Space, Stage, Step, Storage,
 };
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
@@ -29,6 +28,7 @@ impl Lowering {
             fp,
             target,
             homes: SecondaryMap::new(),
+            in_block: false,
             step: Lowered::default(),
             problem: None,
         }
@@ -141,7 +141,7 @@ impl Lowering {
             match sink {
                 // Threads next to each other make words of neighbours.
                 Sink::Store { buffer, index }
-                    if !folds && self.in_order(*buffer, index, &domain) => {}
+                    if !folds && in_order(&self.program, *buffer, index, &domain) => {}
                 Sink::Store { buffer, index } => {
                     if let Some((temp, place)) = self.unpacked(*buffer, index) {
                         after.push(Work::Pack { from: temp, to: *buffer });
@@ -198,19 +198,6 @@ impl Lowering {
         after.into_iter().for_each(|work| self.push(work));
     }
 
-    /// Whether a store goes by the elements of its buffer in the order in which memory has them.
-    fn in_order(&self, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
-        let data = &self.program.buffers[b];
-        let mut place = IndexExpr::Const(0);
-        for (e, &n) in index.iter().zip(&data.dims) {
-            place = place.times(n.max(1)).sum(e.clone());
-        }
-        let total = volume(domain);
-        let at = coordinates(&IndexExpr::axis(0), domain);
-        let place = simplified(&place.compose(&at), &[total]);
-        data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
-    }
-
     /// For a packed buffer, where its elements are put first: in a buffer of one axis, by their places.
     pub(crate) fn unpacked(
         &mut self,
@@ -231,6 +218,12 @@ impl Lowering {
         Some((temp, SmallVec::from_iter([place])))
     }
 
+    /// How warpgroups multiply a member, where they do. Operands in loops move from turn to turn, which tensor maps do not.
+    pub(crate) fn by_warpgroups(&self, m: &Member) -> Option<WarpgroupForm> {
+        let form = WarpgroupForm::of(&self.program, m, (self.fp, &self.target));
+        form.filter(|_| !self.in_block)
+    }
+
     /// Members one after the other. What is folded or packed of their results goes through memory.
     fn contract(&mut self, contract: &Contract) {
         for member in &contract.members {
@@ -238,9 +231,11 @@ impl Lowering {
             let mut own = member.clone();
             let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
             let mut packs = Vec::new();
+            let packs_words = self.by_warpgroups(member).is_some();
             for (k, sink) in own.then.sinks.iter_mut().enumerate() {
                 let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
                 match sink {
+                    Sink::Store { .. } if packs_words => {}
                     Sink::Store { buffer, index } => {
                         if let Some((temp, place)) = self.unpacked(*buffer, index) {
                             packs.push(Work::Pack { from: temp, to: *buffer });

@@ -18,6 +18,7 @@ use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
+use super::warpgroup::{WarpgroupProduct, WarpgroupTile};
 use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
@@ -80,6 +81,7 @@ pub(crate) enum Scheduled {
         grid: Grid,
     },
     Product(Box<ScheduledProduct>),
+    Warpgroup(Box<WarpgroupProduct>),
     Scatter(Box<ScheduledScatter>),
     Sort(ScheduledSort),
     Attention(Box<ScheduledAttention>),
@@ -99,6 +101,7 @@ impl Scheduled {
             Scheduled::Scan { .. } => "scan",
             Scheduled::Pack { .. } => "pack",
             Scheduled::Product(_) => "product",
+            Scheduled::Warpgroup(_) => "warpgroup",
             Scheduled::Scatter(_) => "scatter",
             Scheduled::Sort(_) => "sort",
             Scheduled::Attention(_) => "attention",
@@ -116,6 +119,7 @@ impl Scheduled {
             Scheduled::Join { tree, .. } => tree.write(to),
             Scheduled::Scan { grid, .. } | Scheduled::Pack { grid, .. } => grid.write(to),
             Scheduled::Product(product) => product.decision.write(to),
+            Scheduled::Warpgroup(product) => product.tile.write(to),
             Scheduled::Scatter(scatter) => scatter.decision.write(to),
             Scheduled::Sort(sort) => sort.decision.write(to),
             Scheduled::Attention(attention) => attention.decision.write(to),
@@ -180,6 +184,7 @@ fn made(
     block: Option<BoundBlock<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
     let mut low = Lowering::new(program, target, fp);
+    low.in_block = block.is_some();
     let within = |d: Diagnostic, step: Option<usize>| {
         let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
         let (inst, span) = (inst.or(d.at.inst), d.at.span);
@@ -439,6 +444,17 @@ impl Scheduler<'_, '_> {
 
     fn product(&mut self, member: Member) -> Result<(), Diagnostic> {
         if [&member.batch, &member.rows, &member.cols].iter().any(|n| volume(n) == 0) {
+            return Ok(());
+        }
+        if let Some(form) = self.low.by_warpgroups(&member) {
+            let own = |low: &Lowering| Ok(WarpgroupTile::of(&member, &low.target));
+            let (tile, span) = self.decision("warpgroup", own)?;
+            self.check(span, |low| tile.check(&low.target))?;
+            self.works.push(Scheduled::Warpgroup(Box::new(WarpgroupProduct {
+                member,
+                form,
+                tile,
+            })));
             return Ok(());
         }
         let best = TileDecision::of(&self.low.program, &member, self.low.fp, &self.low.target);

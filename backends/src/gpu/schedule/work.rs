@@ -1,7 +1,11 @@
 //! The work of a step: what becomes one launch or a few, as data.
 
 use super::attention::AttentionForm;
+use super::index::coordinates;
+use super::shape::volume;
 use crate::gpu::target::GpuTarget;
+use adfuse_ir::affine::simplified;
+use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -83,8 +87,23 @@ pub(crate) struct Lowering {
     /// The given program with the buffers that were added.
     pub(crate) program: Program,
     pub(crate) homes: SecondaryMap<Buffer, Home>,
+    /// Whether a loop or a branch runs the program.
+    pub(crate) in_block: bool,
     pub(crate) step: Lowered,
     pub(crate) problem: Option<Diagnostic>,
+}
+
+/// Whether a store goes by the elements of its buffer in the order in which memory has them.
+pub(crate) fn in_order(program: &Program, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
+    let data = &program.buffers[b];
+    let mut place = IndexExpr::Const(0);
+    for (e, &n) in index.iter().zip(&data.dims) {
+        place = place.times(n.max(1)).sum(e.clone());
+    }
+    let total = volume(domain);
+    let at = coordinates(&IndexExpr::axis(0), domain);
+    let place = simplified(&place.compose(&at), &[total]);
+    data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
 }
 
 /// Lines to put in order.

@@ -1,23 +1,16 @@
 //! Tiles in shared memory, copies into them, and what matrix units multiply of them.
 
+pub(super) use crate::gpu::ptx::asm::made;
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::mma::{ldmatrix, multiplied};
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
 use crate::gpu::schedule::mma_unit::Unit;
 use adfuse_ir::DType;
-use std::fmt::Display;
 
 /// Bytes of an element.
 const SIZE: i64 = 2;
 /// Bytes that one copy has.
 const COPY: i64 = 16;
-
-/// The result of an instruction that is written each time: some operand of it changes.
-pub(super) fn made(asm: &mut Asm, class: Class, op: &str, operands: impl Display) -> Reg {
-    let to = asm.fresh(class);
-    asm.emit(format_args!("{op} {to}, {operands}"));
-    to
-}
 
 /// Lines of 16-bit floats in shared memory.
 #[derive(Clone, Copy)]

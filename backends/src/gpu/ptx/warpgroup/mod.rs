@@ -1,0 +1,191 @@
+//! Products by warpgroups: one warp asks the copy engine for tiles of the operands, two warpgroups multiply them (`wgmma`).
+//!
+//! A block has a multiprocessor to itself and takes tile after tile. Copies of the next tile begin while the sums of one are
+//! finished, which are in registers alone. The order of sums is fixed: depth ascends, and each sum has one owner.
+
+mod epilogue;
+mod multiply;
+mod pipeline;
+
+use super::asm::{Asm, Class, Reg, made};
+use super::emit::Emit;
+use super::entry::{Out, begun};
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::shape::volume;
+use crate::gpu::schedule::warpgroup::{
+    GROUP, LINE, MULTIPLIERS, WarpgroupForm, WarpgroupProduct, WarpgroupTile,
+};
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::Member;
+use multiply::Sums;
+use pipeline::Ring;
+
+/// Registers of a thread that asks for copies, and of one that multiplies; a warpgroup each and two of 128 threads have no
+/// more than a multiprocessor's 65,536 together.
+const FEW_REGISTERS: i64 = 40;
+const MANY_REGISTERS: i64 = 232;
+
+/// What one launch knows.
+struct WarpgroupKernel<'p> {
+    member: &'p Member,
+    form: &'p WarpgroupForm,
+    tile: &'p WarpgroupTile,
+}
+
+/// Which tile: its product of the batch, its first row and its first column.
+#[derive(Clone, Copy)]
+struct TilePlace {
+    batch: Reg,
+    first: [Reg; 2],
+}
+
+/// Launches a product.
+pub(crate) fn product(
+    s: &GpuSchedule,
+    out: &mut Out,
+    product: &WarpgroupProduct,
+) -> Result<(), Diagnostic> {
+    let WarpgroupProduct { member, form, tile } = product;
+    let kernel = WarpgroupKernel { member, form, tile };
+    let mut emit = begun(s);
+    kernel.write(&mut emit);
+    let blocks = tile.tiles(member).into_iter().fold(1, i64::saturating_mul);
+    let shared = u32::try_from(tile.shared()).unwrap_or(u32::MAX);
+    out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
+    if let Some(launch) = out.launches.last_mut() {
+        launch.resident = Some(1);
+    }
+    Ok(())
+}
+
+impl WarpgroupKernel<'_> {
+    fn write(&self, emit: &mut Emit<'_>) {
+        let ring = Ring::new(emit, self.tile);
+        let asm = &mut emit.asm;
+        let thread = asm.special("tid.x");
+        let multiplies = asm.pure(Class::Pred, "setp.ge.u32", format_args!("{thread}, {GROUP}"));
+        let (multiply, end) = (asm.label(), asm.label());
+        asm.emit(format_args!("@{multiplies} bra {multiply}"));
+        asm.open();
+        asm.emit(format_args!("setmaxnreg.dec.sync.aligned.u32 {FEW_REGISTERS}"));
+        let idle = asm.pure(Class::Pred, "setp.ne.s32", format_args!("{thread}, 0"));
+        asm.emit(format_args!("@{idle} bra {end}"));
+        self.copies(emit, &ring);
+        let asm = &mut emit.asm;
+        asm.emit(format_args!("bra {end}"));
+        asm.close();
+        asm.place(&multiply);
+        asm.open();
+        asm.emit(format_args!("setmaxnreg.inc.sync.aligned.u32 {MANY_REGISTERS}"));
+        self.multiplies(emit, &ring);
+        emit.asm.close();
+        emit.asm.place(&end);
+    }
+
+    /// Steps of the depth.
+    fn steps(&self) -> i64 {
+        let deep = LINE / self.form.dtype.bytes() as i64;
+        (volume(&self.member.depth) + deep - 1) / deep
+    }
+
+    /// Asks for the operands of tile after tile.
+    fn copies(&self, emit: &mut Emit<'_>, ring: &Ring) {
+        let mut at = ring.begin(emit);
+        self.each_tile(emit, |emit, place| {
+            let operands = self.coordinates(emit, place);
+            let zero = emit.asm.word(0);
+            let step = emit.asm.copied(zero);
+            let label = emit.asm.label();
+            emit.asm.turn(&label);
+            emit.asm.open();
+            ring.wait_empty(&mut emit.asm, &at);
+            ring.expect(&mut emit.asm, &at);
+            self.copy(emit, ring, &at, &operands, step);
+            ring.advance(&mut emit.asm, &mut at);
+            emit.asm.emit(format_args!("add.s32 {step}, {step}, 1"));
+            emit.asm.close();
+            let more = format!("{step}, {}", self.steps());
+            let more = made(&mut emit.asm, Class::Pred, "setp.lt.s32", more);
+            emit.asm.emit(format_args!("@{more} bra {label}"));
+        });
+    }
+
+    /// Multiplies tile after tile, and finishes the sums.
+    fn multiplies(&self, emit: &mut Emit<'_>, ring: &Ring) {
+        let mut at = ring.begin(emit);
+        let sums = Sums::new(&mut emit.asm, self.tile);
+        let operands = self.descriptors(emit, ring);
+        self.each_tile(emit, |emit, place| {
+            let asm = &mut emit.asm;
+            let zero = asm.word(0);
+            let (step, before) = (asm.copied(zero), asm.copied(zero));
+            let label = asm.label();
+            asm.turn(&label);
+            asm.open();
+            ring.wait_full(asm, &at);
+            let later = made(asm, Class::Pred, "setp.ne.s32", format_args!("{step}, 0"));
+            asm.emit("wgmma.fence.sync.aligned");
+            self.multiply(asm, &sums, operands, &at, later);
+            asm.emit("wgmma.commit_group.sync.aligned");
+            // The step before is done, and its stage is free.
+            asm.emit("wgmma.wait_group.sync.aligned 1");
+            ring.release(asm, before, Some(later));
+            asm.set(before, at.stage);
+            ring.advance(asm, &mut at);
+            asm.emit(format_args!("add.s32 {step}, {step}, 1"));
+            asm.close();
+            let more = format!("{step}, {}", self.steps());
+            let more = made(asm, Class::Pred, "setp.lt.s32", more);
+            asm.emit(format_args!("@{more} bra {label}"));
+            asm.emit("wgmma.wait_group.sync.aligned 0");
+            ring.release(asm, before, None);
+            self.finish(emit, &sums, place);
+        });
+    }
+
+    /// Does something for each tile of the block: those a grid of blocks apart.
+    fn each_tile(&self, emit: &mut Emit<'_>, mut body: impl FnMut(&mut Emit<'_>, TilePlace)) {
+        let [batch, down, across] = self.tile.tiles(self.member);
+        let all = batch.saturating_mul(down).saturating_mul(across);
+        let block = emit.asm.special("ctaid.x");
+        let blocks = emit.asm.special("nctaid.x");
+        let number = emit.asm.copied(block);
+        let label = emit.asm.label();
+        emit.asm.turn(&label);
+        emit.asm.open();
+        let place = self.place(&mut emit.asm, number);
+        body(emit, place);
+        emit.asm.close();
+        emit.asm.emit(format_args!("add.s32 {number}, {number}, {blocks}"));
+        let more = made(&mut emit.asm, Class::Pred, "setp.lt.s32", format_args!("{number}, {all}"));
+        emit.asm.emit(format_args!("@{more} bra {label}"));
+    }
+
+    /// Where the tile of a number is. Tiles go down the rows of a band, then to the next column of tiles: blocks that run at
+    /// the same time share rows and columns.
+    fn place(&self, asm: &mut Asm, number: Reg) -> TilePlace {
+        let [_, down, across] = self.tile.tiles(self.member);
+        let band = self.tile.band.min(down);
+        let divided = |asm: &mut Asm, x: Reg, by: i64| {
+            let whole = made(asm, Class::Word, "div.u32", format_args!("{x}, {by}"));
+            let rest = made(asm, Class::Word, "rem.u32", format_args!("{x}, {by}"));
+            (whole, rest)
+        };
+        let (batch, rest) = divided(asm, number, down * across);
+        let (group, rest) = divided(asm, rest, band * across);
+        let first = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {band}"));
+        // The last band may have fewer rows.
+        let rows = made(asm, Class::Word, "sub.s32", format_args!("{down}, {first}"));
+        let rows = made(asm, Class::Word, "min.s32", format_args!("{rows}, {band}"));
+        let col = made(asm, Class::Word, "div.u32", format_args!("{rest}, {rows}"));
+        let row = made(asm, Class::Word, "rem.u32", format_args!("{rest}, {rows}"));
+        let row = made(asm, Class::Word, "add.s32", format_args!("{row}, {first}"));
+        let [rows, cols] = self.tile.side;
+        let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{row}, {rows}"));
+        let col = made(asm, Class::Word, "mul.lo.s32", format_args!("{col}, {cols}"));
+        TilePlace { batch, first: [row, col] }
+    }
+}
+
+/// Warps that multiply.
+const MULTIPLYING_WARPS: i64 = MULTIPLIERS * 4;

@@ -1,0 +1,97 @@
+//! The multiplications of one step: descriptors of operands in shared memory, and `wgmma` over the depth.
+//!
+//! Formats: PTX ISA, "Asynchronous warpgroup level matrix instructions", matrix descriptors and the 128-byte swizzle.
+
+use super::WarpgroupKernel;
+use super::pipeline::{Ring, RingPlace};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::schedule::warpgroup::{GROUP, LINE, TALL, WarpgroupTile};
+use adfuse_ir::DType;
+
+/// Elements of the depth that one instruction takes.
+const TAKEN: i64 = 16;
+/// Bytes of the square of 8 lines by 128 bytes after which the pattern of banks repeats.
+const SQUARE: i64 = 8 * LINE;
+/// The 128-byte swizzle in a descriptor.
+const SWIZZLE_128: i64 = 1 << 62;
+
+/// The sums of a thread: of each instruction of 64 rows, two neighbours of two rows for every 8 columns.
+pub(super) struct Sums {
+    pub(super) regs: Vec<Vec<Reg>>,
+}
+
+impl Sums {
+    pub(super) fn new(asm: &mut Asm, tile: &WarpgroupTile) -> Sums {
+        let each = tile.side[1] / 2;
+        let mut of = |_| (0..each).map(|_| asm.fresh(Class::Single)).collect();
+        Sums { regs: (0..tile.tall()).map(&mut of).collect() }
+    }
+}
+
+impl WarpgroupKernel<'_> {
+    /// The descriptors of the operands of a warpgroup in the first stage.
+    pub(super) fn descriptors(&self, emit: &mut Emit<'_>, ring: &Ring) -> [Reg; 2] {
+        let asm = &mut emit.asm;
+        let [rows, _] = self.tile.side;
+        let thread = asm.special("tid.x");
+        let group = asm.pure(Class::Word, "div.u32", format_args!("{thread}, {GROUP}"));
+        let group = asm.pure(Class::Word, "sub.u32", format_args!("{group}, 1"));
+        let own = self.tile.tall() * TALL * LINE;
+        let lhs =
+            asm.pure(Class::Word, "mad.lo.u32", format_args!("{group}, {own}, {}", ring.base));
+        let rhs = asm.pure(Class::Word, "add.u32", format_args!("{}, {}", ring.base, rows * LINE));
+        [(lhs, 0), (rhs, 1)].map(|(place, side)| {
+            // Bytes from one square to the next: along the depth where neighbours lie along lines, and otherwise along lines;
+            // and from 64 neighbours along a line to the next.
+            let apart = if self.form.operands[side].along { 16 } else { TALL * LINE };
+            let fixed = SWIZZLE_128 | (SQUARE >> 4) << 32 | (apart >> 4) << 16;
+            let place = made(asm, Class::Word, "and.b32", format_args!("{place}, 262143"));
+            let place = made(asm, Class::Word, "shr.u32", format_args!("{place}, 4"));
+            let place = made(asm, Class::Long, "cvt.u64.u32", place);
+            made(asm, Class::Long, "or.b64", format_args!("{place}, {fixed}"))
+        })
+    }
+
+    /// Adds the products of a stage to the sums; where `later` does not hold, the sums begin with them.
+    pub(super) fn multiply(
+        &self,
+        asm: &mut Asm,
+        sums: &Sums,
+        operands: [Reg; 2],
+        at: &RingPlace,
+        later: Reg,
+    ) {
+        let bytes = self.tile.stage() >> 4;
+        let [lhs, rhs] = operands.map(|first| {
+            made(asm, Class::Long, "mad.wide.u32", format_args!("{}, {bytes}, {first}", at.stage))
+        });
+        let form = match self.form.dtype {
+            DType::F16 => "f32.f16.f16",
+            _ => "f32.bf16.bf16",
+        };
+        let cols = self.tile.side[1];
+        let turned = [0, 1].map(|side| i64::from(!self.form.operands[side].along));
+        let always = asm.truth(true);
+        // Bytes of 16 elements of the depth.
+        let deep = turned.map(|turned| if turned == 1 { TAKEN * LINE } else { 2 * TAKEN });
+        for k in 0..LINE / 2 / TAKEN {
+            let moved = |asm: &mut Asm, from: Reg, by: i64| match by {
+                0 => from,
+                by => made(asm, Class::Long, "add.s64", format_args!("{from}, {}", by >> 4)),
+            };
+            let right = moved(asm, rhs, k * deep[1]);
+            for (i, regs) in (0i64..).zip(&sums.regs) {
+                let left = moved(asm, lhs, i * TALL * LINE + k * deep[0]);
+                let regs: Vec<String> = regs.iter().map(Reg::to_string).collect();
+                let adds = if k == 0 { later } else { always };
+                asm.emit(format_args!(
+                    "wgmma.mma_async.sync.aligned.m64n{cols}k16.{form} {{{}}}, {left}, {right}, {adds}, 1, 1, {}, {}",
+                    regs.join(", "),
+                    turned[0],
+                    turned[1]
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Stages of shared memory, each with a barrier that says that it is full and one that says that it is empty, and the copies
+//! that fill them.
+
+use super::{MULTIPLYING_WARPS, TilePlace, WarpgroupKernel};
+use crate::gpu::launches::{Arg, TensorMap};
+use crate::gpu::ptx::address::{Vars, resolved, value};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
+use crate::gpu::ptx::emit::{Emit, EmitMap};
+use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::shape::volume;
+use crate::gpu::schedule::warpgroup::{LINE, TensorOperand, WarpgroupTile};
+
+/// Stages that are filled and emptied in turn.
+pub(super) struct Ring {
+    /// Where the first stage is.
+    pub(super) base: Reg,
+    /// Where the first barrier is: those of full stages, then those of empty ones.
+    barriers: Reg,
+    stages: i64,
+    bytes: i64,
+}
+
+/// A stage, and how often the ring has come around, by its last bit.
+pub(super) struct RingPlace {
+    pub(super) stage: Reg,
+    phase: Reg,
+}
+
+impl Ring {
+    /// Makes the barriers.
+    pub(super) fn new(emit: &mut Emit<'_>, tile: &WarpgroupTile) -> Ring {
+        let asm = &mut emit.asm;
+        let base = asm.pure(Class::Word, "mov.u32", "dynamic");
+        let (stages, bytes) = (tile.stages, tile.stage());
+        let barriers = asm.pure(Class::Word, "add.u32", format_args!("{base}, {}", stages * bytes));
+        let thread = asm.special("tid.x");
+        let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, 0"));
+        emit.when(Some(first), |emit| {
+            for stage in 0..stages {
+                let (full, empty) = (stage * 8, (stages + stage) * 8);
+                emit.asm.emit(format_args!("mbarrier.init.shared::cta.b64 [{barriers}+{full}], 1"));
+                emit.asm.emit(format_args!(
+                    "mbarrier.init.shared::cta.b64 [{barriers}+{empty}], {MULTIPLYING_WARPS}"
+                ));
+            }
+            emit.asm.emit("fence.mbarrier_init.release.cluster");
+        });
+        emit.asm.emit("bar.sync 0");
+        Ring { base, barriers, stages, bytes }
+    }
+
+    /// The first stage, the first time.
+    pub(super) fn begin(&self, emit: &mut Emit<'_>) -> RingPlace {
+        let zero = emit.asm.word(0);
+        RingPlace { stage: emit.asm.copied(zero), phase: emit.asm.copied(zero) }
+    }
+
+    /// Where a stage begins.
+    pub(super) fn start(&self, asm: &mut Asm, at: &RingPlace) -> Reg {
+        let args = format!("{}, {}, {}", at.stage, self.bytes, self.base);
+        made(asm, Class::Word, "mad.lo.u32", args)
+    }
+
+    /// The barrier that says that a stage is full.
+    fn full(&self, asm: &mut Asm, at: &RingPlace) -> Reg {
+        made(asm, Class::Word, "mad.lo.u32", format_args!("{}, 8, {}", at.stage, self.barriers))
+    }
+
+    pub(super) fn wait_full(&self, asm: &mut Asm, at: &RingPlace) {
+        let barrier = self.full(asm, at);
+        wait(asm, format!("{barrier}"), at.phase);
+    }
+
+    /// Waits until a stage is empty, as all are in the beginning.
+    pub(super) fn wait_empty(&self, asm: &mut Asm, at: &RingPlace) {
+        let barrier = self.full(asm, at);
+        let other = made(asm, Class::Word, "xor.b32", format_args!("{}, 1", at.phase));
+        wait(asm, format!("{barrier}+{}", self.stages * 8), other);
+    }
+
+    /// Says that a stage is full when its bytes are there.
+    pub(super) fn expect(&self, asm: &mut Asm, at: &RingPlace) {
+        let barrier = self.full(asm, at);
+        let bytes = self.bytes;
+        asm.emit(format_args!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"));
+    }
+
+    /// Says, for a warp, that a stage is read: where a condition holds, if there is one.
+    pub(super) fn release(&self, asm: &mut Asm, stage: Reg, when: Option<Reg>) {
+        let args = format!("{stage}, 8, {}", self.barriers);
+        let barrier = made(asm, Class::Word, "mad.lo.u32", args);
+        let lane = asm.special("laneid");
+        let mut first = made(asm, Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
+        if let Some(when) = when {
+            first = made(asm, Class::Pred, "and.pred", format_args!("{first}, {when}"));
+        }
+        let empty = self.stages * 8;
+        asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}+{empty}]"));
+    }
+
+    /// The next stage.
+    pub(super) fn advance(&self, asm: &mut Asm, at: &mut RingPlace) {
+        let RingPlace { stage, phase } = at;
+        asm.emit(format_args!("add.s32 {stage}, {stage}, 1"));
+        let around =
+            made(asm, Class::Pred, "setp.eq.s32", format_args!("{stage}, {}", self.stages));
+        asm.emit(format_args!("@{around} xor.b32 {phase}, {phase}, 1"));
+        asm.emit(format_args!("selp.b32 {stage}, 0, {stage}, {around}"));
+    }
+}
+
+/// Waits until a barrier has completed the phase with this last bit.
+fn wait(asm: &mut Asm, barrier: String, phase: Reg) {
+    let label = asm.label();
+    asm.place(&label);
+    let done = asm.fresh(Class::Pred);
+    asm.emit(format_args!("mbarrier.try_wait.parity.shared::cta.b64 {done}, [{barrier}], {phase}"));
+    asm.emit(format_args!("@!{done} bra {label}"));
+}
+
+/// The copies of an operand's tiles.
+pub(super) struct OperandCopies {
+    /// Where its tensor map is.
+    map: Reg,
+    /// Whether neighbours lie along the depth.
+    along: bool,
+    /// The first line, and the places in the batch.
+    line: Reg,
+    batch: Vec<Reg>,
+    /// Bytes before it in a stage; copies, the lines and bytes from one to the next.
+    offset: i64,
+    count: i64,
+    lines: i64,
+    apart: i64,
+}
+
+impl WarpgroupKernel<'_> {
+    /// Where the operands of a tile are.
+    pub(super) fn coordinates(&self, emit: &mut Emit<'_>, place: TilePlace) -> [OperandCopies; 2] {
+        let size = self.form.dtype.bytes() as i64;
+        let deep = LINE / size;
+        let mut vars = Vars::default();
+        let of_batch = vars.push(place.batch, volume(&self.member.batch));
+        let batch = coordinates(&of_batch, &self.member.batch);
+        let mut offset = 0;
+        [0, 1].map(|side| {
+            let operand = &self.form.operands[side];
+            let lines = self.tile.side[side];
+            let map = self.map(emit, operand, lines);
+            let places = operand.batch.iter().map(|&axis| {
+                let e = resolved(&batch[axis], &emit.same(&vars), &vars);
+                value(&mut emit.asm, &e, &vars, &[])
+            });
+            let batch = places.collect();
+            let count = if operand.along { 1 } else { lines / deep };
+            let copies = OperandCopies {
+                map,
+                along: operand.along,
+                line: place.first[side],
+                batch,
+                offset,
+                count,
+                lines: deep,
+                apart: deep * LINE,
+            };
+            offset += lines * LINE;
+            copies
+        })
+    }
+
+    /// The tensor map of an operand.
+    fn map(&self, emit: &mut Emit<'_>, operand: &TensorOperand, lines: i64) -> Reg {
+        let dtype = self.form.dtype;
+        let deep = LINE / dtype.bytes() as i64;
+        let bytes = |n: i64| n.unsigned_abs() * dtype.bytes();
+        let map = TensorMap {
+            arg: Arg::Position,
+            offset: bytes(operand.first),
+            dtype,
+            extents: operand.axes.iter().map(|axis| axis.0.unsigned_abs()).collect(),
+            strides: operand.axes.iter().skip(1).map(|axis| bytes(axis.1)).collect(),
+            tile: operand.tile(lines, deep),
+        };
+        emit.maps.push(EmitMap { buffer: operand.buffer, map });
+        emit.asm.tensor_map(emit.maps.len() - 1)
+    }
+
+    /// Begins the copies of one step.
+    pub(super) fn copy(
+        &self,
+        emit: &mut Emit<'_>,
+        ring: &Ring,
+        at: &super::pipeline::RingPlace,
+        operands: &[OperandCopies; 2],
+        step: Reg,
+    ) {
+        let asm = &mut emit.asm;
+        let deep = LINE / self.form.dtype.bytes() as i64;
+        let stage = ring.start(asm, at);
+        let barrier = ring.full(asm, at);
+        let depth = made(asm, Class::Word, "mul.lo.s32", format_args!("{step}, {deep}"));
+        for operand in operands {
+            for k in 0..operand.count {
+                let line = operand.line;
+                let line = made(
+                    asm,
+                    Class::Word,
+                    "add.s32",
+                    format_args!("{line}, {}", k * operand.lines),
+                );
+                let (near, far) = if operand.along { (depth, line) } else { (line, depth) };
+                let places = [near, far].into_iter().chain(operand.batch.iter().copied());
+                let places: Vec<String> = places.map(|reg| reg.to_string()).collect();
+                let to = operand.offset + k * operand.apart;
+                let to = made(asm, Class::Word, "add.u32", format_args!("{stage}, {to}"));
+                asm.emit(format_args!(
+                    "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], [{}, {{{}}}], [{barrier}]",
+                    places.len(),
+                    operand.map,
+                    places.join(", ")
+                ));
+            }
+        }
+    }
+}

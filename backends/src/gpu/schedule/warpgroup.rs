@@ -1,0 +1,258 @@
+//! Products of 16-bit floats by warpgroups: four warps multiply tiles that the copy engine brings to shared memory, while
+//! another warp asks for the next ones. Which products are multiplied so, and how they are tiled.
+
+use super::grid::Grid;
+use super::mma_unit::Unit;
+use super::operand_path::{OperandPath, feed, first, operand_path, whole};
+use super::scalar_form::written;
+use super::shape::volume;
+use super::text::{DecisionLine, Reader, Writer, listed, pair};
+use super::work::in_order;
+use crate::gpu::launches::TensorMap;
+use crate::gpu::target::{GpuTarget, WARP};
+use adfuse_ir::kernel::{Buffer, Member, Program, Sink, Storage};
+use adfuse_ir::{DType, Diagnostic, Fp};
+use smallvec::SmallVec;
+
+/// Threads of a warpgroup.
+pub(crate) const GROUP: i64 = 4 * WARP;
+/// Warpgroups that multiply; one more asks for copies.
+pub(crate) const MULTIPLIERS: i64 = 2;
+/// Bytes of the depth of a step: one line of the pattern of banks.
+pub(crate) const LINE: i64 = 128;
+/// Rows that one instruction multiplies.
+pub(crate) const TALL: i64 = 64;
+/// Neighbouring columns that a thread finishes together.
+pub(crate) const NEIGHBOURS: i64 = 8;
+/// Columns whose sums four threads exchange, so that each has [`NEIGHBOURS`] of them.
+pub(crate) const EXCHANGED: i64 = 4 * NEIGHBOURS;
+/// Bytes of the two barriers of a stage: that it is full, and that it is empty.
+pub(crate) const BARRIERS: i64 = 16;
+/// Instructions after a sum beyond which the text outgrows what it saves: each thread has it for all of its sums.
+const MOST_EPILOGUE: usize = 96;
+/// The least extents of a product that is worth tiles of these sizes.
+const LEAST: [i64; 3] = [64, 64, 64];
+
+/// Tiles, with the share of the chip's rate that they reach where the depth is long, in percent (H200).
+const TILES: [([i64; 2], i64); 4] =
+    [([128, 256], 100), ([256, 128], 98), ([128, 192], 94), ([128, 128], 84)];
+
+/// An operand as the copy engine sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TensorOperand {
+    pub(crate) buffer: Buffer,
+    /// The number of its first element.
+    pub(crate) first: i64,
+    /// Whether neighbours in memory are along the depth, not along its lines.
+    pub(crate) along: bool,
+    /// Elements of each axis and from one to the next: neighbours, the other axis, and those axes of the batch along which
+    /// it changes.
+    pub(crate) axes: SmallVec<[(i64, i64); 5]>,
+    /// The numbers of those axes of the batch.
+    pub(crate) batch: SmallVec<[usize; 3]>,
+}
+
+/// A product that warpgroups multiply.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct WarpgroupForm {
+    pub(crate) dtype: DType,
+    pub(crate) operands: [TensorOperand; 2],
+}
+
+/// The choices of a product that warpgroups multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct WarpgroupTile {
+    /// Rows and columns of a tile of sums.
+    pub(crate) side: [i64; 2],
+    /// Steps in shared memory at a time.
+    pub(crate) stages: i64,
+    /// Rows of tiles that blocks go over together, so that what they read is in the cache.
+    pub(crate) band: i64,
+}
+
+/// A product with its tiles.
+pub(crate) struct WarpgroupProduct {
+    pub(crate) member: Member,
+    pub(crate) form: WarpgroupForm,
+    pub(crate) tile: WarpgroupTile,
+}
+
+impl WarpgroupForm {
+    /// The form of a product whose operands lie in memory as the copy engine takes them and whose sums are stored; `None` for
+    /// others, and on chips without warpgroups.
+    pub(crate) fn of(
+        program: &Program,
+        m: &Member,
+        (fp, target): (Fp, &GpuTarget),
+    ) -> Option<WarpgroupForm> {
+        let Unit::Half(dtype) = Unit::of(m, fp) else { return None };
+        let size = [&m.rows, &m.cols, &m.depth].map(|extents| volume(extents));
+        let is_large = size.iter().zip(LEAST).all(|(&n, least)| n >= least);
+        let last = m.cols.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
+        if !target.warpgroups || !is_large || last % NEIGHBOURS != 0 || volume(&m.batch) == 0 {
+            return None;
+        }
+        let ends = m.then.sinks.iter().all(|sink| match sink {
+            Sink::Store { buffer, index } => match program.buffers[*buffer].storage {
+                Storage::Plain => true,
+                // Four threads make words together.
+                Storage::Packed(bits) => {
+                    i64::from(bits) * NEIGHBOURS <= 32
+                        && size[1] % EXCHANGED == 0
+                        && in_order(program, *buffer, index, &m.result())
+                }
+            },
+            _ => false,
+        });
+        if !ends || written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
+            return None;
+        }
+        let [lhs, rhs] = [0, 1].map(|side| TensorOperand::of(program, m, side, dtype));
+        Some(WarpgroupForm { dtype, operands: [lhs?, rhs?] })
+    }
+}
+
+impl TensorOperand {
+    fn of(program: &Program, m: &Member, side: usize, dtype: DType) -> Option<TensorOperand> {
+        let path = operand_path(program, m, side, Unit::Half(dtype), dtype);
+        let OperandPath::Copied { buffer, steps: [line, deep], bytes: 16, along } = path else {
+            return None;
+        };
+        let (feed, own) = feed(m, side);
+        let (_, piece) = whole(program, feed, dtype)?;
+        let rank = m.batch.len() + own.len() + m.depth.len();
+        let steps = program.buffers[buffer].steps(&piece.index, rank)?;
+        let first = first(program, buffer, &piece.index, rank).filter(|&n| n >= 0)?;
+        let (lines, depth) = (volume(own), volume(&m.depth));
+        let (near, far) = if along { (depth, (lines, line)) } else { (lines, (depth, deep)) };
+        // Along an axis of one element nothing moves.
+        let aligned = (near + NEIGHBOURS - 1) / NEIGHBOURS * NEIGHBOURS;
+        let far = if far.0 == 1 { (1, aligned) } else { far };
+        let mut axes: SmallVec<[(i64, i64); 5]> = SmallVec::from_iter([(near, 1), far]);
+        let mut batch = SmallVec::new();
+        for (k, (&n, &step)) in m.batch.iter().zip(&steps).enumerate() {
+            if n != 1 && step != 0 {
+                axes.push((n, step));
+                batch.push(k);
+            }
+        }
+        let most = 1i64 << 32;
+        let fits =
+            axes.iter().all(|&(n, step)| (1..most).contains(&n) && (1..most).contains(&step));
+        (fits && axes.len() <= TensorMap::MOST_AXES).then_some(TensorOperand {
+            buffer,
+            first,
+            along,
+            axes,
+            batch,
+        })
+    }
+
+    /// Elements of a copied box along its axes: lines of 128 bytes, as many as a tile has of them, or 64 where lines lie along
+    /// the tile's side.
+    pub(crate) fn tile(&self, side: i64, deep: i64) -> Vec<u32> {
+        let lines = if self.along { side } else { deep };
+        let all = [deep, lines].into_iter().chain(self.batch.iter().map(|_| 1));
+        all.map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect()
+    }
+}
+
+impl WarpgroupTile {
+    /// The threads of a block, which has a multiprocessor to itself.
+    pub(crate) fn grid(&self) -> Grid {
+        Grid { threads: GROUP * (MULTIPLIERS + 1), resident: 1 }
+    }
+
+    /// Instructions of [`TALL`] rows that a warpgroup has for a step of 16 elements of the depth.
+    pub(crate) fn tall(&self) -> i64 {
+        self.side[0] / TALL / MULTIPLIERS
+    }
+
+    /// Bytes of one stage.
+    pub(crate) fn stage(&self) -> i64 {
+        (self.side[0] + self.side[1]) * LINE
+    }
+
+    /// Bytes of shared memory: stages, and their barriers.
+    pub(crate) fn shared(&self) -> i64 {
+        self.stages * (self.stage() + BARRIERS)
+    }
+
+    /// Tiles of a product: of its batch, along its rows, along its columns.
+    pub(crate) fn tiles(&self, m: &Member) -> [i64; 3] {
+        let along = |n: i64, k: usize| (n + self.side[k] - 1) / self.side[k];
+        [volume(&m.batch), along(volume(&m.rows), 0), along(volume(&m.cols), 1)]
+    }
+
+    /// The tiles that take least time, and as many stages as fit.
+    pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
+        let of = |&(side, _): &([i64; 2], i64)| {
+            let mut tile = WarpgroupTile { side, stages: 1, band: 8 };
+            tile.stages = i64::from(target.shared) / tile.shared();
+            tile
+        };
+        let best =
+            TILES.iter().min_by(|a, b| cost(&of(a), m, target).total_cmp(&cost(&of(b), m, target)));
+        of(best.unwrap_or(&TILES[0]))
+    }
+
+    /// Multiply-adds of whole tiles.
+    pub(crate) fn multiply_adds(&self, m: &Member) -> i64 {
+        let deep = (volume(&m.depth) + LINE / 2 - 1) / (LINE / 2) * (LINE / 2);
+        let all = self.tiles(m).into_iter().fold(1, i64::saturating_mul);
+        all.saturating_mul(self.side[0] * self.side[1]).saturating_mul(deep)
+    }
+
+    /// Seconds that a product takes.
+    pub(crate) fn seconds(&self, m: &Member, target: &GpuTarget) -> f64 {
+        cost(self, m, target)
+    }
+
+    /// Errs for tiles that there are not.
+    pub(crate) fn check(&self, target: &GpuTarget) -> Result<(), String> {
+        let WarpgroupTile { side, stages, band } = *self;
+        if !TILES.iter().any(|&(s, _)| s == side) {
+            let known = listed(TILES.iter().map(|&(s, _)| pair(s)));
+            return Err(format!("there are no tiles of {} sums, but {known}", pair(side)));
+        }
+        if !(2..=16).contains(&stages) || !(1..=1 << 16).contains(&band) {
+            return Err(format!("there are no {stages} stages and bands of {band} tiles"));
+        }
+        let (bytes, most) = (self.shared(), i64::from(target.shared));
+        if bytes > most {
+            return Err(format!("{bytes} bytes of shared memory are more than {most}"));
+        }
+        Ok(())
+    }
+}
+
+/// Multiply-adds of a multiprocessor in a second, at the rate that the best tiles reach on an H200.
+const RATE: f64 = 700e12 / 2.0 / 132.0;
+/// The depth that would take as long as finishing a tile and beginning the next.
+const FINISH: i64 = 224;
+
+/// Seconds of a product by these tiles.
+fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
+    let [batch, down, across] = tile.tiles(m);
+    let all = batch.saturating_mul(down).saturating_mul(across);
+    let chip = i64::from(target.multiprocessors);
+    let turns = (all + chip - 1) / chip;
+    let share = TILES.iter().find(|(side, _)| *side == tile.side).map_or(84, |&(_, share)| share);
+    let deep = volume(&m.depth).saturating_add(FINISH);
+    let each = (tile.side[0] * tile.side[1]) as f64 * deep as f64;
+    turns as f64 * each * 100.0 / (share as f64 * RATE)
+}
+
+impl DecisionLine for WarpgroupTile {
+    fn write(&self, to: &mut Writer) {
+        to.line("tile", &[("sums", &pair(self.side)), ("band", &self.band)]);
+        to.line("pipeline", &[("stages", &self.stages)]);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<WarpgroupTile, Diagnostic> {
+        let line = from.line("tile", &["sums", "band"])?;
+        let (side, band) = (line.pair("sums")?, line.int("band")?);
+        let stages = from.line("pipeline", &["stages"])?.int("stages")?;
+        Ok(WarpgroupTile { side, stages, band })
+    }
+}
