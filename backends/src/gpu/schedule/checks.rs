@@ -41,7 +41,8 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                 | Work::Pack { .. }
                 | Work::Scatter(_)
                 | Work::Sort(_)
-                | Work::Attention(_) => {
+                | Work::Attention(_)
+                | Work::Warpgroup(..) => {
                     return None;
                 }
             });

@@ -142,6 +142,8 @@ impl Making {
             // Sums are written and read once more than they would be.
             let groups = [&m.batch, &m.rows, &m.cols];
             seconds += LAUNCH + 2.0 * size(m.sum) * all(groups) / BANDWIDTH;
+            let folds = m.then.sinks.iter().filter(|sink| matches!(sink, Sink::Fold { .. }));
+            seconds += folds.count() as f64 * (LAUNCH + size(m.sum) * all(groups) / BANDWIDTH);
         }
         seconds
     }

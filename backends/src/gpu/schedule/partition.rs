@@ -7,7 +7,7 @@
 
 use super::attention::AttentionForm;
 use super::shape::{axes, free, identity, load, volume};
-use super::warpgroup::WarpgroupForm;
+use super::warpgroup::{WarpgroupForm, column_parts};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work, in_order};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::{copy, plain};
@@ -224,6 +224,28 @@ impl Lowering {
         form.filter(|_| !self.in_block)
     }
 
+    /// A member that warpgroups multiply; sums of columns are folds of the parts that these leave.
+    fn warpgroups(&mut self, m: &Member, form: WarpgroupForm) {
+        let extents = column_parts(m);
+        let mut parts = Vec::new();
+        let mut folds = Vec::new();
+        for sink in &m.then.sinks {
+            let part = matches!(sink, Sink::Fold { .. }).then(|| {
+                let part = self.temp(DType::F32, extents.clone());
+                folds.push(Stage {
+                    params: vec![load(part, axes(extents.len()))],
+                    program: identity(DType::F32),
+                    sinks: vec![sink.clone()],
+                    ..Stage::default()
+                });
+                part
+            });
+            parts.push(part);
+        }
+        self.push(Work::Warpgroup(m.clone(), form, parts));
+        folds.into_iter().for_each(|stage| self.flat(extents.clone(), stage));
+    }
+
     /// Members one after the other. What is folded or packed of their results goes through memory.
     fn contract(&mut self, contract: &Contract) {
         for member in &contract.members {
@@ -231,11 +253,13 @@ impl Lowering {
             let mut own = member.clone();
             let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
             let mut packs = Vec::new();
-            let packs_words = self.by_warpgroups(member).is_some();
+            if let Some(form) = self.by_warpgroups(member) {
+                self.warpgroups(member, form);
+                continue;
+            }
             for (k, sink) in own.then.sinks.iter_mut().enumerate() {
                 let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
                 match sink {
-                    Sink::Store { .. } if packs_words => {}
                     Sink::Store { buffer, index } => {
                         if let Some((temp, place)) = self.unpacked(*buffer, index) {
                             packs.push(Work::Pack { from: temp, to: *buffer });
@@ -249,7 +273,11 @@ impl Lowering {
                     }
                 }
             }
-            self.push(Work::Product(own));
+            // Without its folds it may be one that they multiply.
+            match self.by_warpgroups(&own) {
+                Some(form) => self.warpgroups(&own, form),
+                None => self.push(Work::Product(own)),
+            }
             packs.into_iter().for_each(|work| self.push(work));
             for (temp, dtype, fold) in after {
                 let stage = Stage {

@@ -6,13 +6,15 @@ use super::mma_unit::Unit;
 use super::operand_path::{OperandPath, feed, first, operand_path, whole};
 use super::scalar_form::written;
 use super::shape::volume;
-use super::text::{DecisionLine, Reader, Writer, listed, pair};
+use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
 use super::work::in_order;
 use crate::gpu::launches::TensorMap;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Buffer, Member, Program, Sink, Storage};
+use adfuse_ir::kernel::{Buffer, Extents, Member, Program, Sink, Storage};
+use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use smallvec::SmallVec;
+use std::fmt;
 
 /// Threads of a warpgroup.
 pub(crate) const GROUP: i64 = 4 * WARP;
@@ -33,9 +35,42 @@ const MOST_EPILOGUE: usize = 96;
 /// The least extents of a product that is worth tiles of these sizes.
 const LEAST: [i64; 3] = [64, 64, 64];
 
-/// Tiles, with the share of the chip's rate that they reach where the depth is long, in percent (H200).
-const TILES: [([i64; 2], i64); 4] =
-    [([128, 256], 100), ([256, 128], 98), ([128, 192], 94), ([128, 128], 84)];
+/// Tiles that there are.
+const TILES: [TileShape; 5] = [
+    TileShape { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 224 },
+    TileShape { side: [256, 128], order: TileOrder::Cooperative, share: 98, finish: 224 },
+    TileShape { side: [128, 192], order: TileOrder::Cooperative, share: 96, finish: 224 },
+    TileShape { side: [128, 128], order: TileOrder::PingPong, share: 91, finish: 32 },
+    TileShape { side: [128, 128], order: TileOrder::Cooperative, share: 90, finish: 224 },
+];
+
+/// A shape of tiles, with what was measured of it on an H200.
+struct TileShape {
+    side: [i64; 2],
+    order: TileOrder,
+    /// The share of the chip's rate that it reaches where the depth is long, in percent.
+    share: i64,
+    /// The depth that takes as long as finishing a tile and beginning the next.
+    finish: i64,
+}
+
+/// How the warpgroups of a block divide its tiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TileOrder {
+    /// Each has some rows of every tile.
+    Cooperative,
+    /// Each has every other tile: one finishes its sums while the other multiplies.
+    PingPong,
+}
+
+impl fmt::Display for TileOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TileOrder::Cooperative => "cooperative",
+            TileOrder::PingPong => "pingpong",
+        })
+    }
+}
 
 /// An operand as the copy engine sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,6 +99,7 @@ pub(crate) struct WarpgroupForm {
 pub(crate) struct WarpgroupTile {
     /// Rows and columns of a tile of sums.
     pub(crate) side: [i64; 2],
+    pub(crate) order: TileOrder,
     /// Steps in shared memory at a time.
     pub(crate) stages: i64,
     /// Rows of tiles that blocks go over together, so that what they read is in the cache.
@@ -75,6 +111,8 @@ pub(crate) struct WarpgroupProduct {
     pub(crate) member: Member,
     pub(crate) form: WarpgroupForm,
     pub(crate) tile: WarpgroupTile,
+    /// For each sink that adds up columns, where its parts go.
+    pub(crate) parts: Vec<Option<Buffer>>,
 }
 
 impl WarpgroupForm {
@@ -102,6 +140,7 @@ impl WarpgroupForm {
                         && in_order(program, *buffer, index, &m.result())
                 }
             },
+            Sink::Fold { .. } => is_column_sum(m, sink),
             _ => false,
         });
         if !ends || written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
@@ -110,6 +149,29 @@ impl WarpgroupForm {
         let [lhs, rhs] = [0, 1].map(|side| TensorOperand::of(program, m, side, dtype));
         Some(WarpgroupForm { dtype, operands: [lhs?, rhs?] })
     }
+}
+
+/// Rows whose sums a warp adds up for a sum of columns.
+pub(crate) const PART: i64 = 16;
+
+/// Whether a sink adds up the columns of a product, in an order that the mode leaves free.
+fn is_column_sum(m: &Member, sink: &Sink) -> bool {
+    let Sink::Fold { monoid: Monoid::Sum, runs, then } = sink else { return false };
+    let [run] = runs.as_slice() else { return false };
+    let rows = m.batch.len()..m.batch.len() + m.rows.len();
+    let typed = then.program.params.first() == Some(&DType::F32);
+    let of_rows = run.axes.iter().map(|&a| usize::from(a)).eq(rows);
+    typed && of_rows && volume(&m.batch) == 1
+}
+
+/// Sums of columns: the parts of each, by [`PART`] rows, as extents of the product's result; the rows' first axis counts them.
+pub(crate) fn column_parts(m: &Member) -> Extents {
+    let mut extents = m.result();
+    let parts = (volume(&m.rows) + PART - 1) / PART;
+    for (k, n) in extents.iter_mut().skip(m.batch.len()).take(m.rows.len()).enumerate() {
+        *n = if k == 0 { parts } else { 1 };
+    }
+    extents
 }
 
 impl TensorOperand {
@@ -165,7 +227,19 @@ impl WarpgroupTile {
 
     /// Instructions of [`TALL`] rows that a warpgroup has for a step of 16 elements of the depth.
     pub(crate) fn tall(&self) -> i64 {
-        self.side[0] / TALL / MULTIPLIERS
+        self.side[0] / TALL / self.sharers()
+    }
+
+    /// Warpgroups that share a tile.
+    pub(crate) fn sharers(&self) -> i64 {
+        match self.order {
+            TileOrder::Cooperative => MULTIPLIERS,
+            TileOrder::PingPong => 1,
+        }
+    }
+
+    fn shape(&self) -> Option<&'static TileShape> {
+        TILES.iter().find(|shape| shape.side == self.side && shape.order == self.order)
     }
 
     /// Bytes of one stage.
@@ -186,8 +260,8 @@ impl WarpgroupTile {
 
     /// The tiles that take least time, and as many stages as fit.
     pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
-        let of = |&(side, _): &([i64; 2], i64)| {
-            let mut tile = WarpgroupTile { side, stages: 1, band: 8 };
+        let of = |&TileShape { side, order, .. }: &TileShape| {
+            let mut tile = WarpgroupTile { side, order, stages: 1, band: 8 };
             tile.stages = i64::from(target.shared) / tile.shared();
             tile
         };
@@ -210,10 +284,10 @@ impl WarpgroupTile {
 
     /// Errs for tiles that there are not.
     pub(crate) fn check(&self, target: &GpuTarget) -> Result<(), String> {
-        let WarpgroupTile { side, stages, band } = *self;
-        if !TILES.iter().any(|&(s, _)| s == side) {
-            let known = listed(TILES.iter().map(|&(s, _)| pair(s)));
-            return Err(format!("there are no tiles of {} sums, but {known}", pair(side)));
+        let WarpgroupTile { side, order, stages, band } = *self;
+        if self.shape().is_none() {
+            let known = listed(TILES.iter().map(|s| format!("{} {}", pair(s.side), s.order)));
+            return Err(format!("there are no {order} tiles of {} sums, but {known}", pair(side)));
         }
         if !(2..=16).contains(&stages) || !(1..=1 << 16).contains(&band) {
             return Err(format!("there are no {stages} stages and bands of {band} tiles"));
@@ -228,8 +302,6 @@ impl WarpgroupTile {
 
 /// Multiply-adds of a multiprocessor in a second, at the rate that the best tiles reach on an H200.
 const RATE: f64 = 700e12 / 2.0 / 132.0;
-/// The depth that would take as long as finishing a tile and beginning the next.
-const FINISH: i64 = 224;
 
 /// Seconds of a product by these tiles.
 fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
@@ -237,22 +309,28 @@ fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
     let all = batch.saturating_mul(down).saturating_mul(across);
     let chip = i64::from(target.multiprocessors);
     let turns = (all + chip - 1) / chip;
-    let share = TILES.iter().find(|(side, _)| *side == tile.side).map_or(84, |&(_, share)| share);
-    let deep = volume(&m.depth).saturating_add(FINISH);
+    let (share, finish) = tile.shape().map_or((84, 224), |shape| (shape.share, shape.finish));
+    let deep = volume(&m.depth).saturating_add(finish);
     let each = (tile.side[0] * tile.side[1]) as f64 * deep as f64;
     turns as f64 * each * 100.0 / (share as f64 * RATE)
 }
 
 impl DecisionLine for WarpgroupTile {
     fn write(&self, to: &mut Writer) {
-        to.line("tile", &[("sums", &pair(self.side)), ("band", &self.band)]);
+        let sums = pair(self.side);
+        to.line("tile", &[("sums", &sums), ("order", &self.order), ("band", &self.band)]);
         to.line("pipeline", &[("stages", &self.stages)]);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<WarpgroupTile, Diagnostic> {
-        let line = from.line("tile", &["sums", "band"])?;
+        let line = from.line("tile", &["sums", "order", "band"])?;
         let (side, band) = (line.pair("sums")?, line.int("band")?);
+        let order = match line.word("order")? {
+            ("cooperative", _) => TileOrder::Cooperative,
+            ("pingpong", _) => TileOrder::PingPong,
+            (other, span) => return Err(wrong(span, format!("there is no order `{other}`"))),
+        };
         let stages = from.line("pipeline", &["stages"])?.int("stages")?;
-        Ok(WarpgroupTile { side, stages, band })
+        Ok(WarpgroupTile { side, order, stages, band })
     }
 }

@@ -3,6 +3,7 @@
 use super::attention::AttentionForm;
 use super::index::coordinates;
 use super::shape::volume;
+use super::warpgroup::WarpgroupForm;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
@@ -32,6 +33,8 @@ pub(crate) enum Work {
     },
     /// A contraction whose sums are stored.
     Product(Member),
+    /// A contraction that warpgroups multiply, and where the parts of its sums of columns go.
+    Warpgroup(Member, WarpgroupForm, Vec<Option<Buffer>>),
     Scatter(Scatter),
     Sort(Sort),
     Attention(AttentionForm),

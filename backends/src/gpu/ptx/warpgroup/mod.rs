@@ -13,10 +13,10 @@ use super::entry::{Out, begun};
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup::{
-    GROUP, LINE, MULTIPLIERS, WarpgroupForm, WarpgroupProduct, WarpgroupTile,
+    GROUP, LINE, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupProduct, WarpgroupTile,
 };
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::Member;
+use adfuse_ir::kernel::{Buffer, Member};
 use multiply::Sums;
 use pipeline::Ring;
 
@@ -30,6 +30,8 @@ struct WarpgroupKernel<'p> {
     member: &'p Member,
     form: &'p WarpgroupForm,
     tile: &'p WarpgroupTile,
+    /// For each sink that adds up columns, where its parts go.
+    parts: &'p [Option<Buffer>],
 }
 
 /// Which tile: its product of the batch, its first row and its first column.
@@ -45,8 +47,8 @@ pub(crate) fn product(
     out: &mut Out,
     product: &WarpgroupProduct,
 ) -> Result<(), Diagnostic> {
-    let WarpgroupProduct { member, form, tile } = product;
-    let kernel = WarpgroupKernel { member, form, tile };
+    let WarpgroupProduct { member, form, tile, parts } = product;
+    let kernel = WarpgroupKernel { member, form, tile, parts };
     let mut emit = begun(s);
     kernel.write(&mut emit);
     let blocks = tile.tiles(member).into_iter().fold(1, i64::saturating_mul);
@@ -91,7 +93,7 @@ impl WarpgroupKernel<'_> {
     /// Asks for the operands of tile after tile.
     fn copies(&self, emit: &mut Emit<'_>, ring: &Ring) {
         let mut at = ring.begin(emit);
-        self.each_tile(emit, |emit, place| {
+        self.each_tile(emit, false, |emit, place| {
             let operands = self.coordinates(emit, place);
             let zero = emit.asm.word(0);
             let step = emit.asm.copied(zero);
@@ -113,9 +115,17 @@ impl WarpgroupKernel<'_> {
     /// Multiplies tile after tile, and finishes the sums.
     fn multiplies(&self, emit: &mut Emit<'_>, ring: &Ring) {
         let mut at = ring.begin(emit);
+        let alternates = self.tile.order == TileOrder::PingPong;
+        if alternates {
+            // The first tile is the other warpgroup's.
+            let group = self.group(&mut emit.asm);
+            let second = format!("{group}, 0");
+            let second = emit.asm.pure(Class::Pred, "setp.ne.s32", second);
+            emit.when(Some(second), |emit| ring.skip(&mut emit.asm, &at, self.steps()));
+        }
         let sums = Sums::new(&mut emit.asm, self.tile);
         let operands = self.descriptors(emit, ring);
-        self.each_tile(emit, |emit, place| {
+        self.each_tile(emit, alternates, |emit, place| {
             let asm = &mut emit.asm;
             let zero = asm.word(0);
             let (step, before) = (asm.copied(zero), asm.copied(zero));
@@ -139,18 +149,42 @@ impl WarpgroupKernel<'_> {
             asm.emit(format_args!("@{more} bra {label}"));
             asm.emit("wgmma.wait_group.sync.aligned 0");
             ring.release(asm, before, None);
+            if alternates {
+                ring.skip(asm, &at, self.steps());
+            }
             self.finish(emit, &sums, place);
         });
     }
 
-    /// Does something for each tile of the block: those a grid of blocks apart.
-    fn each_tile(&self, emit: &mut Emit<'_>, mut body: impl FnMut(&mut Emit<'_>, TilePlace)) {
+    /// The number of a thread's warpgroup among those that multiply.
+    fn group(&self, asm: &mut Asm) -> Reg {
+        let thread = asm.special("tid.x");
+        let group = asm.pure(Class::Word, "div.u32", format_args!("{thread}, {GROUP}"));
+        asm.pure(Class::Word, "sub.u32", format_args!("{group}, 1"))
+    }
+
+    /// Does something for each tile of the block, which are a grid of blocks apart; where warpgroups alternate, for every
+    /// other one.
+    fn each_tile(
+        &self,
+        emit: &mut Emit<'_>,
+        alternates: bool,
+        mut body: impl FnMut(&mut Emit<'_>, TilePlace),
+    ) {
         let [batch, down, across] = self.tile.tiles(self.member);
         let all = batch.saturating_mul(down).saturating_mul(across);
         let block = emit.asm.special("ctaid.x");
-        let blocks = emit.asm.special("nctaid.x");
+        let mut blocks = emit.asm.special("nctaid.x");
         let number = emit.asm.copied(block);
-        let label = emit.asm.label();
+        let (label, end) = (emit.asm.label(), emit.asm.label());
+        if alternates {
+            let group = self.group(&mut emit.asm);
+            let asm = &mut emit.asm;
+            asm.emit(format_args!("mad.lo.s32 {number}, {group}, {blocks}, {number}"));
+            blocks = asm.pure(Class::Word, "mul.lo.s32", format_args!("{blocks}, {MULTIPLIERS}"));
+            let none = made(asm, Class::Pred, "setp.ge.s32", format_args!("{number}, {all}"));
+            asm.emit(format_args!("@{none} bra {end}"));
+        }
         emit.asm.turn(&label);
         emit.asm.open();
         let place = self.place(&mut emit.asm, number);
@@ -159,6 +193,7 @@ impl WarpgroupKernel<'_> {
         emit.asm.emit(format_args!("add.s32 {number}, {number}, {blocks}"));
         let more = made(&mut emit.asm, Class::Pred, "setp.lt.s32", format_args!("{number}, {all}"));
         emit.asm.emit(format_args!("@{more} bra {label}"));
+        emit.asm.place(&end);
     }
 
     /// Where the tile of a number is. Tiles go down the rows of a band, then to the next column of tiles: blocks that run at
@@ -186,6 +221,3 @@ impl WarpgroupKernel<'_> {
         TilePlace { batch, first: [row, col] }
     }
 }
-
-/// Warps that multiply.
-const MULTIPLYING_WARPS: i64 = MULTIPLIERS * 4;

@@ -6,7 +6,7 @@ use super::WarpgroupKernel;
 use super::pipeline::{Ring, RingPlace};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::warpgroup::{GROUP, LINE, TALL, WarpgroupTile};
+use crate::gpu::schedule::warpgroup::{LINE, TALL, WarpgroupTile};
 use adfuse_ir::DType;
 
 /// Elements of the depth that one instruction takes.
@@ -34,10 +34,9 @@ impl WarpgroupKernel<'_> {
     pub(super) fn descriptors(&self, emit: &mut Emit<'_>, ring: &Ring) -> [Reg; 2] {
         let asm = &mut emit.asm;
         let [rows, _] = self.tile.side;
-        let thread = asm.special("tid.x");
-        let group = asm.pure(Class::Word, "div.u32", format_args!("{thread}, {GROUP}"));
-        let group = asm.pure(Class::Word, "sub.u32", format_args!("{group}, 1"));
-        let own = self.tile.tall() * TALL * LINE;
+        let group = self.group(asm);
+        // Where warpgroups share a tile, each has its own rows.
+        let own = (self.tile.sharers() - 1) * self.tile.tall() * TALL * LINE;
         let lhs =
             asm.pure(Class::Word, "mad.lo.u32", format_args!("{group}, {own}, {}", ring.base));
         let rhs = asm.pure(Class::Word, "add.u32", format_args!("{}, {}", ring.base, rows * LINE));

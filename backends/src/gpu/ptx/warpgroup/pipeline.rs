@@ -1,14 +1,15 @@
 //! Stages of shared memory, each with a barrier that says that it is full and one that says that it is empty, and the copies
 //! that fill them.
 
-use super::{MULTIPLYING_WARPS, TilePlace, WarpgroupKernel};
+use super::{TilePlace, WarpgroupKernel};
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{LINE, TensorOperand, WarpgroupTile};
+use crate::gpu::schedule::warpgroup::{GROUP, LINE, TensorOperand, WarpgroupTile};
+use crate::gpu::target::WARP;
 
 /// Stages that are filled and emptied in turn.
 pub(super) struct Ring {
@@ -33,6 +34,8 @@ impl Ring {
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         let (stages, bytes) = (tile.stages, tile.stage());
         let barriers = asm.pure(Class::Word, "add.u32", format_args!("{base}, {}", stages * bytes));
+        // Each warp that reads a stage says when it has.
+        let readers = tile.sharers() * GROUP / WARP;
         let thread = asm.special("tid.x");
         let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, 0"));
         emit.when(Some(first), |emit| {
@@ -40,7 +43,7 @@ impl Ring {
                 let (full, empty) = (stage * 8, (stages + stage) * 8);
                 emit.asm.emit(format_args!("mbarrier.init.shared::cta.b64 [{barriers}+{full}], 1"));
                 emit.asm.emit(format_args!(
-                    "mbarrier.init.shared::cta.b64 [{barriers}+{empty}], {MULTIPLYING_WARPS}"
+                    "mbarrier.init.shared::cta.b64 [{barriers}+{empty}], {readers}"
                 ));
             }
             emit.asm.emit("fence.mbarrier_init.release.cluster");
@@ -96,6 +99,20 @@ impl Ring {
         }
         let empty = self.stages * 8;
         asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}+{empty}]"));
+    }
+
+    /// Leaves out this many stages, which the other warpgroup reads.
+    pub(super) fn skip(&self, asm: &mut Asm, at: &RingPlace, count: i64) {
+        let RingPlace { stage, phase } = at;
+        let (rounds, rest) = (count / self.stages, count % self.stages);
+        asm.emit(format_args!("add.s32 {stage}, {stage}, {rest}"));
+        let around =
+            made(asm, Class::Pred, "setp.ge.s32", format_args!("{stage}, {}", self.stages));
+        asm.emit(format_args!("@{around} sub.s32 {stage}, {stage}, {}", self.stages));
+        asm.emit(format_args!("@{around} xor.b32 {phase}, {phase}, 1"));
+        if rounds % 2 == 1 {
+            asm.emit(format_args!("xor.b32 {phase}, {phase}, 1"));
+        }
     }
 
     /// The next stage.
