@@ -174,7 +174,7 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
     };
     // Nothing is wrong with writing to a string.
     let _ = writeln!(out, "// {title}{scratch}");
-    for Launch { entry, grid, block, resident, shared, args, maps } in &code.launches {
+    for Launch { entry, grid, block, resident, cluster, shared, args, maps } in &code.launches {
         let arg = |arg: &Arg| match *arg {
             Arg::Buffer(b) => named(b),
             Arg::Caller(b) => format!("caller {}", named(b)),
@@ -191,8 +191,11 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
         let args: Vec<String> = args.iter().map(arg).chain(maps.iter().map(map)).collect();
         let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
         let args = args.join(", ");
-        let _ =
-            writeln!(out, "{entry} grid {grid:?}{resident} block {block} shared {shared} ({args})");
+        let cluster = if *cluster > 1 { format!(" cluster {cluster}") } else { String::new() };
+        let _ = writeln!(
+            out,
+            "{entry} grid {grid:?}{resident}{cluster} block {block} shared {shared} ({args})"
+        );
     }
 }
 

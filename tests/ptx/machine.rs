@@ -257,6 +257,7 @@ impl Machine {
             grid,
             block,
             resident: None,
+            cluster: 1,
             shared: 0,
             args: args_of,
             maps: Vec::new(),

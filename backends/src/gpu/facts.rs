@@ -98,16 +98,24 @@ fn of_step(
     // What is divided goes through buffers that the step did not have.
     let own: HashSet<Buffer> = alone.buffers.keys().collect();
     let mut facts = KernelFacts::default();
+    let multiplies = parts.steps.iter().any(|part| matches!(part, Step::Contract(_)));
     for (n, part) in parts.steps.iter().enumerate() {
         let mut launches = LaunchFacts { count: 1, ..LaunchFacts::default() };
         if !done[n] {
             let code = step_launches(&schedule, n)?;
             launches = of_code(&schedule.program, &code);
-            of_works(&schedule.steps[n], &mut facts, &mut launches);
+            let of = (&schedule.program, (fp, &target));
+            of_works(of, &schedule.steps[n], &mut facts, &mut launches);
         }
         let beside = part.reads().chain(part.writes()).filter(|b| !own.contains(b));
         let beside = beside.map(|b| parts.buffers[b].bytes()).fold(0, u64::saturating_add);
         launches.beyond_bytes = launches.beyond_bytes.saturating_add(beside);
+        // What a step with a product does before it and after it has its own time.
+        if multiplies && !matches!(part, Step::Contract(_)) {
+            let all: HashSet<Buffer> = part.reads().chain(part.writes()).collect();
+            let bytes = all.iter().map(|&b| parts.buffers[b].bytes());
+            launches.serial_bytes = bytes.fold(0, u64::saturating_add);
+        }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
     }
     Ok(facts)
@@ -145,11 +153,16 @@ fn of_code(program: &Program, code: &StepCode) -> LaunchFacts {
         touched.extend(now);
     }
     let count = code.launches.len() as u64;
-    LaunchFacts { count, beyond_bytes: beyond, multiply_adds: 0 }
+    LaunchFacts { count, beyond_bytes: beyond, ..LaunchFacts::default() }
 }
 
 /// What work does that neither its structure nor its launches say.
-fn of_works(step: &StepSchedule, facts: &mut KernelFacts, launches: &mut LaunchFacts) {
+fn of_works(
+    (program, how): (&Program, (Fp, &GpuTarget)),
+    step: &StepSchedule,
+    facts: &mut KernelFacts,
+    launches: &mut LaunchFacts,
+) {
     for work in &step.works {
         match work {
             Scheduled::Product(product) => {
@@ -158,8 +171,11 @@ fn of_works(step: &StepSchedule, facts: &mut KernelFacts, launches: &mut LaunchF
                 facts.pass(PassKind::Pack, fed);
             }
             Scheduled::Warpgroup(product) => {
-                let multiply_adds = product.tile.multiply_adds(&product.member).unsigned_abs();
-                launches.multiply_adds = launches.multiply_adds.saturating_add(multiply_adds);
+                let (tile, m) = (&product.tile, &product.member);
+                let adds = tile.equivalent_multiply_adds((program, m), how);
+                launches.multiply_adds = launches.multiply_adds.saturating_add(adds);
+                let serial = tile.serial_bytes(program, m);
+                launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
             }
             Scheduled::Sort(sort) => facts.pass(PassKind::Digit, digits(sort)),
             Scheduled::Scatter(scatter) => {

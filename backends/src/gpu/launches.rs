@@ -107,6 +107,9 @@ pub struct Launch {
     /// Where it is given, blocks take turns: of the grid this many are launched for each multiprocessor, and they do
     /// the work of all.
     pub resident: Option<u32>,
+    /// Blocks that run at the same time and reach each other's shared memory: of the grid whole groups of this many along x
+    /// are launched. 1 where there are none.
+    pub cluster: u32,
     /// Bytes of dynamic shared memory of a block. Where they are more than 48 KiB the function's attribute
     /// for the most of it has to be raised before.
     pub shared: u32,

@@ -352,11 +352,12 @@ fn priced(
     let mut launches = 1;
     load.step(step, launched.is_some());
     // Partial results are joined by a second pass; a library's memory is its own affair.
-    let mut beyond = 0;
+    let (mut beyond, mut serial) = (0, 0);
     if let Some((facts, of_step)) = launched {
         load.launched(facts, of_step);
         launches = u32::try_from(of_step.count).unwrap_or(u32::MAX).max(1);
         beyond = of_step.beyond_bytes;
+        serial = of_step.serial_bytes;
     } else if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
         launches += 1;
     }
@@ -377,6 +378,9 @@ fn priced(
         Step::Print(_) => moved.reads as f64 / device.host_bytes_per_s,
         _ => bytes as f64 / (fastest * reached),
     };
+    // What moves while nothing is multiplied takes time of its own.
+    let serial_s = serial.min(bytes) as f64 / (fastest * reached);
+    let beside_s = (memory_s - serial_s).max(compute_s);
 
     let launch_s = f64::from(launches) * device.launch_s;
     let bound = match (launch_s, memory_s, compute_s) {
@@ -393,7 +397,7 @@ fn priced(
         occupancy,
         recomputed: load.work.recomputed,
         resident,
-        seconds: launch_s + memory_s.max(compute_s),
+        seconds: launch_s + serial_s + beside_s,
         bound,
     }
 }

@@ -22,6 +22,9 @@ pub struct LaunchFacts {
     /// Bytes of memory traffic beyond reading the step's inputs and writing its outputs once: partial results, keys of
     /// sorts, and buffers that a later launch reads again.
     pub beyond_bytes: u64,
+    /// Those bytes of the step's traffic, inputs and outputs among them, that move while nothing is multiplied: by launches before
+    /// and after a product, and while a product's tiles are finished. 0 where there is no product.
+    pub serial_bytes: u64,
     /// Multiply-adds of contractions with those that fill tiles up; 0 where a library multiplies.
     pub multiply_adds: u64,
 }
@@ -99,6 +102,7 @@ impl KernelFacts {
             let own = self.launches.get_or_insert_default();
             own.count = own.count.saturating_add(other.count);
             own.beyond_bytes = own.beyond_bytes.saturating_add(other.beyond_bytes);
+            own.serial_bytes = own.serial_bytes.saturating_add(other.serial_bytes);
             own.multiply_adds = own.multiply_adds.saturating_add(other.multiply_adds);
         }
     }

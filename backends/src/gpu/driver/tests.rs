@@ -106,6 +106,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
             grid,
             block: 128,
             resident: None,
+            cluster: 1,
             shared,
             args,
             maps: Vec::new(),

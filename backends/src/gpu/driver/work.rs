@@ -203,6 +203,8 @@ impl WorkMaker<'_> {
             let (mut grid, block, shared) = (launch.grid, launch.block, launch.shared);
             if let Some(resident) = launch.resident {
                 grid[0] = grid[0].min(resident.saturating_mul(self.loaded.processors()).max(1));
+                // Whole clusters: the text takes turns over as many blocks as there are.
+                grid[0] = (grid[0] - grid[0] % launch.cluster.max(1)).max(launch.cluster);
             }
             all.push(DeviceLaunch { entry, grid, block, shared, args, maps });
         }

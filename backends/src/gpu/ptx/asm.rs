@@ -87,6 +87,8 @@ pub(crate) struct Asm {
     pub(crate) table: bool,
     /// Whether quotients and roots of `f32` may be near what they round to.
     pub(crate) near: bool,
+    /// Blocks of a cluster; 0 and 1 say that there are none.
+    pub(crate) cluster: i64,
 }
 
 impl Asm {
@@ -354,7 +356,11 @@ impl Asm {
         if !params.is_empty() {
             let _ = writeln!(out, "{}", params.join(",\n"));
         }
-        let _ = writeln!(out, ")\n.maxntid {threads}, 1, 1\n.minnctapersm {blocks}\n{{");
+        let _ = writeln!(out, ")\n.maxntid {threads}, 1, 1\n.minnctapersm {blocks}");
+        if self.cluster > 1 {
+            let _ = writeln!(out, ".explicitcluster\n.reqnctapercluster {}, 1, 1", self.cluster);
+        }
+        let _ = writeln!(out, "{{");
         for class in Class::ALL {
             let count = self.counts[class as usize];
             if count > 0 {

@@ -106,7 +106,8 @@ impl Out {
         self.text.push_str(&asm.finish(&entry, params, threads, grid.resident));
         self.text.push('\n');
         let grid = [blocks, 1, 1];
-        let launch = Launch { entry, grid, block: threads, resident: None, shared, args, maps };
+        let launch =
+            Launch { entry, grid, block: threads, resident: None, cluster: 1, shared, args, maps };
         self.launches.push(launch);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::capabilities::CAPABILITIES;
 use super::library_product::{Product, is_stored, lies};
-use super::warpgroup::{WarpgroupForm, WarpgroupTile};
+use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
@@ -16,10 +16,7 @@ use adfuse_ir::types::MAX_RANK;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use smallvec::SmallVec;
 
-/// What the library reaches on an H200: multiplications and additions of 16-bit floats in a second, bytes of memory in a
-/// second, seconds of a launch.
-const LIBRARY_RATE: f64 = 740e12;
-const BANDWIDTH: f64 = 4e12;
+/// Seconds of a launch.
 const LAUNCH: f64 = 2e-6;
 
 /// A program, divided.
@@ -119,7 +116,8 @@ impl Making {
     fn is_better_whole(&self, c: &Contract, (fp, target): (Fp, &GpuTarget)) -> bool {
         c.members.iter().all(|m| {
             let form = WarpgroupForm::of(&self.program, m, (fp, target));
-            let own = form.map(|_| WarpgroupTile::of(m, target).seconds(m, target));
+            let own =
+                form.map(|_| WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target));
             own.is_some_and(|own| own < self.library_seconds(m))
         })
     }

@@ -2,6 +2,7 @@
 //! another warp asks for the next ones. Which products are multiplied so, and how they are tiled.
 
 use super::grid::Grid;
+use super::index::whole as whole_load;
 use super::mma_unit::Unit;
 use super::operand_path::{OperandPath, feed, first, operand_path, whole};
 use super::scalar_form::written;
@@ -28,7 +29,7 @@ pub(crate) const TALL: i64 = 64;
 pub(crate) const NEIGHBOURS: i64 = 8;
 /// Columns whose sums four threads exchange, so that each has [`NEIGHBOURS`] of them.
 pub(crate) const EXCHANGED: i64 = 4 * NEIGHBOURS;
-/// Bytes of the two barriers of a stage: that it is full, and that it is empty.
+/// Bytes of the two barriers of a stage, that it is full and that it is empty, and of those by which warpgroups alternate.
 pub(crate) const BARRIERS: i64 = 16;
 /// Instructions after a sum beyond which the text outgrows what it saves: each thread has it for all of its sums.
 const MOST_EPILOGUE: usize = 96;
@@ -37,11 +38,11 @@ const LEAST: [i64; 3] = [64, 64, 64];
 
 /// Tiles that there are.
 const TILES: [TileShape; 5] = [
-    TileShape { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 224 },
-    TileShape { side: [256, 128], order: TileOrder::Cooperative, share: 98, finish: 224 },
-    TileShape { side: [128, 192], order: TileOrder::Cooperative, share: 96, finish: 224 },
-    TileShape { side: [128, 128], order: TileOrder::PingPong, share: 91, finish: 32 },
-    TileShape { side: [128, 128], order: TileOrder::Cooperative, share: 90, finish: 224 },
+    TileShape { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 32 },
+    TileShape { side: [256, 128], order: TileOrder::Cooperative, share: 97, finish: 32 },
+    TileShape { side: [128, 192], order: TileOrder::Cooperative, share: 95, finish: 32 },
+    TileShape { side: [128, 128], order: TileOrder::PingPong, share: 96, finish: 24 },
+    TileShape { side: [128, 128], order: TileOrder::Cooperative, share: 90, finish: 32 },
 ];
 
 /// A shape of tiles, with what was measured of it on an H200.
@@ -100,6 +101,8 @@ pub(crate) struct WarpgroupTile {
     /// Rows and columns of a tile of sums.
     pub(crate) side: [i64; 2],
     pub(crate) order: TileOrder,
+    /// Blocks that work on tiles below each other and bring the columns' operand together, each a part of it.
+    pub(crate) cluster: i64,
     /// Steps in shared memory at a time.
     pub(crate) stages: i64,
     /// Rows of tiles that blocks go over together, so that what they read is in the cache.
@@ -247,22 +250,26 @@ impl WarpgroupTile {
         (self.side[0] + self.side[1]) * LINE
     }
 
-    /// Bytes of shared memory: stages, and their barriers.
+    /// Bytes of shared memory: stages, and barriers.
     pub(crate) fn shared(&self) -> i64 {
-        self.stages * (self.stage() + BARRIERS)
+        self.stages * (self.stage() + BARRIERS) + BARRIERS
     }
 
-    /// Tiles of a product: of its batch, along its rows, along its columns.
+    /// Tiles of a product: of its batch, along its rows, along its columns. Those of a cluster count even where the last of
+    /// them has no rows.
     pub(crate) fn tiles(&self, m: &Member) -> [i64; 3] {
-        let along = |n: i64, k: usize| (n + self.side[k] - 1) / self.side[k];
-        [volume(&m.batch), along(volume(&m.rows), 0), along(volume(&m.cols), 1)]
+        let along = |n: i64, step: i64| (n + step - 1) / step;
+        let rows = along(volume(&m.rows), self.side[0] * self.cluster) * self.cluster;
+        [volume(&m.batch), rows, along(volume(&m.cols), self.side[1])]
     }
 
     /// The tiles that take least time, and as many stages as fit.
     pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
         let of = |&TileShape { side, order, .. }: &TileShape| {
-            let mut tile = WarpgroupTile { side, order, stages: 1, band: 8 };
-            tile.stages = i64::from(target.shared) / tile.shared();
+            let cluster = cluster(side, m);
+            let mut tile = WarpgroupTile { side, order, cluster, stages: 1, band: 8 };
+            let shared = i64::from(target.shared) - BARRIERS;
+            tile.stages = shared / (tile.stage() + BARRIERS);
             tile
         };
         let best =
@@ -270,27 +277,56 @@ impl WarpgroupTile {
         of(best.unwrap_or(&TILES[0]))
     }
 
-    /// Multiply-adds of whole tiles.
-    pub(crate) fn multiply_adds(&self, m: &Member) -> i64 {
-        let deep = (volume(&m.depth) + LINE / 2 - 1) / (LINE / 2) * (LINE / 2);
-        let all = self.tiles(m).into_iter().fold(1, i64::saturating_mul);
-        all.saturating_mul(self.side[0] * self.side[1]).saturating_mul(deep)
+    /// Seconds that a product takes on an H200, with what follows its sums.
+    pub(crate) fn seconds(&self, program: &Program, m: &Member, fp: Fp, target: &GpuTarget) -> f64 {
+        let results = volume(&m.result()) as f64;
+        // Exchanges of threads count like instructions.
+        let sinks = m.then.sinks.iter().map(|sink| match sink {
+            Sink::Fold { .. } => 12,
+            Sink::Store { buffer, .. } if program.buffers[*buffer].storage != Storage::Plain => 4,
+            _ => 0,
+        });
+        let each = written(&m.then.program, fp).insts.len() + sinks.sum::<usize>();
+        let moved = finished_bytes(program, m) as f64 / BANDWIDTH;
+        cost(self, m, target) + results * each as f64 / EPILOGUE_RATE + moved * self.exposed()
     }
 
-    /// Seconds that a product takes.
-    pub(crate) fn seconds(&self, m: &Member, target: &GpuTarget) -> f64 {
-        cost(self, m, target)
+    /// The part of what is read and written beside the operands for which nothing is multiplied meanwhile.
+    fn exposed(&self) -> f64 {
+        match self.order {
+            TileOrder::Cooperative => 0.5,
+            TileOrder::PingPong => 0.25,
+        }
+    }
+
+    /// The bytes of [`finished_bytes`] that are moved while nothing is multiplied.
+    pub(crate) fn serial_bytes(&self, program: &Program, m: &Member) -> u64 {
+        (finished_bytes(program, m) as f64 * self.exposed()) as u64
+    }
+
+    /// Multiply-adds that the library would do in the time that a product takes, but for moving [`Self::serial_bytes`].
+    pub(crate) fn equivalent_multiply_adds(
+        &self,
+        (program, m): (&Program, &Member),
+        (fp, target): (Fp, &GpuTarget),
+    ) -> u64 {
+        let moved = self.serial_bytes(program, m) as f64 / BANDWIDTH;
+        let seconds = self.seconds(program, m, fp, target) - moved;
+        (seconds * LIBRARY_RATE / 2.0) as u64
     }
 
     /// Errs for tiles that there are not.
     pub(crate) fn check(&self, target: &GpuTarget) -> Result<(), String> {
-        let WarpgroupTile { side, order, stages, band } = *self;
+        let WarpgroupTile { side, order, cluster, stages, band } = *self;
         if self.shape().is_none() {
             let known = listed(TILES.iter().map(|s| format!("{} {}", pair(s.side), s.order)));
             return Err(format!("there are no {order} tiles of {} sums, but {known}", pair(side)));
         }
         if !(2..=16).contains(&stages) || !(1..=1 << 16).contains(&band) {
             return Err(format!("there are no {stages} stages and bands of {band} tiles"));
+        }
+        if cluster != 1 && (cluster != CLUSTER || side[1] % (CLUSTER * TALL) != 0) {
+            return Err(format!("{cluster} blocks do not share {} columns", side[1]));
         }
         let (bytes, most) = (self.shared(), i64::from(target.shared));
         if bytes > most {
@@ -300,8 +336,31 @@ impl WarpgroupTile {
     }
 }
 
-/// Multiply-adds of a multiprocessor in a second, at the rate that the best tiles reach on an H200.
-const RATE: f64 = 700e12 / 2.0 / 132.0;
+/// Blocks of a cluster, where there is one.
+const CLUSTER: i64 = 2;
+
+/// Blocks that share the columns of tiles of these sides.
+fn cluster(side: [i64; 2], m: &Member) -> i64 {
+    let divides = side[1] % (CLUSTER * TALL) == 0;
+    if divides && volume(&m.rows) > side[0] { CLUSTER } else { 1 }
+}
+
+/// What an H200 reaches: bytes of memory in a second, multiplications and additions of 16-bit floats by the library and, where
+/// nothing but the sums is stored, by the best tiles here, both amid other work; instructions of a scalar program after sums.
+pub(crate) const BANDWIDTH: f64 = 4e12;
+pub(crate) const LIBRARY_RATE: f64 = 760e12;
+const RATE: f64 = 720e12;
+const EPILOGUE_RATE: f64 = 14e12;
+
+/// Bytes that are read and written when tiles are finished.
+fn finished_bytes(program: &Program, m: &Member) -> u64 {
+    let read = m.then.params.iter().filter_map(whole_load).map(|(b, _)| b);
+    let written = m.then.sinks.iter().filter_map(|sink| match sink {
+        Sink::Store { buffer, .. } => Some(*buffer),
+        _ => None,
+    });
+    read.chain(written).map(|b| program.buffers[b].bytes()).fold(0, u64::saturating_add)
+}
 
 /// Seconds of a product by these tiles.
 fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
@@ -309,28 +368,38 @@ fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
     let all = batch.saturating_mul(down).saturating_mul(across);
     let chip = i64::from(target.multiprocessors);
     let turns = (all + chip - 1) / chip;
-    let (share, finish) = tile.shape().map_or((84, 224), |shape| (shape.share, shape.finish));
+    let (share, finish) = tile.shape().map_or((84, 32), |shape| (shape.share, shape.finish));
     let deep = volume(&m.depth).saturating_add(finish);
     let each = (tile.side[0] * tile.side[1]) as f64 * deep as f64;
-    turns as f64 * each * 100.0 / (share as f64 * RATE)
+    let rate = share as f64 / 100.0 * RATE / 2.0 / chip as f64;
+    turns as f64 * each / rate
 }
 
 impl DecisionLine for WarpgroupTile {
     fn write(&self, to: &mut Writer) {
         let sums = pair(self.side);
-        to.line("tile", &[("sums", &sums), ("order", &self.order), ("band", &self.band)]);
+        to.line(
+            "tile",
+            &[
+                ("sums", &sums),
+                ("order", &self.order),
+                ("cluster", &self.cluster),
+                ("band", &self.band),
+            ],
+        );
         to.line("pipeline", &[("stages", &self.stages)]);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<WarpgroupTile, Diagnostic> {
-        let line = from.line("tile", &["sums", "order", "band"])?;
+        let line = from.line("tile", &["sums", "order", "cluster", "band"])?;
         let (side, band) = (line.pair("sums")?, line.int("band")?);
+        let cluster = line.int("cluster")?;
         let order = match line.word("order")? {
             ("cooperative", _) => TileOrder::Cooperative,
             ("pingpong", _) => TileOrder::PingPong,
             (other, span) => return Err(wrong(span, format!("there is no order `{other}`"))),
         };
         let stages = from.line("pipeline", &["stages"])?.int("stages")?;
-        Ok(WarpgroupTile { side, order, stages, band })
+        Ok(WarpgroupTile { side, order, cluster, stages, band })
     }
 }

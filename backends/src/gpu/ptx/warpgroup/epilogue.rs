@@ -85,7 +85,7 @@ impl WarpgroupKernel<'_> {
         let group = made(asm, Class::Word, "add.s32", format_args!("{}, {right}", own.group));
         let mut live = None;
         let ends = [
-            (row, rows, rows % self.tile.side[0] != 0),
+            (row, rows, rows % (self.tile.side[0] * self.tile.cluster) != 0),
             (group, groups, groups * NEIGHBOURS % self.tile.side[1] != 0),
         ];
         // Threads past an end read what the last ones do, and store nothing.

@@ -56,12 +56,14 @@ pub(crate) fn product(
     out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
     if let Some(launch) = out.launches.last_mut() {
         launch.resident = Some(1);
+        launch.cluster = u32::try_from(tile.cluster).unwrap_or(1);
     }
     Ok(())
 }
 
 impl WarpgroupKernel<'_> {
     fn write(&self, emit: &mut Emit<'_>) {
+        emit.asm.cluster = self.tile.cluster;
         let ring = Ring::new(emit, self.tile);
         let asm = &mut emit.asm;
         let thread = asm.special("tid.x");
@@ -82,6 +84,8 @@ impl WarpgroupKernel<'_> {
         self.multiplies(emit, &ring);
         emit.asm.close();
         emit.asm.place(&end);
+        // A block's shared memory is there until no other block writes to it.
+        ring.meet(&mut emit.asm);
     }
 
     /// Steps of the depth.
@@ -123,12 +127,18 @@ impl WarpgroupKernel<'_> {
             let second = emit.asm.pure(Class::Pred, "setp.ne.s32", second);
             emit.when(Some(second), |emit| ring.skip(&mut emit.asm, &at, self.steps()));
         }
+        let group = self.group(&mut emit.asm);
+        let first = emit.asm.pure(Class::Word, "xor.b32", format_args!("{group}, 1"));
+        let turns = emit.asm.copied(first);
         let sums = Sums::new(&mut emit.asm, self.tile);
         let operands = self.descriptors(emit, ring);
         self.each_tile(emit, alternates, |emit, place| {
             let asm = &mut emit.asm;
             let zero = asm.word(0);
             let (step, before) = (asm.copied(zero), asm.copied(zero));
+            if alternates {
+                ring.wait_turn(asm, group, turns);
+            }
             let label = asm.label();
             asm.turn(&label);
             asm.open();
@@ -147,6 +157,9 @@ impl WarpgroupKernel<'_> {
             let more = format!("{step}, {}", self.steps());
             let more = made(asm, Class::Pred, "setp.lt.s32", more);
             asm.emit(format_args!("@{more} bra {label}"));
+            if alternates {
+                ring.hand_turn(asm, group);
+            }
             asm.emit("wgmma.wait_group.sync.aligned 0");
             ring.release(asm, before, None);
             if alternates {
@@ -173,8 +186,13 @@ impl WarpgroupKernel<'_> {
     ) {
         let [batch, down, across] = self.tile.tiles(self.member);
         let all = batch.saturating_mul(down).saturating_mul(across);
-        let block = emit.asm.special("ctaid.x");
-        let mut blocks = emit.asm.special("nctaid.x");
+        let cluster = self.tile.cluster;
+        let all = all / cluster;
+        let asm = &mut emit.asm;
+        let [block, mut blocks] = ["ctaid.x", "nctaid.x"].map(|name| {
+            let number = asm.special(name);
+            asm.pure(Class::Word, "div.u32", format_args!("{number}, {cluster}"))
+        });
         let number = emit.asm.copied(block);
         let (label, end) = (emit.asm.label(), emit.asm.label());
         if alternates {
@@ -196,10 +214,11 @@ impl WarpgroupKernel<'_> {
         emit.asm.place(&end);
     }
 
-    /// Where the tile of a number is. Tiles go down the rows of a band, then to the next column of tiles: blocks that run at
-    /// the same time share rows and columns.
+    /// Where the tile of a number is. Tiles go down the rows of a band, then to the next column of tiles; those of a cluster,
+    /// which lie below each other, count as one. Blocks that run at the same time share rows and columns.
     fn place(&self, asm: &mut Asm, number: Reg) -> TilePlace {
         let [_, down, across] = self.tile.tiles(self.member);
+        let down = down / self.tile.cluster;
         let band = self.tile.band.min(down);
         let divided = |asm: &mut Asm, x: Reg, by: i64| {
             let whole = made(asm, Class::Word, "div.u32", format_args!("{x}, {by}"));
@@ -216,6 +235,13 @@ impl WarpgroupKernel<'_> {
         let row = made(asm, Class::Word, "rem.u32", format_args!("{rest}, {rows}"));
         let row = made(asm, Class::Word, "add.s32", format_args!("{row}, {first}"));
         let [rows, cols] = self.tile.side;
+        let row = match self.tile.cluster {
+            1 => row,
+            cluster => {
+                let rank = asm.special("cluster_ctarank");
+                made(asm, Class::Word, "mad.lo.s32", format_args!("{row}, {cluster}, {rank}"))
+            }
+        };
         let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{row}, {rows}"));
         let col = made(asm, Class::Word, "mul.lo.s32", format_args!("{col}, {cols}"));
         TilePlace { batch, first: [row, col] }

@@ -8,7 +8,7 @@ use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{GROUP, LINE, TensorOperand, WarpgroupTile};
+use crate::gpu::schedule::warpgroup::{GROUP, LINE, MULTIPLIERS, TensorOperand, WarpgroupTile};
 use crate::gpu::target::WARP;
 
 /// Stages that are filled and emptied in turn.
@@ -19,6 +19,8 @@ pub(super) struct Ring {
     barriers: Reg,
     stages: i64,
     bytes: i64,
+    /// Blocks that bring operands together.
+    cluster: i64,
 }
 
 /// A stage, and how often the ring has come around, by its last bit.
@@ -34,8 +36,7 @@ impl Ring {
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         let (stages, bytes) = (tile.stages, tile.stage());
         let barriers = asm.pure(Class::Word, "add.u32", format_args!("{base}, {}", stages * bytes));
-        // Each warp that reads a stage says when it has.
-        let readers = tile.sharers() * GROUP / WARP;
+        let readers = tile.sharers() * tile.cluster;
         let thread = asm.special("tid.x");
         let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, 0"));
         emit.when(Some(first), |emit| {
@@ -46,10 +47,27 @@ impl Ring {
                     "mbarrier.init.shared::cta.b64 [{barriers}+{empty}], {readers}"
                 ));
             }
+            for group in 0..MULTIPLIERS {
+                let turn = (2 * stages + group) * 8;
+                emit.asm.emit(format_args!(
+                    "mbarrier.init.shared::cta.b64 [{barriers}+{turn}], {}",
+                    GROUP / WARP
+                ));
+            }
             emit.asm.emit("fence.mbarrier_init.release.cluster");
         });
         emit.asm.emit("bar.sync 0");
-        Ring { base, barriers, stages, bytes }
+        let ring = Ring { base, barriers, stages, bytes, cluster: tile.cluster };
+        ring.meet(&mut emit.asm);
+        ring
+    }
+
+    /// Waits for all threads of the cluster.
+    pub(super) fn meet(&self, asm: &mut Asm) {
+        if self.cluster > 1 {
+            asm.emit("barrier.cluster.arrive.release");
+            asm.emit("barrier.cluster.wait.acquire");
+        }
     }
 
     /// The first stage, the first time.
@@ -88,17 +106,58 @@ impl Ring {
         asm.emit(format_args!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"));
     }
 
-    /// Says, for a warp, that a stage is read: where a condition holds, if there is one.
+    /// Says, for a warpgroup, that a stage is read: where a condition holds, if there is one. A warp of it tells each block of
+    /// the cluster, since each writes to the stages of all.
+    ///
+    /// The operation that a warp has waited for is the whole warpgroup's.
     pub(super) fn release(&self, asm: &mut Asm, stage: Reg, when: Option<Reg>) {
+        let thread = asm.special("tid.x");
+        let own = asm.pure(Class::Word, "and.b32", format_args!("{thread}, {}", GROUP - 1));
+        let lane = asm.special("laneid");
+        let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
+        let told = self.cluster * WARP;
+        let told = asm.pure(Class::Pred, "setp.lt.s32", format_args!("{own}, {told}"));
+        let mut tells = asm.pure(Class::Pred, "and.pred", format_args!("{first}, {told}"));
+        if let Some(when) = when {
+            tells = made(asm, Class::Pred, "and.pred", format_args!("{tells}, {when}"));
+        }
         let args = format!("{stage}, 8, {}", self.barriers);
         let barrier = made(asm, Class::Word, "mad.lo.u32", args);
-        let lane = asm.special("laneid");
-        let mut first = made(asm, Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
-        if let Some(when) = when {
-            first = made(asm, Class::Pred, "and.pred", format_args!("{first}, {when}"));
-        }
         let empty = self.stages * 8;
-        asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}+{empty}]"));
+        if self.cluster == 1 {
+            asm.emit(format_args!(
+                "@{tells} mbarrier.arrive.shared::cta.b64 _, [{barrier}+{empty}]"
+            ));
+            return;
+        }
+        // No ordering at the scope of the cluster is asked for: what is read was read by the copy engine's own proxy.
+        let warp = asm.pure(Class::Word, "shr.u32", format_args!("{own}, 5"));
+        let barrier = made(asm, Class::Word, "add.u32", format_args!("{barrier}, {empty}"));
+        let there = format!("{barrier}, {warp}");
+        let there = made(asm, Class::Word, &format!("@{tells} mapa.shared::cluster.u32"), there);
+        asm.emit(format_args!("@{tells} mbarrier.arrive.shared::cluster.b64 _, [{there}]"));
+    }
+
+    /// Waits until it is a warpgroup's turn to multiply. `turns` is the last bit of the number of its turns before, whose
+    /// complement the first one starts with: it waits for nobody.
+    ///
+    /// Only then has the other one seen all stages before full: a barrier does not tell a phase from the second after it.
+    pub(super) fn wait_turn(&self, asm: &mut Asm, group: Reg, turns: Reg) {
+        let args = format!("{group}, 8, {}", self.barriers);
+        let barrier = made(asm, Class::Word, "mad.lo.u32", args);
+        wait(asm, format!("{barrier}+{}", 16 * self.stages), turns);
+        asm.emit(format_args!("xor.b32 {turns}, {turns}, 1"));
+    }
+
+    /// Hands the turn to the other warpgroup.
+    pub(super) fn hand_turn(&self, asm: &mut Asm, group: Reg) {
+        let other = made(asm, Class::Word, "xor.b32", format_args!("{group}, 1"));
+        let args = format!("{other}, 8, {}", self.barriers);
+        let barrier = made(asm, Class::Word, "mad.lo.u32", args);
+        let lane = asm.special("laneid");
+        let first = made(asm, Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
+        let at = 16 * self.stages;
+        asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}+{at}]"));
     }
 
     /// Leaves out this many stages, which the other warpgroup reads.
@@ -144,11 +203,13 @@ pub(super) struct OperandCopies {
     /// The first line, and the places in the batch.
     line: Reg,
     batch: Vec<Reg>,
-    /// Bytes before it in a stage; copies, the lines and bytes from one to the next.
-    offset: i64,
+    /// Bytes before what is copied in a stage; copies, the lines and bytes from one to the next.
+    begin: Reg,
     count: i64,
     lines: i64,
     apart: i64,
+    /// Whether a copy goes to all blocks of the cluster.
+    shared: bool,
 }
 
 impl WarpgroupKernel<'_> {
@@ -163,22 +224,35 @@ impl WarpgroupKernel<'_> {
         [0, 1].map(|side| {
             let operand = &self.form.operands[side];
             let lines = self.tile.side[side];
-            let map = self.map(emit, operand, lines);
+            // The blocks of a cluster have the same columns, and bring a part of them each.
+            let shared = side == 1 && self.tile.cluster > 1;
+            let own = if shared { lines / self.tile.cluster } else { lines };
+            let map = self.map(emit, operand, own);
+            let mut line = place.first[side];
+            let mut begin = emit.asm.word(offset);
+            if shared {
+                let asm = &mut emit.asm;
+                let rank = asm.special("cluster_ctarank");
+                line = made(asm, Class::Word, "mad.lo.s32", format_args!("{rank}, {own}, {line}"));
+                let args = format!("{rank}, {}, {offset}", own * LINE);
+                begin = made(asm, Class::Word, "mad.lo.u32", args);
+            }
             let places = operand.batch.iter().map(|&axis| {
                 let e = resolved(&batch[axis], &emit.same(&vars), &vars);
                 value(&mut emit.asm, &e, &vars, &[])
             });
             let batch = places.collect();
-            let count = if operand.along { 1 } else { lines / deep };
+            let count = if operand.along { 1 } else { own / deep };
             let copies = OperandCopies {
                 map,
                 along: operand.along,
-                line: place.first[side],
+                line,
                 batch,
-                offset,
+                begin,
                 count,
                 lines: deep,
                 apart: deep * LINE,
+                shared,
             };
             offset += lines * LINE;
             copies
@@ -228,14 +302,22 @@ impl WarpgroupKernel<'_> {
                 let (near, far) = if operand.along { (depth, line) } else { (line, depth) };
                 let places = [near, far].into_iter().chain(operand.batch.iter().copied());
                 let places: Vec<String> = places.map(|reg| reg.to_string()).collect();
-                let to = operand.offset + k * operand.apart;
-                let to = made(asm, Class::Word, "add.u32", format_args!("{stage}, {to}"));
-                asm.emit(format_args!(
-                    "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], [{}, {{{}}}], [{barrier}]",
-                    places.len(),
-                    operand.map,
-                    places.join(", ")
-                ));
+                let to = format!("{stage}, {}", operand.begin);
+                let to = made(asm, Class::Word, "add.u32", to);
+                let to =
+                    made(asm, Class::Word, "add.u32", format_args!("{to}, {}", k * operand.apart));
+                let (rank, map, places) = (places.len(), operand.map, places.join(", "));
+                let copy = format!(
+                    "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                );
+                let what = format!("[{to}], [{map}, {{{places}}}], [{barrier}]");
+                match operand.shared {
+                    false => asm.emit(format_args!("{copy} {what}")),
+                    true => {
+                        let all = (1 << self.tile.cluster) - 1;
+                        asm.emit(format_args!("{copy}.multicast::cluster {what}, {all}"));
+                    }
+                }
             }
         }
     }
