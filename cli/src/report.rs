@@ -96,7 +96,7 @@ impl ReportCommand {
         let source = ReportSource {
             function: &ready.function,
             plan,
-            unfused: Some(&unfused),
+            unfused: Some((&unfused, self.compare.effort())),
             options: &ready.options,
             effort: ready.effort(),
             budget: ready.budget,

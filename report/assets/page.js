@@ -67,7 +67,7 @@
     const layer = report.layers.find((l) => n >= l.first && n < l.first + l.period * l.count);
     const ratio = s.limit > 0 ? ` (${(s.seconds / s.limit).toFixed(1)} times what its bytes and operations need)` : "";
     const m = s.measured;
-    fill($("#step-detail"), `Step ${n}: ${s.label}`, [
+    fill($("#step-detail"), `Step ${n}: ${s.label} ${s.result}`, [
       ["kernel", `${s.kind} ${s.name}, over ${s.domain || "1"}${s.shared ? ", shared by forward and backward" : ""}`],
       ["layer", layer ? `${layer.name}, ${layer.count} times from step ${layer.first}` : ""],
       ["time, predicted", `${seconds(s.seconds)}, bound by ${s.bound}${ratio}`],
@@ -92,7 +92,7 @@
     const own = report.figures.find((f) => f.key === "seconds").fused;
     const change = (a, b) => signed(`${((a / b - 1) * 100).toFixed(1)} %`, a - b);
     fill($("#point-detail"), p.chosen ? "The plan of this report" : `A plan within ${bytes(p.peak)}`, [
-      ["memory", `${bytes(p.peak)} (${change(p.peak, report.memory.held)})`],
+      ["memory", `${bytes(p.peak)} (${change(p.peak, report.held)})`],
       ["time of a step", `${seconds(p.seconds)} (${change(p.seconds, own)}), predicted`],
       ["saved for later phases", bytes(p.saved)],
       ["computed again", p.recomputed.length ? few(p.recomputed.map((v) => (v.times > 1 ? `${v.value} (${v.times}\u00d7)` : v.value)), 60) : "nothing"],

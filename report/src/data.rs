@@ -165,6 +165,8 @@ pub struct PlanStep {
     pub name: String,
     /// What people call it: a pattern, or its main operation.
     pub label: String,
+    /// The value that it is about: the last that it stores.
+    pub result: String,
     /// The kind of step: kernel, contraction, loop ..
     pub kind: String,
     /// The phase that it serves: 0 is forward, 1 is backward.

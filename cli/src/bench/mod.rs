@@ -1,7 +1,7 @@
 //! `bench`: the time, traffic and memory of a step, compared with a copy measured at the same time.
 
 mod copy;
-mod events;
+pub(super) mod events;
 mod gpu;
 mod gpu_report;
 mod measure;
@@ -104,7 +104,7 @@ impl Bench {
             let mut clock = read;
             clock.begin();
             let plan = ready.plan_with(effort)?;
-            let name = super::planning::effort_name(effort);
+            let name = effort.name();
             subjects.push(Subject::new(&ready, &plan, (effort, name), how, clock, streams)?);
         }
         let inputs = Inputs::new(Vec::new(), self.seed)?;
@@ -157,10 +157,9 @@ pub(super) fn here(
     let how = (threads, Vectors::host());
     let other = ready.plan_with(compare)?;
     let mut subjects = Vec::new();
-    for (plan, effort, name) in [
-        (plan, ready.options.effort, ready.effort()),
-        (&other, compare, super::planning::effort_name(compare)),
-    ] {
+    for (plan, effort, name) in
+        [(plan, ready.options.effort, ready.effort()), (&other, compare, compare.name())]
+    {
         let made = (effort, name);
         subjects.push(Subject::new(ready, plan, made, how, Clock::new(), streams)?);
     }

@@ -57,10 +57,11 @@ fn peak(r: &Report) -> String {
         there.iter().filter(|v| v.kind == ValueKind::Residual).map(|v| v.bytes).sum();
     let share = residuals as f64 / (m.peak_live.max(1)) as f64;
     format!(
-        "{} are live at step {} ({}). The largest are {}; residuals are {} of it.",
+        "{} are live at step {} ({} {}). The largest are {}; residuals are {} of it.",
         size(m.peak_live),
         m.peak_step,
         step.label,
+        step.result,
         listed(&largest, 3),
         percent(share)
     )
@@ -125,15 +126,16 @@ fn less_memory(r: &Report) -> String {
     let best = fits.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     match best {
         Some(p) => format!(
-            "{} of time: {} instead of {} a step within {}, by a plan that takes {} and computes {} again.",
+            "{} of time: {} instead of {} a step within {}, by a plan that takes {} and computes {}.",
             percent((p.seconds - now) / now.max(f64::MIN_POSITIVE)),
             seconds(p.seconds),
             seconds(now),
             size(wanted),
             size(p.peak),
             match p.recomputed.len() {
-                1 => "one value".into(),
-                n => format!("{n} values"),
+                0 => "nothing again, but shares kernels in another way".into(),
+                1 => "one value again".into(),
+                n => format!("{n} values again"),
             },
         ),
         None => {
@@ -184,8 +186,9 @@ fn furthest(r: &Report) -> String {
     let basis = if r.steps.iter().all(|s| s.measured.is_some()) { "measured" } else { "predicted" };
     let s = &r.steps[n];
     format!(
-        "Step {n} ({}): {} {basis}, {:.1} times the {} that its bytes and operations need at the machine\u{2019}s limits; bound by {}.",
+        "Step {n} ({} {}): {} {basis}, {:.1} times the {} that its bytes and operations need at the machine\u{2019}s limits; bound by {}.",
         s.label,
+        s.result,
         seconds(time),
         ratio,
         seconds(s.limit),

@@ -77,9 +77,10 @@ fn name(c: &Collected<'_>, first: usize, period: usize, count: usize) -> String 
     }
     stems.sort();
     stems.dedup();
-    match stems.first() {
-        Some(stem) => format!("%{stem}"),
-        None => format!("steps {first}\u{2013}{}", first + period - 1),
+    match stems.as_slice() {
+        [] => format!("steps {first}\u{2013}{}", first + period - 1),
+        [one] => format!("%{one}"),
+        [first, .., last] => format!("%{first} \u{2026} %{last}"),
     }
 }
 

@@ -30,13 +30,19 @@ pub(super) fn timeline(
             (Role::Temp, Some(live)) => live,
             (Role::Temp, None) => continue,
         };
+        // What is written in place takes the memory over in the step in which the other one dies.
+        let heir = c.laid.memory.in_place.iter().find(|p| p.parent == b).filter(|p| to == p.step);
+        let to = if heir.is_some() && from < to { to - 1 } else { to };
         // A result in the memory of an input that nothing reads any more takes none of its own.
         let own = !(data.role == Role::Output && donor);
         let kind = kind(c, b, data, (from, to), steps);
         let held = c.laid.held[b];
         let name = format!("%{}", data.name);
         let row = held.map(|v| c.name(v)).and_then(|name| by_value.get(name.as_str()).copied());
-        let why = why(kind, (from, to), steps, row, own);
+        let mut why = why(kind, (from, to), steps, row, own);
+        if let Some(p) = heir {
+            why += &format!("; %{} is then written in its place", program.buffers[p.child].name);
+        }
         let line = held.and_then(|v| match c.source.function.def(v) {
             ValueDef::Inst(i, _) => lines.of_inst(c.source.function, i),
             _ => None,

@@ -15,8 +15,8 @@ pub use measured::MeasurementError;
 use crate::data::{Basis, ComparedFigure, Report, Roof, Unit, ValueKind};
 use crate::units;
 use adfuse_fusion::{
-    CompileCost, Cost, EngineModel, LoopFrontierPoint, LoopResiduals, MachineModel, Memory, Plan,
-    PlanOptions, compile_cost, lower_with_values, recomputed_values, saved_bytes,
+    CompileCost, Cost, Effort, EngineModel, LoopFrontierPoint, LoopResiduals, MachineModel, Memory,
+    Plan, PlanOptions, compile_cost, lower_with_values, recomputed_values, saved_bytes,
 };
 use adfuse_ir::kernel::{Buffer, Program};
 use adfuse_ir::text::Names;
@@ -29,8 +29,8 @@ pub struct ReportSource<'a> {
     pub function: &'a Function,
     /// Its plan.
     pub plan: &'a Plan,
-    /// The plan of a kernel for each instruction, or what else the plan is compared with.
-    pub unfused: Option<&'a Plan>,
+    /// The plan of a kernel for each instruction, or what else the plan is compared with, and its effort.
+    pub unfused: Option<(&'a Plan, Effort)>,
     /// The options of the plan.
     pub options: &'a PlanOptions,
     /// How hard it was looked for, in a word.
@@ -97,14 +97,17 @@ pub(crate) struct LaidOutPlan<'a> {
 }
 
 impl<'a> LaidOutPlan<'a> {
-    fn of(source: &ReportSource<'_>, plan: &'a Plan) -> Result<LaidOutPlan<'a>, Diagnostic> {
+    fn of(
+        source: &ReportSource<'_>,
+        (plan, effort): (&'a Plan, Effort),
+    ) -> Result<LaidOutPlan<'a>, Diagnostic> {
         let device = &source.options.device;
         let (program, held) = lower_with_values(source.function, plan, device)?;
         let cost = source.engine.cost(&program, device);
         let (memory, scratch) = {
             let sized = source.engine.sized(&program)?;
             let scratch = sized.scratch().to_vec();
-            let memory = adfuse_fusion::memory_beside(&program, source.options.effort, &scratch)?;
+            let memory = adfuse_fusion::memory_beside(&program, effort, &scratch)?;
             let peak = sized.peak(&memory)?;
             (Memory { peak, ..memory }, scratch)
         };
@@ -150,8 +153,8 @@ impl Report {
     /// [`ReportError::Bench`] where the bench file is not one of this plan.
     pub fn of(source: &ReportSource<'_>) -> Result<Report, ReportError> {
         let f = source.function;
-        let laid = LaidOutPlan::of(source, source.plan)?;
-        let unfused = source.unfused.map(|plan| LaidOutPlan::of(source, plan)).transpose()?;
+        let laid = LaidOutPlan::of(source, (source.plan, source.options.effort))?;
+        let unfused = source.unfused.map(|other| LaidOutPlan::of(source, other)).transpose()?;
         let c = Collected { source, names: Names::of(f), laid };
         let measurement = source.bench.map(|text| measured::read(&c, text)).transpose();
         let (measurement, kernels) = match measurement.map_err(ReportError::Bench)? {

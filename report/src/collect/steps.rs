@@ -7,7 +7,8 @@ use adfuse_fusion::{
     steps_of,
 };
 use adfuse_ir::kernel::{Program, Step};
-use adfuse_ir::{Diagnostic, Function, Inst, Value};
+use adfuse_ir::op::Body;
+use adfuse_ir::{Diagnostic, Function, Inst, Op, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most steps for which neighbours are compared.
@@ -39,6 +40,7 @@ pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
             group: groups.get(n).copied().flatten(),
             name: step.name().into(),
             label: label(f, step, insts, &found),
+            result: result(c, step),
             kind: step.kind().into(),
             phase,
             shared: new.iter().any(|&p| p != phase),
@@ -117,8 +119,7 @@ fn label(f: &Function, step: &Step, insts: &[Inst], found: &[PatternMatch]) -> S
         Step::Contract(c) if c.members.len() > 1 => "products".into(),
         Step::Contract(_) => "product".into(),
         Step::Kernel(_) | Step::Bundle(_) => match insts.last() {
-            // A kernel is known by what it ends with, unless that is a view.
-            Some(&last) => f.op(last).name().replace('_', " "),
+            Some(_) => operations_of(f, insts),
             None => "fill".into(),
         },
         other => other.name().to_string(),
@@ -128,6 +129,31 @@ fn label(f: &Function, step: &Step, insts: &[Inst], found: &[PatternMatch]) -> S
         (names, Step::Contract(_)) => format!("{main} + {}", names[0]),
         (names, _) => names[0].to_string(),
     }
+}
+
+/// What a kernel is known by: its folds, or else the last operation that changes numbers.
+fn operations_of(f: &Function, insts: &[Inst]) -> String {
+    let body = |i: Inst| f.op(i).def().body;
+    let mut folds: Vec<&str> = Vec::new();
+    for &i in insts.iter().filter(|&&i| matches!(body(i), Body::Reduce(_) | Body::Scan(_))) {
+        if !folds.contains(&f.op(i).name()) {
+            folds.push(f.op(i).name());
+        }
+    }
+    if !folds.is_empty() {
+        return folds.join(" + ").replace('_', " ");
+    }
+    let changes =
+        |i: &&Inst| !matches!(body(**i), Body::View(_)) && f.op(**i) != Op::ConvertElementType;
+    let main = insts.iter().rev().find(changes).or(insts.last());
+    main.map_or_else(String::new, |&i| f.op(i).name().replace('_', " "))
+}
+
+/// The largest value that a step stores; the last of equal ones.
+fn result(c: &Collected<'_>, step: &Step) -> String {
+    let program = &c.laid.program;
+    let largest = step.writes().max_by_key(|&b| program.buffers[b].bytes());
+    largest.map_or_else(String::new, |b| format!("%{}", program.buffers[b].name))
 }
 
 fn domain(program: &Program, step: &Step) -> String {

@@ -1,6 +1,6 @@
 //! The picture of time over the budget of memory.
 
-use super::markup::{Svg, escaped, marks};
+use super::markup::{Svg, escaped, marks_between};
 use crate::data::{BudgetRow, Report};
 use crate::units::{bytes, percent, seconds};
 use std::fmt::Write as _;
@@ -51,12 +51,12 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
     let axes = BudgetAxes::of(rows);
     let mut svg =
         Svg::new(WIDTH, HEIGHT, "Predicted time of the fastest plan within each budget of memory");
-    for mark in marks(axes.peak.1, 7, true).into_iter().filter(|m| *m >= axes.peak.0) {
+    for mark in marks_between(axes.peak, 7, true) {
         let x = axes.x(mark);
         svg.line("grid", (x, TOP), (x, HEIGHT - BOTTOM));
         svg.text("tick middle", (x, HEIGHT - BOTTOM + 17.0), &bytes(mark));
     }
-    for mark in marks(axes.time.1, 6, false).into_iter().filter(|m| *m >= axes.time.0) {
+    for mark in marks_between(axes.time, 6, false) {
         let y = axes.y(mark);
         svg.line("grid", (LEFT, y), (WIDTH - RIGHT, y));
         svg.text("tick end", (LEFT - 8.0, y + 4.0), &seconds(mark));
@@ -105,7 +105,7 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
             };
             svg.text(
                 class,
-                (at, y - 10.0),
+                (at, y - 26.0),
                 &format!("this plan: {}, {}", bytes(p.peak as f64), seconds(p.seconds)),
             );
         }

@@ -101,10 +101,15 @@ impl Svg {
 
 /// Round marks of an axis from 0 to a number, about this many.
 pub(super) fn marks(most: f64, wanted: usize, binary: bool) -> Vec<f64> {
-    if most.is_nan() || most <= 0.0 {
-        return vec![0.0];
+    marks_between((0.0, most), wanted, binary)
+}
+
+/// Round marks of an axis between two numbers, about this many.
+pub(super) fn marks_between((low, high): (f64, f64), wanted: usize, binary: bool) -> Vec<f64> {
+    if high.is_nan() || low.is_nan() || high <= low {
+        return vec![low];
     }
-    let rough = most / wanted.max(1) as f64;
+    let rough = (high - low) / wanted.max(1) as f64;
     let unit = match binary {
         true => 1024f64.powf((rough.max(1.0).log2() / 10.0).floor()),
         false => 1.0,
@@ -112,8 +117,9 @@ pub(super) fn marks(most: f64, wanted: usize, binary: bool) -> Vec<f64> {
     let scale = 10f64.powf((rough / unit).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|k| k * scale * unit).find(|s| *s >= rough);
     let step = step.unwrap_or(rough);
-    let count = (most / step).floor() as usize;
-    (0..=count.min(50)).map(|k| k as f64 * step).collect()
+    let first = (low / step).ceil();
+    let count = ((high / step).floor() - first).max(0.0) as usize;
+    (0..=count.min(50)).map(|k| (first + k as f64) * step).collect()
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ mod tables;
 
 pub use gallery::{GalleryEntry, gallery};
 
-use crate::data::{Basis, Report};
+use crate::data::{Basis, BudgetRow, ComparedFigure, PlanStep, RepeatedLayer, Report, ResidualRow};
 use crate::units::figure;
 use markup::{Svg, escaped, script_json};
+use serde::Serialize;
 use std::fmt::Write as _;
 
 /// The style of pictures, alone or in a page.
@@ -140,13 +141,31 @@ pub fn page(r: &Report) -> String {
         r.graph
     );
     // What is shown can always be written: there are no maps with other keys than strings.
-    let json = serde_json::to_string(r).unwrap_or_else(|_| "{}".into());
+    let json = serde_json::to_string(&ScriptData::of(r)).unwrap_or_else(|_| "{}".into());
     let _ = write!(
         out,
         "<script type=\"application/json\" id=\"report-data\">{}</script><script>{SCRIPT}</script></body></html>\n",
         script_json(&json)
     );
     out
+}
+
+/// What the script of a page reads; what else there is stands in the page.
+#[derive(Serialize)]
+struct ScriptData<'a> {
+    held: u64,
+    figures: &'a [ComparedFigure],
+    steps: &'a [PlanStep],
+    layers: &'a [RepeatedLayer],
+    residuals: &'a [ResidualRow],
+    budget: &'a [BudgetRow],
+}
+
+impl<'a> ScriptData<'a> {
+    fn of(r: &'a Report) -> ScriptData<'a> {
+        let Report { memory, figures, steps, layers, residuals, budget, .. } = r;
+        ScriptData { held: memory.held, figures, steps, layers, residuals, budget }
+    }
 }
 
 /// The pictures of a report as files of their own: names without an ending, and SVG.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 92.0;
-const BOX: f64 = 44.0;
+const BOX: f64 = 56.0;
 /// Between the boxes of two rows: where values go through.
 const GAP: f64 = 128.0;
 const TOP: f64 = 44.0;
@@ -137,8 +137,13 @@ impl<'a> Strip<'a> {
             let BoxPlace { x, w, .. } = *place;
             let (y, tab) = (place.y(), if Some(n) == first { 0 } else { -1 });
             let shared = if s.shared { " shared" } else { "" };
-            let title =
-                format!("step {n}, {}: {}, bound by {}", s.label, seconds(s.seconds), s.bound);
+            let title = format!(
+                "step {n}, {} {}: {}, bound by {}",
+                s.label,
+                s.result,
+                seconds(s.seconds),
+                s.bound
+            );
             svg.put(format_args!(
                 "<g class=\"step\" role=\"button\" tabindex=\"{tab}\" data-step=\"{n}\" aria-label=\"{}\"><rect class=\"box {}{shared}\" x=\"{x:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"{BOX}\"/><title>{}</title>",
                 escaped(&title),
@@ -148,8 +153,9 @@ impl<'a> Strip<'a> {
             ));
             let room = (w - 8.0) / 6.1;
             if room >= 4.0 {
-                svg.text("box-name", (x + 4.0, y + 18.0), &cut(&s.label, room as usize));
-                svg.text("box-time", (x + 4.0, y + 34.0), &cut(&seconds(s.seconds), room as usize));
+                svg.text("box-name", (x + 4.0, y + 16.0), &cut(&s.label, room as usize));
+                svg.text("box-time", (x + 4.0, y + 31.0), &cut(&s.result, room as usize));
+                svg.text("box-time", (x + 4.0, y + 46.0), &cut(&seconds(s.seconds), room as usize));
             }
             svg.put(format_args!("</g>"));
         }
