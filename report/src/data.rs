@@ -139,6 +139,8 @@ pub struct MemoryTimeline {
 pub struct LiveValue {
     /// Its name, with `%`.
     pub name: String,
+    /// What it is made of, where the program gives it no name.
+    pub what: Option<String>,
     /// Element type and extents.
     #[serde(rename = "type")]
     pub ty: String,

@@ -3,6 +3,7 @@
 use super::steps::SourceLines;
 use super::{Collected, size};
 use crate::data::{LiveValue, MemoryTimeline, PlanStep, ResidualRow, ValueKind};
+use adfuse_fusion::ValueWords;
 use adfuse_ir::ValueDef;
 use adfuse_ir::kernel::{Buffer, BufferData, Role, Space, lives};
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub(super) fn timeline(
     let by_value: BTreeMap<&str, &ResidualRow> =
         residuals.iter().map(|r| (r.value.as_str(), r)).collect();
     let lines = SourceLines::of(c.source.text);
+    let formulas = formulas(c);
     let mut values = Vec::new();
     for (b, data) in program.buffers.iter() {
         let bytes = if data.space == Space::Host { 0 } else { data.bytes() };
@@ -49,7 +51,8 @@ pub(super) fn timeline(
         });
         let ty = format!("{}{:?}", data.dtype, data.dims.as_slice()).replace(' ', "");
         let bytes = if own { bytes } else { 0 };
-        values.push(LiveValue { name, ty, kind, bytes, from, to, why, line });
+        let what = held.and_then(|v| formulas.get(&c.name(v)).cloned());
+        values.push(LiveValue { name, what, ty, kind, bytes, from, to, why, line });
     }
     let scratch: Vec<u64> =
         (0..=end).map(|n| c.laid.scratch.get(n).copied().unwrap_or(0)).collect();
@@ -59,6 +62,24 @@ pub(super) fn timeline(
     let peak_step = live.iter().position(|&n| n == most).unwrap_or(0);
     let (budget, held) = (c.source.budget, c.laid.memory.peak);
     MemoryTimeline { budget, held, peak_step, peak_live: most, scratch, values }
+}
+
+/// What the values are that have no names, by their numbers: `exp(%x)`.
+fn formulas(c: &Collected<'_>) -> BTreeMap<String, String> {
+    let words = ValueWords::new(c.source.function, "");
+    for b in c.laid.program.buffers.keys() {
+        if let Some(v) = c.laid.held[b] {
+            // It is then in the legend.
+            words.name(v);
+        }
+    }
+    let told = words.legend().into_iter();
+    let parts = told.filter_map(|line| {
+        let (name, rest) = line.split_once(" is ")?;
+        let formula = rest.rsplit_once(": ").map_or(rest, |(formula, _)| formula);
+        Some((name.to_string(), formula.to_string()))
+    });
+    parts.collect()
 }
 
 /// Live bytes while each step runs.
@@ -127,15 +148,14 @@ fn why(
         ValueKind::Residual => {
             let cost = row.and_then(|r| r.instead.as_ref()).filter(|x| x.decision == "remat");
             let instead = cost.map_or_else(String::new, |x| {
-                let freed = size(u64::try_from(-x.peak).unwrap_or(0));
+                let peak = match u64::try_from(-x.peak) {
+                    Ok(freed) if freed > 0 => format!("lowers the peak by {}", size(freed)),
+                    _ => "does not lower the peak".into(),
+                };
                 let time = crate::units::seconds(x.seconds);
                 match x.seconds >= 0.0 {
-                    true => format!(
-                        "; computing it again takes {time} more and lowers the peak by {freed}"
-                    ),
-                    false => {
-                        format!("; computing it again takes {time} and lowers the peak by {freed}")
-                    }
+                    true => format!("; computing it again takes {time} more and {peak}"),
+                    false => format!("; computing it again changes the time by {time} and {peak}"),
                 }
             });
             format!("kept for {}{instead}", at(to))

@@ -1,6 +1,6 @@
 //! The picture of memory over time, and the list of what is there at the peak.
 
-use super::markup::{Svg, escaped, marks};
+use super::markup::{Svg, cut, escaped, marks};
 use crate::collect::answers::at_peak;
 use crate::collect::memory::live_bytes;
 use crate::data::{LiveValue, Report, ValueKind};
@@ -91,7 +91,7 @@ pub(super) fn picture(r: &Report) -> Svg {
 
 /// Axes, and which part of the time is forward.
 fn frame(svg: &mut Svg, axes: &TimeAxes, r: &Report) {
-    for mark in marks(axes.most, 4, true) {
+    for mark in marks(axes.most, 6, true) {
         let y = axes.y(mark);
         svg.line("grid", (LEFT, y), (WIDTH - RIGHT, y));
         svg.text("tick end", (LEFT - 8.0, y + 4.0), &bytes(mark));
@@ -216,13 +216,17 @@ pub(super) fn table(r: &Report) -> String {
     );
     for v in there.iter().take(MOST_ROWS) {
         let kind = KINDS.iter().find(|k| k.0 == v.kind).map_or("", |k| k.1);
+        let what = v
+            .what
+            .as_ref()
+            .map_or_else(String::new, |w| format!("<br><small>{}</small>", escaped(&cut(w, 48))));
         let line = v.line.map_or_else(String::new, |n| format!(" <small>line {n}</small>"));
+        let name = escaped(&v.name);
         let share = v.bytes as f64 / r.memory.peak_live.max(1) as f64;
         let _ = write!(
             out,
-            "<tr><th scope=\"row\"><code>{}</code>{line}</th><td><span class=\"swatch {kind}\"></span>{kind}</td><td><code>{}</code></td>\
+            "<tr data-value=\"{name}\"><th scope=\"row\"><code>{name}</code>{line}{what}</th><td><span class=\"swatch {kind}\"></span>{kind}</td><td><code>{}</code></td>\
              <td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{share:.6}\">{:.1} %</td><td>{}</td></tr>",
-            escaped(&v.name),
             escaped(&v.ty),
             v.bytes,
             bytes(v.bytes as f64),
