@@ -197,24 +197,39 @@ fn furthest(r: &Report) -> String {
 }
 
 fn recomputed(r: &Report) -> String {
-    let mut names: Vec<String> = (r.recomputed.iter())
-        .map(|x| match x.times {
-            1 => x.value.clone(),
-            n => format!("{} ({n}\u{d7})", x.value),
-        })
-        .collect();
-    names.extend(r.residuals.iter().filter(|x| x.decision == "inverse").map(|x| x.value.clone()));
-    let loops: u64 = r.loops.iter().filter_map(|l| l.checkpoints.as_ref()?.forward_steps).sum();
-    let of_loops = match loops {
-        0 => String::new(),
-        n => format!(" Ways back over loops take {} steps forward.", count(n as f64)),
+    let values = |names: &[String]| {
+        let s = if names.len() == 1 { "" } else { "s" };
+        format!("{} value{s}: {}", names.len(), listed(names, 6))
     };
-    match names.len() {
-        0 => format!("Nothing.{of_loops}"),
-        n => {
-            format!("{n} value{}: {}.{of_loops}", if n == 1 { "" } else { "s" }, listed(&names, 6))
+    let times = |x: &crate::data::RecomputedValue| match x.times {
+        1 => x.value.clone(),
+        n => format!("{} ({n}\u{d7})", x.value),
+    };
+    let twice: Vec<String> = r.recomputed.iter().map(times).collect();
+    // What a kernel computes again for itself alone is a part of its group.
+    let is_inside = |x: &&ResidualRow| {
+        x.decision == "remat" && r.recomputed.iter().all(|other| other.value != x.value)
+    };
+    let names = |rows: &mut dyn Iterator<Item = &ResidualRow>| -> Vec<String> {
+        rows.map(|x| x.value.clone()).collect()
+    };
+    let inside = names(&mut r.residuals.iter().filter(is_inside));
+    let inverse = names(&mut r.residuals.iter().filter(|x| x.decision == "inverse"));
+    let mut told = Vec::new();
+    for (names, how) in [
+        (&twice, "Members of several groups"),
+        (&inside, "Written out again in the kernels that read them"),
+        (&inverse, "Recovered from results"),
+    ] {
+        if !names.is_empty() {
+            told.push(format!("{how}: {}.", values(names)));
         }
     }
+    let loops: u64 = r.loops.iter().filter_map(|l| l.checkpoints.as_ref()?.forward_steps).sum();
+    if loops > 0 {
+        told.push(format!("Ways back over loops take {} steps forward.", count(loops as f64)));
+    }
+    if told.is_empty() { "Nothing.".into() } else { told.join(" ") }
 }
 
 fn one_bit(r: &Report) -> String {
