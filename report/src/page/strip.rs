@@ -49,7 +49,7 @@ struct Strip<'a> {
 pub(super) fn picture(r: &Report) -> Svg {
     let strip = Strip::of(r);
     let rows = strip.phases.len().max(1) as f64;
-    let height = TOP + rows * BOX + (rows - 1.0) * GAP + 34.0;
+    let height = TOP + rows * BOX + (rows - 1.0) * GAP + 52.0;
     let title =
         format!("The {} steps by phase, with the values that later phases need", r.steps.len());
     let mut svg = Svg::new(WIDTH, height, title);
@@ -163,6 +163,8 @@ impl<'a> Strip<'a> {
 
     /// Layers, with how often each occurs.
     fn brackets(&self, svg: &mut Svg) {
+        // Where labels are: the row, the line of text and both ends.
+        let mut labels: Vec<(usize, usize, f64, f64)> = Vec::new();
         for l in &self.r.layers {
             let all: Vec<&BoxPlace> =
                 (l.first..l.first + l.period).filter_map(|n| self.places.get(&n)).collect();
@@ -171,14 +173,27 @@ impl<'a> Strip<'a> {
             let Some(place) = all.first() else { continue };
             let up = place.row == 0;
             let y = if up { place.y() - 6.0 } else { place.y() + BOX + 6.0 };
-            let (tip, text) = if up { (y + 4.0, y - 5.0) } else { (y - 4.0, y + 14.0) };
+            let tip = if up { y + 4.0 } else { y - 4.0 };
             svg.put(format_args!(
                 "<path class=\"bracket\" d=\"M{from:.1} {tip:.1}V{y:.1}H{to:.1}V{tip:.1}\"/>"
             ));
             let room = (((to - from).max(120.0)) / 6.4) as usize;
             let RepeatedLayer { name, count, .. } = l;
             let label = cut(&format!("{count}\u{d7} {name}"), room);
-            let (x, class) = if from > WIDTH - 130.0 { (to, "layer end") } else { (from, "layer") };
+            let width = label.chars().count() as f64 * 6.6;
+            let end = from + width > WIDTH;
+            let (low, high) = if end { (to - width, to) } else { (from, from + width) };
+            let free = |line: &usize| {
+                let meets = |l: &&(usize, usize, f64, f64)| {
+                    l.0 == place.row && l.1 == *line && l.2 < high && low < l.3
+                };
+                !labels.iter().any(|l| meets(&l))
+            };
+            let line = (0..3).find(free).unwrap_or(0);
+            labels.push((place.row, line, low, high));
+            let shift = 13.0 * line as f64;
+            let text = if up { y - 5.0 - shift } else { y + 14.0 + shift };
+            let (x, class) = if end { (to, "layer end") } else { (from, "layer") };
             svg.text(class, (x, text), &label);
         }
     }
