@@ -45,7 +45,7 @@ pub struct Report {
     /// How many candidates there are; the best of them are listed.
     pub candidate_count: usize,
     /// The loops.
-    pub loops: Vec<LoopRow>,
+    pub loops: Vec<LoopSummary>,
     /// What was measured of this plan.
     pub measured: Option<Measurement>,
     /// Why there is nothing measured, or no hardware counters.
@@ -62,7 +62,7 @@ pub struct ComparedFigure {
     /// What it is, for people.
     pub name: &'static str,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// Of the plan.
     pub fused: f64,
     /// Of the unfused plan.
@@ -74,7 +74,7 @@ pub struct ComparedFigure {
 /// Units of figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Unit {
+pub enum FigureUnit {
     /// A number of things.
     Count,
     /// Bytes.
@@ -335,7 +335,7 @@ pub struct CandidateRow {
 
 /// A loop.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct LoopRow {
+pub struct LoopSummary {
     /// Its name.
     pub name: String,
     /// How many steps it takes, where that is known.

@@ -10,9 +10,8 @@ mod units;
 
 pub use collect::{MeasurementError, ReportError, ReportSource};
 pub use data::{
-    Answer, Basis, BudgetRow, CandidateRow, ComparedFigure, Counterfactual, LiveValue,
-    LoopCheckpoints, LoopResidualRow, LoopRow, MeasuredKernel, Measurement, MemoryTimeline,
-    PlanStep, RecomputedValue, RepeatedLayer, Report, ResidualRow, Roof, ScheduleAction, Unit,
-    ValueKind,
+    Answer, Basis, BudgetRow, CandidateRow, ComparedFigure, Counterfactual, FigureUnit, LiveValue,
+    LoopCheckpoints, LoopResidualRow, LoopSummary, MeasuredKernel, Measurement, MemoryTimeline,
+    PlanStep, RecomputedValue, RepeatedLayer, Report, ResidualRow, Roof, ScheduleAction, ValueKind,
 };
 pub use page::{GalleryEntry, gallery, page, svgs};

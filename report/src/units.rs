@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use crate::data::Unit;
+use crate::data::FigureUnit;
 
 /// Bytes in the largest unit of which there is one: `1.50 KiB`.
 pub(crate) fn bytes(n: f64) -> String {
@@ -77,12 +77,12 @@ pub(crate) fn percent(x: f64) -> String {
 }
 
 /// A figure in its unit.
-pub(crate) fn figure(x: f64, unit: Unit) -> String {
+pub(crate) fn figure(x: f64, unit: FigureUnit) -> String {
     match unit {
-        Unit::Count => count(x),
-        Unit::Bytes => bytes(x),
-        Unit::Seconds => seconds(x),
-        Unit::Share => percent(x),
+        FigureUnit::Count => count(x),
+        FigureUnit::Bytes => bytes(x),
+        FigureUnit::Seconds => seconds(x),
+        FigureUnit::Share => percent(x),
     }
 }
 

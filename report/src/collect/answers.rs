@@ -1,6 +1,6 @@
 //! Answers, in a sentence each, to what people ask of a plan.
 
-use super::{listed, size, times};
+use super::context::{listed, size, times};
 use crate::data::{Answer, LiveValue, PlanStep, Report, ResidualRow, ValueKind};
 use crate::units::{count, percent, seconds};
 use std::collections::BTreeMap;
@@ -36,7 +36,12 @@ pub(super) fn answers(r: &Report) -> Vec<Answer> {
         answer("peak", "What makes the peak?", peak(r), "memory"),
         answer("residual", "Which residual is worth most?", residual(r), "residuals"),
         answer("less", "What does 20 % less memory cost?", less_memory(r), "budget"),
-        answer("apart", "Which neighbours are not fused, and why?", apart(r), "candidates"),
+        answer(
+            "apart",
+            "Which neighbours are not fused, and why?",
+            unfused_neighbours(r),
+            "candidates",
+        ),
         answer("furthest", "Which kernel is furthest from its limit?", furthest(r), "roofline"),
         answer("recomputed", "What is computed again?", recomputed(r), "residuals"),
         answer("bits", "What is kept at one bit?", one_bit(r), "residuals"),
@@ -150,7 +155,7 @@ fn less_memory(r: &Report) -> String {
     }
 }
 
-fn apart(r: &Report) -> String {
+fn unfused_neighbours(r: &Report) -> String {
     match r.candidates.iter().find(|x| !x.fused) {
         Some(x) => format!("{} ({}): {}", listed(&ends(&x.values), 2), x.name, x.reason),
         None if r.candidates.is_empty() => "There are no neighbours.".into(),

@@ -1,6 +1,6 @@
 //! The frontier of plans, and what plans compute again.
 
-use super::Collected;
+use super::context::Collected;
 use crate::data::{BudgetRow, RecomputedValue};
 use adfuse_fusion::{LoopFrontierPoint, recomputed_values};
 use adfuse_ir::Value;

@@ -1,6 +1,6 @@
 //! Fusion candidates as rows.
 
-use super::Collected;
+use super::context::Collected;
 use crate::data::CandidateRow;
 use adfuse_ir::Diagnostic;
 

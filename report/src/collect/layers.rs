@@ -1,6 +1,6 @@
 //! Sequences of equal steps that follow each other: the layers of a model.
 
-use super::Collected;
+use super::context::Collected;
 use crate::data::{PlanStep, RepeatedLayer};
 use adfuse_ir::kernel::Role;
 

@@ -1,7 +1,7 @@
 //! The loops of a plan, with the schedules of their checkpoints.
 
-use super::Collected;
-use crate::data::{LoopCheckpoints, LoopResidualRow, LoopRow, ScheduleAction};
+use super::context::Collected;
+use crate::data::{LoopCheckpoints, LoopResidualRow, LoopSummary, ScheduleAction};
 use adfuse_fusion::{LoopResiduals, loop_reports};
 use adfuse_ir::kernel::{Reversal, ReversalAction};
 
@@ -9,13 +9,13 @@ use adfuse_ir::kernel::{Reversal, ReversalAction};
 const MOST_ACTIONS: usize = 1200;
 
 /// The loops in their order. Stacked residuals are told with the first loop that has as many steps and stacks.
-pub(super) fn loops(c: &Collected<'_>) -> Vec<LoopRow> {
+pub(super) fn loops(c: &Collected<'_>) -> Vec<LoopSummary> {
     let mut left: Vec<&LoopResiduals> = c.source.stacked.iter().collect();
     let mut rows = Vec::new();
     for of in loop_reports(&c.laid.program) {
         let at = left.iter().position(|r| Some(r.trips) == of.trips && !of.stacks.is_empty());
         let residuals = at.map(|k| left.remove(k)).map_or_else(Vec::new, stacked);
-        rows.push(LoopRow {
+        rows.push(LoopSummary {
             name: of.name.clone(),
             trips: of.trips,
             counted_by: of.counted_by.clone(),

@@ -1,7 +1,7 @@
 //! Which values are live while each step runs, what they are, and why they are there.
 
+use super::context::{Collected, size};
 use super::steps::SourceLines;
-use super::{Collected, size};
 use crate::data::{LiveValue, MemoryTimeline, PlanStep, ResidualRow, ValueKind};
 use adfuse_fusion::ValueWords;
 use adfuse_ir::ValueDef;

@@ -1,6 +1,6 @@
 //! What becomes of each value that a later phase needs, with what the other decision would cost.
 
-use super::Collected;
+use super::context::Collected;
 use super::steps::{SourceLines, homes};
 use crate::data::{Counterfactual, PlanStep, ResidualRow};
 use adfuse_fusion::{
@@ -103,7 +103,7 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
             format!("exactness: {} is kept too, and gives it but for rounding", c.name(of))
         }
         (Constraint::Budget { over }, _) => {
-            format!("the budget: the alternative is {} over it", super::size(over))
+            format!("the budget: the alternative is {} over it", super::context::size(over))
         }
         (Constraint::Time, _) => "time: the alternative is slower".into(),
         (Constraint::Bytes, _) => "bytes: the alternative is as fast and frees none".into(),

@@ -1,6 +1,6 @@
 //! The steps of a program: what each computes, its cost, and why it is a kernel of its own.
 
-use super::Collected;
+use super::context::Collected;
 use crate::data::PlanStep;
 use adfuse_fusion::{
     Bottleneck, Explainer, MachineModel, Occurrences, Ops, PatternMatch, Plan, StepCost, patterns,

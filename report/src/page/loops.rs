@@ -1,7 +1,7 @@
 //! Loops: what they carry and keep, and the schedules of checkpoints.
 
 use super::markup::{Svg, escaped, marks};
-use crate::data::{LoopCheckpoints, LoopRow, Report, ScheduleAction};
+use crate::data::{LoopCheckpoints, LoopSummary, Report, ScheduleAction};
 use crate::units::{bytes, count};
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ pub(super) fn table(r: &Report) -> String {
     out
 }
 
-fn residuals(l: &LoopRow) -> String {
+fn residuals(l: &LoopSummary) -> String {
     let mut out = format!(
         "<h3>What the way back over <code>{}</code> reads</h3><table class=\"sortable\"><thead><tr><th>value</th><th>type, of one step</th><th>class</th><th class=\"n\">bytes of all steps</th></tr></thead><tbody>",
         escaped(&l.name)
@@ -68,14 +68,14 @@ fn residuals(l: &LoopRow) -> String {
 
 /// The pictures of schedules: which step of the loop is done at which time, and which states are kept.
 pub(super) fn pictures(r: &Report) -> Vec<Svg> {
-    let drawn = |l: &LoopRow| {
+    let drawn = |l: &LoopSummary| {
         let back = l.checkpoints.as_ref().filter(|b| !b.schedule.is_empty())?;
         Some(picture(l, back))
     };
     r.loops.iter().filter_map(drawn).collect()
 }
 
-fn picture(l: &LoopRow, back: &LoopCheckpoints) -> Svg {
+fn picture(l: &LoopSummary, back: &LoopCheckpoints) -> Svg {
     let title = format!("The way back over {}: {} checkpoints over time", l.name, back.count);
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
     let steps = l.trips.unwrap_or(1).max(1) as f64;

@@ -42,96 +42,8 @@ pub fn page(r: &Report) -> String {
     out += &top(r);
     out += "<main>";
     out += &questions(r);
-    panel(
-        &mut out,
-        "memory",
-        "Memory over time",
-        "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run: where values lie leaves gaps.",
-        Basis::Predicted,
-        &format!(
-            "{}{}<h3>What is there at the peak</h3>{}",
-            memory::legend(r),
-            scroll(&memory::picture(r), "memory-figure"),
-            wide(&memory::table(r))
-        ),
-    );
-    panel(
-        &mut out,
-        "strip",
-        "The step",
-        "A box is a kernel, as wide as its time. Lines go from the kernel that computes a value to the one that reads it in a later phase: full for kept, dashed for computed again, dotted for kept in fewer bits. Of layers that repeat one is drawn. Click a box, or go through boxes by the arrow keys.",
-        Basis::Predicted,
-        &format!(
-            "{}{}<div id=\"step-detail\" class=\"detail\" aria-live=\"polite\"><p class=\"hint\">Choose a kernel to see what it computes, where that stands in the source, and why it is apart from the one before.</p></div><h3>Where the time goes</h3>{}",
-            BOUND_LEGEND,
-            scroll(&strip::picture(r), "strip-figure"),
-            tables::time_bars(r)
-        ),
-    );
-    panel(
-        &mut out,
-        "residuals",
-        "Values that later phases need",
-        "What becomes of each, and what the other decision about it alone would change: a plan was made and priced for each.",
-        Basis::Predicted,
-        &wide(&tables::residuals(r)),
-    );
-    let frontier = budget::picture(r).map(|svg| {
-        format!(
-            "{}<div id=\"point-detail\" class=\"detail\" aria-live=\"polite\"><p class=\"hint\">Choose a point to see its plan.</p></div>{}",
-            scroll(&svg, "budget-figure"),
-            wide(&budget::table(r))
-        )
-    });
-    let frontier =
-        frontier.unwrap_or_else(|| "<p>The plans for other budgets were not asked for.</p>".into());
-    panel(
-        &mut out,
-        "budget",
-        "Time for memory",
-        "The fastest plan that was found within each budget.",
-        Basis::Predicted,
-        &frontier,
-    );
-    panel(
-        &mut out,
-        "roofline",
-        "Roofline",
-        "Each kernel beside what the machine can do: as high as its operations a second, as large as its time. Under a slope it waits for memory. Rings are measured.",
-        Basis::Predicted,
-        &format!("{}{}", BOUND_LEGEND, scroll(&roofline::picture(r), "roofline-figure")),
-    );
-    panel(
-        &mut out,
-        "candidates",
-        "What might share a kernel",
-        "Neighbours, scored by the bytes and launches that one kernel saves; why the plan has them together or apart.",
-        Basis::Predicted,
-        &wide(&tables::candidates(r)),
-    );
-    panel(
-        &mut out,
-        "compared",
-        "Beside a kernel for each operation",
-        "The same function with nothing fused.",
-        Basis::Predicted,
-        &wide(&tables::compared(r)),
-    );
-    if !r.loops.is_empty() {
-        let pictures: Vec<String> = loops::pictures(r)
-            .iter()
-            .enumerate()
-            .map(|(k, svg)| scroll(svg, &format!("loop-figure-{k}")))
-            .collect();
-        panel(
-            &mut out,
-            "loops",
-            "Loops",
-            "How many steps each takes, what it hands on, and how the way back gets what it needs.",
-            Basis::Predicted,
-            &format!("{}{}", wide(&loops::table(r)), pictures.concat()),
-        );
-    }
+    pictures(&mut out, r);
+    lists(&mut out, r);
     out += "</main>";
     let _ = write!(
         out,
@@ -142,13 +54,69 @@ pub fn page(r: &Report) -> String {
     );
     // What is shown can always be written: there are no maps with other keys than strings.
     let json = serde_json::to_string(&ScriptData::of(r)).unwrap_or_else(|_| "{}".into());
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<script type=\"application/json\" id=\"report-data\">{}</script><script>{SCRIPT}</script></body></html>\n",
+        "<script type=\"application/json\" id=\"report-data\">{}</script><script>{SCRIPT}</script></body></html>",
         script_json(&json)
     );
     out
 }
+
+/// The panels of memory, of the step and of its residuals.
+fn pictures(out: &mut String, r: &Report) {
+    let memory = format!(
+        "{}{}<h3>What is there at the peak</h3>{}",
+        memory::legend(r),
+        scroll(&memory::picture(r), "memory-figure"),
+        wide(&memory::table(r))
+    );
+    panel(out, ("memory", "Memory over time"), MEMORY_LEAD, &memory);
+    let strip = format!(
+        "{BOUND_LEGEND}{}<div id=\"step-detail\" class=\"detail\" aria-live=\"polite\"><p class=\"hint\">Choose a kernel to see what it computes, where that stands in the source, and why it is apart from the one before.</p></div><h3>Where the time goes</h3>{}",
+        scroll(&strip::picture(r), "strip-figure"),
+        tables::time_bars(r)
+    );
+    panel(out, ("strip", "The step"), STRIP_LEAD, &strip);
+    let lead = "What becomes of each, and what the other decision about it alone would change: a plan was made and priced for each.";
+    let residuals = wide(&tables::residuals(r));
+    panel(out, ("residuals", "Values that later phases need"), lead, &residuals);
+}
+
+/// The panels of other plans, of the machine's limits, and of loops.
+fn lists(out: &mut String, r: &Report) {
+    let frontier = budget::picture(r).map(|svg| {
+        format!(
+            "{}<div id=\"point-detail\" class=\"detail\" aria-live=\"polite\"><p class=\"hint\">Choose a point to see its plan.</p></div>{}",
+            scroll(&svg, "budget-figure"),
+            wide(&budget::table(r))
+        )
+    });
+    let frontier =
+        frontier.unwrap_or_else(|| "<p>The plans for other budgets were not asked for.</p>".into());
+    let lead = "The fastest plan that was found within each budget.";
+    panel(out, ("budget", "Time for memory"), lead, &frontier);
+    let roofline = format!("{BOUND_LEGEND}{}", scroll(&roofline::picture(r), "roofline-figure"));
+    panel(out, ("roofline", "Roofline"), ROOFLINE_LEAD, &roofline);
+    let lead = "Neighbours, scored by the bytes and launches that one kernel saves; why the plan has them together or apart.";
+    let candidates = wide(&tables::candidates(r));
+    panel(out, ("candidates", "What might share a kernel"), lead, &candidates);
+    let lead = "The same function with nothing fused.";
+    let compared = wide(&tables::compared(r));
+    panel(out, ("compared", "Beside a kernel for each operation"), lead, &compared);
+    if !r.loops.is_empty() {
+        let drawn = loops::pictures(r);
+        let drawn =
+            drawn.iter().enumerate().map(|(k, svg)| scroll(svg, &format!("loop-figure-{k}")));
+        let body = format!("{}{}", wide(&loops::table(r)), drawn.collect::<String>());
+        let lead =
+            "How many steps each takes, what it hands on, and how the way back gets what it needs.";
+        panel(out, ("loops", "Loops"), lead, &body);
+    }
+}
+
+const MEMORY_LEAD: &str = "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run: where values lie leaves gaps.";
+const STRIP_LEAD: &str = "A box is a kernel, as wide as its time. Lines go from the kernel that computes a value to the one that reads it in a later phase: full for kept, dashed for computed again, dotted for kept in fewer bits. Of layers that repeat one is drawn. Click a box, or go through boxes by the arrow keys.";
+const ROOFLINE_LEAD: &str = "Each kernel beside what the machine can do: as high as its operations a second, as large as its time. Under a slope it waits for memory. Rings are measured.";
 
 /// What the script of a page reads; what else there is stands in the page.
 #[derive(Serialize)]
@@ -251,11 +219,12 @@ fn questions(r: &Report) -> String {
     out + "</dl></section>"
 }
 
-fn panel(out: &mut String, id: &str, title: &str, lead: &str, basis: Basis, body: &str) {
+/// A panel with predicted figures; measured ones are marked where they stand.
+fn panel(out: &mut String, (id, title): (&str, &str), lead: &str, body: &str) {
     let _ = write!(
         out,
         "<section id=\"{id}\" class=\"panel\"><h2>{title} {}</h2><p class=\"lead\">{lead}</p>{body}</section>",
-        tables::basis(basis)
+        tables::basis(Basis::Predicted)
     );
 }
 
