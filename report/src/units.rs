@@ -22,7 +22,7 @@ pub(crate) fn seconds(s: f64) -> String {
     let sign = if s < 0.0 { "\u{2212}" } else { "" };
     let x = s.abs();
     let (scaled, unit) = match x {
-        x if x == 0.0 => return "0 s".into(),
+        0.0 => return "0 s".into(),
         x if x < 1e-6 => (x * 1e9, "ns"),
         x if x < 1e-3 => (x * 1e6, "\u{b5}s"),
         x if x < 1.0 => (x * 1e3, "ms"),

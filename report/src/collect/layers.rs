@@ -93,7 +93,7 @@ fn common(first: &str, all: &[&str]) -> Option<String> {
     let is_numbered = |name: &&str| {
         name.strip_prefix(stem).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    all.iter().all(|name| is_numbered(&name)).then(|| format!("{stem}*"))
+    all.iter().all(is_numbered).then(|| format!("{stem}*"))
 }
 
 #[cfg(test)]
