@@ -54,7 +54,8 @@ pub(super) fn read(
         machine,
         seconds: [ms("p10_ms")?, ms("median_ms")?, ms("p90_ms")?],
         peak: whole(all, "peak_bytes"),
-        launches: whole(all, "launches"),
+        // The host's are those of the cost model.
+        launches: whole(all, "launches").filter(|_| all.contains_key("gpu")),
         copy_bytes_per_s: number(all, "copy_gbs").map(|gbs| gbs * 1e9),
         samples: whole(all, "samples").unwrap_or(0),
         unfused,

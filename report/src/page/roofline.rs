@@ -89,7 +89,11 @@ fn furthest(r: &Report, kernels: &[Kernels]) -> Option<usize> {
     let &(step, ..) = long.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let same = |k: &Kernels| {
         let (a, b) = (&r.steps[k.step], &r.steps[step]);
-        k.step == step || (a.name == b.name && a.ops == b.ops && a.seconds == b.seconds)
+        k.step == step
+            || (a.name == b.name
+                && a.ops == b.ops
+                && a.seconds == b.seconds
+                && a.measured == b.measured)
     };
     kernels.iter().position(same)
 }
