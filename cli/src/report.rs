@@ -72,10 +72,11 @@ impl ReportCommand {
             let page = page(&report);
             whole::write(path, |file| file.write_all(page.as_bytes()))?;
         }
-        if self.json {
-            let json = report.json().map_err(|e| Failure::usage(e.to_string()))?;
-            writeln!(streams.out, "{json}")?;
-        }
+        let printed = match self.json {
+            true => report.json().map_err(|e| Failure::usage(e.to_string()))?,
+            false => report.sentence,
+        };
+        writeln!(streams.out, "{printed}")?;
         Ok(ExitCode::SUCCESS)
     }
 
