@@ -5,6 +5,8 @@ mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod listed;
+#[cfg(feature = "report")]
+mod plan_report;
 pub mod registry;
 mod session;
 mod symbolic;
@@ -14,6 +16,8 @@ pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
+#[cfg(feature = "report")]
+pub use plan_report::ReportRequest;
 pub use session::{PlanDecision, Session, Settings, arena_layout};
 pub use symbolic::CompiledSymbolic;
 

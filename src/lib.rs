@@ -39,6 +39,8 @@ pub use adfuse_fusion as fusion;
 pub use adfuse_import as import;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
+#[cfg(feature = "report")]
+pub use adfuse_report as report;
 pub use device::Device;
 pub use train::{eval_step, train_step};
 pub use transform::{Jit, jit};

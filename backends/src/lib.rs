@@ -11,6 +11,7 @@ pub use runtime::arena_layout::check as check_layout;
 pub use runtime::array::{self, Array};
 pub use runtime::array_text::write_array;
 pub use runtime::backend::{self, AnyBackend, Backend};
+pub use runtime::counters;
 pub use runtime::effects::{
     Effects, ScopedEffects, Silent, WrittenEffects, print_effect, with_effects,
 };

@@ -31,6 +31,7 @@ mod plan_json;
 mod planning;
 mod program;
 mod render;
+mod report;
 mod run;
 mod serve;
 mod show;
@@ -92,6 +93,7 @@ enum Command {
     Fmt(fmt::Fmt),
     Import(import::Import),
     Plan(plan::Show),
+    Report(report::ReportCommand),
     Pack(pack::Pack),
     Cache(cache::Cache),
     Tune(tune::Tune),
@@ -124,6 +126,7 @@ fn command_line() -> ExitCode {
         Command::Fmt(command) => command.execute(&mut streams),
         Command::Import(command) => command.execute(&mut streams),
         Command::Plan(command) => command.execute(&mut streams),
+        Command::Report(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
         Command::Cache(command) => command.execute(&mut streams),
         Command::Tune(command) => command.execute(&mut streams),

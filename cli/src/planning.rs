@@ -292,16 +292,6 @@ fn counting(runs_on: Option<&Session>, options: &PlanOptions, donated: &[usize])
     }
 }
 
-/// The name of an effort.
-pub(super) fn effort_name(effort: Effort) -> &'static str {
-    match effort {
-        Effort::Off => "off",
-        Effort::Quick => "quick",
-        Effort::Default => "default",
-        Effort::Search => "search",
-    }
-}
-
 impl PlanRequest {
     /// The plan: the one given, or one made, within the budget if there is one.
     pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<ChosenPlan, Failure> {
@@ -428,7 +418,7 @@ impl PlanRequest {
     pub(super) fn effort(&self) -> &'static str {
         match self.options.effort {
             _ if self.given.is_some() => "replayed",
-            effort => effort_name(effort),
+            effort => effort.name(),
         }
     }
 

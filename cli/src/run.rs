@@ -1,5 +1,6 @@
 //! `run`: runs a function, or its gradient function, at given or random inputs.
 
+use super::bench::events;
 use super::derivative::Wrt;
 use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;
@@ -18,14 +19,14 @@ use super::target::{FunctionArgs, all_bound, specialized};
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::functions::Registry;
-use adfuse::backends::{Array, ScopedEffects, WrittenEffects, reference, with_effects};
+use adfuse::backends::{Array, ScopedEffects, Silent, WrittenEffects, reference, with_effects};
 use adfuse::fusion::Fp;
 use adfuse::ir::diag::listed;
 use adfuse::ir::{DType, Function, Module};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs a function and prints its results
@@ -82,6 +83,9 @@ pub(super) struct RunCommand {
     /// float32)
     #[arg(long, value_name = "OUT.npz|OUT.npy")]
     save: Option<PathBuf>,
+    /// Also run once more, and write its steps and tasks to a file, as the trace viewers of browsers read them
+    #[arg(long, value_name = "OUT.json", conflicts_with_all = ["serve", "donate"])]
+    trace: Option<PathBuf>,
     /// Compile once, then run for each line `IN.npz<tab>OUT.npz` of standard input
     ///
     /// IN.npz has an array for each input; OUT.npz gets the results, then the gradients. Each line is answered by
@@ -134,6 +138,19 @@ impl RunCommand {
                 npz::save(&request.made, &named)
             });
         }
+        if let Some(path) = &self.trace {
+            let made = made.as_ref().ok_or_else(|| {
+                Failure::usage(
+                    "--trace is for engines that plan, and the reference engine runs this",
+                )
+            })?;
+            let trace = with_effects(&mut Silent, || made.executable.trace(&args));
+            let trace = trace.map_err(|d| program.wrong(d))?;
+            let names: Vec<&str> =
+                made.executable.steps().iter().map(|s| s.name.as_str()).collect();
+            let text = events::text(&trace, &names);
+            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+        }
         let named: Vec<(String, Array)> = run(args, streams.err)?;
         if let Some(path) = &self.save {
             match named.as_slice() {
@@ -156,7 +173,14 @@ impl RunCommand {
                 "--serve reads requests from standard input: name the program's file",
             ));
         }
-        let Some(path) = &self.save else { return Ok(()) };
+        for path in self.save.iter().chain(&self.trace) {
+            self.spares(path)?;
+        }
+        Ok(())
+    }
+
+    /// Errs where `path` is a file that is read.
+    fn spares(&self, path: &Path) -> Result<(), Failure> {
         let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
         let inputs = inputs.chain(self.weights.as_deref());
         whole::spares(

@@ -34,6 +34,7 @@ pub use loops::{
     LoopResidual, LoopResiduals, ResidualClass, loop_residuals, merge_loops, stack_residuals,
 };
 pub use lower::group_memo::LoweringMemo;
+pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
 pub use lower::steps::steps_of;
 pub use lower::{lower, lower_with_memo};

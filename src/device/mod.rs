@@ -179,6 +179,20 @@ impl Device {
         self.session(donated)?.compile(&Module::from(f.clone()), f.function())
     }
 
+    /// Plans a traced function, and reports about the plan; parameters by position whose memory callers donate.
+    ///
+    /// # Errors
+    /// As [`Device::compile`].
+    #[cfg(feature = "report")]
+    pub fn report(
+        &self,
+        f: &Traced,
+        donated: &[usize],
+        request: &crate::engine::ReportRequest,
+    ) -> Result<crate::report::Report, Diagnostic> {
+        self.session(donated)?.report(&Module::from(f.clone()), f.function(), request)
+    }
+
     /// A traced function that runs arguments of any extents where it has symbols
     /// ([`Tracer::symbol`](crate::trace::Tracer::symbol)).
     ///

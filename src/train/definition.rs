@@ -201,15 +201,45 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         key: ArgumentKey,
     ) -> Result<StepProgram<R>, Diagnostic> {
         let TracedStep { f, targets, aux, aux_count } = self.traced(batch)?;
-        // What the step replaces: parameters, the optimizer's tensors, the number of steps.
+        let donated = self.donated(&targets);
+        let executable = device.compile_donating(&f, &donated)?.executable;
+        Ok(StepProgram { batch: key, executable, aux, aux_count, targets })
+    }
+}
+
+impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
+    /// The parameters of the program, by position, that a step replaces: the model's, the optimizer's tensors, the number
+    /// of steps.
+    fn donated(&self, targets: &[ResultTarget]) -> Vec<usize> {
         let (first, kept) = (self.params.len(), self.kept.len());
         let replaced = targets.iter().filter_map(|target| match *target {
             ResultTarget::Param(k) => Some(k),
             ResultTarget::Kept | ResultTarget::Steps => None,
         });
-        let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
-        let executable = device.compile_donating(&f, &donated)?.executable;
-        Ok(StepProgram { batch: key, executable, aux, aux_count, targets })
+        replaced.chain(first..=first + kept).collect()
+    }
+
+    /// The report of the plan of a step for batches of the types of this one.
+    ///
+    /// # Errors
+    /// Those of the trace, of differentiation and of the device.
+    #[cfg(feature = "report")]
+    pub(super) fn report(
+        &self,
+        device: &Device,
+        batch: &B::With<Array>,
+    ) -> Result<crate::report::Report, Diagnostic> {
+        use crate::report::ValueKind;
+        let TracedStep { f, targets, .. } = self.traced(batch)?;
+        let role = |(_, p): &(String, Param)| match p.role {
+            ParamRole::Trained | ParamRole::Frozen => ValueKind::Parameter,
+            ParamRole::Running => ValueKind::State,
+        };
+        let mut parameters: Vec<ValueKind> = self.params.iter().map(role).collect();
+        parameters.resize(self.params.len() + self.kept.len(), ValueKind::State);
+        let origin = "a training step traced from Rust".into();
+        let request = crate::engine::ReportRequest { origin, parameters, ..Default::default() };
+        device.report(&f, &self.donated(&targets), &request)
     }
 }
 

@@ -69,6 +69,20 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         self.resumed(device, values, kept, (seed, 0))
     }
 
+    /// The report of the plan of a step on a device, for batches of the types of this one: what [`page`](crate::report::page)
+    /// draws. No parameter is drawn, and nothing runs.
+    ///
+    /// # Errors
+    /// As [`TrainState::step`] has them of the trace and of the plan.
+    #[cfg(feature = "report")]
+    pub fn report(
+        &self,
+        device: &Device,
+        batch: &B::With<Array>,
+    ) -> Result<crate::report::Report, Diagnostic> {
+        self.definition.report(device, batch)
+    }
+
     /// The model.
     pub fn model(&self) -> &M {
         &self.definition.model
@@ -179,6 +193,15 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// As [`TrainState::step`] has them of the trace.
     pub fn traced(&self, batch: &B::With<Array>) -> Result<Traced, Diagnostic> {
         Ok(self.definition.traced(batch)?.f)
+    }
+
+    /// The report of the plan of a step for batches of the types of this one, as [`TrainStep::report`].
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "report")]
+    pub fn report(&self, batch: &B::With<Array>) -> Result<crate::report::Report, Diagnostic> {
+        self.definition.report(&self.device, batch)
     }
 
     /// The number of steps so far.

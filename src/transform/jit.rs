@@ -104,6 +104,18 @@ where
         Ok(self.trace_with(types, TensorType::clone)?.0)
     }
 
+    /// The report of the plan for arguments of these types: what [`page`](crate::report::page) draws.
+    ///
+    /// # Errors
+    /// As [`Jit::call`] has them of the trace and of the plan.
+    #[cfg(feature = "report")]
+    pub fn report(&self, types: &A::With<TensorType>) -> Result<crate::report::Report, Diagnostic> {
+        let device = self.device.as_ref().unwrap_or_else(|| &DEVICE);
+        let origin = "a function traced from Rust".into();
+        let request = crate::engine::ReportRequest { origin, ..Default::default() };
+        device.report(&self.traced(types)?, &[], &request)
+    }
+
     fn compiled(&self, args: &A::With<Array>) -> Result<JitProgram<R::With<Array>>, Diagnostic> {
         let (traced, like) = self.trace_with(args, Array::ty)?;
         let device = self.device.as_ref().unwrap_or_else(|| &DEVICE);

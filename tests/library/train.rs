@@ -255,3 +255,27 @@ fn structures_of_values_are_the_models() {
     assert!(state.save(file.with_extension("npz")).is_err());
     std::fs::remove_file(file).expect("is removed");
 }
+
+/// A report is of the step that runs: its parameters by their paths, its peak what a run takes.
+#[cfg(feature = "report")]
+#[test]
+fn a_report_is_of_the_step_that_runs() {
+    use adfuse::report::{ValueKind, page};
+    let step = train_step(Sgd::new(0.1), line(), loss);
+    let batch = batch(7, 1);
+    let device = Device::cpu().threads(1);
+    let mut state = step.init(device.clone(), 3).expect("is made");
+    state.step(&batch).expect("runs");
+    let report = state.report(&batch).expect("is made");
+    assert_eq!(report, step.report(&device, &batch).expect("is made"));
+    assert_eq!(report.memory.held, state.peak_bytes());
+    let kind = |name: &str| {
+        let found = report.memory.values.iter().find(|v| v.name == name);
+        found.unwrap_or_else(|| panic!("no {name} in {:?}", report.memory.values)).kind
+    };
+    assert_eq!(kind("%net.slope"), ValueKind::Parameter);
+    assert_eq!(kind("%net.seen"), ValueKind::State);
+    assert_eq!(kind("%batch.0"), ValueKind::Input);
+    let page = page(&report);
+    assert!(page.contains("a training step traced from Rust") && page.contains("%net.slope"));
+}

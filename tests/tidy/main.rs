@@ -28,6 +28,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("adfuse-import", &["adfuse-ir"]),
     ("adfuse-fusion", &["adfuse-ir", "adfuse-memplan"]),
     ("adfuse-backends", &["adfuse-ir", "adfuse-memplan"]),
+    ("adfuse-report", &["adfuse-ir", "adfuse-fusion"]),
     (
         "adfuse",
         &[
@@ -38,6 +39,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "adfuse-import",
             "adfuse-fusion",
             "adfuse-backends",
+            "adfuse-report",
         ],
     ),
     ("adfuse-cli", &["adfuse"]),

@@ -9,6 +9,7 @@ mod array_read;
 pub(crate) mod array_text;
 pub mod backend;
 pub(crate) mod bytes;
+pub mod counters;
 pub(crate) mod effects;
 pub(crate) mod element;
 pub(crate) mod errors;

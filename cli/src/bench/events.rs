@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The text of the file, given the names of the steps: a span for each step, in the lane of the caller's thread, and one for each of
 /// its tasks, in the lane of the thread that did it.
-pub(super) fn text(trace: &Trace, steps: &[&str]) -> String {
+pub(crate) fn text(trace: &Trace, steps: &[&str]) -> String {
     let events: Vec<Value> = trace
         .spans
         .iter()

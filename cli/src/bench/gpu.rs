@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::inputs::{Inputs, arguments};
 use crate::machine::gpu;
-use crate::planning::{PlanRequest, effort_name};
+use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use crate::whole;
 use adfuse::backends::Array;
@@ -185,7 +185,7 @@ impl Bench {
             let (effort, mut clock) = (look.effort(), read);
             clock.begin();
             let plan = ready.plan_with(effort)?;
-            let effort = (effort, effort_name(effort));
+            let effort = (effort, effort.name());
             subjects.push(GpuSubject::new(&ready, &gpu, &plan, effort, clock, &args)?);
         }
         let working_set = subjects[0].made.executable.memory().peak();

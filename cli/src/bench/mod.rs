@@ -1,7 +1,7 @@
 //! `bench`: the time, traffic and memory of a step, compared with a copy measured at the same time.
 
 mod copy;
-mod events;
+pub(super) mod events;
 mod gpu;
 mod gpu_report;
 mod measure;
@@ -15,15 +15,18 @@ use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
 use super::machine::machine;
-use super::planning::PlanningArgs;
+use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
+use adfuse::backends::cpu::Vectors;
 use adfuse::backends::{Silent, with_effects};
 use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
+use adfuse::fusion::{Effort, Plan};
 use clap::Args;
 use measure::measured;
 use report::BenchReport;
+use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -101,7 +104,7 @@ impl Bench {
             let mut clock = read;
             clock.begin();
             let plan = ready.plan_with(effort)?;
-            let name = super::planning::effort_name(effort);
+            let name = effort.name();
             subjects.push(Subject::new(&ready, &plan, (effort, name), how, clock, streams)?);
         }
         let inputs = Inputs::new(Vec::new(), self.seed)?;
@@ -129,6 +132,58 @@ impl Bench {
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Measures a plan and one of another effort on this host, on all threads, with the time of each step: what `bench --kernels
+/// --json` prints. Beside it stands what could not be measured, and why.
+pub(super) fn here(
+    ready: &PlanRequest,
+    plan: &Plan,
+    (compare, least): (Effort, Duration),
+    streams: &mut Streams<'_>,
+) -> Result<(Value, Vec<String>), Failure> {
+    if ready.options.device.is_gpu() {
+        let m = "--bench measures on this host's processor, and the plan is for a GPU";
+        return Err(Failure::usage(m).hint(Some(
+            "`bench --engine gpu --kernels --json` measures there, and --bench-file reads that"
+                .into(),
+        )));
+    }
+    if !ready.donated.is_empty() {
+        let m = "--bench runs at the same inputs again and again, which are not given up";
+        return Err(Failure::usage(m));
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let how = (threads, Vectors::host());
+    let other = ready.plan_with(compare)?;
+    let mut subjects = Vec::new();
+    for (plan, effort, name) in
+        [(plan, ready.options.effort, ready.effort()), (&other, compare, compare.name())]
+    {
+        let made = (effort, name);
+        subjects.push(Subject::new(ready, plan, made, how, Clock::new(), streams)?);
+    }
+    let inputs = Inputs::new(Vec::new(), 0)?;
+    let given = (0..ready.arguments).map(|_| None).collect();
+    let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+    let wrong = |d| ready.source.wrong(d);
+    let measure = || {
+        let measures = measured(&mut subjects, &args, threads, least)?;
+        let kernels = Some(subjects[0].kernels(&args)?);
+        Ok((measures, kernels, subjects[0].counted(&args)))
+    };
+    let (measures, kernels, counted) = with_effects(&mut Silent, measure).map_err(wrong)?;
+    let report = BenchReport { ready, subjects: &subjects, measures, kernels, threads, seed: 0 };
+    let mut json = report.json();
+    let why = match counted {
+        Ok(counters) => {
+            json["counters"] =
+                counters.into_iter().map(|(name, n)| (name.to_string(), n)).collect();
+            Vec::new()
+        }
+        Err(why) => vec![format!("Hardware counters are not read: {why}.")],
+    };
+    Ok((json, why))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::backends::Array;
+use adfuse::backends::counters::{CounterError, HardwareCounters};
 use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{Cost, Effort, EngineModel, Ops, Plan};
@@ -92,6 +93,20 @@ impl Subject {
         let mut trace = Trace::default();
         self.made.executable.run_into_traced(&inputs, &mut outputs, &mut trace)?;
         Ok(trace)
+    }
+
+    /// Runs it once more while the processor's counters count, in this thread and those that work for it; or why none do.
+    pub(super) fn counted(
+        &mut self,
+        args: &[Array],
+    ) -> Result<Vec<(&'static str, u64)>, CounterError> {
+        let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
+        let mut outputs: Vec<&mut [u8]> = self.outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        let counters = HardwareCounters::open()?;
+        counters.count(|| {
+            // It has run before, at the same inputs.
+            let _ = self.made.executable.run_into(&inputs, &mut outputs);
+        })
     }
 
     /// Measures each step of the program.

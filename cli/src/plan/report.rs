@@ -3,7 +3,7 @@
 use super::recomputed;
 use super::times::{milliseconds, slower};
 use crate::failure::Failure;
-use crate::planning::{PlanRequest, effort_name};
+use crate::planning::PlanRequest;
 use crate::stable_forms::{UnstableFormula, unstable};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
@@ -180,7 +180,7 @@ impl PlanReport {
             graph: plan.graph.clone(),
             chosen,
             leanest: leanest.map(|(effort, point)| Leanest {
-                effort: effort_name(effort),
+                effort: effort.name(),
                 peak_bytes: point.peak,
                 predicted_ms: milliseconds(point.seconds),
             }),

@@ -15,6 +15,7 @@ mod losses;
 mod pack;
 mod plan;
 mod readme;
+mod report;
 mod save;
 mod serve;
 mod tune;

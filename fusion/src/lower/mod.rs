@@ -9,6 +9,7 @@ mod effect_order;
 pub(crate) mod emit;
 pub(crate) mod group_memo;
 pub(crate) mod grown;
+pub(crate) mod held;
 mod host;
 pub(crate) mod indirect;
 pub(crate) mod instances;

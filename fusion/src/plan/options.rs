@@ -27,3 +27,15 @@ pub enum Effort {
     /// As default, followed by a search over small changes.
     Search,
 }
+
+impl Effort {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effort::Off => "off",
+            Effort::Quick => "quick",
+            Effort::Default => "default",
+            Effort::Search => "search",
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `report`: a page with pictures of a plan.
+
+use super::clock::Clock;
+use super::failure::Failure;
+use super::freedom::EffortArg;
+use super::machine::machine;
+use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
+use super::streams::Streams;
+use super::whole;
+use adfuse::engine::registry::NamedEngine;
+use adfuse::fusion::Plan;
+use adfuse::report::{Report, ReportError, ReportSource, ValueKind, page, svgs};
+use clap::Args;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Writes one page about a plan: memory over time, the kernels, and what other plans would cost
+///
+/// The page needs nothing else: no network, no other file. Figures are predicted, unless --bench measures the plan here or
+/// --bench-file names what `bench --kernels --json` has written of it.
+#[derive(Args)]
+pub(super) struct ReportCommand {
+    #[command(flatten)]
+    planning: PlanningArgs,
+    /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
+    /// what runs on the machine that is planned for
+    #[arg(long, value_name = "ENGINE", value_parser = machine)]
+    engine: Option<NamedEngine>,
+    /// The plan to compare with
+    #[arg(long, value_enum, value_name = "EFFORT", default_value = "off")]
+    compare: EffortArg,
+    /// Measure the plan and what it is compared with on this host
+    #[arg(long, conflicts_with = "bench_file")]
+    bench: bool,
+    /// What `bench --kernels --json` has written of the same plan, on this machine or another one
+    #[arg(long, value_name = "BENCH.json")]
+    bench_file: Option<PathBuf>,
+    /// Leave out the plans for other budgets, which take time to find
+    #[arg(long)]
+    no_frontier: bool,
+    /// Where to write the page
+    #[arg(short, long, value_name = "PAGE.html", required_unless_present_any = ["json", "svg"])]
+    out: Option<PathBuf>,
+    /// A folder for the pictures, an SVG file each; it is made where it is not there
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Print the data of the page as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReportCommand {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let read = self.planning.files().chain(self.bench_file.as_deref());
+        if let Some(path) = &self.out {
+            whole::spares(path, read)?;
+        }
+        let ready = match self.engine {
+            Some(named) => self.planning.ready_on(named, &mut Clock::new())?,
+            None => self.planning.ready()?,
+        };
+        let ChosenPlan { plan, .. } = ready.decide(streams)?;
+        let report = self.report(&ready, &plan, streams)?;
+        if let Some(folder) = &self.svg {
+            pictures(&report, folder)?;
+        }
+        if let Some(path) = &self.out {
+            let page = page(&report);
+            whole::write(path, |file| file.write_all(page.as_bytes()))?;
+        }
+        let printed = match self.json {
+            true => report.json().map_err(|e| Failure::usage(e.to_string()))?,
+            false => report.sentence,
+        };
+        writeln!(streams.out, "{printed}")?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn report(
+        &self,
+        ready: &PlanRequest,
+        plan: &Plan,
+        streams: &mut Streams<'_>,
+    ) -> Result<Report, Failure> {
+        let unfused = ready.plan_with(self.compare.effort())?;
+        let frontier = match self.no_frontier {
+            true => Vec::new(),
+            false => ready.frontier(streams)?,
+        };
+        let stacked = ready.stacked().map_err(|d| ready.source.wrong(d))?;
+        let (parameters, results) = kinds(ready);
+        let (bench, unmeasured) = self.measured(ready, plan, streams)?;
+        let source = ReportSource {
+            function: &ready.function,
+            plan,
+            unfused: Some((&unfused, self.compare.effort())),
+            options: &ready.options,
+            effort: ready.effort(),
+            budget: ready.budget,
+            engine: ready.counting(),
+            text: &ready.source.source.text,
+            origin: &ready.source.source.name,
+            parameters: &parameters,
+            results: &results,
+            frontier: &frontier,
+            stacked: &stacked,
+            bench: bench.as_deref(),
+            unmeasured,
+        };
+        Report::of(&source).map_err(|e| match e {
+            ReportError::Plan(d) => ready.wrong(d),
+            ReportError::Bench(e) => {
+                let name = self.bench_file.as_deref().map(Path::display);
+                let name = name.map_or_else(|| "the measurement".into(), |n| format!("`{n}`"));
+                Failure::usage(format!("{name} cannot be used: {e}"))
+            }
+        })
+    }
+
+    /// The measurement as `bench` writes it, and why there is none, or no counters.
+    fn measured(
+        &self,
+        ready: &PlanRequest,
+        plan: &Plan,
+        streams: &mut Streams<'_>,
+    ) -> Result<(Option<String>, Vec<String>), Failure> {
+        if let Some(path) = &self.bench_file {
+            let text = fs::read_to_string(path)
+                .map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
+            return Ok((Some(text), Vec::new()));
+        }
+        if !self.bench {
+            let why = "Nothing is measured: --bench measures on this host, --bench-file reads what was measured elsewhere.";
+            return Ok((None, vec![why.into()]));
+        }
+        let request = (self.compare.effort(), Duration::from_millis(500));
+        let (measured, why) = super::bench::here(ready, plan, request, streams)?;
+        Ok((Some(measured.to_string()), why))
+    }
+}
+
+/// What parameters and results are: what is differentiated, what the caller gives beside that, and the gradients.
+fn kinds(ready: &PlanRequest) -> (Vec<ValueKind>, Vec<ValueKind>) {
+    let wrt = ready.selection.wrt.as_deref().unwrap_or_default();
+    let of = |k: usize| if wrt.contains(&k) { ValueKind::Parameter } else { ValueKind::Input };
+    let parameters = (0..ready.function.params().len()).map(of).collect();
+    let all = ready.function.results().len();
+    let first = all.saturating_sub(wrt.len());
+    let of = |k: usize| if k < first { ValueKind::Result } else { ValueKind::Gradient };
+    (parameters, (0..all).map(of).collect())
+}
+
+/// Writes the pictures into a folder.
+fn pictures(report: &Report, folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder)
+        .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", folder.display())))?;
+    for (name, text) in svgs(report) {
+        let path = folder.join(format!("{name}.svg"));
+        whole::write(&path, |file| file.write_all(text.as_bytes()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,300 @@
+//! `report`: what a person reads off the page, and that the page is sound. Elements are found by their text; the script runs
+//! in `scripts/report-browser`.
+
+use super::folder::Folder;
+use serde_json::Value;
+
+/// Three equal layers with a gate each, whose truth values are kept at one bit.
+const LAYERS: &str =
+    "func @net(%x: f32[64,16], %w0: f32[16,16], %w1: f32[16,16], %w2: f32[16,16]) -> f32[] {
+  %h0 = dot_general %x, %w0 {contract = [1] x [0]} : f32[64,16]
+  %a0 = relu %h0 : f32[64,16]
+  %s0 = tanh %a0 : f32[64,16]
+  %h1 = dot_general %s0, %w1 {contract = [1] x [0]} : f32[64,16]
+  %a1 = relu %h1 : f32[64,16]
+  %s1 = tanh %a1 : f32[64,16]
+  %h2 = dot_general %s1, %w2 {contract = [1] x [0]} : f32[64,16]
+  %a2 = relu %h2 : f32[64,16]
+  %s2 = tanh %a2 : f32[64,16]
+  %loss = reduce_sum %s2 {axes = [0, 1]} : f32[]
+  return %loss
+}
+";
+
+/// A page and its data.
+struct MadePage {
+    html: String,
+    data: Value,
+}
+
+impl MadePage {
+    fn of(args: &str) -> MadePage {
+        let folder = Folder::new();
+        folder.file("p.ir", LAYERS);
+        let printed = folder.good(&format!("report p.ir --json -o p.html {args}"));
+        MadePage { html: folder.text("p.html"), data: serde_json::from_str(&printed).unwrap() }
+    }
+
+    /// The text of an answer, as the page has it and as the data have it.
+    fn answer(&self, key: &str) -> String {
+        let answers = self.data["answers"].as_array().unwrap();
+        let told = answers.iter().find(|a| a["key"] == key).expect(key);
+        let told = told["answer"].as_str().unwrap();
+        let element = self.element(&format!("<div data-answer=\"{key}\">"), "</div>");
+        assert_eq!(plain(element.split_once("<dd>").unwrap().1), told, "{key}");
+        told.to_string()
+    }
+
+    /// What is between two pieces of markup.
+    fn element(&self, from: &str, to: &str) -> &str {
+        let (_, rest) = self.html.split_once(from).unwrap_or_else(|| panic!("no {from}"));
+        rest.split_once(to).unwrap_or_else(|| panic!("no {to} after {from}")).0
+    }
+
+    fn panel(&self, id: &str) -> &str {
+        self.element(&format!("<section id=\"{id}\""), "</section>")
+    }
+
+    fn figure(&self, key: &str) -> (f64, f64) {
+        let all = self.data["figures"].as_array().unwrap();
+        let f = all.iter().find(|f| f["key"] == key).expect(key);
+        (f["fused"].as_f64().unwrap(), f["unfused"].as_f64().unwrap())
+    }
+
+    fn list(&self, key: &str) -> &[Value] {
+        self.data[key].as_array().unwrap()
+    }
+}
+
+/// Markup without its elements.
+fn plain(markup: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for c in markup.chars() {
+        match c {
+            '<' => inside = true,
+            '>' => inside = false,
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    entities.iter().fold(text, |text, (from, to)| text.replace(from, to))
+}
+
+#[test]
+fn a_page_answers_ten_questions() {
+    let p = MadePage::of("--grad --wrt w0,w1,w2");
+    let steps = p.list("steps");
+    // What makes the peak: the step and the largest value, which is the first row of the table.
+    let values = p.data["memory"]["values"].as_array().unwrap();
+    let at = p.data["memory"]["peak_step"].as_u64().unwrap();
+    let live = |v: &&Value| v["from"].as_u64().unwrap() <= at && at <= v["to"].as_u64().unwrap();
+    let largest = values.iter().filter(live).max_by_key(|v| v["bytes"].as_u64()).unwrap();
+    let bytes = |v: &Value| v["bytes"].as_u64().unwrap();
+    let first = p.element("<table id=\"peak-values\"", "</tr></tbody>");
+    let (_, row) = first.split_once("<tbody><tr data-value=\"").unwrap();
+    let named = values.iter().find(|v| v["name"] == row.split_once('"').unwrap().0).unwrap();
+    assert_eq!(bytes(named), bytes(largest));
+    let told = p.answer("peak");
+    assert!(told.contains(&format!("step {at} ")), "{told}");
+    assert!(told.contains(named["name"].as_str().unwrap()), "{told}");
+    // Which residual is worth most: no other that is kept costs more time to compute again.
+    let kept = |r: &&Value| matches!(r["decision"].as_str(), Some("save" | "compress"));
+    let cost = |r: &Value| r["instead"]["seconds"].as_f64().unwrap_or(f64::MIN);
+    let most = p.list("residuals").iter().filter(kept).map(cost).fold(f64::MIN, f64::max);
+    let told = p.answer("residual");
+    let value = told.split([':', ' ']).next().unwrap();
+    let row = p.list("residuals").iter().find(|r| r["value"] == value).expect(value);
+    assert_eq!(cost(row), most);
+    assert!(p.panel("residuals").contains(&format!("data-worth=\"most\" data-value=\"{value}\"")));
+    // How many launches without fusion, and what is kept at one bit.
+    let (fused, unfused) = p.figure("launches");
+    assert!(fused < unfused);
+    assert!(p.answer("unfused").starts_with(&format!("{unfused}; with fusion {fused}, ")));
+    let bits: Vec<&str> = (p.list("residuals").iter())
+        .filter(|r| r["bits"] == 1)
+        .map(|r| r["value"].as_str().unwrap())
+        .collect();
+    assert!(bits.len() >= 2, "{bits:?}");
+    let told = p.answer("bits");
+    assert!(told.starts_with(&format!("{} values: {} (", bits.len(), bits[0])), "{told}");
+    assert_eq!(p.panel("residuals").matches("data-bits=\"1\"").count(), bits.len());
+    // Which layer repeats: as often as said, with the same work.
+    let told = p.answer("layer");
+    let layers = p.list("layers");
+    assert!(!layers.is_empty() && told.contains("in a row"), "{told}");
+    for l in layers {
+        let number = |key: &str| l[key].as_u64().unwrap() as usize;
+        let (first, period, count) = (number("first"), number("period"), number("count"));
+        for k in first..first + period * (count - 1) {
+            assert_eq!(steps[k]["ops"], steps[k + period]["ops"]);
+            assert_eq!(steps[k]["name"], steps[k + period]["name"]);
+        }
+    }
+    // Where the time of the backward pass goes: the parts are those of its steps.
+    let of = |s: &&Value| s["phase"].as_u64().unwrap() > 0;
+    let seconds = |s: &Value| s["seconds"].as_f64().unwrap();
+    let backward: f64 = steps.iter().filter(of).map(seconds).sum();
+    let all: f64 = steps.iter().map(seconds).sum();
+    let told = p.answer("backward");
+    assert!(told.contains(&format!("({:.0} %)", 100.0 * backward / all)), "{told}");
+    assert!(p.panel("strip").contains("<caption>backward: "));
+    // Which kernel is furthest from its limit: nothing that takes as long is further.
+    let told = p.answer("furthest");
+    let n: usize = told.split([' ', '(']).nth(1).unwrap().parse().unwrap();
+    let far = |s: &Value| seconds(s) / s["limit"].as_f64().unwrap().max(1e-30);
+    let long = |s: &&Value| seconds(s) >= all / 200.0 && s["limit"].as_f64() != Some(0.0);
+    let most = steps.iter().filter(long).map(far).fold(0.0, f64::max);
+    assert_eq!(far(&steps[n]), most, "{told}");
+    assert!(p.panel("roofline").contains("(furthest from its limit)"));
+    // Why two named values are not fused: the first row that is not fused has both names and the reason.
+    let apart = p.list("candidates").iter().find(|c| c["fused"] == false).unwrap();
+    let told = p.answer("apart");
+    assert!(told.ends_with(apart["reason"].as_str().unwrap()), "{told}");
+    let rows = p.panel("candidates").matches("<tr data-fused=").count();
+    assert_eq!(rows, p.list("candidates").len());
+    // What less memory costs, and what is computed again: of this plan nothing is.
+    assert!(
+        p.answer("less").contains("of time: ") || p.answer("less").starts_with("No plan takes")
+    );
+    let again: Vec<&str> = (p.list("residuals").iter())
+        .filter(|r| r["decision"] == "remat")
+        .map(|r| r["value"].as_str().unwrap())
+        .collect();
+    let told = p.answer("recomputed");
+    match again.first() {
+        Some(first) => assert!(told.contains(first), "{told}"),
+        None => assert_eq!(told, "Nothing."),
+    }
+}
+
+#[test]
+fn a_budget_shows_in_the_page() {
+    let free = MadePage::of("--grad");
+    let least = free.list("budget").iter().map(|p| p["peak"].as_u64().unwrap()).min().unwrap();
+    let tight = MadePage::of(&format!("--grad --mem-budget {least}"));
+    assert!(tight.data["memory"]["held"].as_u64().unwrap() <= least);
+    assert_eq!(tight.data["memory"]["budget"].as_u64(), Some(least));
+    assert!(tight.panel("memory").contains("class=\"budget\""));
+    let again = tight.list("recomputed");
+    assert!(!again.is_empty());
+    let told = tight.answer("recomputed");
+    assert!(told.contains(again[0]["value"].as_str().unwrap()), "{told}");
+    let chosen: Vec<&Value> = tight.list("budget").iter().filter(|p| p["chosen"] == true).collect();
+    assert_eq!(chosen.len(), 1);
+    assert_eq!(chosen[0]["peak"], tight.data["memory"]["held"]);
+    // What is live never takes more than what the plan holds.
+    for p in [&free, &tight] {
+        let memory = &p.data["memory"];
+        assert!(memory["peak_live"].as_u64() <= memory["held"].as_u64(), "{memory}");
+    }
+}
+
+#[test]
+fn a_page_is_closed_and_shows_all_data() {
+    let p = MadePage::of("--grad");
+    for from_elsewhere in ["http://", "https://", "src=", "@import", "url("] {
+        let page = p.html.replace("http://www.w3.org/2000/svg", "");
+        assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
+    }
+    let steps = p.list("steps").len();
+    // A region of each step in the memory picture, a row of each kernel, a box of each step that no layer hides.
+    assert_eq!(p.panel("memory").matches("class=\"hit\"").count(), steps);
+    assert_eq!(
+        p.element("<table id=\"kernels\"", "</table>").matches("<tr data-step").count(),
+        steps
+    );
+    let hidden: u64 = (p.list("layers").iter())
+        .map(|l| l["period"].as_u64().unwrap() * (l["count"].as_u64().unwrap() - 1))
+        .sum();
+    assert_eq!(p.panel("strip").matches("class=\"step\"").count() as u64, steps as u64 - hidden);
+    let points = p.panel("budget").matches("class=\"budget-point ").count();
+    assert_eq!(points, p.list("budget").len());
+    assert_eq!(p.html.matches("<div data-answer=").count(), 10);
+    assert_eq!(p.element("<dl class=\"numbers\"", "</dl>").matches("data-key=").count(), 5);
+    // Every figure says where it comes from.
+    let figures = p.element("<table id=\"figures\">", "</table>");
+    let marked = figures.matches("class=\"basis ").count();
+    assert_eq!(marked, p.list("figures").len());
+}
+
+#[test]
+fn texts_of_a_program_stay_texts() {
+    let folder = Folder::new();
+    folder.file("<script>alert(1)<&'.ir", LAYERS);
+    let said = folder.good("report <script>alert(1)<&'.ir -o p.html");
+    assert!(said.starts_with("@net on cpu is "), "{said}");
+    let html = folder.text("p.html");
+    assert!(!html.contains("<script>alert"), "a name became markup");
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;&amp;&#39;.ir"));
+    // A program without a derivative has a page too.
+    assert!(html.contains("There is no backward pass."));
+}
+
+#[test]
+fn pictures_and_measurements_are_written() {
+    let p = MadePage::of("--grad --bench --no-frontier");
+    let measured = p.data["measured"]["seconds"][1].as_f64().unwrap();
+    assert!(measured > 0.0);
+    assert!(p.list("steps").iter().all(|s| s["measured"]["seconds"].as_f64().is_some()));
+    assert!(p.panel("compared").contains("class=\"basis measured\""));
+    assert!(p.panel("roofline").contains("class=\"measured\""));
+    // Counters of the processor are there, or the page says why not.
+    let counters = !p.data["measured"]["counters"].as_array().unwrap().is_empty();
+    assert_ne!(counters, p.panel("compared").contains("Hardware counters are not read: "));
+    let folder = Folder::new();
+    let ran = folder.pipe("report - --grad --svg new/pictures", LAYERS.as_bytes());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    for name in ["memory", "step", "roofline", "budget"] {
+        let text = folder.text(&format!("new/pictures/{name}.svg"));
+        assert!(text.starts_with("<?xml") && text.trim_end().ends_with("</svg>"), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_measurement_of_the_plan_is_refused() {
+    let folder = Folder::new();
+    folder.file("p.ir", LAYERS);
+    for (text, said) in [
+        ("{", "it is no JSON"),
+        ("{}", "there is no valid `name`"),
+        ("{\"name\": \"f\", \"device\": \"cpu\", \"steps\": 1}", "it is of @f"),
+        ("{\"name\": \"net\", \"device\": \"h200\", \"steps\": 1}", "its plan is for h200"),
+        ("{\"name\": \"net\", \"device\": \"cpu\", \"steps\": 99}", "its plan has 99 steps"),
+    ] {
+        folder.file("bench.json", text);
+        let ran = folder.run("report p.ir --bench-file bench.json -o p.html");
+        assert_eq!(ran.code, 2, "{text}");
+        assert!(ran.err.contains(said), "{text}: {}", ran.err);
+    }
+    assert!(
+        !folder.names().contains(&"p.html".into()),
+        "nothing is written where something is wrong"
+    );
+    for (args, said) in [
+        ("report p.ir", "--out"),
+        ("report p.ir -o p.ir", "would replace"),
+        ("report p.ir --bench --device h200 -o p.html", "--engine gpu"),
+    ] {
+        let ran = folder.run(args);
+        assert_eq!(ran.code, 2, "{args}");
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_run_writes_its_trace() {
+    let folder = Folder::new();
+    folder.file("p.ir", LAYERS);
+    let traced = folder.good("run p.ir --grad --digest --trace t.json");
+    assert_eq!(traced, folder.good("run p.ir --grad --digest"), "a trace changes no result");
+    let events: Value = serde_json::from_str(&folder.text("t.json")).unwrap();
+    let steps = events["traceEvents"].as_array().unwrap();
+    assert!(steps.iter().filter(|e| e["cat"] == "step").count() > 3);
+    let ran = folder.run("run p.ir --engine reference --trace t.json");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("--trace is for engines that plan"), "{}", ran.err);
+    let ran = folder.run("run p.ir --trace p.ir");
+    assert!(ran.code == 2 && ran.err.contains("would replace"), "{}", ran.err);
+}

@@ -1,0 +1,216 @@
+//! Writes reports of several plans and a page that leads to them: `cargo run --release -p adfuse-examples --example gallery -- FOLDER`.
+//!
+//! Nothing is trained, and nothing runs: each is a plan of a training step.
+
+#![allow(clippy::print_stdout)] // What it writes is for people to find.
+
+use adfuse::engine::ReportRequest;
+use adfuse::nn::{
+    BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, Lstm, Param, TransformerBlock,
+};
+use adfuse::optim::{Adam, Sgd};
+use adfuse::prelude::*;
+use adfuse::report::{GalleryEntry, Report, ValueKind, gallery, page};
+use adfuse::train::{TrainStep, train_step};
+use clap::Parser;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+#[derive(Parser)]
+struct GalleryFlags {
+    /// Where to write the pages; it is made where it is not there.
+    folder: PathBuf,
+    /// StableHLO text of a function, such as what JAX exports.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/jax/gpt_layers.mlir"))]
+    jax: PathBuf,
+    /// Small models, within a few seconds.
+    #[arg(long)]
+    small: bool,
+}
+
+/// A classifier of images with two convolutions.
+#[derive(Params, Clone)]
+struct ConvNet<T = Tensor> {
+    conv1: Conv2d<T>,
+    norm1: BatchNorm<T>,
+    conv2: Conv2d<T>,
+    norm2: BatchNorm<T>,
+    dropout: Dropout,
+    out: Linear<T>,
+}
+
+impl ConvNet<Param> {
+    fn new(features: u64, side: u64) -> ConvNet<Param> {
+        ConvNet {
+            conv1: Conv2d::same(1, features, 3).no_bias(),
+            norm1: BatchNorm::new(features),
+            conv2: Conv2d::same(features, 2 * features, 3).no_bias(),
+            norm2: BatchNorm::new(2 * features),
+            dropout: Dropout::new(0.3),
+            out: Linear::new(2 * features * (side / 2) * (side / 2), 10),
+        }
+    }
+}
+
+impl ConvNet {
+    fn apply(&self, x: &Tensor) -> Tensor {
+        let x = self.norm1.apply(self.conv1.apply(x)).relu();
+        let x = self.norm2.apply(self.conv2.apply(x)).relu().max_pool2d(2);
+        self.out.apply(self.dropout.apply(x.flatten(1..)))
+    }
+}
+
+/// Two dense layers.
+#[derive(Params, Clone)]
+struct DigitsMlp<T = Tensor> {
+    hidden: Linear<T>,
+    out: Linear<T>,
+}
+
+/// A recurrent net that goes over a sequence by a scan.
+#[derive(Params, Clone)]
+struct SequenceNet<T = Tensor> {
+    lstm: Lstm<T>,
+    out: Linear<T>,
+}
+
+/// A transformer that says which word follows.
+#[derive(Params, Clone)]
+struct WordGpt<T = Tensor> {
+    words: Embedding<T>,
+    places: Embedding<T>,
+    blocks: Vec<TransformerBlock<T>>,
+    norm: LayerNorm<T>,
+}
+
+impl WordGpt<Param> {
+    fn new(words: u64, seen: u64, features: u64, heads: u64, blocks: usize) -> WordGpt<Param> {
+        WordGpt {
+            words: Embedding::new(words, features),
+            places: Embedding::new(seen, features),
+            blocks: vec![TransformerBlock::new(features, heads).causal(); blocks],
+            norm: LayerNorm::new(features),
+        }
+    }
+}
+
+impl WordGpt {
+    /// The mean cross entropy of each next word of `i32[batch, time]`.
+    fn loss(&self, text: &Tensor) -> Tensor {
+        let seen = text.slice((.., ..-1));
+        let time = seen.ty().dims().map_or(0, |d| d[1]);
+        let x = self.words.apply(&seen) + self.places.weight.slice(..time as i64);
+        let x = self.blocks.iter().fold(x, |x, block| block.apply(x));
+        let scores = self.norm.apply(x).matmul(&self.words.weight.t());
+        scores.cross_entropy(&text.slice((.., 1..)))
+    }
+}
+
+type PixelStep<M> = TrainStep<M, (Tensor, Tensor), Tensor>;
+type WordStep = TrainStep<WordGpt<Param>, Tensor, Tensor>;
+
+fn pixels(batch: u64, dims: &[u64]) -> Result<(Array, Array), Diagnostic> {
+    let dims: Vec<u64> = std::iter::once(batch).chain(dims.iter().copied()).collect();
+    let zero = |dtype| adfuse::ir::Literal::zero(dtype);
+    Ok((Array::splat(&dims, zero(DType::F32))?, Array::splat(&[batch], zero(DType::I32))?))
+}
+
+fn digits(device: &Device) -> Result<Report, Diagnostic> {
+    let model = DigitsMlp { hidden: Linear::new(64, 128), out: Linear::new(128, 10) };
+    let step: PixelStep<_> =
+        train_step(Adam::new(1e-3), model, |net: &DigitsMlp, (x, y): (Tensor, Tensor)| {
+            net.out.apply(net.hidden.apply(&x).relu()).cross_entropy(&y)
+        });
+    step.report(device, &pixels(32, &[64])?)
+}
+
+fn convnet(device: &Device, small: bool) -> Result<Report, Diagnostic> {
+    let (features, side) = if small { (4, 8) } else { (32, 28) };
+    let step: PixelStep<_> = train_step(
+        Adam::new(1e-3),
+        ConvNet::new(features, side),
+        |net: &ConvNet, (x, y): (Tensor, Tensor)| net.apply(&x).cross_entropy(&y),
+    );
+    step.report(device, &pixels(32, &[1, side, side])?)
+}
+
+fn lstm(device: &Device, small: bool) -> Result<Report, Diagnostic> {
+    let (hidden, time) = if small { (8, 12) } else { (64, 96) };
+    let model = SequenceNet { lstm: Lstm::new(8, hidden), out: Linear::new(hidden, 10) };
+    let step: PixelStep<_> =
+        train_step(Sgd::new(1e-2), model, |net: &SequenceNet, (x, y): (Tensor, Tensor)| {
+            let (_, (last, _)) = net.lstm.apply(&x);
+            net.out.apply(last).cross_entropy(&y)
+        });
+    step.report(device, &pixels(16, &[time, 8])?)
+}
+
+fn gpt_step(small: bool) -> (WordStep, Result<Array, Diagnostic>) {
+    let (words, seen, features, heads, blocks, batch) =
+        if small { (40, 16, 32, 4, 3, 2) } else { (50304, 1024, 768, 12, 12, 4) };
+    let model = WordGpt::new(words, seen, features, heads, blocks);
+    let step = train_step(Adam::new(1e-4), model, |net: &WordGpt, text: Tensor| net.loss(&text));
+    let batch = Array::splat(&[batch, seen + 1], adfuse::ir::Literal::zero(DType::I32));
+    (step, batch)
+}
+
+/// The gradient of what JAX exports, by its first parameter.
+fn imported(device: &Device, path: &Path) -> Result<Report, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path)?;
+    let module = adfuse::frontend::parse(&text)
+        .map_err(|all| all.into_iter().next().map_or_else(String::new, |d| d.to_string()))?;
+    let f = module.funcs.values().next().ok_or("the file has no functions")?;
+    let made = adfuse::autodiff::forward_and_backward(&module, f, &[0])?;
+    let results = made.results().len();
+    let mut kinds = vec![ValueKind::Result; results];
+    kinds[results - 1] = ValueKind::Gradient;
+    let request = ReportRequest {
+        origin: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        text,
+        parameters: vec![ValueKind::Parameter],
+        results: kinds,
+        ..ReportRequest::default()
+    };
+    Ok(device.session(&[])?.report(&Module::single(made.clone()), &made, &request)?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let flags = GalleryFlags::parse();
+    let (device, small) = (Device::cpu(), flags.small);
+    let mut entries = Vec::new();
+    let mut add = |name: &str, about: &str, report: Report| {
+        println!("{name}: {}", report.sentence);
+        let file = format!("{}.html", name.to_lowercase().replace(", ", "-").replace(' ', "-"));
+        entries.push(GalleryEntry { name: name.into(), file, about: about.into(), report });
+    };
+    add("Digits", "Two dense layers on images of 8 by 8 pixels, with Adam.", digits(&device)?);
+    add("Convnet", "Two convolutions with batch norm, dropout and Adam.", convnet(&device, small)?);
+    add(
+        "LSTM",
+        "A recurrent net over a sequence, by a scan, with its way back.",
+        lstm(&device, small)?,
+    );
+    let (step, batch) = gpt_step(small);
+    add(
+        "GPT",
+        "A transformer that says which word follows, with Adam.",
+        step.report(&device, &batch?)?,
+    );
+    add(
+        "JAX import",
+        "The gradient of a function that JAX has exported.",
+        imported(&device, &flags.jax)?,
+    );
+    let held = convnet(&device, small)?.memory.held;
+    let half = convnet(&device.clone().mem_budget(held / 2), small)?;
+    add("Convnet, half the memory", "The same convolutions, within half of what they take.", half);
+
+    std::fs::create_dir_all(&flags.folder)?;
+    for e in &entries {
+        std::fs::write(flags.folder.join(&e.file), page(&e.report))?;
+    }
+    let index = flags.folder.join("index.html");
+    std::fs::write(&index, gallery(&entries))?;
+    println!("{}", index.display());
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! What becomes of each value that a later phase needs, with what the other decision would cost.
+
+use super::context::Collected;
+use super::steps::{SourceLines, homes};
+use crate::data::{Counterfactual, PlanStep, ResidualRow};
+use adfuse_fusion::{
+    Alternative, Constraint, Decider, Decision, Difference, MemoEngine, NoAlternative,
+    ResidualChoice, steps_of,
+};
+use adfuse_ir::{Diagnostic, ValueDef};
+
+/// The decisions of the plan, parameters first.
+pub(super) fn residuals(
+    c: &Collected<'_>,
+    steps: &[PlanStep],
+) -> Result<Vec<ResidualRow>, Diagnostic> {
+    let source = c.source;
+    let engine = MemoEngine::new(source.engine, &source.options.device);
+    let decider =
+        Decider::of(source.function, source.plan, source.options, source.budget, &engine)?;
+    let found = decider.decisions()?;
+    let groups = steps_of(c.laid.plan, &c.laid.program);
+    let (homes, lines) = (homes(c), SourceLines::of(source.text));
+    let last = steps.len().saturating_sub(1);
+    let row = |d: &Decision| {
+        let inst = match source.function.def(d.value) {
+            ValueDef::Inst(i, _) => Some(i),
+            _ => None,
+        };
+        let to = d.readings.iter().filter_map(|r| groups.get(r.group));
+        let (decision, bits, sources) = choice(c, &d.choice);
+        ResidualRow {
+            value: c.name(d.value),
+            ty: source.function.ty(d.value).to_string(),
+            decision,
+            bits,
+            bytes: d.bytes,
+            saved: d.saved,
+            at_peak: d.at_peak,
+            from: inst.and_then(|i| homes.get(&i).copied()),
+            to: to.map(|steps| steps.start.min(last)).collect(),
+            sources,
+            instead: match &d.other {
+                Alternative::Keep(x) => Some(counterfactual("keep", x)),
+                Alternative::Remat(x) => Some(counterfactual("remat", x)),
+                Alternative::None(_) => None,
+            },
+            why: why(c, d),
+            line: inst.and_then(|i| lines.of_inst(source.function, i)),
+        }
+    };
+    let mut all: Vec<ResidualRow> = found.iter().map(row).collect();
+    all.extend(source.plan.inverses.iter().map(|choice| ResidualRow {
+        value: format!("%{}", choice.of),
+        ty: String::new(),
+        decision: "inverse",
+        bits: None,
+        bytes: 0,
+        saved: 0,
+        at_peak: false,
+        from: None,
+        to: Vec::new(),
+        sources: vec![format!("%{}", choice.from)],
+        instead: None,
+        why: "later phases recover it from its answer".into(),
+        line: None,
+    }));
+    Ok(all)
+}
+
+fn counterfactual(decision: &'static str, x: &Difference) -> Counterfactual {
+    Counterfactual { decision, peak: x.peak, saved: x.saved, seconds: x.seconds }
+}
+
+/// The decision, the bits of an element in memory, and what the value is computed again from.
+fn choice(c: &Collected<'_>, choice: &ResidualChoice) -> (&'static str, Option<u8>, Vec<String>) {
+    match choice {
+        ResidualChoice::Save => ("save", None, Vec::new()),
+        ResidualChoice::Compress { bits } => ("compress", Some(*bits), Vec::new()),
+        ResidualChoice::Lossy(copy) => ("lossy", Some(16), vec![c.name(copy.of)]),
+        ResidualChoice::Remat { from, .. } => {
+            ("remat", None, from.iter().map(|&v| c.name(v)).collect())
+        }
+        ResidualChoice::Shared => ("shared", None, Vec::new()),
+        ResidualChoice::Parameter => ("parameter", None, Vec::new()),
+        ResidualChoice::Constant => ("constant", None, Vec::new()),
+        ResidualChoice::Output => ("output", None, Vec::new()),
+    }
+}
+
+/// What settled a decision, in words.
+fn why(c: &Collected<'_>, d: &Decision) -> String {
+    match (d.bound, &d.other) {
+        (Constraint::Legality, Alternative::None(why)) => match why {
+            NoAlternative::Parameter => "a parameter is there anyway".into(),
+            NoAlternative::Constant => "it is written in the program".into(),
+            NoAlternative::Output => "a result is there anyway".into(),
+            NoAlternative::Refused(m) => m.clone(),
+        },
+        (Constraint::Legality, _) => "the rules: there is no alternative".into(),
+        (Constraint::Checkpoint, _) => "its checkpoint region keeps it".into(),
+        (Constraint::Exactness { of, .. }, _) => {
+            format!("exactness: {} is kept too, and gives it but for rounding", c.name(of))
+        }
+        (Constraint::Budget { over }, _) => {
+            format!("the budget: the alternative is {} over it", super::context::size(over))
+        }
+        (Constraint::Time, _) => "time: the alternative is slower".into(),
+        (Constraint::Bytes, _) => "bytes: the alternative is as fast and frees none".into(),
+        (Constraint::Search, _) => "nothing: the planner did not try the alternative".into(),
+    }
+}

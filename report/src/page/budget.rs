@@ -1,0 +1,170 @@
+//! The picture of time over the budget of memory.
+
+use super::markup::{Svg, escaped, marks_between};
+use crate::data::{BudgetRow, Report};
+use crate::units::{bytes, percent, seconds};
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 1080.0;
+const HEIGHT: f64 = 320.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 60.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 46.0;
+
+/// Places of bytes and seconds.
+struct BudgetAxes {
+    peak: (f64, f64),
+    time: (f64, f64),
+}
+
+impl BudgetAxes {
+    fn of(rows: &[BudgetRow]) -> BudgetAxes {
+        let range = |of: &dyn Fn(&BudgetRow) -> f64| {
+            let low = rows.iter().map(of).fold(f64::INFINITY, f64::min);
+            let high = rows.iter().map(of).fold(0.0, f64::max);
+            let spare = ((high - low) * 0.06).max(high * 0.02);
+            ((low - spare).max(0.0), high + spare)
+        };
+        BudgetAxes { peak: range(&|r| r.peak as f64), time: range(&|r| r.seconds) }
+    }
+
+    fn x(&self, peak: f64) -> f64 {
+        let (low, high) = self.peak;
+        LEFT + (WIDTH - LEFT - RIGHT) * (peak - low) / (high - low).max(f64::MIN_POSITIVE)
+    }
+
+    fn y(&self, time: f64) -> f64 {
+        let (low, high) = self.time;
+        HEIGHT
+            - BOTTOM
+            - (HEIGHT - BOTTOM - TOP) * (time - low) / (high - low).max(f64::MIN_POSITIVE)
+    }
+}
+
+/// The frontier as steps, its points, the plan of the report, and a fifth less than it takes.
+pub(super) fn picture(r: &Report) -> Option<Svg> {
+    let rows = &r.budget;
+    if rows.is_empty() {
+        return None;
+    }
+    let axes = BudgetAxes::of(rows);
+    let mut svg =
+        Svg::new(WIDTH, HEIGHT, "Predicted time of the fastest plan within each budget of memory");
+    for mark in marks_between(axes.peak, 7, true) {
+        let x = axes.x(mark);
+        svg.line("grid", (x, TOP), (x, HEIGHT - BOTTOM));
+        svg.text("tick middle", (x, HEIGHT - BOTTOM + 17.0), &bytes(mark));
+    }
+    for mark in marks_between(axes.time, 6, false) {
+        let y = axes.y(mark);
+        svg.line("grid", (LEFT, y), (WIDTH - RIGHT, y));
+        svg.text("tick end", (LEFT - 8.0, y + 4.0), &seconds(mark));
+    }
+    svg.text(
+        "axis middle",
+        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0),
+        "memory that the plan holds",
+    );
+    svg.text("axis", (0.0, 12.0), "time of a step");
+    let wanted = r.memory.held as f64 * 0.8;
+    if wanted > axes.peak.0 {
+        let x = axes.x(wanted);
+        svg.line("less", (x, TOP), (x, HEIGHT - BOTTOM));
+        svg.text("note end halo", (x - 6.0, TOP + 10.0), "20 % less memory");
+    }
+    if let Some(budget) =
+        r.memory.budget.map(|b| b as f64).filter(|b| (axes.peak.0..=axes.peak.1).contains(b))
+    {
+        let x = axes.x(budget);
+        svg.line("budget", (x, TOP), (x, HEIGHT - BOTTOM));
+        svg.text("note alert halo", (x + 6.0, TOP + 24.0), &format!("budget {}", bytes(budget)));
+    }
+    stairs(&mut svg, &axes, rows);
+    let first = rows.iter().position(|p| p.chosen).unwrap_or(0);
+    for (k, p) in rows.iter().enumerate() {
+        let (x, y) = (axes.x(p.peak as f64), axes.y(p.seconds));
+        let (class, radius) = if p.chosen { ("chosen", 8) } else { ("point", 5) };
+        let tab = if k == first { 0 } else { -1 };
+        let title = format!(
+            "{} and {} a step, {} values computed again",
+            bytes(p.peak as f64),
+            seconds(p.seconds),
+            p.recomputed.len()
+        );
+        svg.put(format_args!(
+            "<circle class=\"budget-point {class}\" role=\"button\" tabindex=\"{tab}\" data-point=\"{k}\" aria-label=\"{0}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"><title>{0}</title></circle>",
+            escaped(&title)
+        ));
+        if p.chosen {
+            let end = x > WIDTH / 2.0;
+            let (class, at) = if end {
+                ("note strong halo end", x - 12.0)
+            } else {
+                ("note strong halo", x + 12.0)
+            };
+            svg.text(
+                class,
+                (at, y - 26.0),
+                &format!("this plan: {}, {}", bytes(p.peak as f64), seconds(p.seconds)),
+            );
+        }
+    }
+    Some(svg)
+}
+
+/// The least time for every budget.
+fn stairs(svg: &mut Svg, axes: &BudgetAxes, rows: &[BudgetRow]) {
+    let mut path = String::new();
+    let mut best = f64::INFINITY;
+    for p in rows {
+        if p.seconds > best {
+            continue;
+        }
+        best = p.seconds;
+        let (x, y) = (axes.x(p.peak as f64), axes.y(p.seconds));
+        let _ = match path.is_empty() {
+            true => write!(path, "M{x:.1} {y:.1}"),
+            false => write!(path, "H{x:.1}V{y:.1}"),
+        };
+    }
+    svg.put(format_args!("<path class=\"stairs\" d=\"{path}H{:.1}\"/>", WIDTH - RIGHT));
+}
+
+/// The points as a table.
+pub(super) fn table(r: &Report) -> String {
+    let now = r.figure("seconds").map_or(0.0, |f| f.fused).max(f64::MIN_POSITIVE);
+    let mut out = String::from(
+        "<details><summary>All points as a table</summary><table id=\"budget-points\" class=\"sortable\"><thead><tr><th class=\"n\">memory</th><th class=\"n\">beside this plan</th><th class=\"n\">time</th><th class=\"n\">beside this plan</th><th class=\"n\">saved for later phases</th><th class=\"n\">values computed again</th><th>loops</th></tr></thead><tbody>",
+    );
+    for (k, p) in r.budget.iter().enumerate() {
+        let memory = p.peak as f64 / r.memory.held.max(1) as f64 - 1.0;
+        let time = p.seconds / now - 1.0;
+        let class = if p.chosen { " class=\"chosen\"" } else { "" };
+        let _ = write!(
+            out,
+            "<tr{class} data-point=\"{k}\"><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{memory:.6}\">{}</td><td class=\"n\" data-v=\"{:e}\">{}</td>\
+             <td class=\"n\" data-v=\"{time:.6}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{n}\">{n}</td><td>{loops}</td></tr>",
+            p.peak,
+            bytes(p.peak as f64),
+            signed(memory),
+            p.seconds,
+            seconds(p.seconds),
+            signed(time),
+            p.saved,
+            bytes(p.saved as f64),
+            n = p.recomputed.len(),
+            loops = escaped(&p.loops.join(", ")),
+        );
+    }
+    out + "</tbody></table></details>"
+}
+
+/// A change in percent with its sign.
+fn signed(x: f64) -> String {
+    match x {
+        x if x.abs() < 5e-4 => "0 %".into(),
+        x if x > 0.0 => format!("+{}", percent(x)),
+        x => format!("\u{2212}{}", percent(-x)),
+    }
+}
