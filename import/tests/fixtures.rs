@@ -120,7 +120,6 @@ fn loops_of_scans_are_scans_and_counting_ones_fori() {
         ("vmap_scan", Op::Scan, Op::While),
         ("fori", Op::Fori, Op::While),
         ("sampling", Op::Fori, Op::While),
-        ("cumsum", Op::Cumsum, Op::ReduceWindowSum),
         ("sort", Op::Sort, Op::SortKeyVal),
         ("argmax_pick", Op::Argmax, Op::Scan),
         ("while_loop", Op::While, Op::Fori),

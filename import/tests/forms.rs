@@ -168,7 +168,7 @@ fn all_refusals_are_told_with_their_places() {
         text[first.start as usize..first.end as usize]
             .starts_with("%1 = stablehlo.custom_call @mine(%x)")
     );
-    let table = coverage(&text).expect("a table").to_string();
+    let table = coverage(&text, &ImportOptions::default()).expect("a table").to_string();
     assert!(
         table.contains("stablehlo.custom_call @mine")
             && table.lines().next().is_some_and(|l| l.starts_with("op")),

@@ -3,6 +3,7 @@
 
 use super::attributes::{entry, flag, need_list, number};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::extents::GatherSizes;
 use super::reduce::{Combiner, recognized};
 use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
@@ -57,7 +58,7 @@ fn indices(
     if !given.element.is_int() {
         return refuse(format!("indices of type {}", given.element));
     }
-    let dims = cx.dims(given);
+    let dims = cx.b.ty(given.value).shape.clone();
     let vector = usize::try_from(n.vector).ok().filter(|&v| v <= dims.len());
     let Some(vector) = vector else {
         return refuse(format!("index vectors along axis {}", n.vector));
@@ -65,7 +66,7 @@ fn indices(
     let mut value = cx.b.materialize(given.value);
     let dtype = given.element.storage();
     if vector == dims.len() {
-        let ty = TensorType::new(dtype, dims.iter().chain(&[1]).map(|&d| Dim::Const(d)));
+        let ty = TensorType::new(dtype, dims.iter().copied().chain([Dim::Const(1)]));
         value = cx.emit_as(Op::Reshape, &[value], Attrs::none(), &ty)?;
     } else if vector + 1 != dims.len() {
         let perm = (0..dims.len()).filter(|&d| d != vector).chain([vector]).map(|d| d as i64);
@@ -77,13 +78,13 @@ fn indices(
     }
     // Of wider indices none counts too far.
     value = cx.storage(value, DType::I64)?;
-    let mut shape: Vec<u64> = cx.b.ty(value).dims().unwrap_or_default().to_vec();
+    let mut shape = cx.b.ty(value).shape.clone();
     let last = shape.len() - 1;
-    shape[last] = 1;
+    shape[last] = Dim::Const(1);
     let mut parts = vec![value];
     for (&axis, &along) in n.batching.iter().zip(&n.indices_batching) {
         let along = if along > n.vector { along - 1 } else { along };
-        let ty = TensorType::of(DType::I64, &shape);
+        let ty = TensorType::new(DType::I64, shape.iter().copied());
         parts.push(cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", along), &ty)?);
         map.push(axis);
     }
@@ -101,7 +102,10 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
     ];
     let n = DimensionNumbers::of(inst.attr("dimension_numbers"), names)?;
     let sizes = match inst.op {
-        "stablehlo.dynamic_gather" => super::shape::constant_list(cx, inst, 2)?,
+        "stablehlo.dynamic_gather" => match super::extents::sizes(cx, inst, 2)? {
+            GatherSizes::Known(all) => all,
+            GatherSizes::Symbolic(all) => return window(cx, inst, &n, &all),
+        },
         _ => need_list(inst, &["slice_sizes"])?,
     };
     let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
@@ -114,6 +118,47 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
         .with("mode", IrAttr::Word("clip"));
     let full = cx.b.materialize(x.value);
     Ok(smallvec![Val { value: cx.emit(Op::Gather, &[full, at.value], attrs)?, ..x }])
+}
+
+/// A gather of one window at a place that is known, where extents of the window are symbols.
+fn window(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    n: &DimensionNumbers,
+    sizes: &[Dim],
+) -> LoweredValues {
+    let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
+    let shape = cx.b.ty(x.value).shape.clone();
+    if cx.b.ty(given.value).rank() > 1 || !n.batching.is_empty() || sizes.len() != shape.len() {
+        return refuse("several windows with extents that are symbols");
+    }
+    let places = super::shape::constant_list(cx, inst, 1)?;
+    let (mut start, mut limit) = (vec![0; shape.len()], Vec::new());
+    for (d, (&extent, &size)) in shape.iter().zip(sizes).enumerate() {
+        let at = n.map.iter().position(|&axis| axis == d as i64).and_then(|k| places.get(k));
+        limit.push(match (extent, size) {
+            (Dim::Const(all), Dim::Const(size)) => {
+                let last = all.checked_sub(size).map_or(0, |last| last as i64);
+                start[d] = at.copied().unwrap_or(0).clamp(0, last);
+                Some(start[d] + size as i64)
+            }
+            // A window as long as its axis begins where that does.
+            (extent, size) if extent == size => None,
+            _ => return refuse("part of an axis whose extent is a symbol"),
+        });
+    }
+    let [part] = super::extents::sliced(cx, x, &start, &limit, &vec![1; shape.len()])?[..] else {
+        return refuse("no window");
+    };
+    let gone = n.collapsed();
+    let part_ty = cx.b.ty(part.value).clone();
+    let kept = (0..shape.len()).filter(|&d| !gone.contains(&(d as i64)));
+    let ty = TensorType::new(part_ty.dtype, kept.map(|d| part_ty.shape[d]));
+    let value = match gone.is_empty() {
+        true => part.value,
+        false => cx.emit_as(Op::Reshape, &[part.value], Attrs::none(), &ty)?,
+    };
+    Ok(smallvec![Val { value, ..part }])
 }
 
 pub(crate) fn scatter<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {
@@ -233,7 +278,7 @@ impl ScatterPlaces<'_> {
     ) -> LoweredValues {
         let mut args = Vec::new();
         for (&x, &u) in xs.iter().zip(updates) {
-            let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u));
+            let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u)?);
             let attrs = self.gather(rank, window, &extents);
             let full = cx.b.materialize(x.value);
             args.push(Val { value: cx.emit(Op::Gather, &[full, at], attrs)?, ..x });
@@ -291,7 +336,7 @@ impl ScatterPlaces<'_> {
         )?;
         let mut entered: Vec<Val> = Vec::new();
         for u in &flat {
-            let dims = cx.dims(*u);
+            let dims = cx.dims(*u)?;
             let param = cx.b.param(TensorType::of(u.element.storage(), &dims[1..]), None);
             let one =
                 std::iter::once(1).chain(dims[1..].iter().copied()).collect::<SmallVec<[u64; 4]>>();
@@ -319,7 +364,7 @@ impl ScatterPlaces<'_> {
         u: Val,
         steps: u64,
     ) -> Result<Val, Unlowered> {
-        let dims = cx.dims(u);
+        let dims = cx.dims(u)?;
         let window = &self.n.window;
         let batch = (0..dims.len() as i64).filter(|d| !window.contains(d));
         let perm: Vec<i64> = batch.chain(window.iter().copied()).collect();

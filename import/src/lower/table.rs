@@ -95,7 +95,7 @@ pub(crate) const ROWS: &[OpRow] = &[
     by!("stablehlo.dot", shape::dot),
     by!(
         "stablehlo.dot_general",
-        shape::dot_general,
+        shape::dot,
         "batching_dims",
         "contracting_dims",
         "dot_dimension_numbers"

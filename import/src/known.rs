@@ -1,13 +1,30 @@
 //! Values that are known while a model is imported: instructions of the IR are evaluated, where a shape depends on what
 //! they give. An element may also be the extent of an axis, which is a symbol.
 
+use crate::emit::InstEmitter;
+use crate::emit::refusal::Unlowered;
 use adfuse_ir::index::ViewMap;
 use adfuse_ir::op::{Body, Indirect, Monoid, ViewCx, composition};
 use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, eval_one, expand};
-use adfuse_ir::{Attrs, DType, Function, Inst, Literal, Op, Symbol, TensorType, Value, ValueDef};
+use adfuse_ir::{Attrs, DType, Dim, Function, Inst, Literal, Op, Symbol, TensorType, Value, ValueDef};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::rc::Rc;
+
+/// The extent that a symbol stands for, as an `i64` scalar: it is counted when the program runs.
+pub(crate) fn counted(
+    cx: &mut InstEmitter,
+    known: &mut KnownValues,
+    s: Symbol,
+) -> Result<Value, Unlowered> {
+    let ty = TensorType::new(DType::I64, [Dim::Sym(s)]);
+    let ones = cx.b.literal(&ty, Literal::one(DType::I64));
+    let ones = cx.b.materialize(ones);
+    let count = cx.emit(Op::ReduceSum, &[ones], Attrs::none().with_ints("axes", [0]))?;
+    let elements = vec![KnownElement::Extent(s)];
+    known.set(count, KnownTensor { dtype: DType::I64, dims: SmallVec::new(), elements });
+    Ok(count)
+}
 
 /// Most elements of a tensor that is evaluated.
 const MOST_ELEMENTS: u64 = 1 << 18;
