@@ -97,7 +97,8 @@ pub(super) fn options(path: &Path) -> OnnxOptions {
 /// The failure that an import error is.
 pub(super) fn refused(path: &Path, error: &ImportError) -> Failure {
     let name = path.display().to_string();
-    let source = SourceText { name, text: "".into(), weights: ProgramWeights::None, bound: [].into() };
+    let source =
+        SourceText { name, text: "".into(), weights: ProgramWeights::None, bound: [].into() };
     let mut errors = error.diagnostics();
     if let (ImportError::Unsupported(coverage), Some(last)) = (error, errors.last_mut()) {
         let needed = coverage.needed.join(" and of ");

@@ -26,8 +26,8 @@ use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// Runs a function and prints its results
 ///
@@ -130,7 +130,8 @@ impl RunCommand {
         };
         if self.serve {
             return serve(io::stdin().lock(), streams.out, |request| {
-                let given = Inputs::of_archive(&params::params(&running), &request.given, &weights)?;
+                let given =
+                    Inputs::of_archive(&params::params(&running), &request.given, &weights)?;
                 let args = arguments(&program, &running, &given, Vec::new())?;
                 let named: Vec<(String, Array)> = run(args, streams.err)?;
                 npz::save(&request.made, &named)

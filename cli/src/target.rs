@@ -1,8 +1,8 @@
 //! The function that a command is about, and its extents.
 
 use super::failure::{Failure, mean};
-use super::program::LoadedProgram;
 use super::model::ImportGiven;
+use super::program::LoadedProgram;
 use super::source::{SourceText, is_stdin};
 use super::spec::{InputArg, input};
 use adfuse::ir::diag::listed;

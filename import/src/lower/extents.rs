@@ -136,7 +136,7 @@ pub(crate) fn assertion(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> 
 }
 
 /// The extents that an operand says; `None` for what is neither a number nor the extent of an axis of a parameter.
-fn said(
+pub(super) fn said(
     cx: &mut ModuleLowering<'_>,
     inst: &Instruction<'_>,
     k: usize,
@@ -156,7 +156,7 @@ fn said(
     Ok(t.elements.iter().map(of).collect())
 }
 
-const COMPUTED: &str = "an extent that is computed from others, which symbols do not express: \
+pub(super) const COMPUTED: &str = "an extent that is computed from others, which symbols do not express: \
     where the extents of parameters are given, it is known";
 
 /// The type of the result: as it is written, or with the extents that operand `k` says where it is not.

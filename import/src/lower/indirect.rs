@@ -4,6 +4,7 @@
 use super::attributes::{entry, flag, need_list, number};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
 use super::extents::GatherSizes;
+use super::gather_window::{picked_each, single_slice, symbolic_window};
 use super::reduce::{Combiner, recognized};
 use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
@@ -19,12 +20,13 @@ struct Indices {
 }
 
 /// The dimension numbers of a gather or of a scatter.
-struct DimensionNumbers {
+#[derive(Clone)]
+pub(super) struct DimensionNumbers {
     window: Vec<i64>,
     removed: Vec<i64>,
-    batching: Vec<i64>,
+    pub(super) batching: Vec<i64>,
     indices_batching: Vec<i64>,
-    map: Vec<i64>,
+    pub(super) map: Vec<i64>,
     vector: i64,
 }
 
@@ -41,8 +43,14 @@ impl DimensionNumbers {
         })
     }
 
+    /// The axis of the indices, with their components last, that batching dimension number `k` goes with.
+    pub(super) fn index_axis(&self, k: usize) -> i64 {
+        let along = self.indices_batching.get(k).copied().unwrap_or(0);
+        if along > self.vector { along - 1 } else { along }
+    }
+
     /// The operand's axes that no window has.
-    fn collapsed(&self) -> Vec<i64> {
+    pub(super) fn collapsed(&self) -> Vec<i64> {
         let mut all: Vec<i64> = self.removed.iter().chain(&self.batching).copied().collect();
         all.sort_unstable();
         all
@@ -82,8 +90,8 @@ fn indices(
     let last = shape.len() - 1;
     shape[last] = Dim::Const(1);
     let mut parts = vec![value];
-    for (&axis, &along) in n.batching.iter().zip(&n.indices_batching) {
-        let along = if along > n.vector { along - 1 } else { along };
+    for (k, &axis) in n.batching.iter().enumerate() {
+        let along = n.index_axis(k);
         let ty = TensorType::new(DType::I64, shape.iter().copied());
         parts.push(cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", along), &ty)?);
         map.push(axis);
@@ -103,13 +111,27 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
     let n = DimensionNumbers::of(inst.attr("dimension_numbers"), names)?;
     let sizes = match inst.op {
         "stablehlo.dynamic_gather" => match super::extents::sizes(cx, inst, 2)? {
-            GatherSizes::Known(all) => all,
-            GatherSizes::Symbolic(all) => return window(cx, inst, &n, &all),
+            GatherSizes::Known(all) => match single_slice(cx, inst, &n, &all)? {
+                Some(slice) => return Ok(smallvec![slice]),
+                None => all,
+            },
+            GatherSizes::Symbolic(all) => return symbolic_window(cx, inst, &n, &all),
         },
         _ => need_list(inst, &["slice_sizes"])?,
     };
     let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
-    let at = indices(cx, given, &n)?;
+    let at = match cx.b.ty(x.value).dims() {
+        Some(_) => indices(cx, given, &n)?,
+        // Batches of unknown extent have no gather of their own.
+        None => {
+            let plain = DimensionNumbers { batching: Vec::new(), ..n.clone() };
+            let at = indices(cx, given, &plain)?;
+            if let Some(found) = picked_each(cx, x, at.value, (&n, &sizes))? {
+                return Ok(smallvec![found]);
+            }
+            indices(cx, given, &n)?
+        }
+    };
     let attrs = Attrs::none()
         .with_ints("offset_dims", n.window.iter().copied())
         .with_ints("collapsed", n.collapsed())
@@ -118,47 +140,6 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
         .with("mode", IrAttr::Word("clip"));
     let full = cx.b.materialize(x.value);
     Ok(smallvec![Val { value: cx.emit(Op::Gather, &[full, at.value], attrs)?, ..x }])
-}
-
-/// A gather of one window at a place that is known, where extents of the window are symbols.
-fn window(
-    cx: &mut ModuleLowering<'_>,
-    inst: &Instruction<'_>,
-    n: &DimensionNumbers,
-    sizes: &[Dim],
-) -> LoweredValues {
-    let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
-    let shape = cx.b.ty(x.value).shape.clone();
-    if cx.b.ty(given.value).rank() > 1 || !n.batching.is_empty() || sizes.len() != shape.len() {
-        return refuse("several windows with extents that are symbols");
-    }
-    let places = super::shape::constant_list(cx, inst, 1)?;
-    let (mut start, mut limit) = (vec![0; shape.len()], Vec::new());
-    for (d, (&extent, &size)) in shape.iter().zip(sizes).enumerate() {
-        let at = n.map.iter().position(|&axis| axis == d as i64).and_then(|k| places.get(k));
-        limit.push(match (extent, size) {
-            (Dim::Const(all), Dim::Const(size)) => {
-                let last = all.checked_sub(size).map_or(0, |last| last as i64);
-                start[d] = at.copied().unwrap_or(0).clamp(0, last);
-                Some(start[d] + size as i64)
-            }
-            // A window as long as its axis begins where that does.
-            (extent, size) if extent == size => None,
-            _ => return refuse("part of an axis whose extent is a symbol"),
-        });
-    }
-    let [part] = super::extents::sliced(cx, x, &start, &limit, &vec![1; shape.len()])?[..] else {
-        return refuse("no window");
-    };
-    let gone = n.collapsed();
-    let part_ty = cx.b.ty(part.value).clone();
-    let kept = (0..shape.len()).filter(|&d| !gone.contains(&(d as i64)));
-    let ty = TensorType::new(part_ty.dtype, kept.map(|d| part_ty.shape[d]));
-    let value = match gone.is_empty() {
-        true => part.value,
-        false => cx.emit_as(Op::Reshape, &[part.value], Attrs::none(), &ty)?,
-    };
-    Ok(smallvec![Val { value, ..part }])
 }
 
 pub(crate) fn scatter<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredValues {

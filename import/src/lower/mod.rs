@@ -8,6 +8,7 @@ mod context;
 mod control;
 mod elementwise;
 mod extents;
+mod gather_window;
 mod indirect;
 mod linalg;
 mod number;
@@ -21,10 +22,10 @@ mod window;
 
 pub use context::Compare;
 
+use crate::ImportOptions;
 use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
-use crate::ImportOptions;
 use adfuse_ir::{Builder, Diagnostic, Function, Shape, Value};
 use context::ModuleLowering;
 use number::{ImportedNumber, values_of};

@@ -176,7 +176,8 @@ fn arg_extremum<'t>(
     let Some(largest) = extremum_form(region).filter(|_| counts && !x.element.is_u64()) else {
         return Ok(None);
     };
-    if cx.dims(x)?.get(axis as usize).is_none_or(|&n| n == 0) || x.element == ElementType::Bool {
+    let extent = cx.b.ty(x.value).shape.get(axis as usize).and_then(|d| d.known());
+    if extent.is_none_or(|n| n == 0) || x.element == ElementType::Bool {
         return Ok(None);
     }
     let (arg, best) =

@@ -137,13 +137,22 @@ pub(crate) fn dynamic_pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
     padded(cx, inst, low, high, interior)
 }
 
+fn known_place(d: Option<Dim>) -> Option<i64> {
+    d.and_then(Dim::known).and_then(|n| i64::try_from(n).ok())
+}
+
 /// A slice whose bounds are operands that are known, or the extents of axes.
 pub(crate) fn real_dynamic_slice(
     cx: &mut ModuleLowering<'_>,
     inst: &Instruction<'_>,
 ) -> LoweredValues {
-    let (start, stride) = (constant_list(cx, inst, 1)?, constant_list(cx, inst, 3)?);
+    let stride = constant_list(cx, inst, 3)?;
     let x = cx.operand(inst, 0)?;
+    let places: Vec<Option<i64>> =
+        extents::said(cx, inst, 1)?.into_iter().map(known_place).collect();
+    let Some(start) = places.iter().copied().collect::<Option<Vec<i64>>>() else {
+        return super::gather_window::slice_at(cx, inst, x, &places, &stride);
+    };
     let limit = extents::limits(cx, inst, x, 2)?;
     extents::sliced(cx, x, &start, &limit, &stride)
 }

@@ -90,7 +90,7 @@ pub(crate) const ROWS: &[OpRow] = &[
     ),
     map("stablehlo.cosine", Op::Cos),
     map("stablehlo.count_leading_zeros", Op::Clz),
-    by!("stablehlo.custom_call", control::custom_call, "call_target_name"),
+    by!("stablehlo.custom_call", control::custom_call, "call_target_name", "error_message"),
     map("stablehlo.divide", Op::Div),
     by!("stablehlo.dot", shape::dot),
     by!(

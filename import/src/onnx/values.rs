@@ -125,9 +125,7 @@ impl<'m> OnnxLowering<'m> {
         let scalar = TensorType::scalar(DType::I64);
         let value = match d {
             Dim::Const(n) => self.b.literal(&scalar, Literal::from_i64(DType::I64, n as i64)),
-            Dim::Sym(s) => {
-                crate::known::counted(&mut self.emitter, &mut self.known, s)?
-            }
+            Dim::Sym(s) => crate::known::counted(&mut self.emitter, &mut self.known, s)?,
         };
         Ok(Val { element: I64, value })
     }

@@ -263,7 +263,8 @@ fn singular_vectors_are_orthonormal_where_values_are_0() {
     );
     let rank_one: Vec<f64> = (0..12).map(|k| f64::from((k / 3 + 1) * (k % 3 + 1))).collect();
     let equal: Vec<f64> = (0..12).map(|k| f64::from(u8::from(k % 4 == 0))).collect();
-    let parts = [vec![0.0; 12], rank_one.clone(), equal, rank_one.iter().map(|x| x * 1e-30).collect()];
+    let parts =
+        [vec![0.0; 12], rank_one.clone(), equal, rank_one.iter().map(|x| x * 1e-30).collect()];
     let a = Array::from_f64s(DType::F32, &[4, 4, 3], &parts.concat()).expect("small");
     let [u, s, v] = &both(&m, &[a], "degenerate")[..] else { panic!("three results") };
     let values = s.to_f64s();

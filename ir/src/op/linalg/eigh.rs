@@ -23,7 +23,8 @@ pub(in crate::op) fn eigh(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
         // A row that is added never rotates: its pairs are 0.
         let (a, v) = (w.padded(a, 1, even), w.padded(rows, 1, even));
         let a = w.padded(a, 2, even);
-        let [a, v] = w.sweeps([a, v], &mut MatrixWriter::rough, &mut |w, pair| w.rotated(pair, count));
+        let [a, v] =
+            w.sweeps([a, v], &mut MatrixWriter::rough, &mut |w, pair| w.rotated(pair, count));
         let all = w.diagonal(a);
         (values, rows) = (w.slice(all, 1, 0, n), w.slice(v, 1, 0, n));
     }
