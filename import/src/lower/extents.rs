@@ -104,7 +104,11 @@ fn axes<'t>(
                 }
             }
             "func.call" => {
-                let callee = inst.symbol.and_then(|name| known.get(name)).map(|c| &functions[c.0]);
+                let named = match inst.attr("callee") {
+                    Some(Attribute::Symbol(name)) => Some(*name),
+                    _ => inst.symbol,
+                };
+                let callee = named.and_then(|name| known.get(name)).map(|c| &functions[c.0]);
                 for (k, param) in callee.iter().flat_map(|c| c.body.params.iter().enumerate()) {
                     if let (Some(name), Some(axis)) = (param.extent, size_of(operand(k), &sizes)) {
                         names.entry(first(&groups, axis)).or_insert(name);
