@@ -7,7 +7,7 @@ use super::json;
 use super::program::LoadedProgram;
 use super::stable_forms::module_in_mode;
 use super::streams::Streams;
-use super::target::Dims;
+use super::target::{Dims, FixedInputs};
 use adfuse::check::{CheckOptions, CheckRow, CheckedMode, Outcome, check_on};
 use adfuse::engine::Engine as Runs;
 use adfuse::fusion::Lossy;
@@ -40,6 +40,8 @@ pub(super) struct CheckCommand {
     #[command(flatten)]
     dims: Dims,
     #[command(flatten)]
+    fixed: FixedInputs,
+    #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
     freedom: Freedom,
@@ -51,14 +53,14 @@ pub(super) struct CheckCommand {
 impl CheckCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let program = LoadedProgram::read(&self.file)?;
+        let program = LoadedProgram::read(&self.file, &self.dims.given(&self.fixed))?;
         program.has_functions()?;
         let mut symbols: Vec<Symbol> =
             program.module.funcs.values().flat_map(|f| f.symbols.iter().copied()).collect();
         symbols.sort();
         symbols.dedup();
         let owner = format!("`{}` has", program.source.name);
-        let extents = self.dims.of(&symbols, &owner)?;
+        let extents = self.dims.of(&symbols, &program.source, &owner)?;
         let options = CheckOptions { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
         let settled = ResolvedFreedom::of(&self.freedom, Lossy::default(), None, &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;

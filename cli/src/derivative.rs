@@ -198,7 +198,7 @@ fn derive(
 ) -> Result<ExitCode, Failure> {
     let program = target.read()?;
     let f = target.choose(&program)?;
-    let f = &specialized(&program, f, &target.extents(f)?)?;
+    let f = &specialized(&program, f, &target.extents(&program, f)?)?;
     let wrt = wrt.positions(&program, f)?;
     let made = transform(Derived::new(&program.module, f), &wrt).and_then(Derived::finish);
     print(&program, made, streams)

@@ -1,18 +1,12 @@
 //! `import`: programs of other frameworks as `.ir` text.
 
 use super::failure::Failure;
-use super::inputs::{GivenValue, Inputs};
 use super::model;
-use super::params::NamedParam;
 use super::source::{SourceText, is_stdin};
-use super::spec::{InputArg, input};
 use super::streams::Streams;
-use super::target::Dims;
+use super::target::{Dims, FixedInputs};
 use super::whole;
-use adfuse::import::{
-    FixedValue, ImportError, ImportOptions, OnnxOptions, coverage, onnx, onnx_coverage,
-    onnx_params, stablehlo,
-};
+use adfuse::import::{ImportError, OnnxOptions, coverage, onnx, onnx_coverage, stablehlo};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,9 +30,8 @@ pub(super) struct Import {
     coverage: bool,
     #[command(flatten)]
     dims: Dims,
-    /// The value of an input of a model on which a shape depends; SPEC is as in `run --input`
-    #[arg(long, value_name = "NAME=SPEC", value_parser = input)]
-    fix: Vec<InputArg>,
+    #[command(flatten)]
+    fixed: FixedInputs,
 }
 
 impl Import {
@@ -50,17 +43,18 @@ impl Import {
         if let Some(bytes) = model::bytes(&self.file)? {
             return self.model(&bytes, streams);
         }
-        if !self.fix.is_empty() || self.dims.is_given() {
-            return Err(Failure::usage("--fix and --dim are for models"));
+        if !self.fixed.fix.is_empty() {
+            return Err(Failure::usage("--fix is for models"));
         }
-        let source = SourceText::read(&self.file)?;
+        let mut source = SourceText::read(&self.file)?;
+        source.bound = self.dims.given(&self.fixed).extents.into();
         let wrong = |e: ImportError| source.wrong(e.diagnostics());
         if self.coverage {
-            let table = coverage(&source.text).map_err(wrong)?;
+            let table = coverage(&source.text, &source.import_options()).map_err(wrong)?;
             write!(streams.out, "{table}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let imported = stablehlo(&source.text, &ImportOptions::default()).map_err(wrong)?;
+        let imported = stablehlo(&source.text, &source.import_options()).map_err(wrong)?;
         let text = imported.module.to_string();
         match &self.output {
             None => streams.out.write_all(text.as_bytes())?,
@@ -87,20 +81,7 @@ impl Import {
     }
 
     fn options(&self, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
-        let mut options = model::options(&self.file);
-        for (symbol, extent) in self.dims.all() {
-            options = options.extent(symbol.as_str(), *extent);
-        }
-        let inputs = Inputs::new(self.fix.clone(), 0)?;
-        let known = onnx_params(bytes).map_err(|e| model::refused(&self.file, &e))?;
-        let params: Vec<NamedParam> =
-            known.into_iter().map(|(name, ty)| NamedParam { name, ty }).collect();
-        inputs.all_known(&params, "main")?;
-        for param in &params {
-            let Some(GivenValue::Array(a)) = inputs.read(param)? else { continue };
-            let value = FixedValue { dims: a.dims().to_vec(), elements: a.iter().collect() };
-            options = options.fix(&param.name, value);
-        }
-        Ok(options)
+        let given = self.dims.given(&self.fixed);
+        Ok(given.options_at_extents(given.options(&self.file, bytes)?))
     }
 }

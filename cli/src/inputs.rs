@@ -15,12 +15,13 @@ use rand::Rng;
 use rand_distr::StandardNormal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::rc::Rc;
 
 /// What is given on the command line.
 pub(super) struct Inputs {
     given: Vec<InputArg>,
     seed: u64,
-    weights: Weights,
+    weights: Rc<Weights>,
 }
 
 /// What is given for one parameter.
@@ -37,19 +38,26 @@ impl Inputs {
         let mut names = BTreeSet::new();
         match given.iter().find(|i| !names.insert(&i.name)) {
             Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
-            None => Ok(Inputs { given, seed, weights: Weights::default() }),
+            None => Ok(Inputs { given, seed, weights: Rc::default() }),
         }
     }
 
-    /// An array of this file for each parameter.
-    pub(super) fn of_archive(params: &[NamedParam], path: &Path) -> Result<Inputs, Failure> {
+    /// An array of this file for each parameter; those that it lacks have values among the weights.
+    pub(super) fn of_archive(
+        params: &[NamedParam],
+        path: &Path,
+        weights: &Rc<Weights>,
+    ) -> Result<Inputs, Failure> {
+        let names = npz::names(path)?;
         let spec = Spec::Npz(path.to_path_buf(), None);
-        let given = params.iter().map(|p| InputArg { name: p.name.clone(), spec: spec.clone() });
-        Inputs::new(given.collect(), 0)
+        let there = |p: &&NamedParam| names.contains(&p.name) || !weights.has(p);
+        let given = params.iter().filter(there);
+        let given = given.map(|p| InputArg { name: p.name.clone(), spec: spec.clone() });
+        Ok(Inputs::new(given.collect(), 0)?.with_weights(weights.clone()))
     }
 
     /// The same, with values for parameters of which nothing is given.
-    pub(super) fn with_weights(self, weights: Weights) -> Inputs {
+    pub(super) fn with_weights(self, weights: Rc<Weights>) -> Inputs {
         Inputs { weights, ..self }
     }
 

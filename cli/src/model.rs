@@ -1,12 +1,18 @@
 //! Models of other frameworks as programs, and the values of parameters that come with a program.
 
 use super::failure::Failure;
+use super::inputs::{GivenValue, Inputs};
 use super::params::{NamedParam, fits};
 use super::source::{ProgramWeights, SourceText, is_stdin};
+use super::spec::InputArg;
 use super::whole;
 use adfuse::backends::Array;
 use adfuse::data::safetensors;
-use adfuse::import::{ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_name};
+use adfuse::import::{
+    FixedValue, ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_name,
+    onnx_params,
+};
+use adfuse::ir::{Dim, Symbol};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -36,6 +42,52 @@ pub(super) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     Ok(is_onnx(&bytes).then_some(bytes))
 }
 
+/// What the command line says of a program that is imported.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ImportGiven {
+    /// Extents of symbols.
+    pub(super) extents: Vec<(Symbol, u64)>,
+    /// Values of inputs on which shapes depend.
+    pub(super) fixed: Vec<InputArg>,
+}
+
+impl ImportGiven {
+    /// The options that a model is imported with: inputs that are fixed, and no extents.
+    pub(super) fn options(&self, path: &Path, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
+        let mut options = options(path);
+        let inputs = Inputs::new(self.fixed.clone(), 0)?;
+        let known = onnx_params(bytes).map_err(|e| refused(path, &e))?;
+        let params: Vec<NamedParam> =
+            known.into_iter().map(|(name, ty)| NamedParam { name, ty }).collect();
+        inputs.all_known(&params, "main")?;
+        for param in &params {
+            let Some(GivenValue::Array(a)) = inputs.read(param)? else { continue };
+            let value = FixedValue { dims: a.dims().to_vec(), elements: a.iter().collect() };
+            options = options.fix(&param.name, value);
+        }
+        Ok(options)
+    }
+
+    /// The same, with the extents.
+    pub(super) fn options_at_extents(&self, options: OnnxOptions) -> OnnxOptions {
+        self.extents.iter().fold(options, |options, (s, n)| options.extent(s.as_str(), *n))
+    }
+}
+
+/// Errs where a symbol is none of a model's.
+fn symbols_known(path: &Path, bytes: &[u8], given: &[(Symbol, u64)]) -> Result<(), Failure> {
+    let params = onnx_params(bytes).map_err(|e| refused(path, &e))?;
+    let has = |s: &Symbol| params.iter().any(|(_, ty)| ty.shape.contains(&Dim::Sym(*s)));
+    match given.iter().find(|(s, _)| !has(s)) {
+        None => Ok(()),
+        Some((s, _)) => {
+            let name = s.as_str();
+            let m = format!("`{}` has no symbolic dimension `{name}`", path.display());
+            Err(Failure::usage(m))
+        }
+    }
+}
+
 /// The options that a model in a file is imported with.
 pub(super) fn options(path: &Path) -> OnnxOptions {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -45,11 +97,12 @@ pub(super) fn options(path: &Path) -> OnnxOptions {
 /// The failure that an import error is.
 pub(super) fn refused(path: &Path, error: &ImportError) -> Failure {
     let name = path.display().to_string();
-    let source = SourceText { name, text: "".into(), weights: ProgramWeights::None };
+    let source =
+        SourceText { name, text: "".into(), weights: ProgramWeights::None, bound: [].into() };
     let mut errors = error.diagnostics();
     if let (ImportError::Unsupported(coverage), Some(last)) = (error, errors.last_mut()) {
         let needed = coverage.needed.join(" and of ");
-        let why = "give extents with `adfuse import --dim`, values with `adfuse import --fix`";
+        let why = "give extents with --dim, values with --fix";
         if !needed.is_empty() {
             last.hint = Some(format!("the values of {needed} are needed: {why}"));
         }
@@ -57,15 +110,27 @@ pub(super) fn refused(path: &Path, error: &ImportError) -> Failure {
     source.wrong(errors)
 }
 
-/// A model as a program.
-pub(super) fn imported(path: &Path, bytes: &[u8]) -> Result<SourceText, Failure> {
-    let ImportedModel { module, weights, .. } =
-        onnx(bytes, &options(path)).map_err(|e| refused(path, &e))?;
+/// A model as a program. Where symbols do not express its extents, it is imported at those that are given.
+pub(super) fn imported(
+    path: &Path,
+    bytes: &[u8],
+    given: &ImportGiven,
+) -> Result<SourceText, Failure> {
+    let options = given.options(path, bytes)?;
+    let (made, bound) = match onnx(bytes, &options) {
+        Err(ImportError::Unsupported(_)) if !given.extents.is_empty() => {
+            symbols_known(path, bytes, &given.extents)?;
+            (onnx(bytes, &given.options_at_extents(options)), given.extents.clone())
+        }
+        made => (made, Vec::new()),
+    };
+    let ImportedModel { module, weights, .. } = made.map_err(|e| refused(path, &e))?;
     let weights = arrays(&weights)?;
     Ok(SourceText {
         name: path.display().to_string(),
         text: module.to_string().into(),
         weights: ProgramWeights::Model(weights.into()),
+        bound: bound.into(),
     })
 }
 
@@ -118,6 +183,11 @@ impl Weights {
         let plain = all.into_iter().map(|(name, a)| (onnx_name(&name), a));
         let (origin, named_by_user) = (file.display().to_string(), named.is_some());
         Ok(Weights { named: plain.collect(), origin, named_by_user })
+    }
+
+    /// Whether there is a value with the name of a parameter.
+    pub(super) fn has(&self, param: &NamedParam) -> bool {
+        self.named.iter().any(|(name, _)| *name == param.name)
     }
 
     /// The value of a parameter, which must have its type.

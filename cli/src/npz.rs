@@ -40,6 +40,14 @@ pub(super) fn read_npz(path: &Path, member: &str, param: &NamedParam) -> Result<
     read_array(&mut bytes.as_slice(), &what, param)
 }
 
+/// The names of the arrays in a `.npz` file.
+pub(super) fn names(path: &Path) -> Result<Vec<String>, Failure> {
+    let what = format!("`{}`", path.display());
+    let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
+    let archive = Archive::new(BufReader::new(file)).map_err(|e| unreadable(&what, e))?;
+    Ok(archive.names())
+}
+
 /// Whether a file of this name holds one array and no archive of them.
 pub(super) fn holds_one(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"))

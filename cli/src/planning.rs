@@ -140,7 +140,7 @@ impl PlanningArgs {
         let source = LoadedProgram::of(text)?;
         clock.end("parse");
         let f = self.target.choose(&source)?;
-        let extents = self.target.extents(f)?;
+        let extents = self.target.extents(&source, f)?;
         all_bound(f, &extents)?;
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();

@@ -1,10 +1,12 @@
 //! Reading a program: from a file or standard input to a verified module.
 
 use super::failure::Failure;
-use super::model;
+use super::model::{self, ImportGiven};
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use adfuse::frontend::parse;
-use adfuse::import::{disassemble, is_bytecode};
+use adfuse::import::{
+    ImportError, ImportOptions, disassemble, is_bytecode, is_stablehlo, stablehlo,
+};
 use adfuse::ir::text::Limits;
 use adfuse::ir::{Diagnostic, Module, verify};
 use std::fs::File;
@@ -37,21 +39,35 @@ impl SourceText {
                     Some(d) => Failure::usage(format!("cannot read `{name}`: {}", d.message)),
                     None => Failure::usage(format!("cannot read `{name}`")),
                 })?;
-            return Ok(SourceText { name, text: text.into(), weights: ProgramWeights::None });
+            return Ok(SourceText::without_weights(name, text));
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Failure::usage(format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
         })?;
-        Ok(SourceText { name, text: text.into(), weights: ProgramWeights::None })
+        Ok(SourceText::without_weights(name, text))
     }
 
-    /// Reads a program: a text, or a model that is imported. Weights beside a text are its own.
-    pub(super) fn program(path: &Path) -> Result<SourceText, Failure> {
+    fn without_weights(name: String, text: String) -> SourceText {
+        SourceText { name, text: text.into(), weights: ProgramWeights::None, bound: [].into() }
+    }
+
+    /// Reads a program: a text, or a model that is imported. Weights beside a text are its own. What symbols do not express
+    /// is imported at the extents that are given.
+    pub(super) fn program(path: &Path, given: &ImportGiven) -> Result<SourceText, Failure> {
         if let Some(bytes) = model::bytes(path)? {
-            return model::imported(path, &bytes);
+            return model::imported(path, &bytes, given);
         }
-        let source = SourceText::read(path)?;
+        if !given.fixed.is_empty() {
+            return Err(Failure::usage("--fix is for models"));
+        }
+        let mut source = SourceText::read(path)?;
+        if !given.extents.is_empty() && is_stablehlo(&source.text) {
+            let tried = stablehlo(&source.text, &ImportOptions::default());
+            if matches!(tried, Err(ImportError::Unsupported(_))) {
+                source.bound = given.extents.clone().into();
+            }
+        }
         let beside = model::weights_file(path);
         match beside.filter(|file| file.is_file()) {
             Some(file) => Ok(SourceText { weights: ProgramWeights::Beside(file), ..source }),
@@ -61,7 +77,17 @@ impl SourceText {
 
     /// Parses the text, without verifying it.
     pub(super) fn parse(&self) -> Result<Module, Failure> {
-        parse(&self.text).map_err(|errors| self.wrong(errors))
+        if self.bound.is_empty() || !is_stablehlo(&self.text) {
+            return parse(&self.text).map_err(|errors| self.wrong(errors));
+        }
+        let imported = stablehlo(&self.text, &self.import_options());
+        imported.map(|i| i.module).map_err(|e| self.wrong(e.diagnostics()))
+    }
+
+    /// The options that a text of StableHLO is imported with.
+    pub(super) fn import_options(&self) -> ImportOptions {
+        let options = ImportOptions::default();
+        self.bound.iter().fold(options, |options, (s, n)| options.extent(s.as_str(), *n))
     }
 
     /// The failure that these errors in the program are.
@@ -72,8 +98,8 @@ impl SourceText {
 
 impl LoadedProgram {
     /// Reads, parses and verifies a program.
-    pub(super) fn read(path: &Path) -> Result<LoadedProgram, Failure> {
-        LoadedProgram::of(SourceText::program(path)?)
+    pub(super) fn read(path: &Path, given: &ImportGiven) -> Result<LoadedProgram, Failure> {
+        LoadedProgram::of(SourceText::program(path, given)?)
     }
 
     /// Parses and verifies a text.

@@ -124,7 +124,12 @@ mod tests {
     use adfuse::ir::At;
 
     fn source(text: &str) -> SourceText {
-        SourceText { name: "a.ir".into(), text: text.into(), weights: Default::default() }
+        SourceText {
+            name: "a.ir".into(),
+            text: text.into(),
+            weights: Default::default(),
+            bound: [].into(),
+        }
     }
 
     fn wrong(start: usize, end: usize) -> Diagnostic {

@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// Runs a function and prints its results
 ///
@@ -88,7 +89,7 @@ pub(super) struct RunCommand {
     trace: Option<PathBuf>,
     /// Compile once, then run for each line `IN.npz<tab>OUT.npz` of standard input
     ///
-    /// IN.npz has an array for each input; OUT.npz gets the results, then the gradients. Each line is answered by
+    /// IN.npz has an array for each input that is not among the weights; OUT.npz gets the results, then the gradients. Each line is answered by
     /// `ok`, or by `error` and a message as a JSON string. The end of standard input ends the program.
     #[arg(long, conflicts_with_all = ["inputs", "json", "digest", "save"])]
     serve: bool,
@@ -104,7 +105,8 @@ impl RunCommand {
         let f = self.target.choose(&program)?;
         let weights = Weights::of(self.weights.as_deref(), &program.source)?;
         weights.some_known(&params::params(f), &f.name)?;
-        let inputs = Inputs::new(self.inputs.clone(), self.seed)?.with_weights(weights);
+        let weights = Rc::new(weights);
+        let inputs = Inputs::new(self.inputs.clone(), self.seed)?.with_weights(weights.clone());
         let (f, given) = self.at_extents(&program, f, &inputs)?;
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
@@ -132,7 +134,8 @@ impl RunCommand {
         };
         if self.serve {
             return serve(io::stdin().lock(), streams.out, |request| {
-                let given = Inputs::of_archive(&params::params(&running), &request.given)?;
+                let given =
+                    Inputs::of_archive(&params::params(&running), &request.given, &weights)?;
                 let args = arguments(&program, &running, &given, Vec::new())?;
                 let named: Vec<(String, Array)> = run(args, streams.err)?;
                 npz::save(&request.made, &named)
@@ -232,7 +235,7 @@ impl RunCommand {
             inputs.all_known(&params, &f.name)?;
         }
         let given = params.iter().map(|p| inputs.read(p)).collect::<Result<Vec<_>, _>>()?;
-        let extents = inputs::bind(&params, &given, self.target.extents(f)?)?;
+        let extents = inputs::bind(&params, &given, self.target.extents(program, f)?)?;
         all_bound(f, &extents)?;
         Ok((specialized(program, f, &extents)?, given))
     }

@@ -1,6 +1,7 @@
 //! Source texts that messages point into.
 
 use adfuse::backends::Array;
+use adfuse::ir::Symbol;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -13,6 +14,8 @@ pub(super) struct SourceText {
     pub(super) text: Rc<str>,
     /// Values of parameters that come with the program.
     pub(super) weights: ProgramWeights,
+    /// Extents that the program is imported at, since symbols do not express it.
+    pub(super) bound: Rc<[(Symbol, u64)]>,
 }
 
 /// Values of parameters that come with a program.

@@ -1,8 +1,10 @@
 //! The function that a command is about, and its extents.
 
 use super::failure::{Failure, mean};
+use super::model::ImportGiven;
 use super::program::LoadedProgram;
 use super::source::{SourceText, is_stdin};
+use super::spec::{InputArg, input};
 use adfuse::ir::diag::listed;
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{Function, Symbol};
@@ -21,6 +23,16 @@ pub(super) struct FunctionArgs {
     func: Option<String>,
     #[command(flatten)]
     dims: Dims,
+    #[command(flatten)]
+    fixed: FixedInputs,
+}
+
+/// The arguments that give inputs of models values while these are imported.
+#[derive(Args)]
+pub(super) struct FixedInputs {
+    /// The value of an input of a model on which a shape depends; SPEC is as in `run --input`
+    #[arg(long, value_name = "NAME=SPEC", value_parser = input)]
+    pub(super) fix: Vec<InputArg>,
 }
 
 /// The arguments that give symbolic dimensions their extents.
@@ -44,12 +56,12 @@ impl FunctionArgs {
 
     /// Reads the program's text.
     pub(super) fn source(&self) -> Result<SourceText, Failure> {
-        SourceText::program(self.file()?)
+        SourceText::program(self.file()?, &self.dims.given(&self.fixed))
     }
 
     /// Reads the program.
     pub(super) fn read(&self) -> Result<LoadedProgram, Failure> {
-        LoadedProgram::read(self.file()?)
+        LoadedProgram::read(self.file()?, &self.dims.given(&self.fixed))
     }
 
     /// The chosen function of the program.
@@ -76,32 +88,35 @@ impl FunctionArgs {
         }
     }
 
-    /// The extents given for symbols of `f`.
-    pub(super) fn extents(&self, f: &Function) -> Result<BTreeMap<Symbol, u64>, Failure> {
-        self.dims.of(&f.symbols, &format!("@{} has", f.name))
+    /// The extents given for symbols of `f`, but for those that the program was imported at.
+    pub(super) fn extents(
+        &self,
+        program: &LoadedProgram,
+        f: &Function,
+    ) -> Result<BTreeMap<Symbol, u64>, Failure> {
+        self.dims.of(&f.symbols, &program.source, &format!("@{} has", f.name))
     }
 }
 
 impl Dims {
-    /// Whether an extent is given.
-    pub(super) fn is_given(&self) -> bool {
-        !self.dims.is_empty()
+    /// What is given for a program that is imported.
+    pub(super) fn given(&self, fixed: &FixedInputs) -> ImportGiven {
+        ImportGiven { extents: self.dims.clone(), fixed: fixed.fix.clone() }
     }
 
-    /// All extents, as they are given.
-    pub(super) fn all(&self) -> &[(Symbol, u64)] {
-        &self.dims
-    }
-
-    /// The extents by symbol; each must be one of `known`, which `owner` names.
+    /// The extents by symbol; each must be one of `known`, which `owner` names, or one that the program was imported at.
     pub(super) fn of(
         &self,
         known: &[Symbol],
+        source: &SourceText,
         owner: &str,
     ) -> Result<BTreeMap<Symbol, u64>, Failure> {
         let mut extents = BTreeMap::new();
         for &(s, n) in &self.dims {
             let name = s.as_str();
+            if !known.contains(&s) && source.bound.contains(&(s, n)) {
+                continue;
+            }
             if !known.contains(&s) {
                 let m = format!("{owner} no symbolic dimension `{name}`");
                 return Err(Failure::usage(m).hint(mean(

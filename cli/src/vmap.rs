@@ -46,7 +46,7 @@ impl Vmap {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
-        let f = &specialized(&program, f, &self.target.extents(f)?)?;
+        let f = &specialized(&program, f, &self.target.extents(&program, f)?)?;
         let batching = self.batching(f)?;
         let made = match vmap(&program.module, f, &batching) {
             Err(d) if d.kind == Kind::Usage => return Err(Failure::Usage(d)),

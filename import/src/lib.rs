@@ -15,9 +15,11 @@
 mod bytecode;
 mod counted;
 mod emit;
+mod known;
 mod lower;
 mod onnx;
 mod raise;
+mod raise_qr;
 mod report;
 mod text;
 
@@ -29,7 +31,7 @@ pub use onnx::{
 pub use report::{Coverage, Issue, Usage};
 
 use adfuse_ir::{Diagnostic, Function, Module, verify};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// How a text is imported.
@@ -37,6 +39,7 @@ use std::fmt;
 #[non_exhaustive]
 pub struct ImportOptions {
     checks: bool,
+    extents: BTreeMap<String, u64>,
 }
 
 impl ImportOptions {
@@ -44,6 +47,12 @@ impl ImportOptions {
     /// it they are refused.
     pub fn checks(mut self, keep: bool) -> ImportOptions {
         self.checks = keep;
+        self
+    }
+
+    /// The extent of a symbol: of an axis `?` of a parameter, which has the name that JAX gives to it, or `d0`, `d1`, ...
+    pub fn extent(mut self, name: &str, extent: u64) -> ImportOptions {
+        self.extents.insert(name.to_string(), extent);
         self
     }
 }
@@ -109,7 +118,7 @@ impl std::error::Error for ImportError {}
 pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
     let (lowered, coverage) =
-        lower::lower(&trees, options.checks).map_err(|e| ImportError::Internal(vec![e]))?;
+        lower::lower(&trees, options).map_err(|e| ImportError::Internal(vec![e]))?;
     if !coverage.is_complete() {
         return Err(ImportError::Unsupported(coverage));
     }
@@ -132,7 +141,8 @@ pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, Impo
     let stays = |f: &&Function| none || !private.contains(&f.name) || called.contains(&f.name);
     let mut raised = Module::default();
     for f in module.funcs.values().filter(stays) {
-        raised.funcs.push(raise::raise(f).map_err(|e| ImportError::Internal(vec![e]))?);
+        let loops = raise::raise(f).and_then(|f| raise_qr::raise_qr(&f));
+        raised.funcs.push(loops.map_err(|e| ImportError::Internal(vec![e]))?);
     }
     verify(&raised).map_err(ImportError::Internal)?;
     Ok(Imported { module: raised, checks, coverage })
@@ -142,9 +152,9 @@ pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, Impo
 ///
 /// # Errors
 /// Where the text has a syntax error.
-pub fn coverage(source: &str) -> Result<Coverage, ImportError> {
+pub fn coverage(source: &str, options: &ImportOptions) -> Result<Coverage, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
-    let lowered = lower::lower(&trees, false).map_err(|e| ImportError::Internal(vec![e]))?;
+    let lowered = lower::lower(&trees, options).map_err(|e| ImportError::Internal(vec![e]))?;
     Ok(lowered.1)
 }
 

@@ -168,7 +168,7 @@ fn all_refusals_are_told_with_their_places() {
         text[first.start as usize..first.end as usize]
             .starts_with("%1 = stablehlo.custom_call @mine(%x)")
     );
-    let table = coverage(&text).expect("a table").to_string();
+    let table = coverage(&text, &ImportOptions::default()).expect("a table").to_string();
     assert!(
         table.contains("stablehlo.custom_call @mine")
             && table.lines().next().is_some_and(|l| l.starts_with("op")),
@@ -274,8 +274,79 @@ fn dynamic_ops_of_constants_are_static() {
         "{ir}"
     );
     let other = text
-        .replace("%x, %a, %b, %a", "%x, %m, %b, %a")
+        .replace("%x, %a, %b, %a", "%x, %a, %b, %m")
         .replace("(%x: tensor<4xf32>)", "(%x: tensor<4xf32>, %m: tensor<1xi64>)");
     let error = stablehlo(&other, &ImportOptions::default()).expect_err("is refused").to_string();
-    assert!(error.contains("operand 1 that is no constant"), "{error}");
+    assert!(error.contains("operand 3 that is no constant"), "{error}");
+}
+
+/// Extents that are not written are symbols where operands say which, and refused with a place where these do not express them.
+#[test]
+fn extents_are_symbols_or_are_refused() {
+    let of =
+        |body: &str, result: &str| function("%x: tensor<?x4xf32>, %y: tensor<?xf32>", result, body);
+    let twice = of(
+        "%n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+         %m = stablehlo.add %n, %n : tensor<i32>
+         %s = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+         %z = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
+         return %z : tensor<?xf32>",
+        "tensor<?xf32>",
+    );
+    let error = stablehlo(&twice, &ImportOptions::default()).expect_err("a sum of extents");
+    let [first] = &error.diagnostics()[..] else { panic!("{error}") };
+    assert!(first.message.contains("an extent that is computed from others"), "{error}");
+    let at = first.at.span.expect("a place");
+    assert!(twice[at.start as usize..].starts_with("%z = stablehlo.dynamic_iota"));
+    let fixed = stablehlo(&twice, &ImportOptions::default().extent("d0", 3)).expect("known");
+    assert!(fixed.module.to_string().contains("f32[6]"));
+    let error = stablehlo(&twice, &ImportOptions::default().extent("d7", 3)).expect_err("no d7");
+    assert!(error.to_string().contains("no extent of a parameter is called `d7`"), "{error}");
+    let other = of(
+        "%z = stablehlo.add %x, %y : tensor<?x4xf32>\n return %z : tensor<?x4xf32>",
+        "tensor<?x4xf32>",
+    );
+    assert!(stablehlo(&other, &ImportOptions::default()).is_err());
+    let slice = of(
+        "%z = stablehlo.slice %x [0:1, 0:4] : (tensor<?x4xf32>) -> tensor<1x4xf32>
+         return %z : tensor<1x4xf32>",
+        "tensor<1x4xf32>",
+    );
+    let error = stablehlo(&slice, &ImportOptions::default()).expect_err("part of an axis");
+    assert!(error.to_string().contains("part of an axis whose extent is a symbol"), "{error}");
+    let columns = of(
+        "%n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+         %k = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+         %c = stablehlo.constant dense<3> : tensor<1xi32>
+         %l = stablehlo.concatenate %k, %c, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+         %s = stablehlo.constant dense<[0, 1]> : tensor<2xi32>
+         %t = stablehlo.constant dense<1> : tensor<2xi32>
+         %z = stablehlo.real_dynamic_slice %x, %s, %l, %t : (tensor<?x4xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<?x2xf32>
+         return %z : tensor<?x2xf32>",
+        "tensor<?x2xf32>",
+    );
+    assert!(ir_of(&columns).contains("f32[d0,2]"), "{}", ir_of(&columns));
+}
+
+/// Running sums of many elements are an op; few are added in the order of the text.
+#[test]
+fn running_sums_are_an_op_where_they_are_long() {
+    let sums = |n: u64| {
+        ir_of(&function(
+            &format!("%x: tensor<{n}xf32>"),
+            &format!("tensor<{n}xf32>"),
+            &format!(
+                "%c = stablehlo.constant dense<0.0> : tensor<f32>
+                 %0 = \"stablehlo.reduce_window\"(%x, %c) <{{padding = dense<[[{}, 0]]> : tensor<1x2xi64>, window_dimensions = array<i64: {n}>}}> ({{
+                 ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+                   %1 = stablehlo.add %a, %b : tensor<f32>
+                   stablehlo.return %1 : tensor<f32>
+                 }}) : (tensor<{n}xf32>, tensor<f32>) -> tensor<{n}xf32>
+                 return %0 : tensor<{n}xf32>",
+                n - 1
+            ),
+        ))
+    };
+    assert!(sums(40).contains("cumsum") && !sums(8).contains("cumsum"), "{}", sums(40));
+    assert_eq!(sums(8).matches("= add").count(), 7);
 }

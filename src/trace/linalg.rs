@@ -81,9 +81,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn lu(&self) -> (Tensor, Tensor, Tensor) {
-        let mut results = apply_all(&self.state, Op::Lu, &[self], Attrs::none(), None).into_iter();
-        let mut next = || results.next().unwrap_or_else(|| self.clone());
-        (next(), next(), next())
+        self.triple(apply_all(&self.state, Op::Lu, &[self], Attrs::none(), None))
     }
 
     /// Q with orthogonal columns and the upper triangle R with `self = Q R`.
@@ -147,6 +145,41 @@ impl Tensor {
     pub fn eigh(&self) -> (Tensor, Tensor) {
         let attrs = flags(&[("upper", false)]);
         self.pair(apply_all(&self.state, Op::Eigh, &[self], attrs, None))
+    }
+
+    /// U, s and V^T with `self = U diag(s) V^T`: singular values in descending order, and a column of U and a row of V^T for
+    /// each.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| t.constant([[0.0, 2.0], [3.0, 0.0]]).svd().1)?;
+    /// assert!((y.to_f64s()[0] - 3.0).abs() < 1e-5);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn svd(&self) -> (Tensor, Tensor, Tensor) {
+        self.singular(false)
+    }
+
+    /// As [`Tensor::svd`], with as many columns of U and rows of V^T as `self` has rows and columns.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| t.constant([[2.0], [0.0]]).full_svd().0)?;
+    /// assert_eq!(y.dims(), [2, 2]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn full_svd(&self) -> (Tensor, Tensor, Tensor) {
+        self.singular(true)
+    }
+
+    #[track_caller]
+    fn singular(&self, full: bool) -> (Tensor, Tensor, Tensor) {
+        let attrs = flags(&[("full", full)]);
+        self.triple(apply_all(&self.state, Op::Svd, &[self], attrs, None))
     }
 
     /// The discrete Fourier transform along an axis of complex numbers with these imaginary parts: both parts.

@@ -112,6 +112,13 @@ impl Tensor {
         let second = results.next().unwrap_or_else(|| first.clone());
         (first, second)
     }
+
+    /// The results of an instruction with three; each is this tensor where it was refused.
+    pub(super) fn triple(&self, results: Vec<Tensor>) -> (Tensor, Tensor, Tensor) {
+        let mut results = results.into_iter();
+        let mut next = || results.next().unwrap_or_else(|| self.clone());
+        (next(), next(), next())
+    }
 }
 
 impl fmt::Debug for Tensor {

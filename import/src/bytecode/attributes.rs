@@ -11,7 +11,7 @@ const MOST_NESTED: usize = 64;
 
 type AttributeNumbers<'n> = [(&'n str, u64)];
 
-impl BodyPrinter<'_> {
+impl<'a> BodyPrinter<'a> {
     /// `<{name = value, ..}>`, where there are any.
     pub(super) fn attributes(
         &mut self,
@@ -231,8 +231,31 @@ impl BodyPrinter<'_> {
         }
     }
 
+    /// The names of the extents that parameters are, of the attributes of parameters.
+    pub(super) fn extent_names(&mut self, attributes: u64) -> ByteResult<Vec<Option<&'a str>>> {
+        let DecodedAttribute::Array(each) = self.decoder.attribute(attributes)? else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for of in each {
+            let DecodedAttribute::Dictionary(entries) = self.decoder.attribute(of)? else {
+                names.push(None);
+                continue;
+            };
+            let mut name = None;
+            for (key, value) in entries {
+                if self.decoder.string(key)? == "jax.global_constant" {
+                    name = Some(self.decoder.string(value)?);
+                }
+            }
+            names.push(name);
+            self.bounded()?;
+        }
+        Ok(names)
+    }
+
     /// A string, with escapes for what would end it.
-    fn quoted(&mut self, text: &str) {
+    pub(super) fn quoted(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {
             match c {

@@ -323,7 +323,7 @@ impl<'a> BodyPrinter<'a> {
             if !parameters.is_empty() {
                 p.line();
                 p.out.push_str("^bb0");
-                p.parameters(parameters)?;
+                p.parameters(parameters, &[])?;
                 p.out.push(':');
             }
             Ok(())
@@ -370,10 +370,20 @@ impl<'a> BodyPrinter<'a> {
         Ok(())
     }
 
-    fn parameters(&mut self, parameters: &[NamedValue]) -> ByteResult<()> {
+    /// Parameters with their types, and with the names of the extents that they are.
+    fn parameters(
+        &mut self,
+        parameters: &[NamedValue],
+        extents: &[Option<&str>],
+    ) -> ByteResult<()> {
         for (k, value) in parameters.iter().enumerate() {
             let ty = self.decoder.ty(value.ty, 0)?;
             self.put(format_args!("{}{value}: {}", if k > 0 { ", " } else { "(" }, ty.text));
+            if let Some(Some(name)) = extents.get(k) {
+                self.out.push_str(" {jax.global_constant = ");
+                self.quoted(name);
+                self.out.push('}');
+            }
             self.bounded()?;
         }
         self.out.push_str(if parameters.is_empty() { "()" } else { ")" });
@@ -401,6 +411,10 @@ impl<'a> BodyPrinter<'a> {
             Some(word) => self.decoder.string(word)?,
             None => "",
         };
+        let extents = match find(all, "arg_attrs") {
+            Some(attributes) => self.extent_names(attributes)?,
+            None => Vec::new(),
+        };
         (self.parameters, self.instructions) = (0, 0);
         self.line();
         self.out.push_str("func.func ");
@@ -410,7 +424,7 @@ impl<'a> BodyPrinter<'a> {
         self.symbol(name);
         self.regions(r, inst, |p, r| {
             p.region(r, false, |p, parameters| {
-                p.parameters(parameters)?;
+                p.parameters(parameters, &extents)?;
                 p.out.push_str(" -> ");
                 p.types(results)?;
                 p.out.push_str(" {");

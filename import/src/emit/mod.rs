@@ -33,11 +33,6 @@ impl InstEmitter {
         InstEmitter { b: Builder::new(name), emitted: 0 }
     }
 
-    /// Known extents of a value.
-    pub(crate) fn dims(&self, v: Val) -> SmallVec<[u64; 4]> {
-        self.b.ty(v.value).dims().unwrap_or_default()
-    }
-
     /// A scalar repeated to a shape.
     pub(crate) fn splat(&mut self, v: Val, shape: &TensorType) -> Result<Val, Unlowered> {
         let ty = shape.with_dtype(v.element.storage());

@@ -88,7 +88,7 @@ pub(crate) fn regroup(
             cx.emit(Op::Concatenate, &pieces, Attrs::none().with_int("axis", rank as i64))?;
         return bitcast_to(cx, Val { element: small, value }, to);
     }
-    let dims = cx.dims(raw);
+    let dims = cx.dims(raw)?;
     if dims.last() != Some(&u64::from(parts)) {
         return refuse(format!("bits of {} as {to}", x.element));
     }

@@ -6,7 +6,7 @@ use super::elementwise::{apply, direction};
 use super::number::{ComplexPart, ImportedNumber, NumberType, part_names};
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction, Type};
-use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, Value};
+use adfuse_ir::{Attr as IrAttr, Attrs, Dim, Literal, Op, TensorType, Value};
 
 /// How an op of complex numbers is lowered.
 #[derive(Clone, Copy)]
@@ -92,10 +92,27 @@ pub(crate) fn lower<'t>(
 impl ModuleLowering<'_> {
     /// The imported type of real or complex numbers.
     pub(crate) fn number_type(&mut self, ty: &Type<'_>) -> Result<NumberType, Unlowered> {
+        let known: Option<Vec<Dim>> = ty.extents().iter().map(|e| e.map(Dim::Const)).collect();
+        match known {
+            Some(shape) => self.number_type_at(ty, &shape),
+            None => refuse("an extent that is not known"),
+        }
+    }
+
+    /// The imported type of numbers with this shape.
+    pub(crate) fn number_type_at(
+        &mut self,
+        ty: &Type<'_>,
+        shape: &[Dim],
+    ) -> Result<NumberType, Unlowered> {
         let complex = self.part.is_none() && ty.is_complex();
         let read = if complex { Some(ComplexPart::Real) } else { self.part };
-        let (element, ty) = self.reading(read, |cx| cx.type_of(ty))?;
-        Ok(NumberType { element, ty, complex })
+        let element = self.reading(read, |cx| cx.element_of(ty))?;
+        let ty = TensorType::new(element.storage(), shape.iter().copied());
+        match ty.excess() {
+            Some(m) => refuse(m),
+            None => Ok(NumberType { element, ty, complex }),
+        }
     }
 
     /// A parameter of the function or region under construction.
@@ -159,6 +176,10 @@ fn sum_of_products<'t>(
     use ComplexPart::{Imaginary, Real};
     let args = operands(cx, inst)?;
     let [x, y] = args[..] else { return refuse("other than two operands") };
+    if let Some(sum) = super::short::dot(cx, inst, x, y)? {
+        let im = sum.im.unwrap_or_else(|| zero_like(cx, sum.re));
+        return Ok(vec![ImportedNumber::complex(sum.re, im)]);
+    }
     let mut of = |first: ComplexPart, second: ComplexPart| -> Result<Option<Val>, Unlowered> {
         let there = |n: ImportedNumber, part| part == Real || n.im.is_some();
         if !there(x, first) || !there(y, second) {
@@ -305,6 +326,15 @@ fn product(
     args: &[ImportedNumber],
 ) -> Result<ImportedNumber, Unlowered> {
     let [x, y] = two(args)?;
+    product_of_parts(cx, x, y)
+}
+
+/// The product of two numbers, by the products of their parts.
+pub(super) fn product_of_parts(
+    cx: &mut ModuleLowering<'_>,
+    x: ImportedNumber,
+    y: ImportedNumber,
+) -> Result<ImportedNumber, Unlowered> {
     let ((a, b), (c, d)) = (parts(cx, x), parts(cx, y));
     let [ac, bd] = [apply(cx, Op::Mul, &[a, c])?, apply(cx, Op::Mul, &[b, d])?];
     let [ad, bc] = [apply(cx, Op::Mul, &[a, d])?, apply(cx, Op::Mul, &[b, c])?];
@@ -422,7 +452,7 @@ fn fft<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, _: &OpRow) ->
     };
     for (k, &n) in lengths.iter().enumerate() {
         let last = k + 1 == lengths.len();
-        let extent = cx.dims(x.re)[first + k] as i64;
+        let extent = cx.dims(x.re)?[first + k] as i64;
         let wanted = if last && halved && inverse { n / 2 + 1 } else { n };
         if n < 1 || extent != wanted {
             return refuse(format!("a length of {n} for an axis of {extent}"));

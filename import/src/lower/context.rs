@@ -5,11 +5,12 @@ use super::number::{ComplexPart, ImportedNumber, ImportedNumbers};
 use crate::emit::element::{ElementType, complex_part};
 use crate::emit::refusal::{Unlowered, refuse};
 pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
+use crate::known::KnownValues;
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
-use adfuse_ir::{Op, Span, TensorType};
+use adfuse_ir::{Dim, Op, Span, Symbol, TensorType};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
 pub(crate) type LoweredNumbers = Result<ImportedNumbers, Unlowered>;
@@ -74,6 +75,14 @@ pub(crate) struct ModuleLowering<'t> {
     /// Whether comparisons of tests are kept rather than refused.
     pub(crate) keeps_checks: bool,
     pub(crate) checks: Vec<(Compare, Val, Val)>,
+    /// What is known of the values of the function under construction.
+    pub(crate) known: KnownValues,
+    /// Extents that are given for symbols.
+    pub(crate) extents: BTreeMap<String, u64>,
+    /// Those of them that were extents of some function.
+    pub(crate) bound: BTreeSet<String>,
+    /// The symbols of the function under construction.
+    pub(crate) symbols: Vec<Symbol>,
     pub(crate) issues: Vec<Issue>,
     pub(crate) usage: Usage,
     /// Calls that are lowered in place: those that are open, and all.
@@ -118,6 +127,10 @@ impl<'t> ModuleLowering<'t> {
             factors: None,
             keeps_checks,
             checks: Vec::new(),
+            known: KnownValues::default(),
+            extents: BTreeMap::new(),
+            bound: BTreeSet::new(),
+            symbols: Vec::new(),
             issues: Vec::new(),
             usage: Usage::default(),
             depth: 0,
@@ -129,6 +142,8 @@ impl<'t> ModuleLowering<'t> {
     pub(crate) fn forget(&mut self) {
         self.values.clear();
         self.shadowed.clear();
+        self.known = KnownValues::default();
+        self.symbols.clear();
     }
 
     /// Notes something that cannot be imported.
@@ -138,7 +153,19 @@ impl<'t> ModuleLowering<'t> {
 
     /// The imported type.
     pub(crate) fn type_of(&self, ty: &Type<'_>) -> Result<(ElementType, TensorType), Unlowered> {
-        let Type::Tensor(extents, element) = ty else {
+        let element = self.element_of(ty)?;
+        let known: Option<Vec<u64>> = ty.extents().iter().copied().collect();
+        let Some(dims) = known else { return refuse("an extent that is not known") };
+        let ty = TensorType::of(element.storage(), &dims);
+        match ty.excess() {
+            Some(m) => refuse(m),
+            None => Ok((element, ty)),
+        }
+    }
+
+    /// The imported type of the elements.
+    pub(crate) fn element_of(&self, ty: &Type<'_>) -> Result<ElementType, Unlowered> {
+        let Type::Tensor(_, element) = ty else {
             let Type::Other(text) = ty else { return refuse("a type") };
             return refuse(format!("the type {text}"));
         };
@@ -146,18 +173,20 @@ impl<'t> ModuleLowering<'t> {
             None => element,
             Some(_) => complex_part(element).unwrap_or(element),
         };
-        let Some(element) = ElementType::named(named) else {
-            return refuse(match complex_part(element) {
+        match ElementType::named(named) {
+            Some(element) => Ok(element),
+            None => refuse(match complex_part(element) {
                 Some(_) => "complex numbers".into(),
                 None => format!("elements of type {}", element.split('<').next().unwrap_or("")),
-            });
-        };
-        let known: Option<Vec<u64>> = extents.iter().copied().collect();
-        let Some(dims) = known else { return refuse("an extent that is not known") };
-        let ty = TensorType::of(element.storage(), &dims);
-        match ty.excess() {
-            Some(m) => refuse(m),
-            None => Ok((element, ty)),
+            }),
+        }
+    }
+
+    /// The extents of a value, none of which may be a symbol.
+    pub(crate) fn dims(&self, v: Val) -> Result<SmallVec<[u64; 4]>, Unlowered> {
+        match self.b.ty(v.value).dims() {
+            Some(dims) => Ok(dims),
+            None => refuse(format!("an extent that is a symbol: {}", self.b.ty(v.value))),
         }
     }
 
@@ -352,15 +381,37 @@ impl<'t> ModuleLowering<'t> {
                 return refuse("complex numbers, or none, where the text says otherwise");
             }
             let read = self.part.or(number.im.map(|_| ComplexPart::Real));
-            let (element, ty) = self.reading(read, |cx| cx.result_type(inst, k))?;
-            for v in number.parts() {
-                if v.element != element || self.b.ty(v.value) != &ty {
-                    let found = self.b.ty(v.value);
-                    return refuse(format!("a result of type {found} where the text says {ty}"));
-                }
-            }
+            self.reading(read, |cx| cx.has_written_type(inst, k, &number.parts()))?;
         }
         Ok(values)
+    }
+
+    /// Errs where values have another type than result number `k` has in the text. An extent that is not written may be any.
+    fn has_written_type(
+        &self,
+        inst: &Instruction<'_>,
+        k: usize,
+        values: &[Val],
+    ) -> Result<(), Unlowered> {
+        let written = written_type(inst, k)?;
+        let (element, ty) = match written.is_dynamic() {
+            false => self.result_type(inst, k).map(|(element, ty)| (element, Some(ty)))?,
+            true => (self.element_of(written)?, None),
+        };
+        for v in values {
+            let found = self.b.ty(v.value);
+            let open = |shape: &[Dim]| {
+                let extents = written.extents();
+                let fits = |(d, e): (&Dim, &Option<u64>)| e.is_none_or(|n| *d == Dim::Const(n));
+                shape.len() == extents.len() && shape.iter().zip(extents).all(fits)
+            };
+            let same = ty.as_ref().map_or_else(|| open(&found.shape), |ty| found == ty);
+            if v.element != element || !same {
+                let wanted = ty.map_or_else(|| written.to_string(), |ty| ty.to_string());
+                return refuse(format!("a result of type {found} where the text says {wanted}"));
+            }
+        }
+        Ok(())
     }
 
     /// Gives a number its name in the source, unless it has one.

@@ -4,6 +4,7 @@ use super::attributes::{find, number};
 use super::context::{
     Compare, LoweredNumbers, LoweredValues, ModuleLowering, Val, Vals, written_type,
 };
+use super::extents;
 use super::number::{
     ImportedNumber, ImportedNumbers, NumberType, numbers_of, value_types, values_of,
 };
@@ -76,9 +77,9 @@ pub(crate) fn while_loop<'t>(
 
 pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredNumbers {
     let p = cx.operand(inst, 0)?;
-    let types = result_types(cx, inst)?;
     let made: Vec<_> = inst.regions.iter().map(|r| region(cx, r, &[])).collect();
     let regions: Vec<adfuse_ir::Region> = made.into_iter().collect::<Result<_, _>>()?;
+    let types = branch_types(cx, inst, &regions)?;
     let last = regions.len() as i64 - 1;
     let (op, chosen) = match inst.op {
         "stablehlo.if" => (Op::Cond, p.value),
@@ -93,6 +94,30 @@ pub(crate) fn branch<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>)
     let declared = value_types(&types);
     let results = cx.emit_all(op, &[chosen], Attrs::none(), Some(&declared), &regions)?;
     Ok(numbers_of(&types, results))
+}
+
+/// The types of a branch's results: as they are written, or those of the first region where an extent is not.
+fn branch_types(
+    cx: &mut ModuleLowering<'_>,
+    inst: &Instruction<'_>,
+    regions: &[adfuse_ir::Region],
+) -> Result<Vec<NumberType>, Unlowered> {
+    let written: Vec<_> =
+        (0..inst.result_count()).map(|k| written_type(inst, k)).collect::<Result<_, _>>()?;
+    let (Some(first), true) = (regions.first(), written.iter().any(|ty| ty.is_dynamic())) else {
+        return result_types(cx, inst);
+    };
+    let mut results = cx.b.func().region(*first).results.clone().into_iter();
+    let mut types = Vec::new();
+    for ty in written {
+        let Some(value) = results.next() else { return refuse("a branch with fewer results") };
+        let shape = cx.b.ty(value).shape.clone();
+        types.push(cx.number_type_at(ty, &shape)?);
+        if ty.is_complex() {
+            results.next();
+        }
+    }
+    Ok(types)
 }
 
 pub(crate) fn call<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>) -> LoweredNumbers {
@@ -133,7 +158,7 @@ fn call_of<'t>(
         ));
     }
     let in_place = match cx.lift {
-        None => takes_a_slice(callee),
+        None => takes_a_slice(callee) || extents::is_dynamic(callee),
         Some(_) => !args.is_empty(),
     };
     if in_place {
@@ -172,6 +197,8 @@ enum Custom {
     Identity,
     /// A test's comparison of two operands.
     Check(Compare),
+    /// JAX's check of extents: what of it is known is true, or the text is refused.
+    Extents,
 }
 
 /// The custom calls that are known.
@@ -183,6 +210,7 @@ const CUSTOM: &[(&str, Custom)] = &[
     ("SPMDShardToFullShape", Custom::Identity),
     ("Sharding", Custom::Identity),
     ("annotate_device_placement", Custom::Identity),
+    ("shape_assertion", Custom::Extents),
     ("check.expect_almost_eq", Custom::Check(Compare::Within(0.001))),
     ("check.expect_close", Custom::Check(Compare::Close)),
     ("check.expect_eq", Custom::Check(Compare::Equal)),
@@ -197,6 +225,7 @@ pub(crate) fn custom_call<'t>(
     match CUSTOM.iter().find(|(n, _)| *n == name) {
         Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
         Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
+        Some((_, Custom::Extents)) => extents::assertion(cx, inst),
         None => match super::linalg::lapack(name) {
             Some(_) if cx.part.is_some() => refuse("complex numbers"),
             Some(call) => call(cx, inst),

@@ -2,7 +2,7 @@
 
 use super::attributes::find;
 use super::bits;
-use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::context::{LoweredValues, ModuleLowering, Val, Vals, written_type};
 pub(crate) use crate::emit::arithmetic::{apply, convert_to};
 use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
@@ -71,7 +71,7 @@ pub(crate) fn clamp(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowe
 
 pub(crate) fn convert(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
-    let (element, _) = cx.result_type(inst, 0)?;
+    let element = cx.element_of(written_type(inst, 0)?)?;
     Ok(smallvec![convert_to(cx, x, element)?])
 }
 

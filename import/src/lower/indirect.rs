@@ -3,6 +3,8 @@
 
 use super::attributes::{entry, flag, need_list, number};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::extents::GatherSizes;
+use super::gather_window::{picked_each, single_slice, symbolic_window};
 use super::reduce::{Combiner, recognized};
 use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
@@ -18,12 +20,13 @@ struct Indices {
 }
 
 /// The dimension numbers of a gather or of a scatter.
-struct DimensionNumbers {
+#[derive(Clone)]
+pub(super) struct DimensionNumbers {
     window: Vec<i64>,
     removed: Vec<i64>,
-    batching: Vec<i64>,
+    pub(super) batching: Vec<i64>,
     indices_batching: Vec<i64>,
-    map: Vec<i64>,
+    pub(super) map: Vec<i64>,
     vector: i64,
 }
 
@@ -40,8 +43,14 @@ impl DimensionNumbers {
         })
     }
 
+    /// The axis of the indices, with their components last, that batching dimension number `k` goes with.
+    pub(super) fn index_axis(&self, k: usize) -> i64 {
+        let along = self.indices_batching.get(k).copied().unwrap_or(0);
+        if along > self.vector { along - 1 } else { along }
+    }
+
     /// The operand's axes that no window has.
-    fn collapsed(&self) -> Vec<i64> {
+    pub(super) fn collapsed(&self) -> Vec<i64> {
         let mut all: Vec<i64> = self.removed.iter().chain(&self.batching).copied().collect();
         all.sort_unstable();
         all
@@ -57,7 +66,7 @@ fn indices(
     if !given.element.is_int() {
         return refuse(format!("indices of type {}", given.element));
     }
-    let dims = cx.dims(given);
+    let dims = cx.b.ty(given.value).shape.clone();
     let vector = usize::try_from(n.vector).ok().filter(|&v| v <= dims.len());
     let Some(vector) = vector else {
         return refuse(format!("index vectors along axis {}", n.vector));
@@ -65,7 +74,7 @@ fn indices(
     let mut value = cx.b.materialize(given.value);
     let dtype = given.element.storage();
     if vector == dims.len() {
-        let ty = TensorType::new(dtype, dims.iter().chain(&[1]).map(|&d| Dim::Const(d)));
+        let ty = TensorType::new(dtype, dims.iter().copied().chain([Dim::Const(1)]));
         value = cx.emit_as(Op::Reshape, &[value], Attrs::none(), &ty)?;
     } else if vector + 1 != dims.len() {
         let perm = (0..dims.len()).filter(|&d| d != vector).chain([vector]).map(|d| d as i64);
@@ -77,13 +86,13 @@ fn indices(
     }
     // Of wider indices none counts too far.
     value = cx.storage(value, DType::I64)?;
-    let mut shape: Vec<u64> = cx.b.ty(value).dims().unwrap_or_default().to_vec();
+    let mut shape = cx.b.ty(value).shape.clone();
     let last = shape.len() - 1;
-    shape[last] = 1;
+    shape[last] = Dim::Const(1);
     let mut parts = vec![value];
-    for (&axis, &along) in n.batching.iter().zip(&n.indices_batching) {
-        let along = if along > n.vector { along - 1 } else { along };
-        let ty = TensorType::of(DType::I64, &shape);
+    for (k, &axis) in n.batching.iter().enumerate() {
+        let along = n.index_axis(k);
+        let ty = TensorType::new(DType::I64, shape.iter().copied());
         parts.push(cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", along), &ty)?);
         map.push(axis);
     }
@@ -101,11 +110,28 @@ pub(crate) fn gather(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Low
     ];
     let n = DimensionNumbers::of(inst.attr("dimension_numbers"), names)?;
     let sizes = match inst.op {
-        "stablehlo.dynamic_gather" => super::shape::constant_list(cx, inst, 2)?,
+        "stablehlo.dynamic_gather" => match super::extents::sizes(cx, inst, 2)? {
+            GatherSizes::Known(all) => match single_slice(cx, inst, &n, &all)? {
+                Some(slice) => return Ok(smallvec![slice]),
+                None => all,
+            },
+            GatherSizes::Symbolic(all) => return symbolic_window(cx, inst, &n, &all),
+        },
         _ => need_list(inst, &["slice_sizes"])?,
     };
     let (x, given) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
-    let at = indices(cx, given, &n)?;
+    let at = match cx.b.ty(x.value).dims() {
+        Some(_) => indices(cx, given, &n)?,
+        // Batches of unknown extent have no gather of their own.
+        None => {
+            let plain = DimensionNumbers { batching: Vec::new(), ..n.clone() };
+            let at = indices(cx, given, &plain)?;
+            if let Some(found) = picked_each(cx, x, at.value, (&n, &sizes))? {
+                return Ok(smallvec![found]);
+            }
+            indices(cx, given, &n)?
+        }
+    };
     let attrs = Attrs::none()
         .with_ints("offset_dims", n.window.iter().copied())
         .with_ints("collapsed", n.collapsed())
@@ -233,7 +259,7 @@ impl ScatterPlaces<'_> {
     ) -> LoweredValues {
         let mut args = Vec::new();
         for (&x, &u) in xs.iter().zip(updates) {
-            let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u));
+            let (rank, extents) = (cx.b.ty(x.value).rank(), cx.dims(u)?);
             let attrs = self.gather(rank, window, &extents);
             let full = cx.b.materialize(x.value);
             args.push(Val { value: cx.emit(Op::Gather, &[full, at], attrs)?, ..x });
@@ -291,7 +317,7 @@ impl ScatterPlaces<'_> {
         )?;
         let mut entered: Vec<Val> = Vec::new();
         for u in &flat {
-            let dims = cx.dims(*u);
+            let dims = cx.dims(*u)?;
             let param = cx.b.param(TensorType::of(u.element.storage(), &dims[1..]), None);
             let one =
                 std::iter::once(1).chain(dims[1..].iter().copied()).collect::<SmallVec<[u64; 4]>>();
@@ -319,7 +345,7 @@ impl ScatterPlaces<'_> {
         u: Val,
         steps: u64,
     ) -> Result<Val, Unlowered> {
-        let dims = cx.dims(u);
+        let dims = cx.dims(u)?;
         let window = &self.n.window;
         let batch = (0..dims.len() as i64).filter(|d| !window.contains(d));
         let perm: Vec<i64> = batch.chain(window.iter().copied()).collect();

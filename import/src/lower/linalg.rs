@@ -6,7 +6,7 @@ use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Literal, Op, TensorType, Value};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 /// A call of LAPACK.
 type LapackCall = fn(&mut ModuleLowering<'_>, &Instruction<'_>) -> LoweredValues;
@@ -14,6 +14,7 @@ type LapackCall = fn(&mut ModuleLowering<'_>, &Instruction<'_>) -> LoweredValues
 /// The calls of LAPACK that are known, without the letter of the element type.
 const LAPACK: &[(&str, LapackCall)] = &[
     ("geqrf", geqrf),
+    ("gesdd", gesdd),
     ("getrf", getrf),
     ("orgqr", orgqr),
     ("potrf", potrf),
@@ -128,11 +129,30 @@ fn syevd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let attrs = Attrs::none().with("upper", IrAttr::Bool(upper));
     let made = cx.emit_all(Op::Eigh, &[a.value], attrs, None, &[])?;
     let (values, vectors) = (made[0], made[1]);
-    let dims = cx.dims(a);
+    let dims = cx.dims(a)?;
     let batch = TensorType::of(DType::I32, &dims[..dims.len().saturating_sub(2)]);
     let value = cx.b.literal(&batch, Literal::zero(DType::I32));
     let info = Val { element: ElementType::I32, value };
     Ok(smallvec![Val { value: vectors, ..a }, Val { value: values, ..a }, info])
+}
+
+/// Singular values and vectors: `mode` says whether there are as many vectors as singular values, all, or none.
+fn gesdd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    let [a] = operands(cx, inst)?;
+    let full = match letter(inst, "mode")? {
+        'A' => true,
+        // Without vectors LAPACK leaves theirs as they were: nothing reads them.
+        'S' | 'N' => false,
+        l => return refuse(format!("`mode` of `{l}`")),
+    };
+    let attrs = Attrs::none().with("full", IrAttr::Bool(full));
+    let made = cx.emit_all(Op::Svd, &[a.value], attrs, None, &[])?;
+    let dims = cx.dims(a)?;
+    let batch = TensorType::of(DType::I32, &dims[..dims.len().saturating_sub(2)]);
+    let value = cx.b.literal(&batch, Literal::zero(DType::I32));
+    let info = Val { element: ElementType::I32, value };
+    let parts = [made[0], made[1], made[2]].map(|value| Val { value, ..a });
+    Ok(smallvec![a, parts[1], parts[0], parts[2], info])
 }
 
 fn geqrf(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
@@ -149,7 +169,7 @@ fn orgqr(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
 
 /// The number, from 1 on, of the first element on the diagonals that does not compare so with 0; 0 where all do.
 fn first_pivot(cx: &mut ModuleLowering<'_>, x: Value, holds: Op) -> Result<Val, Unlowered> {
-    let dims: SmallVec<[u64; 4]> = cx.b.ty(x).dims().unwrap_or_default();
+    let dims = cx.dims(Val { element: ElementType::I32, value: x })?;
     let rank = dims.len();
     let of = |dtype| TensorType::of(dtype, &dims);
     let mut places = |axis: usize| {

@@ -7,22 +7,26 @@ mod constant;
 mod context;
 mod control;
 mod elementwise;
+mod extents;
+mod gather_window;
 mod indirect;
 mod linalg;
 mod number;
 mod reduce;
 mod rng;
 mod shape;
+mod short;
 mod sort;
 mod table;
 mod window;
 
 pub use context::Compare;
 
+use crate::ImportOptions;
 use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
-use adfuse_ir::{Builder, Diagnostic, Function, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Shape, Value};
 use context::ModuleLowering;
 use number::{ImportedNumber, values_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +54,7 @@ fn ir_name(name: &str, taken: &BTreeSet<String>) -> String {
 /// The functions of a text, public ones first, and what of it cannot be imported.
 pub(crate) fn lower(
     functions: &[FunctionTree<'_>],
-    keeps_checks: bool,
+    options: &ImportOptions,
 ) -> Result<(Vec<ImportedFunction>, Coverage), Diagnostic> {
     let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (k, f) in functions.iter().enumerate() {
@@ -59,7 +63,8 @@ pub(crate) fn lower(
         names.entry(f.name).or_insert((k, name));
     }
     let (row, map, complex) = (table::row, elementwise::map, complex::lower);
-    let mut cx = ModuleLowering::new(functions, names, row, map, complex, keeps_checks);
+    let mut cx = ModuleLowering::new(functions, names, row, map, complex, options.checks);
+    cx.extents.clone_from(&options.extents);
     let mut lowered = Vec::new();
     let order = functions.iter().enumerate().filter(|(_, f)| !f.private);
     for (k, f) in order.chain(functions.iter().enumerate().filter(|(_, f)| f.private)) {
@@ -70,10 +75,20 @@ pub(crate) fn lower(
                 continue;
             }
         };
+        // Its extents are those of the operands: its body stands where it is called.
+        if f.private && extents::is_dynamic(f) {
+            continue;
+        }
         cx.b = Builder::new(name);
         if let Some(made) = function(&mut cx, f)? {
             lowered.push(made);
         }
+    }
+    let unknown: Vec<String> =
+        options.extents.keys().filter(|n| !cx.bound.contains(*n)).cloned().collect();
+    for name in unknown {
+        let span = functions.first().map(|f| f.span).unwrap_or_default();
+        cx.issue("func.func", format!("no extent of a parameter is called `{name}`"), span);
     }
     Ok((lowered, Coverage { usage: cx.usage, issues: cx.issues, needed: Vec::new() }))
 }
@@ -86,15 +101,18 @@ fn function<'t>(
     cx.forget();
     cx.checks.clear();
     let mut params: Vec<Option<ImportedNumber>> = Vec::new();
-    let signature = f
-        .body
-        .params
-        .iter()
-        .map(|p| (Some(p.name), &p.ty))
-        .chain(f.results.iter().map(|ty| (None, ty)));
+    let shapes = extents::parameters(cx, f);
+    let given = f.body.params.iter().zip(&shapes).map(|(p, shape)| (Some(p.name), &p.ty, shape));
+    let none = Shape::new();
+    let signature = given.chain(f.results.iter().map(|ty| (None, ty, &none)));
     let mut whole = true;
-    for (name, ty) in signature {
-        match (cx.number_type(ty), name) {
+    for (name, ty, shape) in signature {
+        let ty = match name {
+            Some(_) => cx.number_type_at(ty, shape),
+            None if ty.is_dynamic() => continue,
+            None => cx.number_type(ty),
+        };
+        match (ty, name) {
             (Ok(ty), Some(name)) => params.push(Some(cx.parameter(name, &ty))),
             (Ok(_), None) => {}
             (Err(why), name) => {
@@ -124,6 +142,7 @@ fn function<'t>(
     let checks = std::mem::take(&mut cx.checks);
     values.extend(checks.iter().flat_map(|(_, got, wanted)| [got.value, wanted.value]));
     cx.b.set_results(&values);
+    cx.b.func_mut().symbols = std::mem::take(&mut cx.symbols);
     let made = std::mem::replace(&mut cx.b, Builder::new("")).finish()?;
     Ok(Some(ImportedFunction {
         function: made,

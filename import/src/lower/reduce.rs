@@ -176,7 +176,8 @@ fn arg_extremum<'t>(
     let Some(largest) = extremum_form(region).filter(|_| counts && !x.element.is_u64()) else {
         return Ok(None);
     };
-    if cx.dims(x).get(axis as usize).is_none_or(|&n| n == 0) || x.element == ElementType::Bool {
+    let extent = cx.b.ty(x.value).shape.get(axis as usize).and_then(|d| d.known());
+    if extent.is_none_or(|n| n == 0) || x.element == ElementType::Bool {
         return Ok(None);
     }
     let (arg, best) =
@@ -241,7 +242,7 @@ pub(crate) fn fold<'t>(
     for &x in xs {
         rows.push(flattened(cx, x, axes)?);
     }
-    let dims = cx.dims(rows[0]);
+    let dims = cx.dims(rows[0])?;
     let mut n = dims[0];
     let kept = TensorType::of(rows[0].element.storage(), &dims[1..]);
     let mut result: Vec<Val> = Vec::new();
@@ -293,7 +294,7 @@ fn rows_of(
     x: Val,
     (start, limit, stride): (u64, u64, u64),
 ) -> Result<Val, Unlowered> {
-    let dims = cx.dims(x);
+    let dims = cx.dims(x)?;
     let of = |first: u64, others: &dyn Fn(u64) -> u64| -> Vec<i64> {
         std::iter::once(first)
             .chain(dims[1..].iter().map(|&d| others(d)))
@@ -309,7 +310,7 @@ fn rows_of(
 
 /// The tensor with these axes first, as one.
 fn flattened(cx: &mut ModuleLowering<'_>, x: Val, axes: &[i64]) -> Result<Val, Unlowered> {
-    let dims = cx.dims(x);
+    let dims = cx.dims(x)?;
     if axes.iter().any(|&a| a < 0 || a as usize >= dims.len()) {
         return refuse(format!("axes {axes:?} of {}", cx.b.ty(x.value)));
     }

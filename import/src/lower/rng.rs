@@ -50,7 +50,7 @@ pub(crate) fn rng_bit_generator(
         return refuse(format!("random bits of type {element}"));
     };
     let named = find(inst, &["rng_algorithm", "algorithm"]).and_then(Attribute::word);
-    let parts = cx.dims(state);
+    let parts = cx.dims(state)?;
     let words = match (&parts[..], state.element.is_u64()) {
         ([n @ (2 | 3)], true) => *n,
         _ => return refuse("a state that is not of two or three words of 64 bits"),

@@ -1,11 +1,12 @@
 //! Changes of shape, sources, and slices at indices that are operands.
 
 use super::attributes::{entry, find, list, list_or, need_list, need_number};
-use super::context::{LoweredValues, ModuleLowering, Val};
+use super::context::{LoweredValues, ModuleLowering, Val, written_type};
+use super::extents;
 use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
-use adfuse_ir::{Attr as IrAttr, Attrs, DType, Literal, Op, TensorType, Value, ValueDef};
+use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, TensorType, Value};
 use smallvec::smallvec;
 
 /// One view of the first operand whose result type is written.
@@ -16,8 +17,17 @@ fn written(
     attrs: Attrs,
 ) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
-    let (_, ty) = cx.result_type(inst, 0)?;
-    Ok(smallvec![Val { value: cx.emit_as(op, &[x.value], attrs, &ty)?, ..x }])
+    let value = match written_type(inst, 0)?.is_dynamic() {
+        true => {
+            let full = cx.b.materialize(x.value);
+            cx.emit(op, &[full], attrs)?
+        }
+        false => {
+            let (_, ty) = cx.result_type(inst, 0)?;
+            cx.emit_as(op, &[x.value], attrs, &ty)?
+        }
+    };
+    Ok(smallvec![Val { value, ..x }])
 }
 
 pub(crate) fn broadcast_in_dim(
@@ -26,7 +36,7 @@ pub(crate) fn broadcast_in_dim(
 ) -> LoweredValues {
     let dims = need_list(inst, &["dims", "broadcast_dimensions"])?;
     let x = cx.operand(inst, 0)?;
-    let (_, ty) = cx.result_type(inst, 0)?;
+    let (_, ty) = extents::target(cx, inst, 1)?;
     if let Some(l) = cx.b.func().literal(x.value).filter(|l| l.dtype() == ty.dtype) {
         return Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }]);
     }
@@ -47,12 +57,15 @@ pub(crate) fn broadcast_in_dim(
 
 pub(crate) fn reshape(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
-    let (_, ty) = cx.result_type(inst, 0)?;
+    let (_, ty) = extents::target(cx, inst, 1)?;
     match cx.b.func().literal(x.value) {
         Some(l) if l.dtype() == ty.dtype && ty.elements() == cx.b.ty(x.value).elements() => {
             Ok(smallvec![Val { value: cx.b.literal(&ty, l), ..x }])
         }
-        _ => written(cx, inst, Op::Reshape, Attrs::none()),
+        _ => {
+            let value = cx.emit_as(Op::Reshape, &[x.value], Attrs::none(), &ty)?;
+            Ok(smallvec![Val { value, ..x }])
+        }
     }
 }
 
@@ -99,8 +112,9 @@ pub(crate) fn slice(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowe
             stride = list_or(inst, &["strides"], start.len(), 1)?;
         }
     }
-    let attrs = Attrs::none().with_ints("start", start).with_ints("limit", limit);
-    written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
+    let x = cx.operand(inst, 0)?;
+    let limit = limit.into_iter().map(Some).collect::<Vec<_>>();
+    extents::sliced(cx, x, &start, &limit, &stride)
 }
 
 /// The numbers of an operand that is a constant.
@@ -110,16 +124,10 @@ pub(crate) fn constant_list(
     k: usize,
 ) -> Result<Vec<i64>, Unlowered> {
     let v = cx.operand(inst, k)?;
-    let (f, count) = (cx.b.func(), cx.b.ty(v.value).elements().unwrap_or(0));
-    if let Some(l) = f.literal(v.value).filter(|_| count <= 64) {
-        return Ok(vec![l.to_i64(); count as usize]);
-    }
-    let ValueDef::Inst(made, _) = f.def(v.value) else {
-        return refuse(format!("operand {k} that is no constant"));
-    };
-    match f.attrs(made).get("values") {
-        Some(IrAttr::Literals(all)) => Ok(all.iter().map(|l| l.to_i64()).collect()),
-        _ => refuse(format!("operand {k} that is no constant")),
+    let known = cx.known.value(cx.emitter.b.func(), v.value);
+    match known.and_then(|t| t.literals()) {
+        Some(all) => Ok(all.iter().map(|l| l.to_i64()).collect()),
+        None => refuse(format!("operand {k} that is no constant")),
     }
 }
 
@@ -129,15 +137,24 @@ pub(crate) fn dynamic_pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
     padded(cx, inst, low, high, interior)
 }
 
-/// A slice whose bounds are operands that are constants.
+fn known_place(d: Option<Dim>) -> Option<i64> {
+    d.and_then(Dim::known).and_then(|n| i64::try_from(n).ok())
+}
+
+/// A slice whose bounds are operands that are known, or the extents of axes.
 pub(crate) fn real_dynamic_slice(
     cx: &mut ModuleLowering<'_>,
     inst: &Instruction<'_>,
 ) -> LoweredValues {
-    let mut list = |k: usize| constant_list(cx, inst, k);
-    let (start, limit, stride) = (list(1)?, list(2)?, list(3)?);
-    let attrs = Attrs::none().with_ints("start", start).with_ints("limit", limit);
-    written(cx, inst, Op::Slice, attrs.with_ints("stride", stride))
+    let stride = constant_list(cx, inst, 3)?;
+    let x = cx.operand(inst, 0)?;
+    let places: Vec<Option<i64>> =
+        extents::said(cx, inst, 1)?.into_iter().map(known_place).collect();
+    let Some(start) = places.iter().copied().collect::<Option<Vec<i64>>>() else {
+        return super::gather_window::slice_at(cx, inst, x, &places, &stride);
+    };
+    let limit = extents::limits(cx, inst, x, 2)?;
+    extents::sliced(cx, x, &start, &limit, &stride)
 }
 
 pub(crate) fn pad(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
@@ -163,7 +180,7 @@ fn padded(
 
 pub(crate) fn iota(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let axis = need_number(inst, &["dim", "iota_dimension"])?;
-    let (element, ty) = cx.result_type(inst, 0)?;
+    let (element, ty) = extents::target(cx, inst, 0)?;
     let value = cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis), &ty)?;
     let value = crate::emit::integers::wrap(cx, element, value)?;
     Ok(smallvec![Val { element, value }])
@@ -222,50 +239,50 @@ pub(crate) fn dimension_size(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>
     else {
         return refuse(format!("axis {axis}"));
     };
-    let Some(n) = extent.known() else { return refuse("an extent that is not known") };
+    let n = match extent {
+        Dim::Const(n) => n,
+        Dim::Sym(s) => {
+            let cx = &mut *cx;
+            let value = crate::known::counted(&mut cx.emitter, &mut cx.known, s)?;
+            let wide = Val { element: ElementType::Int { bits: 64, signed: true }, value };
+            return Ok(smallvec![super::elementwise::convert_to(cx, wide, element)?]);
+        }
+    };
     Ok(smallvec![Val { element, value: cx.b.literal(&ty, element.of_bits(n)) }])
 }
 
-/// Products of two tensors, summed over the axes that are contracted.
-pub(crate) fn dot_general(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+/// The axes of a batch and those that are summed over, of both operands; the first has this rank.
+pub(super) fn dot_axes(
+    rank: usize,
+    inst: &Instruction<'_>,
+) -> Result<(AxisPair, AxisPair), Unlowered> {
+    if inst.op == "stablehlo.dot" {
+        // The last axis of the first operand against the first of the second.
+        return Ok(((Vec::new(), Vec::new()), (vec![rank as i64 - 1], vec![0])));
+    }
     let pair = |names: &[&str]| match find(inst, names) {
         None => Ok((Vec::new(), Vec::new())),
         Some(Attribute::Several(two)) if two.len() == 2 => Ok((list(&two[0])?, list(&two[1])?)),
         Some(_) => refuse(format!("`{}` that is not a pair of lists", names[0])),
     };
-    let (batch, contract) = match inst.attr("dot_dimension_numbers") {
-        Some(numbers) => (
-            (
-                entry(numbers, "lhs_batching_dimensions")?,
-                entry(numbers, "rhs_batching_dimensions")?,
-            ),
-            (
-                entry(numbers, "lhs_contracting_dimensions")?,
-                entry(numbers, "rhs_contracting_dimensions")?,
-            ),
-        ),
-        None => (pair(&["batching_dims"])?, pair(&["contracting_dims"])?),
+    let Some(numbers) = inst.attr("dot_dimension_numbers") else {
+        return Ok((pair(&["batching_dims"])?, pair(&["contracting_dims"])?));
     };
-    product(cx, inst, batch, contract)
-}
-
-/// The last axis of the first operand against the first of the second.
-pub(crate) fn dot(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
-    let x = cx.operand(inst, 0)?;
-    let last = cx.b.ty(x.value).rank() as i64 - 1;
-    product(cx, inst, (Vec::new(), Vec::new()), (vec![last], vec![0]))
+    let both = |lhs: &str, rhs: &str| Ok((entry(numbers, lhs)?, entry(numbers, rhs)?));
+    Ok((
+        both("lhs_batching_dimensions", "rhs_batching_dimensions")?,
+        both("lhs_contracting_dimensions", "rhs_contracting_dimensions")?,
+    ))
 }
 
 type AxisPair = (Vec<i64>, Vec<i64>);
 
-fn product(
-    cx: &mut ModuleLowering<'_>,
-    inst: &Instruction<'_>,
-    batch: AxisPair,
-    contract: AxisPair,
-) -> LoweredValues {
+/// Products of two tensors, summed over the axes that are contracted.
+pub(crate) fn dot(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let (x, y) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
-    let (element, ty) = cx.result_type(inst, 0)?;
+    let (batch, contract) = dot_axes(cx.b.ty(x.value).rank(), inst)?;
+    let written = written_type(inst, 0)?;
+    let element = cx.element_of(written)?;
     let attrs = Attrs::none()
         .with("batch", IrAttr::Pair(batch.0.into(), batch.1.into()))
         .with("contract", IrAttr::Pair(contract.0.into(), contract.1.into()));
@@ -279,6 +296,12 @@ fn product(
     let x = super::elementwise::convert_to(cx, x, element)?.value;
     let y = super::elementwise::convert_to(cx, y, element)?.value;
     let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
-    let value = cx.emit_as(Op::DotGeneral, &[x, y], attrs, &ty)?;
+    let value = match written.is_dynamic() {
+        true => cx.emit(Op::DotGeneral, &[x, y], attrs)?,
+        false => {
+            let (_, ty) = cx.result_type(inst, 0)?;
+            cx.emit_as(Op::DotGeneral, &[x, y], attrs, &ty)?
+        }
+    };
     Ok(smallvec![Val { element, value: crate::emit::integers::wrap(cx, element, value)? }])
 }

@@ -2,7 +2,7 @@
 
 use super::attributes::{find, need_number, number};
 use super::bits::total_order;
-use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::context::{LoweredValues, ModuleLowering, Val, Vals, written_type};
 use super::elementwise::direction;
 use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
@@ -219,7 +219,7 @@ pub(crate) fn top_k(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowe
     let full = ordered(cx, x.element, full)?;
     let found = cx.emit_all(Op::TopK, &[full], Attrs::none().with_int("k", k), None, &[])?;
     let value = ordered(cx, x.element, found[0])?;
-    let (element, _) = cx.result_type(inst, 1)?;
+    let element = cx.element_of(written_type(inst, 1)?)?;
     let places = Val { element: ElementType::I32, value: found[1] };
     let places = super::elementwise::convert_to(cx, places, element)?;
     Ok(Vals::from_iter([Val { value, ..x }, places]))

@@ -90,12 +90,12 @@ pub(crate) const ROWS: &[OpRow] = &[
     ),
     map("stablehlo.cosine", Op::Cos),
     map("stablehlo.count_leading_zeros", Op::Clz),
-    by!("stablehlo.custom_call", control::custom_call, "call_target_name"),
+    by!("stablehlo.custom_call", control::custom_call, "call_target_name", "error_message"),
     map("stablehlo.divide", Op::Div),
     by!("stablehlo.dot", shape::dot),
     by!(
         "stablehlo.dot_general",
-        shape::dot_general,
+        shape::dot,
         "batching_dims",
         "contracting_dims",
         "dot_dimension_numbers"

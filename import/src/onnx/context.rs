@@ -1,6 +1,5 @@
 //! What lowering a node sees: the values so far, the function under construction, what is known, what was refused.
 
-use super::known::{KnownElement, KnownTensor, KnownValues};
 use super::operation::OnnxOperation;
 use super::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, OperationProto, Opsets, TensorProto,
@@ -10,6 +9,7 @@ use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::emit::{InstEmitter, Val};
 pub(crate) use crate::emit::{LoweredValues, Vals};
+use crate::known::{KnownElement, KnownTensor, KnownValues};
 use crate::report::{Issue, Usage};
 use adfuse_ir::{Dim, Elements, Literal, Shape, Span, TensorType, Value};
 use std::collections::{BTreeSet, HashMap};
@@ -34,7 +34,7 @@ pub(crate) struct OnnxRow {
 
 /// A graph that is being lowered.
 pub(crate) struct OnnxLowering<'m> {
-    emitter: InstEmitter,
+    pub(crate) emitter: InstEmitter,
     rows: fn(&str) -> Option<&'static OnnxRow>,
     functions: &'m [FunctionProto<'m>],
     opsets: &'m Opsets<'m>,

@@ -1,7 +1,6 @@
 //! ONNX models: the messages of the file are read, and nodes become instructions of one function by the rows of a table.
 
 mod context;
-mod known;
 mod operation;
 mod ops;
 mod proto;

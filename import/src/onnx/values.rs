@@ -1,7 +1,6 @@
 //! Ops of the IR on values of a model: broadcasts, shapes, and what is said in one word of them.
 
 use super::context::{LoweredValue, OnnxLowering, bounded};
-use super::known::{KnownElement, KnownTensor};
 use super::proto::TensorProto;
 use super::tensor::{self, HostTensor};
 use crate::emit::Val;
@@ -126,17 +125,7 @@ impl<'m> OnnxLowering<'m> {
         let scalar = TensorType::scalar(DType::I64);
         let value = match d {
             Dim::Const(n) => self.b.literal(&scalar, Literal::from_i64(DType::I64, n as i64)),
-            Dim::Sym(s) => {
-                let ty = TensorType::new(DType::I64, [d]);
-                let ones = self.b.literal(&ty, Literal::one(DType::I64));
-                let ones = self.b.materialize(ones);
-                let count =
-                    self.emit(Op::ReduceSum, &[ones], Attrs::none().with_ints("axes", [0]))?;
-                let elements = vec![KnownElement::Extent(s)];
-                let dims = Default::default();
-                self.known.set(count, KnownTensor { dtype: DType::I64, dims, elements });
-                count
-            }
+            Dim::Sym(s) => crate::known::counted(&mut self.emitter, &mut self.known, s)?,
         };
         Ok(Val { element: I64, value })
     }

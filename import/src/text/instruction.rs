@@ -224,7 +224,8 @@ impl<'a> MlirParser<'a> {
                     let mut region = self.region()?;
                     let types = inst.types.iter().cloned();
                     let bound = inst.bound.iter().zip(types);
-                    region.params = bound.map(|(&name, ty)| ParamTree { name, ty }).collect();
+                    region.params =
+                        bound.map(|(&name, ty)| ParamTree { name, ty, extent: None }).collect();
                     inst.regions.push(region);
                 }
                 MlirToken::Ident("reducer") => {

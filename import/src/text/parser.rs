@@ -286,8 +286,11 @@ impl<'a> MlirParser<'a> {
             };
             self.advance()?;
             self.expect(b':')?;
-            params.push(ParamTree { name, ty: self.parse_type()? });
+            let ty = self.parse_type()?;
+            let start = self.here.start;
             self.skip_annotations()?;
+            let extent = extent_name(&self.lexer.text()[start..self.here.start]);
+            params.push(ParamTree { name, ty, extent });
             if !self.eat(b',')? && !self.is(b')') {
                 return Err(self.expected("`,` or `)`"));
             }
@@ -323,4 +326,11 @@ impl<'a> MlirParser<'a> {
         self.ascend();
         Ok(())
     }
+}
+
+/// The name in `jax.global_constant = "name"`, which stands among the annotations of a parameter that is an extent.
+fn extent_name(annotations: &str) -> Option<&str> {
+    let (_, rest) = annotations.split_once("jax.global_constant")?;
+    let rest = rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
+    rest.split_once('"').map(|(name, _)| name)
 }

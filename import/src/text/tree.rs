@@ -1,6 +1,7 @@
 //! The syntax tree: instructions with named operands, attributes, regions and types, as slices of the text.
 
 use adfuse_ir::Span;
+use std::fmt;
 
 /// A type as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,9 +13,39 @@ pub(crate) enum Type<'a> {
 }
 
 impl Type<'_> {
+    /// The extents of a tensor.
+    pub(crate) fn extents(&self) -> &[Option<u64>] {
+        match self {
+            Type::Tensor(extents, _) => extents,
+            Type::Other(_) => &[],
+        }
+    }
+
+    /// Whether an extent is not written.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        self.extents().contains(&None)
+    }
+
     /// Whether it is of complex numbers.
     pub(crate) fn is_complex(&self) -> bool {
         matches!(self, Type::Tensor(_, element) if element.starts_with("complex<"))
+    }
+}
+
+impl fmt::Display for Type<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Type::Tensor(extents, element) = self else {
+            let Type::Other(text) = self else { return Ok(()) };
+            return f.write_str(text);
+        };
+        f.write_str("tensor<")?;
+        for extent in extents {
+            match extent {
+                Some(n) => write!(f, "{n}x")?,
+                None => f.write_str("?x")?,
+            }
+        }
+        write!(f, "{element}>")
     }
 }
 
@@ -64,6 +95,8 @@ pub(crate) struct OperandName<'a> {
 pub(crate) struct ParamTree<'a> {
     pub(crate) name: &'a str,
     pub(crate) ty: Type<'a>,
+    /// The name of the extent that it is, where JAX gives one to it.
+    pub(crate) extent: Option<&'a str>,
 }
 
 /// A region of one block.

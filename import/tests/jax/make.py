@@ -6,9 +6,11 @@ for arguments it writes those programs alone."""
 
 import json
 import pathlib
+import re
 import sys
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import jaxlib.mlir.dialects.stablehlo as stablehlo
@@ -201,6 +203,32 @@ def random_bits(x):
     return x * out[0], x + out[1], (key >> 8).astype(jnp.float32) / 2**24
 
 
+def svd(a):
+    u, s, v = jnp.linalg.svd(a, full_matrices=False)
+    return jnp.einsum("ik,kj->ij", u[:, :2], v[:2] / s[:2, None]), s, v * v
+
+
+def symbolic_mlp(x, w, b):
+    """Rows of an unknown number through a layer, a softmax and statistics of all rows."""
+    h = jax.nn.gelu(x @ w + b)
+    return jax.nn.softmax(h, -1).mean(0), (x - x.mean(0)).std(0) + 1.0, jnp.argmax(h, -1).astype(jnp.float32)
+
+
+def symbolic_words(e, w, ids):
+    """Words of an unknown number of sequences of an unknown length, with a causal mask."""
+    x = e[ids]
+    s = jnp.einsum("btd,bud->btu", x @ w, x)
+    places = jnp.arange(ids.shape[1])
+    s = jnp.where(places[:, None] >= places, s, -1e9)
+    x = x + jnp.einsum("btu,bud->btd", jax.nn.softmax(s, -1), x)
+    logits = jax.nn.log_softmax(x @ e.T)
+    return -jnp.take_along_axis(logits, ids[..., None], -1).mean()
+
+
+def symbolic_scan(x, h):
+    return lax.scan(lambda c, r: (jnp.tanh(c + r), None), h, x.swapaxes(0, 1))[0] * x[:, 0]
+
+
 IDS = np.array([0, 2, 2, 4], np.int32)
 SHARDED = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
 PROGRAMS = {
@@ -257,6 +285,17 @@ PROGRAMS = {
     "rotation": (rotation, f32(4), f32(4), f32(4)),
     "waves": (waves, f32(6), f32(6)),
     "random_bits": (random_bits, f32(3, 5)),
+    "svd": (svd, f32(5, 3)),
+    "wide_qr": (lambda a: jnp.linalg.qr(a)[1], f32(3, 5)),
+    "symbolic_mlp": (symbolic_mlp, f32(5, 4), f32(4, 3), f32(3)),
+    "symbolic_words": (symbolic_words, f32(7, 4), f32(4, 4), np.array([[3, 1, 4], [1, 5, 2]], np.int32)),
+    "symbolic_scan": (symbolic_scan, f32(3, 4, 2), f32(3, 2)),
+}
+# Shapes of the arguments of programs that are exported with symbols.
+SYMBOLIC = {
+    "symbolic_mlp": ("rows, 4", "4, 3", "3"),
+    "symbolic_words": ("7, 4", "4, 4", "b, t"),
+    "symbolic_scan": ("b, 4, 2", "b, 2"),
 }
 # Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
 VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]
@@ -271,6 +310,16 @@ def artifact(text, version):
         return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, "sdy." in text)
 
 
+def symbolic(f, args, shapes):
+    """The text of the function at symbols."""
+    scope = jax.export.SymbolicScope()
+    types = [jax.ShapeDtypeStruct(jax.export.symbolic_shape(s, scope=scope), a.dtype) for s, a in zip(shapes, args)]
+    text = jax.export.export(jax.jit(f))(*types).mlir_module()
+    with mlir.make_ir_context():
+        text = ir.Module.parse(text).operation.get_asm(enable_debug_info=False)
+    return re.sub(r'error_message = "[^"]*"', 'error_message = ""', text) + "\n"
+
+
 def main(names):
     path = HERE / "values.json"
     values = json.loads(path.read_text()) if names else {}
@@ -281,13 +330,16 @@ def main(names):
 
         def loss(*args):
             results = [r for r in jax.tree.leaves(f(*args))]
-            weigh = lambda r: jnp.sum(r * jnp.cos(jnp.arange(r.size, dtype=r.dtype)).reshape(r.shape))
+            weigh = lambda r: jnp.sum(r * jnp.cos(jnp.arange(r.size).astype(r.dtype)).reshape(r.shape))
+            if name in SYMBOLIC:
+                weigh = lambda r: jnp.sum(r * jnp.cos(jnp.arange(r.shape[-1], dtype=r.dtype))) if r.ndim else r
             return sum(weigh(r) for r in results), *results
 
-        (HERE / f"{name}.mlir").write_text(jax.jit(loss).lower(*args).as_text())
+        (HERE / f"{name}.mlir").write_text(symbolic(loss, args, SYMBOLIC[name]) if name in SYMBOLIC else jax.jit(loss).lower(*args).as_text())
         entry = {"inputs": args, "values": loss(*args)}
         if name not in FORWARD_ONLY:
-            entry["gradients"] = jax.grad(lambda *a: loss(*a)[0], tuple(range(len(args))))(*args)
+            wrt = tuple(k for k, a in enumerate(args) if a.dtype == jnp.float32)
+            entry["gradients"] = jax.grad(lambda *a: loss(*a)[0], wrt)(*args)
         plain = lambda a: [float(np.float64(x)) for x in np.asarray(a).ravel()]
         for version in VERSIONS if name in EACH_VERSION else VERSIONS[:1]:
             to = HERE / "bytecode" / f"{name}.{version}.mlirbc"
@@ -296,6 +348,8 @@ def main(names):
             except ValueError:
                 # Portable artifacts have no ops of CHLO.
                 assert "chlo." in (HERE / f"{name}.mlir").read_text(), name
+        if name in SYMBOLIC:
+            entry["extents"] = [jnp.array(a.shape, jnp.int32) for a in args]
         values[name] = {k: [plain(a) for a in v] for k, v in entry.items()}
     values = {name: values[name] for name in PROGRAMS}
     path.write_text(json.dumps(values, indent=0).replace(",\n", ","))

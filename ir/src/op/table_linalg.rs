@@ -48,6 +48,15 @@ macro_rules! for_each_op_and_decomposition {
     Eigh = ruled("eigh", Arity::Exactly(1), linalg::TRIANGLE, linalg::check_square, linalg::eigh, D,
         Deriv::Rules(linalg::jvp_eigh, linalg::vjp_eigh),
         &["%a: f32[3,3] | eigh %a : f32[3], f32[3,3]", "%a: f32[2,4,4] | eigh %a {upper = true} : f32[2,4], f32[2,4,4]"]);
+    /// U, s and V^T with `A = U diag(s) V^T`, for batches of matrices: singular values in descending order, and orthonormal
+    /// columns of U and rows of V^T, one for each singular value; with `full`, as many as A has rows and columns. The derivative
+    /// of singular vectors is 0 between equal singular values, and towards what A does not reach where the singular value is 0;
+    /// vectors that only `full` has turn no more than they must to stay orthogonal.
+    Svd = ruled("svd", Arity::Exactly(1), linalg::SVD, linalg::check_matrices, linalg::svd, D,
+        Deriv::Rules(linalg::jvp_svd, linalg::vjp_svd),
+        &["%a: f32[4,3] | svd %a : f32[4,3], f32[3], f32[3,3]",
+          "%a: f32[2,2,3] | svd %a : f32[2,2,2], f32[2,2], f32[2,2,3]",
+          "%a: f32[3,3] | svd %a {full = true} : f32[3,3], f32[3], f32[3,3]"]);
 
     // Fourier transforms.
     /// The discrete Fourier transform along an axis of complex numbers, whose real and imaginary parts are the operands,

@@ -31,6 +31,8 @@ const IDENTITIES: &[Identity] = &[
     Identity { name: "qr", text: qr, domain: Domain::Uniform(-1.0, 1.0), sizes: SIZES },
     Identity { name: "wide_qr", text: wide_qr, domain: Domain::Uniform(-1.0, 1.0), sizes: FEW },
     Identity { name: "eigh", text: eigh, domain: Domain::Uniform(-1.0, 1.0), sizes: FEW },
+    Identity { name: "svd", text: svd, domain: Domain::Uniform(-1.0, 1.0), sizes: FEW },
+    Identity { name: "wide_svd", text: wide_svd, domain: Domain::Uniform(-1.0, 1.0), sizes: FEW },
     Identity { name: "fft", text: fft, domain: Domain::Uniform(-1.0, 1.0), sizes: LENGTHS },
     Identity { name: "rfft", text: rfft, domain: Domain::Uniform(-1.0, 1.0), sizes: LENGTHS },
 ];
@@ -114,6 +116,33 @@ fn eigh(n: u64) -> String {
             %y = mul %v, %s : f64[2,{n},{n}]
             %z = dot_general %a, %v {{{PRODUCT}}} : f64[2,{n},{n}]
             return %y, %z }}"
+    )
+}
+
+fn svd(n: u64) -> String {
+    let m = n + 2;
+    format!(
+        "func @f(%a: f64[2,{m},{n}]) -> (f64[2,{m},{n}], f64[2,{m},{n}], f64[2,{n},{n}], f64[2,{n},{n}]) {{
+            %u, %s, %v = svd %a : f64[2,{m},{n}], f64[2,{n}], f64[2,{n},{n}]
+            %b = broadcast_in_dim %s {{dims = [0, 2]}} : f64[2,{m},{n}]
+            %w = mul %u, %b : f64[2,{m},{n}]
+            %y = dot_general %w, %v {{{PRODUCT}}} : f64[2,{m},{n}]
+            %p = dot_general %u, %u {{batch = [0] x [0], contract = [1] x [1]}} : f64[2,{n},{n}]
+            %q = dot_general %v, %v {{batch = [0] x [0], contract = [2] x [2]}} : f64[2,{n},{n}]
+            return %y, %a, %p, %q }}"
+    )
+}
+
+fn wide_svd(n: u64) -> String {
+    let m = n + 2;
+    format!(
+        "func @f(%a: f64[2,{n},{m}]) -> (f64[2,{n},{m}], f64[2,{n},{m}]) {{
+            %u, %s, %v = svd %a {{full = true}} : f64[2,{n},{n}], f64[2,{n}], f64[2,{m},{m}]
+            %b = broadcast_in_dim %s {{dims = [0, 2]}} : f64[2,{n},{n}]
+            %w = mul %u, %b : f64[2,{n},{n}]
+            %k = slice %v {{start = [0, 0, 0], limit = [2, {n}, {m}], stride = [1, 1, 1]}} : f64[2,{n},{m}]
+            %y = dot_general %w, %k {{{PRODUCT}}} : f64[2,{n},{m}]
+            return %y, %a }}"
     )
 }
 
@@ -222,4 +251,68 @@ fn what_is_not_definite_is_not_a_number() {
     let l = both(&m, &[a], "indefinite")[0].to_f64s();
     assert_eq!(l[..3], [2.0, 0.0, 1.0]);
     assert!(l[3].is_nan());
+}
+
+/// Matrices that lack rank, are 0, or have elements whose squares are no numbers have orthonormal vectors all the same.
+#[test]
+fn singular_vectors_are_orthonormal_where_values_are_0() {
+    let m = module(
+        "func @f(%a: f32[4,4,3]) -> (f32[4,4,4], f32[4,3], f32[4,3,3]) {
+            %u, %s, %v = svd %a {full = true} : f32[4,4,4], f32[4,3], f32[4,3,3]
+            return %u, %s, %v }",
+    );
+    let rank_one: Vec<f64> = (0..12).map(|k| f64::from((k / 3 + 1) * (k % 3 + 1))).collect();
+    let equal: Vec<f64> = (0..12).map(|k| f64::from(u8::from(k % 4 == 0))).collect();
+    let parts =
+        [vec![0.0; 12], rank_one.clone(), equal, rank_one.iter().map(|x| x * 1e-30).collect()];
+    let a = Array::from_f64s(DType::F32, &[4, 4, 3], &parts.concat()).expect("small");
+    let [u, s, v] = &both(&m, &[a], "degenerate")[..] else { panic!("three results") };
+    let values = s.to_f64s();
+    let largest = (30.0f64 * 14.0).sqrt();
+    for (k, wanted, size) in [
+        (0, 0.0, 0.0),
+        (3, largest, largest),
+        (4, 0.0, largest),
+        (6, 1.0, 1.0),
+        (8, 1.0, 1.0),
+        (9, largest * 1e-30, largest * 1e-30),
+    ] {
+        assert!((values[k] - wanted).abs() <= 1e-6 * size, "{k}: {}", values[k]);
+    }
+    for (x, n) in [(u, 4), (v, 3)] {
+        let x = x.to_f64s();
+        for (of, i, j) in (0..4 * n * n).map(|k| (k / (n * n), k / n % n, k % n)) {
+            let at = |row: usize, column: usize| x[(of * n + row) * n + column];
+            let product: f64 = (0..n).map(|r| at(r, i) * at(r, j)).sum();
+            let wanted = f64::from(u8::from(i == j));
+            assert!((product - wanted).abs() < 2e-6, "matrix {of}: columns {i}, {j}: {product}");
+        }
+    }
+}
+
+/// What only `full` has of vectors is no function of the matrix; the space that they span is, and its derivative is right.
+#[test]
+fn the_space_beyond_singular_vectors_moves_as_differences_say() {
+    let m = module(
+        "func @f(%a: f64[3,5], %c: f64[5,5]) -> f64[] {
+            %u, %s, %v = svd %a {full = true} : f64[3,3], f64[3], f64[5,5]
+            %o = slice %v {start = [3, 0], limit = [5, 5], stride = [1, 1]} : f64[2,5]
+            %p = dot_general %o, %o {batch = [] x [], contract = [0] x [0]} : f64[5,5]
+            %w = mul %p, %c : f64[5,5]
+            %l = reduce_sum %w {axes = [0, 1]} : f64[]
+            return %l }",
+    );
+    let args = arguments(first(&m), Domain::Uniform(-1.0, 1.0));
+    let g = adfuse::autodiff::value_and_grad(&m, first(&m), &[0]).expect("a gradient");
+    let g = both(&Module::single(g), &args, "projector")[1].to_f64s();
+    let at = |k: usize, by: f64| {
+        let mut a = args[0].to_f64s();
+        a[k] += by;
+        let moved = Array::from_f64s(DType::F64, &[3, 5], &a).expect("small");
+        run(&m, first(&m), &[moved, args[1].clone()], &mut Silent).expect("runs")[0].to_f64s()[0]
+    };
+    for (k, g) in g.iter().enumerate() {
+        let difference = (at(k, 1e-5) - at(k, -1e-5)) / 2e-5;
+        assert!((g - difference).abs() < 1e-7, "element {k}: {g}, not {difference}");
+    }
 }

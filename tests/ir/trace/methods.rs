@@ -161,6 +161,7 @@ const OTHERS: &[(Op, Make)] = &[
     (Op::Householder, |_, x, _, _| vec![x.householder().0]),
     (Op::HouseholderProduct, |_, x, _, _| vec![x.t().householder_product(&x.sum(1))]),
     (Op::Eigh, |_, x, _, _| vec![x.matmul(&x.t()).eigh().0]),
+    (Op::Svd, |_, x, _, _| vec![x.svd().0, x.full_svd().1]),
     (Op::Fft, |_, x, _, _| vec![x.fft(x, -1).0, x.ifft(x, -1).0]),
     (Op::Rfft, |_, x, _, _| vec![x.rfft(-1).0]),
     (Op::Irfft, |_, x, _, _| vec![x.irfft(x, 5, -1)]),

@@ -44,7 +44,7 @@ pub(in crate::op) fn qr(b: &mut Builder, cx: &RuleCx<'_>) -> ComposedResults {
 
 impl MatrixWriter<'_> {
     /// The upper triangle with vectors of reflections below it, and the scales of these.
-    fn reflect(&mut self, a: Value) -> [Value; 2] {
+    pub(super) fn reflect(&mut self, a: Value) -> [Value; 2] {
         let ([rows, columns], count) = (self.shape(a), self.count());
         let least = rows.min(columns);
         if count * least == 0 {
@@ -110,10 +110,15 @@ impl MatrixWriter<'_> {
     }
 
     /// The first columns of the product of reflections.
-    fn reflections(&mut self, packed: Value, scales: Value, columns: u64) -> Value {
-        let ([rows, _], count) = (self.shape(packed), self.count());
+    pub(super) fn reflections(&mut self, packed: Value, scales: Value, columns: u64) -> Value {
+        let begin = self.identity(self.count(), [self.shape(packed)[0], columns]);
+        self.reflected_back(packed, scales, begin)
+    }
+
+    /// The product of reflections with matrices of as many rows.
+    pub(super) fn reflected_back(&mut self, packed: Value, scales: Value, begin: Value) -> Value {
+        let ([rows, columns], count) = (self.shape(begin), self.count());
         let n = self.extent(scales, 1);
-        let begin = self.identity(count, [rows, columns]);
         if count * n * columns == 0 {
             return begin;
         }

@@ -5,8 +5,10 @@
 mod cholesky;
 mod eigh;
 mod householder;
+mod jacobi;
 mod lu;
 mod solve;
+mod svd;
 mod writer;
 
 pub(super) use cholesky::{cholesky, jvp as jvp_cholesky, vjp as vjp_cholesky};
@@ -14,6 +16,7 @@ pub(super) use eigh::{eigh, jvp as jvp_eigh, vjp as vjp_eigh};
 pub(super) use householder::{householder, householder_product, jvp as jvp_qr, qr, vjp as vjp_qr};
 pub(super) use lu::{jvp as jvp_lu, lu, vjp as vjp_lu};
 pub(super) use solve::{jvp as jvp_solve, triangular_solve, vjp as vjp_solve};
+pub(super) use svd::{jvp as jvp_svd, svd, vjp as vjp_svd};
 
 use crate::attrs::{Attr0, AttrKind, AttrSpec, maybe};
 use crate::dtype::DTypeSet;
@@ -24,6 +27,9 @@ const UPPER: AttrSpec = maybe("upper", AttrKind::Bool, Attr0::False);
 
 /// Schema of `cholesky` and `eigh`.
 pub(super) const TRIANGLE: &[AttrSpec] = &[UPPER];
+
+/// Schema of `svd`.
+pub(super) const SVD: &[AttrSpec] = &[maybe("full", AttrKind::Bool, Attr0::False)];
 
 /// Schema of `triangular_solve`.
 pub(super) const SOLVE: &[AttrSpec] = &[

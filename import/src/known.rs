@@ -1,13 +1,32 @@
 //! Values that are known while a model is imported: instructions of the IR are evaluated, where a shape depends on what
 //! they give. An element may also be the extent of an axis, which is a symbol.
 
+use crate::emit::InstEmitter;
+use crate::emit::refusal::Unlowered;
 use adfuse_ir::index::ViewMap;
 use adfuse_ir::op::{Body, Indirect, Monoid, ViewCx, composition};
 use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, eval_one, expand};
-use adfuse_ir::{Attrs, DType, Function, Inst, Literal, Op, Symbol, TensorType, Value, ValueDef};
+use adfuse_ir::{
+    Attrs, DType, Dim, Function, Inst, Literal, Op, Symbol, TensorType, Value, ValueDef,
+};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::rc::Rc;
+
+/// The extent that a symbol stands for, as an `i64` scalar: it is counted when the program runs.
+pub(crate) fn counted(
+    cx: &mut InstEmitter,
+    known: &mut KnownValues,
+    s: Symbol,
+) -> Result<Value, Unlowered> {
+    let ty = TensorType::new(DType::I64, [Dim::Sym(s)]);
+    let ones = cx.b.literal(&ty, Literal::one(DType::I64));
+    let ones = cx.b.materialize(ones);
+    let count = cx.emit(Op::ReduceSum, &[ones], Attrs::none().with_ints("axes", [0]))?;
+    let elements = vec![KnownElement::Extent(s)];
+    known.set(count, KnownTensor { dtype: DType::I64, dims: SmallVec::new(), elements });
+    Ok(count)
+}
 
 /// Most elements of a tensor that is evaluated.
 const MOST_ELEMENTS: u64 = 1 << 18;
@@ -62,6 +81,14 @@ impl KnownTensor {
         }
         self.elements.get(usize::try_from(offset).ok()?).copied()
     }
+}
+
+/// A value of which nothing is known, where it is as small as lists of places and of extents are: some elements of what is
+/// made of it may be known.
+fn unknown(ty: &TensorType) -> Found {
+    const MOST: u64 = 64;
+    let count = ty.elements().filter(|&n| n <= MOST)?;
+    KnownTensor::of(ty, vec![KnownElement::Unknown; count as usize]).map(Rc::new)
 }
 
 /// The extents of a type that is small enough.
@@ -120,15 +147,21 @@ impl KnownValues {
         let small = |v: &Value| f.ty(*v).elements().filter(|&n| n <= MOST_ELEMENTS);
         let work: Option<u64> = results.iter().map(small).sum();
         self.done = self.done.saturating_add(work.unwrap_or(0));
-        let args: Option<Vec<Rc<KnownTensor>>> =
-            f.args(i).iter().map(|a| self.found.get(a).cloned().flatten()).collect();
+        let args: Option<Vec<Rc<KnownTensor>>> = f
+            .args(i)
+            .iter()
+            .map(|a| self.found.get(a).cloned().flatten().or_else(|| unknown(f.ty(*a))))
+            .collect();
         let made = match (args, work) {
             (Some(args), Some(_)) if self.done <= MOST_WORK => self.evaluate(f, i, &args),
             _ => None,
         };
         let mut made = made.unwrap_or_default().into_iter();
         for &v in results {
-            self.found.insert(v, made.next().map(Rc::new));
+            let some = |t: &KnownTensor| t.elements.iter().any(|e| *e != KnownElement::Unknown);
+            let nothing = |t: &KnownTensor| t.elements.is_empty();
+            let found = made.next().filter(|t| some(t) || nothing(t));
+            self.found.insert(v, found.map(Rc::new));
         }
     }
 
@@ -177,7 +210,8 @@ impl KnownValues {
     pub(crate) fn sources(&self, f: &Function, v: Value) -> Vec<Value> {
         let (mut open, mut seen, mut found) = (vec![v], HashMap::new(), Vec::new());
         while let Some(v) = open.pop() {
-            let known = self.found.get(&v).is_some_and(Option::is_some);
+            let whole = |t: &Rc<KnownTensor>| !t.elements.contains(&KnownElement::Unknown);
+            let known = self.found.get(&v).is_some_and(|t| t.as_ref().is_some_and(whole));
             if known || seen.insert(v, ()).is_some() {
                 continue;
             }
@@ -218,12 +252,31 @@ fn map(op: Op, args: &[Rc<KnownTensor>], attrs: &Attrs, ty: &TensorType) -> Opti
         match args[0].elements[k] {
             extent @ KnownElement::Extent(_) if keeps => *e = extent,
             _ if args.iter().any(|t| !matches!(t.elements[k], KnownElement::Bits(_))) => {
-                *e = KnownElement::Unknown;
+                *e = with_extents(op, args, k).unwrap_or(KnownElement::Unknown);
             }
             _ => {}
         }
     }
     KnownTensor::of(ty, elements)
+}
+
+/// What arithmetic leaves of an extent: the same extent, or none of it.
+fn with_extents(op: Op, args: &[Rc<KnownTensor>], k: usize) -> Option<KnownElement> {
+    let [x, y] = args else { return None };
+    let (a, b, dtype) = (x.elements[k], y.elements[k], x.dtype);
+    let is = |e: KnownElement, l: Literal| e == KnownElement::Bits(l.bits());
+    let extent = |e: KnownElement| matches!(e, KnownElement::Extent(_));
+    let (zero, one) = (Literal::zero(dtype), Literal::one(dtype));
+    match op {
+        _ if !dtype.is_int() || !(extent(a) || extent(b)) => None,
+        Op::Sub if a == b => Some(KnownElement::Bits(zero.bits())),
+        Op::Max | Op::Min if a == b => Some(a),
+        Op::Add | Op::Sub if is(b, zero) => Some(a),
+        Op::Mul | Op::Div if is(b, one) => Some(a),
+        Op::Add if is(a, zero) => Some(b),
+        Op::Mul if is(a, one) => Some(b),
+        _ => None,
+    }
 }
 
 fn run(
