@@ -19,9 +19,9 @@ use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Planning options that all engines share.
 #[derive(Clone, Debug)]
@@ -225,11 +225,17 @@ impl<B: Backend + ?Sized> Session<B> {
         }
         let executable = running.made.take().ok_or_else(|| missing("executable"))?;
         let (program, memory) = unit.arranged()?;
-        Ok(Compiled { program, memory, executable })
+        let code_time = running.code_time.get();
+        Ok(Compiled { program, memory, executable, code_time })
     }
 
     fn passes(&self) -> PassState<'_, B> {
-        PassState { session: self, prepared: RefCell::default(), made: RefCell::default() }
+        PassState {
+            session: self,
+            prepared: RefCell::default(),
+            made: RefCell::default(),
+            code_time: Cell::default(),
+        }
     }
 
     /// The memory plan of a program.
@@ -289,6 +295,8 @@ struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
+    /// How long that took.
+    code_time: Cell<Duration>,
 }
 
 impl<B: Backend + ?Sized> PassState<'_, B> {
@@ -307,7 +315,10 @@ impl<B: Backend + ?Sized> PassState<'_, B> {
     fn make(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
-        let made = prepared.compile(unit.layout()?)?;
+        let layout = unit.layout()?;
+        let begun = Instant::now();
+        let made = prepared.compile(layout)?;
+        self.code_time.set(begun.elapsed());
         within(self.session.settings.mem_budget, unit.program()?, made.memory().peak())?;
         unit.backend.executable = true;
         *self.made.borrow_mut() = Some(made);

@@ -98,10 +98,15 @@ impl StepRun<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 return Ok(());
             }
-            CompiledStep::Kernel(kernel) if self.recorder.is_none() => {
+            CompiledStep::Kernel(_) | CompiledStep::Bundle(_) if self.recorder.is_none() => {
                 let worker =
                     self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
-                if kernel.run_alone(self.code, worker) {
+                let done = match step {
+                    CompiledStep::Kernel(kernel) => kernel.run_alone(self.code, worker),
+                    CompiledStep::Bundle(bundle) => bundle.run_alone(self.code, worker),
+                    _ => false,
+                };
+                if done {
                     return Ok(());
                 }
             }

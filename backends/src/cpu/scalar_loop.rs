@@ -67,9 +67,8 @@ pub(super) fn plan(
         return None;
     }
     let mut blocks = blocks.iter();
-    let mut block = |block: &Block| {
-        BlockPlanner::new(program, blocks.next()?, contract).planned(block)
-    };
+    let mut block =
+        |block: &Block| BlockPlanner::new(program, blocks.next()?, contract).planned(block);
     let (test, index) = match &step.trips {
         LoopTrips::While { test, .. } => (Some(block(test)?), DType::I64),
         LoopTrips::Range(from, _) => (None, data(*from).dtype),
@@ -79,7 +78,11 @@ pub(super) fn plan(
         carries: step.carries.iter().map(carry).collect::<Option<_>>()?,
         test,
         step: block(&step.step)?,
-        stacks: step.stacks.iter().map(|&b| element(data(b)).map(|_| b.as_u32())).collect::<Option<_>>()?,
+        stacks: step
+            .stacks
+            .iter()
+            .map(|&b| element(data(b)).map(|_| b.as_u32()))
+            .collect::<Option<_>>()?,
         reverse: step.reverse,
         index,
     };

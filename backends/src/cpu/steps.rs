@@ -239,6 +239,9 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
         };
         let origin = origin.unwrap_or_default();
         let mut report = step_report::told(program, step, origin, &emitters, &by);
+        if matches!(compiled, CompiledStep::ScalarLoop(_)) {
+            report.notes.push("all steps are in one function, values in registers".into());
+        }
         for block in compiled.blocks() {
             step_report::add_block(&mut report, &block.role, &block.made);
         }
