@@ -28,6 +28,16 @@ impl Clock {
         self.since = now;
     }
 
+    /// Ends two phases, of which the second took so long.
+    pub(super) fn end_both(&mut self, [first, last]: [&'static str; 2], took: Duration) {
+        let begun = self.phases.len();
+        self.end(first);
+        for (_, both) in &mut self.phases[begun..] {
+            *both = both.saturating_sub(took);
+        }
+        self.phases.push((last, took));
+    }
+
     /// All phases together.
     pub(super) fn total(&self) -> Duration {
         self.phases.iter().map(|(_, took)| *took).sum()

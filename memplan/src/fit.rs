@@ -1,6 +1,7 @@
 //! Placing one slot among placed slots.
 
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 
 use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::limit::Limit;
@@ -76,8 +77,8 @@ pub(crate) struct Placement<'a> {
     offsets: Vec<i64>,
     /// The slots placed, by offset, where `overlaps` has no list.
     placed: Vec<(i64, SlotId)>,
-    /// Slots that have an in-place pair.
-    paired: Vec<bool>,
+    /// For each slot those that it may be in place with, in order: few or none.
+    partners: Vec<SmallVec<[SlotId; 4]>>,
     /// Whether some slot does not start at its offset all the time.
     windowed: bool,
     /// Open intervals in which the offset of the slot at hand cannot be.
@@ -89,16 +90,17 @@ const UNPLACED: i64 = -1;
 impl<'a> Placement<'a> {
     /// With the fixed slots placed.
     pub(crate) fn new(instance: &'a Instance, overlaps: &'a Overlaps) -> Self {
-        let mut paired = vec![false; instance.slots.len()];
+        let mut partners = vec![SmallVec::new(); instance.slots.len()];
         for &(a, b) in &instance.in_place {
-            (paired[a.index()], paired[b.index()]) = (true, true);
+            partners[a.index()].push(b);
+            partners[b.index()].push(a);
         }
         let mut this = Self {
             instance,
             overlaps,
             offsets: vec![UNPLACED; instance.slots.len()],
             placed: Vec::new(),
-            paired,
+            partners,
             windowed: instance.slots.values().any(|s| s.parts.iter().any(|p| p.lo != 0)),
             forbidden: Vec::new(),
         };
@@ -159,24 +161,29 @@ impl<'a> Placement<'a> {
 
     fn find(&mut self, id: SlotId, fit: Fit) -> i64 {
         let slot = &self.instance.slots[id];
+        let partners = &self.partners[id.index()];
         self.forbidden.clear();
         if let Some(neighbours) = self.overlaps.listed(id) {
             for &other in neighbours {
                 let offset = self.offsets[other.index()];
                 if offset != UNPLACED {
-                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+                    let in_place = partners.binary_search(&other).is_ok();
+                    let placed = (&self.instance.slots[other], offset);
+                    forbid(slot, placed, in_place, &mut self.forbidden);
                 }
             }
         } else if let [part] = slot.parts[..]
             && fit == Fit::Lowest
             && !self.windowed
-            && !self.paired[id.index()]
+            && partners.is_empty()
         {
             return self.find_from_below(slot, part);
         } else {
             for &(offset, other) in &self.placed {
-                if self.instance.slots[other].meets(slot) {
-                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+                let there = &self.instance.slots[other];
+                if there.meets(slot) {
+                    let in_place = partners.binary_search(&other).is_ok();
+                    forbid(slot, (there, offset), in_place, &mut self.forbidden);
                 }
             }
         }
@@ -204,15 +211,11 @@ impl<'a> Placement<'a> {
 
 /// Adds the offsets of `slot` at which it would overlap `other` placed at `offset`.
 fn forbid(
-    instance: &Instance,
-    id: SlotId,
     slot: &Slot,
-    other_id: SlotId,
-    offset: i64,
+    (other, offset): (&Slot, i64),
+    in_place: bool,
     forbidden: &mut Vec<(i64, i64)>,
 ) {
-    let other = &instance.slots[other_id];
-    let in_place = instance.may_be_in_place(id, other_id);
     for p in &other.parts {
         for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
             let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);

@@ -8,6 +8,7 @@ use crate::ir::kernel::{Program, Verified};
 use crate::ir::{At, Diagnostic, Kind, TensorType};
 use std::borrow::Borrow;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A compiled function with its program and its memory plan.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
     pub memory: Memory,
     /// The executable; the engine caches it too.
     pub executable: Arc<E>,
+    /// How long the engine took to make it, when program and memory were planned.
+    pub code_time: Duration,
 }
 
 impl<E: Executable + ?Sized> Compiled<E> {

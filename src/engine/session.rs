@@ -1,17 +1,20 @@
 //! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
 //! engine that plans.
 
+mod sizing;
+
+pub(super) use sizing::OwnSession;
+
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::ArenaLayout;
-use crate::backends::backend::{AnyBackend, Backend, Executable, Parallelism, Prepared, erased};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    SizedProgram, block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage,
-    recover_operands,
+    block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -19,9 +22,9 @@ use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Planning options that all engines share.
 #[derive(Clone, Debug)]
@@ -225,11 +228,17 @@ impl<B: Backend + ?Sized> Session<B> {
         }
         let executable = running.made.take().ok_or_else(|| missing("executable"))?;
         let (program, memory) = unit.arranged()?;
-        Ok(Compiled { program, memory, executable })
+        let code_time = running.code_time.get();
+        Ok(Compiled { program, memory, executable, code_time })
     }
 
     fn passes(&self) -> PassState<'_, B> {
-        PassState { session: self, prepared: RefCell::default(), made: RefCell::default() }
+        PassState {
+            session: self,
+            prepared: RefCell::default(),
+            made: RefCell::default(),
+            code_time: Cell::default(),
+        }
     }
 
     /// The memory plan of a program.
@@ -289,6 +298,8 @@ struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
+    /// How long that took.
+    code_time: Cell<Duration>,
 }
 
 impl<B: Backend + ?Sized> PassState<'_, B> {
@@ -307,7 +318,10 @@ impl<B: Backend + ?Sized> PassState<'_, B> {
     fn make(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
-        let made = prepared.compile(unit.layout()?)?;
+        let layout = unit.layout()?;
+        let begun = Instant::now();
+        let made = prepared.compile(layout)?;
+        self.code_time.set(begun.elapsed());
         within(self.session.settings.mem_budget, unit.program()?, made.memory().peak())?;
         unit.backend.executable = true;
         *self.made.borrow_mut() = Some(made);
@@ -385,90 +399,6 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 
     fn load(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.make(unit)
-    }
-}
-
-/// Frontiers count the memory of programs as the backend runs them.
-impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
-    fn donated(&self) -> &[usize] {
-        &self.settings.donated
-    }
-
-    fn facts(
-        &self,
-        program: &Program,
-        device: &fusion::MachineModel,
-    ) -> Option<Vec<fusion::KernelFacts>> {
-        let machine = match device.is_gpu() {
-            true => Parallelism::Threads,
-            false => Parallelism::Vectors { lanes: device.lanes },
-        };
-        self.backend.facts(program, machine)
-    }
-
-    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
-        let prepared = self.prepared(&verified(program.clone())?)?;
-        let mut scratch = prepared.scratch().to_vec();
-        if let Some(origin) = prepared.origin() {
-            // Steps that one is divided into run one after the other.
-            scratch = vec![0; program.steps.len()];
-            for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
-                if let Some(most) = scratch.get_mut(origin) {
-                    *most = bytes.max(*most);
-                }
-            }
-        }
-        Ok(Box::new(PreparedProgram { session: self, prepared, scratch }))
-    }
-}
-
-/// A program that was prepared to be sized.
-struct PreparedProgram<'a, B: Backend + ?Sized> {
-    session: &'a Session<B>,
-    prepared: Box<dyn Prepared<Executable = B::Executable> + 'a>,
-    scratch: Vec<u64>,
-}
-
-impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
-    fn scratch(&self) -> &[u64] {
-        &self.scratch
-    }
-
-    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
-        let Self { session, prepared, .. } = self;
-        match prepared.origin() {
-            None => prepared.peak(&arena_layout(memory)),
-            // What steps are divided into has buffers that the given program does not know of.
-            Some(_) => prepared.peak(&arena_layout(&session.memory(&**prepared)?)),
-        }
-    }
-}
-
-/// A program of a session that is made for it.
-pub(super) struct OwnSession<'a, B: ?Sized> {
-    session: Session<B>,
-    program: &'a Program,
-    scratch: Vec<u64>,
-}
-
-impl<'a, B: Backend + ?Sized> OwnSession<'a, B> {
-    /// Sizes a program.
-    ///
-    /// # Errors
-    /// As [`fusion::EngineModel::sized`].
-    pub(super) fn sized(session: Session<B>, program: &'a Program) -> Result<Self, Diagnostic> {
-        let scratch = fusion::EngineModel::scratch(&session, program)?;
-        Ok(OwnSession { session, program, scratch })
-    }
-}
-
-impl<B: Backend + ?Sized> SizedProgram for OwnSession<'_, B> {
-    fn scratch(&self) -> &[u64] {
-        &self.scratch
-    }
-
-    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
-        fusion::EngineModel::sized(&self.session, self.program)?.peak(memory)
     }
 }
 

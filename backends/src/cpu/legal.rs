@@ -31,7 +31,16 @@ pub(super) struct LegalBlock {
 impl LegalProgram {
     /// Takes room for the constants of the programs in its steps.
     pub(super) fn block_constants(&self, room: &mut OffsetAllocator) -> Result<(), Diagnostic> {
-        for block in self.blocks.iter().flatten() {
+        (0..self.blocks.len()).try_for_each(|n| self.constants_of(n, room))
+    }
+
+    /// Takes room for the constants of the programs in a step.
+    pub(super) fn constants_of(
+        &self,
+        step: usize,
+        room: &mut OffsetAllocator,
+    ) -> Result<(), Diagnostic> {
+        for block in &self.blocks[step] {
             for data in block.legal.low.program.buffers.values() {
                 if matches!(data.role, Role::Constant(_)) {
                     room.take(i64::try_from(data.bytes()).unwrap_or(i64::MAX), 1)?;

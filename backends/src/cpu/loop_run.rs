@@ -6,6 +6,7 @@ use super::block::{
     CompiledTrips, MovingInput,
 };
 use super::machine_code::Code;
+use super::scalar_loop::{CompiledScalarLoop, ScalarTrips};
 use super::steps::CompiledStep;
 use super::thread_pool::ThreadPool;
 use super::workers::{Worker, WorkerSet};
@@ -89,6 +90,7 @@ impl StepRun<'_> {
     pub(super) fn run(&mut self, table: usize, step: &CompiledStep) -> Result<(), Diagnostic> {
         match step {
             CompiledStep::Loop(step) => return self.repeat(table, step),
+            CompiledStep::ScalarLoop(step) => return self.scalar_loop(table, step),
             CompiledStep::Branch(branch) => return self.branch(table, branch),
             CompiledStep::Copy(from, to, n) => {
                 let (from, to) = (self.pointer(table, *from), self.pointer(table, *to));
@@ -96,10 +98,15 @@ impl StepRun<'_> {
                 unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 return Ok(());
             }
-            CompiledStep::Kernel(kernel) if self.recorder.is_none() => {
+            CompiledStep::Kernel(_) | CompiledStep::Bundle(_) if self.recorder.is_none() => {
                 let worker =
                     self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
-                if kernel.run_alone(self.code, worker) {
+                let done = match step {
+                    CompiledStep::Kernel(kernel) => kernel.run_alone(self.code, worker),
+                    CompiledStep::Bundle(bundle) => bundle.run_alone(self.code, worker),
+                    _ => false,
+                };
+                if done {
                     return Ok(());
                 }
             }
@@ -121,7 +128,10 @@ impl StepRun<'_> {
             CompiledStep::Attend(attend) => attend.run(worker_set),
             CompiledStep::Call(call) => call.run(worker_set)?,
             CompiledStep::Print(print) => print.run(worker_set)?,
-            CompiledStep::Copy(..) | CompiledStep::Loop(_) | CompiledStep::Branch(_) => {}
+            CompiledStep::Copy(..)
+            | CompiledStep::Loop(_)
+            | CompiledStep::ScalarLoop(_)
+            | CompiledStep::Branch(_) => {}
         }
         Ok(())
     }
@@ -206,6 +216,30 @@ impl StepRun<'_> {
             self.run(block.table, step).map_err(|d| located(d, &block.name, step, made))?;
         }
         Ok(())
+    }
+
+    /// Runs a loop that is one function.
+    fn scalar_loop(&mut self, outer: usize, made: &CompiledScalarLoop) -> Result<(), Diagnostic> {
+        let (first, trips) = match made.trips {
+            ScalarTrips::Known(n) => (0, n),
+            ScalarTrips::Count(n) => (0, self.scalar(outer, n, DType::I64).max(0) as u64),
+            ScalarTrips::Range(from, to) => {
+                let [from, to] = [from, to].map(|b| self.scalar(outer, b, made.index));
+                (from, to.saturating_sub(from).max(0) as u64)
+            }
+            ScalarTrips::While(0) => (0, self.limits.max_trips),
+            ScalarTrips::While(most) => (0, most.min(self.limits.max_trips)),
+        };
+        let asks = matches!(made.trips, ScalarTrips::While(_));
+        if !asks {
+            self.limits.check(made.op, trips)?;
+        }
+        let steps = i64::try_from(trips).unwrap_or(i64::MAX);
+        let worker = self.tables[outer][0].get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: buffers are set for the whole run, or for each turn of a loop around this one, with the sizes that the plan was
+        // checked for; arrays of elements have one for each step, as the verifier has seen.
+        let goes_on = unsafe { self.code.run_loop(made.function, &worker.table, first, steps) };
+        if asks && goes_on { Err(loop_too_long(trips)) } else { Ok(()) }
     }
 
     fn repeat(&mut self, outer: usize, made: &CompiledLoop) -> Result<(), Diagnostic> {

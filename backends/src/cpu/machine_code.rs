@@ -6,6 +6,8 @@
 //! end)`. The x86 emitter compiles it, or Cranelift if that emitter does not support the sweep. The function stores
 //! outputs, or folds them block by block and leaves the parts ([`FoldOutput`]).
 
+mod loop_function;
+
 use super::clif::unit::FunctionEmitter;
 pub(super) use super::codegen::listing::{Listing, ListingEntry, OpenEntry};
 pub(super) use super::codegen::loop_ir::{FoldOutput, Sweep};

@@ -21,7 +21,8 @@ pub(super) fn told(
         Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| folds(k, &mut notes)),
         Step::Contract(contract) => {
             products(contract, products_by, &mut notes);
-            if !contract.members.iter().any(computes) {
+            // Where nothing multiplies, sums are in sweeps.
+            if !products_by.is_empty() && !contract.members.iter().any(computes) {
                 by.clear();
             }
             by.extend(products_by);
@@ -152,7 +153,9 @@ fn along(runs: &[Run], first: usize) -> String {
 
 /// The products of a contraction.
 fn products(contract: &Contract, by: &[&str], lines: &mut Vec<String>) {
-    for (m, by) in contract.members.iter().zip(by) {
+    let in_sweeps = if by.is_empty() { Some("sweeps") } else { None };
+    let all_by = by.iter().copied().chain(in_sweeps.into_iter().cycle());
+    for (m, by) in contract.members.iter().zip(all_by) {
         let count = |extents: &[i64]| extents.iter().fold(1i64, |all, n| all.saturating_mul(*n));
         let [batch, rows, cols, depth] = [&m.batch, &m.rows, &m.cols, &m.depth].map(|e| count(e));
         let sum = m.sum;

@@ -2,7 +2,7 @@
 
 use super::argsort::CompiledArgsort;
 use super::attend::CompiledAttention;
-use super::block::{CompiledBlock, CompiledBranch, CompiledLoop};
+use super::block::{CompiledBlock, CompiledBranch, CompiledLoop, LoopPlaces};
 use super::contract::CompiledMember;
 use super::kernel::CompiledKernel;
 use super::kernel::bundle::CompiledBundle;
@@ -11,6 +11,7 @@ use super::legal::LegalProgram;
 use super::library_call::{CompiledCall, CompiledPrint};
 use super::machine_code::SweepCompiler;
 use super::places::BufferPlace;
+use super::scalar_loop::{self, CompiledScalarLoop, ScalarTrips};
 use super::scatter::CompiledScatter;
 use super::scratch::ScratchLayout;
 use super::step_report;
@@ -18,7 +19,7 @@ use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::report::StepReport;
-use adfuse_ir::kernel::{Program, Step};
+use adfuse_ir::kernel::{Loop, Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 
@@ -38,6 +39,8 @@ pub(super) enum CompiledStep {
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),
     Loop(Box<CompiledLoop>),
+    /// A loop that is one function.
+    ScalarLoop(CompiledScalarLoop),
     Branch(Box<CompiledBranch>),
 }
 
@@ -56,7 +59,7 @@ impl CompiledStep {
                 return format!("step {}: {}", made.origin, made.name);
             }
             CompiledStep::Call(_) => "library",
-            CompiledStep::Loop(_) => "loop",
+            CompiledStep::Loop(_) | CompiledStep::ScalarLoop(_) => "loop",
             CompiledStep::Branch(_) => "branch",
         };
         format!("step {}: {word} @{}", made.origin, made.name)
@@ -75,6 +78,7 @@ impl CompiledStep {
             | CompiledStep::Attend(_)
             | CompiledStep::Call(_)
             | CompiledStep::Print(_)
+            | CompiledStep::ScalarLoop(_)
             | CompiledStep::Copy(..) => Vec::new(),
         }
     }
@@ -166,9 +170,7 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
             let before = self.compiler.listing.noted.len();
             let mut shared = rooms.of(origin);
             let compiled = match step {
-                Step::Loop(l) => self
-                    .repeated(l, (legal, n), &mut shared, &within_step)
-                    .map(|l| CompiledStep::Loop(Box::new(l))),
+                Step::Loop(l) => self.looped(l, (legal, n), &mut shared, &within_step),
                 Step::Branch(branch) => self
                     .branched(branch, (legal, n), &mut shared, &within_step)
                     .map(|branch| CompiledStep::Branch(Box::new(branch))),
@@ -196,6 +198,29 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
         Ok(all)
     }
 
+    /// Compiles a loop: to one function if all that it computes is scalars.
+    fn looped(
+        &mut self,
+        step: &Loop,
+        (legal, n): (&'l LegalProgram, usize),
+        shared: &mut OffsetAllocator,
+        scope: &StepScope,
+    ) -> Result<CompiledStep, Diagnostic> {
+        let (program, blocks) = (&legal.low.program, &legal.blocks[n]);
+        let Some(planned) = scalar_loop::plan(program, step, blocks, self.compiler.contracts())
+        else {
+            let made = self.repeated(step, (legal, n), shared, scope)?;
+            return Ok(CompiledStep::Loop(Box::new(made)));
+        };
+        // Plans count what loops take that run block by block.
+        LoopPlaces::take(shared, program, step, blocks)?;
+        legal.constants_of(n, &mut self.constants)?;
+        let function = self.compiler.scalar_loop(&planned)?;
+        let (op, index) = (step.op(), planned.index);
+        let trips = ScalarTrips::of(&step.trips);
+        Ok(CompiledStep::ScalarLoop(CompiledScalarLoop { op, function, trips, index }))
+    }
+
     /// What is known of a step, whose functions begin with one of these numbers.
     fn report(
         &self,
@@ -214,6 +239,9 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
         };
         let origin = origin.unwrap_or_default();
         let mut report = step_report::told(program, step, origin, &emitters, &by);
+        if matches!(compiled, CompiledStep::ScalarLoop(_)) {
+            report.notes.push("all steps are in one function, values in registers".into());
+        }
         for block in compiled.blocks() {
             step_report::add_block(&mut report, &block.role, &block.made);
         }
@@ -230,9 +258,12 @@ pub(super) fn work(
     Ok(match step {
         Step::Kernel(kernel) => CompiledStep::Kernel(making.kernel(kernel, None)?),
         Step::Bundle(bundle) => CompiledStep::Bundle(making.bundle(bundle)?),
-        Step::Contract(c) => CompiledStep::Contract(
-            c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?,
-        ),
+        Step::Contract(c) => match making.small_products(c)? {
+            Some(small) => small,
+            None => CompiledStep::Contract(
+                c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?,
+            ),
+        },
         Step::Scatter(s) => CompiledStep::Scatter(making.scatter(s)?),
         Step::Argsort(s) => CompiledStep::Argsort(making.argsort(s)?),
         Step::Transfer(t) => {

@@ -68,7 +68,7 @@ impl GpuSubject {
         gpu.device().forget_most().map_err(wrong)?;
         let cost = cost(&program, &ready.options.device);
         let made = gpu.of_program(program).map_err(wrong)?;
-        clock.end("codegen");
+        clock.end_both(["memory", "codegen"], made.code_time);
         let upload = |a: &Array| DeviceArray::upload(gpu.device(), a);
         let inputs = args.iter().map(upload).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
         // The first run is no measure: it draws the graph.

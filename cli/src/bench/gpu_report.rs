@@ -189,7 +189,7 @@ impl GpuBenchReport<'_> {
         row("planned peak", &|f| bytes(f.planned));
         row("code", &|f| bytes(f.code));
         row("compile ms", &|f| ms(f.compiled.clock.total().as_secs_f64()));
-        for name in ["parse", "ad", "plan", "codegen"] {
+        for name in ["parse", "ad", "plan", "memory", "codegen"] {
             row(&format!("  {name}"), &|f| {
                 let found = f.compiled.clock.phases.iter().find(|(n, _)| *n == name);
                 let kept = if name == "codegen" && f.compiled.kept { ", kept" } else { "" };

@@ -156,7 +156,7 @@ impl BenchReport<'_> {
         row("beside, a thread", &|f| bytes(f.subject.made.executable.memory().per_thread));
         row("code", &|f| bytes(f.subject.made.executable.memory().code));
         row("compile ms", &|f| ms(f.subject.clock.total().as_secs_f64()));
-        for name in ["parse", "ad", "plan", "codegen"] {
+        for name in ["parse", "ad", "plan", "memory", "codegen"] {
             row(&format!("  {name}"), &|f| {
                 let found = f.subject.clock.phases.iter().find(|(n, _)| *n == name);
                 found.map_or("-".into(), |(_, took)| ms(took.as_secs_f64()))

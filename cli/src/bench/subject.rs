@@ -63,7 +63,7 @@ impl Subject {
         clock.end("plan");
         let cost = cpu.cost(&program, &ready.options.device);
         let made = cpu.of_program(program).map_err(wrong)?;
-        clock.end("codegen");
+        clock.end_both(["memory", "codegen"], made.code_time);
         map_for_profilers(&*made.executable, streams);
         Ok(Subject { effort: name, made, cost, clock, outputs: Vec::new() })
     }

@@ -63,7 +63,7 @@ fn json_has_the_figures() {
     let ordered = ["min_ms", "p10_ms", "median_ms", "p90_ms"].map(|k| number(&all, k));
     assert!(ordered.is_sorted(), "{ordered:?}");
     let phases: Vec<&String> = all["phases"].as_object().unwrap().keys().collect();
-    assert_eq!(phases, ["parse_ms", "ad_ms", "plan_ms", "codegen_ms"]);
+    assert_eq!(phases, ["parse_ms", "ad_ms", "plan_ms", "memory_ms", "codegen_ms"]);
     let sum: f64 = phases.iter().map(|p| number(&all["phases"], p)).sum();
     assert!((sum - number(&all, "compile_ms")).abs() < 1e-6, "{all}");
     // The figures of the plan, with what this engine needs beside the buffers.

@@ -21,6 +21,7 @@ mod schedule;
 mod scratch;
 mod stage;
 pub mod text;
+mod unroll;
 mod verified;
 mod verify;
 mod visit;
@@ -43,5 +44,6 @@ pub use stage::{
     Kernel, Operand, Order, Param, Piece, Row, Run, Schedule, Sink, Stage, Tile, TileData,
     strict_runs,
 };
+pub use unroll::unrolled;
 pub use verified::Verified;
 pub use verify::verify;

@@ -13,6 +13,7 @@ mod prims;
 mod products;
 mod schedules;
 mod slices;
+mod small_loops;
 mod sorting;
 mod targets;
 mod widths;

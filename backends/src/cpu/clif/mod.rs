@@ -6,6 +6,7 @@ pub(crate) mod calls;
 pub(crate) mod convert;
 pub(crate) mod integers;
 pub(crate) mod scalar;
+pub(crate) mod scalar_loop;
 pub(crate) mod state;
 pub(crate) mod translate;
 pub(crate) mod unit;

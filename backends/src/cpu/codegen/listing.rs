@@ -96,6 +96,20 @@ impl Listing {
         self.noted(begun, sweep, Emitter::Cranelift(why), bytes, texts);
     }
 
+    /// Cranelift has made a loop's function.
+    pub(crate) fn made_loop(&mut self, mut begun: OpenEntry, context: &Context) {
+        let code = context.compiled_code();
+        let bytes = code.map_or(0, |c| c.code_info().total_size as usize);
+        let took = begun.at.elapsed();
+        let texts = self.texts.then(|| {
+            let clif = begun.clif.take().unwrap_or_default();
+            let asm = code.and_then(|c| c.vcode.clone()).unwrap_or_default();
+            ["all steps of a loop over scalars".into(), String::new(), clif, asm]
+        });
+        let (name, emitter) = (self.title.clone(), Emitter::Cranelift(None));
+        self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
+    }
+
     /// It is made; its CLIF and its instructions are asked for if texts are kept.
     pub(crate) fn noted(
         &mut self,

@@ -22,6 +22,7 @@ pub(crate) mod lower;
 pub(crate) mod nontemporal;
 pub(crate) mod predicate;
 pub(crate) mod program_builder;
+pub(crate) mod scalar_loop;
 pub(crate) mod scalarize;
 pub(crate) mod short_axes;
 pub(crate) mod shuffle;

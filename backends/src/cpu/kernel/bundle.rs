@@ -6,7 +6,8 @@
 
 use super::CompiledKernel;
 use super::compile::CompileContext;
-use crate::cpu::workers::WorkerSet;
+use crate::cpu::machine_code::Code;
+use crate::cpu::workers::{Worker, WorkerSet};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Bundle;
 use std::ops::Range;
@@ -69,6 +70,17 @@ fn filled(parts: &[f64]) -> Vec<Range<usize>> {
 }
 
 impl CompiledBundle {
+    /// Runs it by one worker if it is one task; whether it has.
+    pub(in crate::cpu) fn run_alone(&self, code: &Code, worker: &mut Worker) -> bool {
+        let alone = self.tasks.len() <= 1;
+        if alone {
+            self.pieces.iter().for_each(|p| {
+                self.kernels[p.kernel].points(code, worker, p.from, p.to);
+            });
+        }
+        alone
+    }
+
     /// Runs it.
     pub(in crate::cpu) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         worker_set.each(self.tasks.len() as i64, |code, worker, n| {
