@@ -2,7 +2,7 @@
 
 use cranelift_entity::EntityRef;
 
-use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
+use crate::instance::{Instance, Slot, SlotId, align_up};
 use crate::limit::Limit;
 
 /// Which of the free places a slot takes.
@@ -78,8 +78,6 @@ pub(crate) struct Placement<'a> {
     placed: Vec<(i64, SlotId)>,
     /// Slots that have an in-place pair.
     paired: Vec<bool>,
-    /// Whether some slot does not start at its offset all the time.
-    windowed: bool,
     /// Open intervals in which the offset of the slot at hand cannot be.
     forbidden: Vec<(i64, i64)>,
 }
@@ -99,7 +97,6 @@ impl<'a> Placement<'a> {
             offsets: vec![UNPLACED; instance.slots.len()],
             placed: Vec::new(),
             paired,
-            windowed: instance.slots.values().any(|s| s.parts.iter().any(|p| p.lo != 0)),
             forbidden: Vec::new(),
         };
         this.clear();
@@ -159,68 +156,109 @@ impl<'a> Placement<'a> {
 
     fn find(&mut self, id: SlotId, fit: Fit) -> i64 {
         let slot = &self.instance.slots[id];
-        self.forbidden.clear();
-        if let Some(neighbours) = self.overlaps.listed(id) {
-            for &other in neighbours {
-                let offset = self.offsets[other.index()];
-                if offset != UNPLACED {
-                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+        let listed = self.overlaps.listed(id);
+        if listed.is_none() && fit == Fit::Lowest {
+            return self.find_from_below(id, slot);
+        }
+        let mut forbidden = std::mem::take(&mut self.forbidden);
+        forbidden.clear();
+        // What ends below the slot's floor forbids nothing.
+        let mut forbid = |interval: (i64, i64)| {
+            if interval.1 > slot.floor {
+                forbidden.push(interval);
+            }
+        };
+        match listed {
+            Some(neighbours) => {
+                for &other in neighbours {
+                    let offset = self.offsets[other.index()];
+                    if offset != UNPLACED {
+                        self.forbid((id, slot), (offset, other), &mut forbid);
+                    }
                 }
             }
-        } else if let [part] = slot.parts[..]
-            && fit == Fit::Lowest
-            && !self.windowed
-            && !self.paired[id.index()]
-        {
-            return self.find_from_below(slot, part);
-        } else {
-            for &(offset, other) in &self.placed {
-                if self.instance.slots[other].meets(slot) {
-                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+            None => {
+                for &placed in &self.placed {
+                    self.forbid((id, slot), placed, &mut forbid);
                 }
             }
         }
-        self.forbidden.sort_unstable();
-        best_free(&self.forbidden, slot, fit)
+        forbidden.sort_unstable();
+        let found = best_free(&forbidden, slot, fit);
+        self.forbidden = forbidden;
+        found
     }
 
-    /// The lowest offset for a slot of one part. What is placed is sorted by where it starts, so that
-    /// the first room that is large enough ends the search.
-    fn find_from_below(&self, slot: &Slot, part: SlotPart) -> i64 {
+    /// The lowest offset for a slot. What is placed is sorted by where it starts, so that the search ends where all that
+    /// is left starts above the first room that is large enough.
+    fn find_from_below(&mut self, id: SlotId, slot: &Slot) -> i64 {
+        let tallest = slot.parts.iter().map(|q| q.hi).max().unwrap_or(0);
         let mut free = slot.floor;
+        // Intervals that begin above `free` so far.
+        let mut above = std::mem::take(&mut self.forbidden);
+        above.clear();
         for &(offset, other) in &self.placed {
-            if offset >= free + part.hi {
+            if offset - tallest >= free {
                 break;
             }
-            let other = &self.instance.slots[other];
-            let meeting = other.parts.iter().filter(|p| p.from < part.to && part.from < p.to);
-            if let Some(high) = meeting.map(|p| p.hi).max() {
-                free = free.max(align_up(offset + high, slot.align));
+            let before = free;
+            self.forbid((id, slot), (offset, other), &mut |(low, high)| {
+                if high > free {
+                    match low < free {
+                        true => free = align_up(high, slot.align),
+                        false => above.push((low, high)),
+                    }
+                }
+            });
+            if free > before {
+                free = freed(&mut above, free, slot.align);
             }
         }
+        self.forbidden = above;
         free
+    }
+
+    /// The open intervals of the offsets at which a slot would overlap another, which is placed.
+    fn forbid(
+        &self,
+        (id, slot): (SlotId, &Slot),
+        (offset, other_id): (i64, SlotId),
+        found: &mut impl FnMut((i64, i64)),
+    ) {
+        let other = &self.instance.slots[other_id];
+        // Most pairs of slots are not live together.
+        if slot.birth() >= other.death() || other.birth() >= slot.death() {
+            return;
+        }
+        let in_place = self.paired[id.index()]
+            && self.paired[other_id.index()]
+            && self.instance.may_be_in_place(id, other_id);
+        for p in &other.parts {
+            for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
+                let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
+                if in_place {
+                    found((low, offset));
+                    found((offset, high));
+                } else {
+                    found((low, high));
+                }
+            }
+        }
     }
 }
 
-/// Adds the offsets of `slot` at which it would overlap `other` placed at `offset`.
-fn forbid(
-    instance: &Instance,
-    id: SlotId,
-    slot: &Slot,
-    other_id: SlotId,
-    offset: i64,
-    forbidden: &mut Vec<(i64, i64)>,
-) {
-    let other = &instance.slots[other_id];
-    let in_place = instance.may_be_in_place(id, other_id);
-    for p in &other.parts {
-        for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
-            let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
-            if in_place {
-                forbidden.extend([(low, offset), (offset, high)]);
-            } else {
-                forbidden.push((low, high));
+/// The lowest offset from `free` on that none of some intervals forbids, which stay as far as they are above it.
+fn freed(above: &mut Vec<(i64, i64)>, mut free: i64, align: i64) -> i64 {
+    loop {
+        let before = free;
+        above.retain(|&(low, high)| {
+            if low < free && high > free {
+                free = align_up(high, align);
             }
+            high > free
+        });
+        if free == before {
+            return free;
         }
     }
 }
