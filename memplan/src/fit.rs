@@ -74,8 +74,8 @@ pub(crate) struct Placement<'a> {
     overlaps: &'a Overlaps,
     /// The offset of each slot, or [`UNPLACED`].
     offsets: Vec<i64>,
-    /// The slots placed, by offset, where `overlaps` has no list.
-    placed: Vec<(i64, SlotId)>,
+    /// The slots placed, by offset, where `overlaps` has no list; with the first section of each, and the end of its last.
+    placed: Vec<(i64, SlotId, [u32; 2])>,
     /// Slots that have an in-place pair.
     paired: Vec<bool>,
     /// Open intervals in which the offset of the slot at hand cannot be.
@@ -149,8 +149,8 @@ impl<'a> Placement<'a> {
     fn put(&mut self, id: SlotId, offset: i64) {
         self.offsets[id.index()] = offset;
         if self.overlaps.starts.is_empty() {
-            let at = self.placed.partition_point(|&entry| entry < (offset, id));
-            self.placed.insert(at, (offset, id));
+            let at = self.placed.partition_point(|&(at, other, _)| (at, other) < (offset, id));
+            self.placed.insert(at, (offset, id, life(&self.instance.slots[id])));
         }
     }
 
@@ -178,8 +178,8 @@ impl<'a> Placement<'a> {
                 }
             }
             None => {
-                for &placed in &self.placed {
-                    self.forbid((id, slot), placed, &mut forbid);
+                for &(offset, other, _) in &self.placed {
+                    self.forbid((id, slot), (offset, other), &mut forbid);
                 }
             }
         }
@@ -193,13 +193,18 @@ impl<'a> Placement<'a> {
     /// is left starts above the first room that is large enough.
     fn find_from_below(&mut self, id: SlotId, slot: &Slot) -> i64 {
         let tallest = slot.parts.iter().map(|q| q.hi).max().unwrap_or(0);
+        let [birth, death] = life(slot);
         let mut free = slot.floor;
         // Intervals that begin above `free` so far.
         let mut above = std::mem::take(&mut self.forbidden);
         above.clear();
-        for &(offset, other) in &self.placed {
+        for &(offset, other, [born, dead]) in &self.placed {
             if offset - tallest >= free {
                 break;
+            }
+            // Most slots are not live together.
+            if birth >= dead || born >= death {
+                continue;
             }
             let before = free;
             self.forbid((id, slot), (offset, other), &mut |(low, high)| {
@@ -226,10 +231,6 @@ impl<'a> Placement<'a> {
         found: &mut impl FnMut((i64, i64)),
     ) {
         let other = &self.instance.slots[other_id];
-        // Most pairs of slots are not live together.
-        if slot.birth() >= other.death() || other.birth() >= slot.death() {
-            return;
-        }
         let in_place = self.paired[id.index()]
             && self.paired[other_id.index()]
             && self.instance.may_be_in_place(id, other_id);
@@ -245,6 +246,11 @@ impl<'a> Placement<'a> {
             }
         }
     }
+}
+
+/// The first section in which a slot is live, and the end of its last.
+fn life(slot: &Slot) -> [u32; 2] {
+    [slot.birth(), slot.death()].map(|section| u32::try_from(section).unwrap_or(u32::MAX))
 }
 
 /// The lowest offset from `free` on that none of some intervals forbids, which stay as far as they are above it.

@@ -2,8 +2,8 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one, one group becomes
-//! several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
+//! a computed one is inlined, two groups that have something to do with each other become one, a fold moves to another
+//! group, one group becomes several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
 //! does not grow with the size of the plan, and equal layers are priced once. A change that is faster is made at once, and
 //! so is one that is as fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
@@ -11,6 +11,7 @@
 
 mod inlined_shifts;
 mod pricer;
+mod shift;
 mod split;
 mod table;
 
@@ -170,6 +171,10 @@ impl Descent<'_, '_> {
                 _ => continue,
             };
             changed |= self.best(changes);
+        }
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            changed |= self.shifted(g);
         }
         // Last: what is divided was not worth joining to anything, and halves may join others in the next round.
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
