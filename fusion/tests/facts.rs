@@ -155,3 +155,19 @@ fn without_facts_the_structure_says_what_a_step_costs() {
     assert_eq!(told.steps[0].ops, plain.steps[0].ops);
     assert_eq!(told.bytes_moved, plain.bytes_moved);
 }
+
+#[test]
+fn a_bundle_costs_what_its_facts_say() {
+    let text = "program @f { input %x: f32[1024] output %y: f32[1024] output %z: f32[1024]
+      bundle @both {
+        kernel @a [1024] { stage [] { p0 = load %x[d0] s0 = param.f32 0 %y[d0] = store s0 } }
+        kernel @b [1024] { stage [] { p0 = load %x[d0] s0 = param.f32 0 %z[d0] = store s0 } } }
+      return %y, %z }";
+    let (program, machine) = (parse(text).expect("reads"), machine());
+    let pass = ArrayPass { kind: PassKind::Scan, elements: 1000 };
+    let facts = KernelFacts { tasks: 2, passes: vec![pass], ..KernelFacts::default() };
+    let found = cost_with(&program, &machine, &|_| Some(vec![facts.clone()]));
+    near((found.seconds - machine.launch_s) * machine.ops_per_s, 31_000.0);
+    // Counts are the structure's.
+    assert_eq!(found.steps[0].ops, cost(&program, &machine).steps[0].ops);
+}

@@ -1,9 +1,8 @@
 //! Placing one slot among placed slots.
 
 use cranelift_entity::EntityRef;
-use smallvec::SmallVec;
 
-use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
+use crate::instance::{Instance, Slot, SlotId, align_up};
 use crate::limit::Limit;
 
 /// Which of the free places a slot takes.
@@ -75,12 +74,10 @@ pub(crate) struct Placement<'a> {
     overlaps: &'a Overlaps,
     /// The offset of each slot, or [`UNPLACED`].
     offsets: Vec<i64>,
-    /// The slots placed, by offset, where `overlaps` has no list.
-    placed: Vec<(i64, SlotId)>,
-    /// For each slot those that it may be in place with, in order: few or none.
-    partners: Vec<SmallVec<[SlotId; 4]>>,
-    /// Whether some slot does not start at its offset all the time.
-    windowed: bool,
+    /// The slots placed, by offset, where `overlaps` has no list; with the first section of each, and the end of its last.
+    placed: Vec<(i64, SlotId, [u32; 2])>,
+    /// Slots that have an in-place pair.
+    paired: Vec<bool>,
     /// Open intervals in which the offset of the slot at hand cannot be.
     forbidden: Vec<(i64, i64)>,
 }
@@ -90,18 +87,16 @@ const UNPLACED: i64 = -1;
 impl<'a> Placement<'a> {
     /// With the fixed slots placed.
     pub(crate) fn new(instance: &'a Instance, overlaps: &'a Overlaps) -> Self {
-        let mut partners = vec![SmallVec::new(); instance.slots.len()];
+        let mut paired = vec![false; instance.slots.len()];
         for &(a, b) in &instance.in_place {
-            partners[a.index()].push(b);
-            partners[b.index()].push(a);
+            (paired[a.index()], paired[b.index()]) = (true, true);
         }
         let mut this = Self {
             instance,
             overlaps,
             offsets: vec![UNPLACED; instance.slots.len()],
             placed: Vec::new(),
-            partners,
-            windowed: instance.slots.values().any(|s| s.parts.iter().any(|p| p.lo != 0)),
+            paired,
             forbidden: Vec::new(),
         };
         this.clear();
@@ -154,76 +149,122 @@ impl<'a> Placement<'a> {
     fn put(&mut self, id: SlotId, offset: i64) {
         self.offsets[id.index()] = offset;
         if self.overlaps.starts.is_empty() {
-            let at = self.placed.partition_point(|&entry| entry < (offset, id));
-            self.placed.insert(at, (offset, id));
+            let at = self.placed.partition_point(|&(at, other, _)| (at, other) < (offset, id));
+            self.placed.insert(at, (offset, id, life(&self.instance.slots[id])));
         }
     }
 
     fn find(&mut self, id: SlotId, fit: Fit) -> i64 {
         let slot = &self.instance.slots[id];
-        let partners = &self.partners[id.index()];
-        self.forbidden.clear();
-        if let Some(neighbours) = self.overlaps.listed(id) {
-            for &other in neighbours {
-                let offset = self.offsets[other.index()];
-                if offset != UNPLACED {
-                    let in_place = partners.binary_search(&other).is_ok();
-                    let placed = (&self.instance.slots[other], offset);
-                    forbid(slot, placed, in_place, &mut self.forbidden);
+        let listed = self.overlaps.listed(id);
+        if listed.is_none() && fit == Fit::Lowest {
+            return self.find_from_below(id, slot);
+        }
+        let mut forbidden = std::mem::take(&mut self.forbidden);
+        forbidden.clear();
+        // What ends below the slot's floor forbids nothing.
+        let mut forbid = |interval: (i64, i64)| {
+            if interval.1 > slot.floor {
+                forbidden.push(interval);
+            }
+        };
+        match listed {
+            Some(neighbours) => {
+                for &other in neighbours {
+                    let offset = self.offsets[other.index()];
+                    if offset != UNPLACED {
+                        self.forbid((id, slot), (offset, other), &mut forbid);
+                    }
                 }
             }
-        } else if let [part] = slot.parts[..]
-            && fit == Fit::Lowest
-            && !self.windowed
-            && partners.is_empty()
-        {
-            return self.find_from_below(slot, part);
-        } else {
-            for &(offset, other) in &self.placed {
-                let there = &self.instance.slots[other];
-                if there.meets(slot) {
-                    let in_place = partners.binary_search(&other).is_ok();
-                    forbid(slot, (there, offset), in_place, &mut self.forbidden);
+            None => {
+                for &(offset, other, _) in &self.placed {
+                    self.forbid((id, slot), (offset, other), &mut forbid);
                 }
             }
         }
-        self.forbidden.sort_unstable();
-        best_free(&self.forbidden, slot, fit)
+        forbidden.sort_unstable();
+        let found = best_free(&forbidden, slot, fit);
+        self.forbidden = forbidden;
+        found
     }
 
-    /// The lowest offset for a slot of one part. What is placed is sorted by where it starts, so that
-    /// the first room that is large enough ends the search.
-    fn find_from_below(&self, slot: &Slot, part: SlotPart) -> i64 {
+    /// The lowest offset for a slot. What is placed is sorted by where it starts, so that the search ends where all that
+    /// is left starts above the first room that is large enough.
+    fn find_from_below(&mut self, id: SlotId, slot: &Slot) -> i64 {
+        let tallest = slot.parts.iter().map(|q| q.hi).max().unwrap_or(0);
+        let [birth, death] = life(slot);
         let mut free = slot.floor;
-        for &(offset, other) in &self.placed {
-            if offset >= free + part.hi {
+        // Intervals that begin above `free` so far.
+        let mut above = std::mem::take(&mut self.forbidden);
+        above.clear();
+        for &(offset, other, [born, dead]) in &self.placed {
+            if offset - tallest >= free {
                 break;
             }
-            let other = &self.instance.slots[other];
-            let meeting = other.parts.iter().filter(|p| p.from < part.to && part.from < p.to);
-            if let Some(high) = meeting.map(|p| p.hi).max() {
-                free = free.max(align_up(offset + high, slot.align));
+            // Most slots are not live together.
+            if birth >= dead || born >= death {
+                continue;
+            }
+            let before = free;
+            self.forbid((id, slot), (offset, other), &mut |(low, high)| {
+                if high > free {
+                    match low < free {
+                        true => free = align_up(high, slot.align),
+                        false => above.push((low, high)),
+                    }
+                }
+            });
+            if free > before {
+                free = freed(&mut above, free, slot.align);
             }
         }
+        self.forbidden = above;
         free
+    }
+
+    /// The open intervals of the offsets at which a slot would overlap another, which is placed.
+    fn forbid(
+        &self,
+        (id, slot): (SlotId, &Slot),
+        (offset, other_id): (i64, SlotId),
+        found: &mut impl FnMut((i64, i64)),
+    ) {
+        let other = &self.instance.slots[other_id];
+        let in_place = self.paired[id.index()]
+            && self.paired[other_id.index()]
+            && self.instance.may_be_in_place(id, other_id);
+        for p in &other.parts {
+            for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
+                let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
+                if in_place {
+                    found((low, offset));
+                    found((offset, high));
+                } else {
+                    found((low, high));
+                }
+            }
+        }
     }
 }
 
-/// Adds the offsets of `slot` at which it would overlap `other` placed at `offset`.
-fn forbid(
-    slot: &Slot,
-    (other, offset): (&Slot, i64),
-    in_place: bool,
-    forbidden: &mut Vec<(i64, i64)>,
-) {
-    for p in &other.parts {
-        for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
-            let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
-            if in_place {
-                forbidden.extend([(low, offset), (offset, high)]);
-            } else {
-                forbidden.push((low, high));
+/// The first section in which a slot is live, and the end of its last.
+fn life(slot: &Slot) -> [u32; 2] {
+    [slot.birth(), slot.death()].map(|section| u32::try_from(section).unwrap_or(u32::MAX))
+}
+
+/// The lowest offset from `free` on that none of some intervals forbids, which stay as far as they are above it.
+fn freed(above: &mut Vec<(i64, i64)>, mut free: i64, align: i64) -> i64 {
+    loop {
+        let before = free;
+        above.retain(|&(low, high)| {
+            if low < free && high > free {
+                free = align_up(high, align);
             }
+            high > free
+        });
+        if free == before {
+            return free;
         }
     }
 }

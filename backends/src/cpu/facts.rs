@@ -87,6 +87,13 @@ impl CompileContext<'_> {
         facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());
     }
 
+    /// Notes into how many tasks a bundle is divided, whatever its kernels would be by themselves.
+    pub(super) fn note_bundle(&mut self, tasks: usize) {
+        if let Some(facts) = &mut self.facts {
+            facts.step.tasks = tasks.max(1) as u64;
+        }
+    }
+
     /// Notes what folds and scans a stage's values after its sweep has left them in arrays.
     pub(super) fn note_folds(
         &mut self,

@@ -301,7 +301,8 @@ impl<'f> Facts<'f> {
         }
     }
 
-    fn is_strided(&self, i: Inst) -> bool {
+    /// Whether readers find a view's elements in equal steps, without a guard.
+    pub(crate) fn is_strided(&self, i: Inst) -> bool {
         if self.splat(self.f.inst_results(i)[0]).is_some() || self.is_aligned(i) {
             return true;
         }

@@ -187,6 +187,10 @@ impl<'d> StepLoad<'d> {
 
     /// Kernels side by side: together they take as long as the longest, or as their work on the whole device.
     fn bundle(&mut self, bundle: &Bundle) {
+        if !self.structural {
+            // Facts are of the whole bundle.
+            return bundle.kernels.iter().for_each(|kernel| self.kernel(kernel));
+        }
         let (mut longest, mut work, mut busy) = (0f64, 0f64, 0f64);
         for kernel in &bundle.kernels {
             let mut alone = StepLoad::new(self.program, self.device);

@@ -48,6 +48,7 @@ impl CompileContext<'_> {
         }
         let part = |p: &BundlePiece| (p.to - p.from) as f64 / kernels[p.kernel].task as f64;
         let tasks = filled(&pieces.iter().map(part).collect::<Vec<_>>());
+        self.note_bundle(tasks.len());
         Ok(CompiledBundle { kernels, pieces, tasks })
     }
 }

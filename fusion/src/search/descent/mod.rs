@@ -2,8 +2,8 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one, one group becomes
-//! several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
+//! a computed one is inlined, two groups that have something to do with each other become one, a fold moves to another
+//! group, one group becomes several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
 //! does not grow with the size of the plan, and equal layers are priced once. A change that is faster is made at once, and
 //! so is one that is as fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
@@ -11,6 +11,7 @@
 
 mod inlined_shifts;
 mod pricer;
+mod shift;
 mod split;
 mod table;
 
@@ -69,8 +70,12 @@ pub(crate) fn descended(
     let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
     let table = GroupTable::of(facts, plan);
     let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
-    let (epilogues, bandwidth) =
-        (options.device.contract_epilogue, options.device.memory_bytes_per_s);
+    let device = &options.device;
+    let epilogues = device.contract_epilogue;
+    let bandwidth = match table.bytes() <= u128::from(device.cache_bytes) {
+        true => device.cache_bytes_per_s,
+        false => device.memory_bytes_per_s,
+    };
     let changed = SecondaryMap::new();
     let mut descent = Descent {
         fixed: waiting(&table.facts),
@@ -131,7 +136,7 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
-    /// Bytes of memory a second.
+    /// Bytes a second of the memory that the plan lies in: the cache where all of it fits there.
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,
@@ -166,6 +171,10 @@ impl Descent<'_, '_> {
                 _ => continue,
             };
             changed |= self.best(changes);
+        }
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            changed |= self.shifted(g);
         }
         // Last: what is divided was not worth joining to anything, and halves may join others in the next round.
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
@@ -304,8 +313,9 @@ impl Descent<'_, '_> {
         changes
     }
 
-    /// Whether an inlined instruction may be worth a buffer. Kernels read what is repeated where it is once, and windows
-    /// and slices where they lie; an interchange of axes, what contractions read and what is computed may be.
+    /// Whether an inlined instruction may be worth a buffer. Kernels read what is repeated where it is once, and slices
+    /// where they lie; an interchange of axes, what contractions read and what is computed may be. So may paddings and
+    /// concatenations, which readers go through piece by piece, where the engine says what that takes.
     fn may_be_kept(&self, i: Inst, users: &[GroupId]) -> bool {
         let facts = &self.table.facts;
         let bits = |v: Value| facts.f.ty(v).dtype.bits();
@@ -321,7 +331,8 @@ impl Descent<'_, '_> {
         let view = matches!(facts.f.op(i).def().body, Body::View(_));
         let repeats = facts.f.args(i).iter().all(|&a| size(a) < own);
         let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
-        !view || facts.is_aligned(i) && !repeats || !users.iter().all(kernel)
+        let pieces = self.pricer.knows() && !facts.is_strided(i);
+        !view || facts.is_aligned(i) && !repeats || pieces || !users.iter().all(kernel)
     }
 
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
@@ -334,9 +345,15 @@ impl Descent<'_, '_> {
         }
         let g = self.table.home[v]?;
         let row = &self.table.rows[g];
-        // Where nobody else reads it, its kernel has it either way.
+        // Where nobody else reads it, its kernel has it either way; but one that is computed at fewer points than the
+        // others has a say in what the points are.
         let readers = &self.table.readers[v];
-        if readers.is_empty() || readers.iter().chain([&g]).all(|&g| self.is_settled(g)) {
+        let size = |i: &Inst| facts.elements[facts.f.inst_results(*i)[0]];
+        let fewer =
+            |v: Value| row.group.parts.iter().flatten().any(|j| size(j) > facts.elements[v]);
+        if readers.is_empty() && !fewer(v)
+            || readers.iter().chain([&g]).all(|&g| self.is_settled(g))
+        {
             return None;
         }
         let mut group = row.group.clone();

@@ -10,14 +10,16 @@ use super::table::{GroupId, STEP, SingleChange};
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::space;
 use crate::plan::Group;
-use adfuse_ir::Inst;
+use adfuse_ir::{Inst, Value};
 use smallvec::SmallVec;
 
 /// The most members of a group that is divided.
 const MOST_MEMBERS: usize = 64;
 
-/// The most ways to divide a group that are priced.
+/// The most ways to divide a group that are priced for where they divide it, and of the others those that leave the
+/// fewest bytes from one piece to the other.
 const MOST_SPLITS: usize = 16;
+const MOST_CHEAP: usize = 4;
 
 /// Members of a group, a bit for each.
 type MemberSet = u64;
@@ -67,7 +69,27 @@ impl Descent<'_, '_> {
                 inlined: None,
             })
         };
-        self.divisions(members).into_iter().take(MOST_SPLITS).filter_map(change).collect()
+        let mut all = self.divisions(members);
+        let others = all.split_off(MOST_SPLITS.min(all.len()));
+        let cheapest = others.iter().map(|pieces| (self.left_anew(members, pieces), pieces));
+        let mut cheapest: Vec<_> = cheapest.collect();
+        cheapest.sort_by_key(|(bytes, _)| *bytes);
+        all.extend(cheapest.into_iter().take(MOST_CHEAP).map(|(_, pieces)| pieces.clone()));
+        all.into_iter().filter_map(change).collect()
+    }
+
+    /// Bytes that the first piece of two leaves to the second and that are in no buffer yet.
+    fn left_anew(&self, members: &[Inst], pieces: &[MemberSet]) -> u64 {
+        let table = &self.table;
+        let [_, late] = pieces else { return u64::MAX };
+        let of = |late: bool, set: MemberSet| {
+            members.iter().enumerate().filter(move |(k, _)| (set >> k & 1 == 1) == late)
+        };
+        let mut read: SmallVec<[Value; 16]> = SmallVec::new();
+        read.extend(of(true, *late).flat_map(|(_, &i)| table.reads(i)).copied());
+        let made = of(false, *late).flat_map(|(_, &i)| table.facts.f.inst_results(i)).copied();
+        let anew = made.filter(|v| read.contains(v) && table.buffer(*v).is_none());
+        anew.map(|v| table.size(v)).fold(0, u64::saturating_add)
     }
 
     /// Ways to divide members into pieces that can run one after the other, what is most likely to gain first.

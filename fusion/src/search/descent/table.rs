@@ -148,6 +148,13 @@ impl<'f> GroupTable<'f> {
         values.filter(|&v| self.is_temporary(v))
     }
 
+    /// Bytes of all that is in memory at some time: what is given, what groups leave to others, results.
+    pub(super) fn bytes(&self) -> u128 {
+        let given = self.facts.f.params().iter().copied();
+        let results = self.results.iter();
+        given.chain(results).chain(self.temporaries()).map(|v| u128::from(self.size(v))).sum()
+    }
+
     /// What the buffer of a value is to steps; `None` for what keys do not have.
     pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
         match self.buffer(v) {
@@ -371,7 +378,7 @@ impl<'f> GroupTable<'f> {
     }
 
     /// Bytes of a value as it is stored.
-    fn size(&self, v: Value) -> u64 {
+    pub(super) fn size(&self, v: Value) -> u64 {
         crate::memory::residuals::bytes(&self.facts, &self.storage, v).unwrap_or(u64::MAX >> 1)
     }
 }
