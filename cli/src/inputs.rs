@@ -1,11 +1,11 @@
 //! Turns `--input` options into the arguments of a function.
 
 use super::failure::{Failure, mean};
-use super::model::Weights;
 use super::npz;
 use super::params::{NamedParam, fits, params};
-use super::program::LoadedProgram;
+use super::source::SourceText;
 use super::spec::{Fill, InputArg, Spec};
+use super::weights::Weights;
 use adfuse::backends::Array;
 use adfuse::ir::diag::listed;
 use adfuse::ir::op::Domain;
@@ -138,7 +138,7 @@ impl Inputs {
 /// The arguments of the function to run, which has the parameters of the function asked for, then
 /// cotangents.
 pub(super) fn arguments(
-    program: &LoadedProgram,
+    source: &SourceText,
     running: &Function,
     inputs: &Inputs,
     given: Vec<Option<GivenValue>>,
@@ -155,7 +155,7 @@ pub(super) fn arguments(
         let found = inputs.argument(value, &param.ty, k).map_err(|mut d| {
             d.at.func.get_or_insert_with(|| running.name.clone());
             d.at.inst.get_or_insert_with(|| format!("%{}", param.name));
-            program.wrong(d)
+            source.wrong([d])
         });
         args.push(found?);
     }

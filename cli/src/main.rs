@@ -43,6 +43,7 @@ mod streams;
 mod target;
 mod tune;
 mod vmap;
+mod weights;
 mod whole;
 
 use clap::{Parser, Subcommand};

@@ -7,7 +7,6 @@ use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
-use super::model::Weights;
 use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
@@ -16,6 +15,7 @@ use super::spec::{InputArg, input};
 use super::stable_forms::in_mode;
 use super::streams::Streams;
 use super::target::{FunctionArgs, all_bound, specialized};
+use super::weights::Weights;
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::functions::Registry;
@@ -114,7 +114,7 @@ impl RunCommand {
         // The requests to a server bring their own.
         let args = match self.serve {
             true => Vec::new(),
-            false => arguments(&program, &running, &inputs, given)?,
+            false => arguments(&program.source, &running, &inputs, given)?,
         };
         renamed(&f, &running, streams);
         let what = (&module, &running, f.name.as_str());
@@ -136,7 +136,7 @@ impl RunCommand {
             return serve(io::stdin().lock(), streams.out, |request| {
                 let given =
                     Inputs::of_archive(&params::params(&running), &request.given, &weights)?;
-                let args = arguments(&program, &running, &given, Vec::new())?;
+                let args = arguments(&program.source, &running, &given, Vec::new())?;
                 let named: Vec<(String, Array)> = run(args, streams.err)?;
                 npz::save(&request.made, &named)
             });

@@ -117,8 +117,8 @@ impl std::error::Error for ImportError {}
 /// it is no valid program.
 pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
-    let (lowered, coverage) =
-        lower::lower(&trees, options).map_err(|e| ImportError::Internal(vec![e]))?;
+    let (lowered, coverage) = lower::lower(&trees, options.checks, &options.extents)
+        .map_err(|e| ImportError::Internal(vec![e]))?;
     if !coverage.is_complete() {
         return Err(ImportError::Unsupported(coverage));
     }
@@ -154,7 +154,8 @@ pub fn stablehlo(source: &str, options: &ImportOptions) -> Result<Imported, Impo
 /// Where the text has a syntax error.
 pub fn coverage(source: &str, options: &ImportOptions) -> Result<Coverage, ImportError> {
     let trees = text::parse(source).map_err(ImportError::Syntax)?;
-    let lowered = lower::lower(&trees, options).map_err(|e| ImportError::Internal(vec![e]))?;
+    let lowered = lower::lower(&trees, options.checks, &options.extents)
+        .map_err(|e| ImportError::Internal(vec![e]))?;
     Ok(lowered.1)
 }
 

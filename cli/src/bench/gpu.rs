@@ -176,7 +176,7 @@ impl Bench {
         let wrong = |d| ready.source.wrong(d);
         let inputs = Inputs::new(Vec::new(), self.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
-        let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+        let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
         clock.begin();
         let plan = ready.decide(streams)?.plan;
         let effort = (ready.options.effort, ready.effort());

@@ -109,7 +109,7 @@ impl Bench {
         }
         let inputs = Inputs::new(Vec::new(), self.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
-        let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+        let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
         let wrong = |d| ready.source.wrong(d);
         let measures = measured(&mut subjects, &args, threads, self.min_seconds).map_err(wrong)?;
         let kernels = match self.kernels {
@@ -165,7 +165,7 @@ pub(super) fn here(
     }
     let inputs = Inputs::new(Vec::new(), 0)?;
     let given = (0..ready.arguments).map(|_| None).collect();
-    let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+    let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
     let wrong = |d| ready.source.wrong(d);
     let measure = || {
         let measures = measured(&mut subjects, &args, threads, least)?;

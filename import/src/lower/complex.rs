@@ -176,7 +176,7 @@ fn sum_of_products<'t>(
     use ComplexPart::{Imaginary, Real};
     let args = operands(cx, inst)?;
     let [x, y] = args[..] else { return refuse("other than two operands") };
-    if let Some(sum) = super::short::dot(cx, inst, x, y)? {
+    if let Some(sum) = super::short::dot(cx, inst, x, y, product_of_parts)? {
         let im = sum.im.unwrap_or_else(|| zero_like(cx, sum.re));
         return Ok(vec![ImportedNumber::complex(sum.re, im)]);
     }
@@ -330,7 +330,7 @@ fn product(
 }
 
 /// The product of two numbers, by the products of their parts.
-pub(super) fn product_of_parts(
+fn product_of_parts(
     cx: &mut ModuleLowering<'_>,
     x: ImportedNumber,
     y: ImportedNumber,

@@ -1,8 +1,8 @@
 //! Gathers of one window: slices at places that are operands.
 
 use super::context::{LoweredValues, ModuleLowering, Val, written_type};
+use super::dimension_numbers::DimensionNumbers;
 use super::extents::COMPUTED;
-use super::indirect::DimensionNumbers;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::Instruction;
 use adfuse_ir::{Attrs, DType, Dim, Literal, Op, TensorType, Value};
@@ -174,7 +174,7 @@ fn windowed(
     let Some(&part) = found.first() else { return refuse("no window") };
     let mut part = part;
     for (axis, extent, at) in picked {
-        part = pick(cx, part, (axis, extent), at)?;
+        part = selected(cx, part, (axis, extent), at)?;
     }
     Ok(smallvec![part])
 }
@@ -197,7 +197,7 @@ fn sliced_at(
 
 /// One element of an axis, which stays with an extent of 1: the sum of that element and of zeros. A slice would need all
 /// extents to be known.
-fn pick(
+fn selected(
     cx: &mut ModuleLowering<'_>,
     x: Val,
     (axis, extent): (usize, u64),

@@ -1,15 +1,16 @@
 //! Gathers and scatters. Batching dimensions become indices that count; a scatter by a function that the IR has no row
 //! for goes over its updates in a loop, unless they are said to have different places.
 
-use super::attributes::{entry, flag, need_list, number};
+use super::attributes::{flag, need_list};
 use super::context::{LoweredValues, ModuleLowering, Val, Vals};
+use super::dimension_numbers::DimensionNumbers;
 use super::extents::GatherSizes;
 use super::gather_window::{picked_each, single_slice, symbolic_window};
 use super::reduce::{Combiner, recognized};
 use crate::emit::element::ElementType;
 use crate::emit::integers::ordered;
 use crate::emit::refusal::{Unlowered, refuse};
-use crate::text::tree::{Attribute, Instruction, RegionTree};
+use crate::text::tree::{Instruction, RegionTree};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Op, TensorType, Value};
 use smallvec::{SmallVec, smallvec};
 
@@ -17,44 +18,6 @@ use smallvec::{SmallVec, smallvec};
 struct Indices {
     value: Value,
     map: Vec<i64>,
-}
-
-/// The dimension numbers of a gather or of a scatter.
-#[derive(Clone)]
-pub(super) struct DimensionNumbers {
-    window: Vec<i64>,
-    removed: Vec<i64>,
-    pub(super) batching: Vec<i64>,
-    indices_batching: Vec<i64>,
-    pub(super) map: Vec<i64>,
-    vector: i64,
-}
-
-impl DimensionNumbers {
-    fn of(attr: Option<&Attribute<'_>>, names: [&str; 5]) -> Result<DimensionNumbers, Unlowered> {
-        let Some(attr) = attr else { return refuse("without dimension numbers") };
-        Ok(DimensionNumbers {
-            window: entry(attr, names[0])?,
-            removed: entry(attr, names[1])?,
-            batching: entry(attr, names[2])?,
-            indices_batching: entry(attr, names[3])?,
-            map: entry(attr, names[4])?,
-            vector: attr.entry("index_vector_dim").map_or(Ok(0), number)?,
-        })
-    }
-
-    /// The axis of the indices, with their components last, that batching dimension number `k` goes with.
-    pub(super) fn index_axis(&self, k: usize) -> i64 {
-        let along = self.indices_batching.get(k).copied().unwrap_or(0);
-        if along > self.vector { along - 1 } else { along }
-    }
-
-    /// The operand's axes that no window has.
-    pub(super) fn collapsed(&self) -> Vec<i64> {
-        let mut all: Vec<i64> = self.removed.iter().chain(&self.batching).copied().collect();
-        all.sort_unstable();
-        all
-    }
 }
 
 /// Brings index vectors into the last axis, with a component that counts for each batching dimension.

@@ -6,6 +6,7 @@ mod complex;
 mod constant;
 mod context;
 mod control;
+mod dimension_numbers;
 mod elementwise;
 mod extents;
 mod gather_window;
@@ -22,7 +23,6 @@ mod window;
 
 pub use context::Compare;
 
-use crate::ImportOptions;
 use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
 use crate::text::tree::FunctionTree;
@@ -54,7 +54,8 @@ fn ir_name(name: &str, taken: &BTreeSet<String>) -> String {
 /// The functions of a text, public ones first, and what of it cannot be imported.
 pub(crate) fn lower(
     functions: &[FunctionTree<'_>],
-    options: &ImportOptions,
+    checks: bool,
+    extents: &BTreeMap<String, u64>,
 ) -> Result<(Vec<ImportedFunction>, Coverage), Diagnostic> {
     let (mut names, mut taken) = (BTreeMap::new(), BTreeSet::new());
     for (k, f) in functions.iter().enumerate() {
@@ -63,8 +64,8 @@ pub(crate) fn lower(
         names.entry(f.name).or_insert((k, name));
     }
     let (row, map, complex) = (table::row, elementwise::map, complex::lower);
-    let mut cx = ModuleLowering::new(functions, names, row, map, complex, options.checks);
-    cx.extents.clone_from(&options.extents);
+    let mut cx = ModuleLowering::new(functions, names, row, map, complex, checks);
+    cx.extents.clone_from(extents);
     let mut lowered = Vec::new();
     let order = functions.iter().enumerate().filter(|(_, f)| !f.private);
     for (k, f) in order.chain(functions.iter().enumerate().filter(|(_, f)| f.private)) {
@@ -84,8 +85,7 @@ pub(crate) fn lower(
             lowered.push(made);
         }
     }
-    let unknown: Vec<String> =
-        options.extents.keys().filter(|n| !cx.bound.contains(*n)).cloned().collect();
+    let unknown: Vec<String> = extents.keys().filter(|n| !cx.bound.contains(*n)).cloned().collect();
     for name in unknown {
         let span = functions.first().map(|f| f.span).unwrap_or_default();
         cx.issue("func.func", format!("no extent of a parameter is called `{name}`"), span);

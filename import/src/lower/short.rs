@@ -1,6 +1,5 @@
 //! Sums of few elements, written out: in the order of the text, where longer ones have the order of the IR's ops.
 
-use super::complex::product_of_parts;
 use super::context::{ModuleLowering, Val};
 use super::number::{ComplexPart, ImportedNumber};
 use crate::emit::arithmetic::apply;
@@ -11,6 +10,13 @@ use smallvec::SmallVec;
 
 /// The most terms of a sum that is written out.
 const MOST_TERMS: u64 = 8;
+
+/// The product of two complex numbers.
+type ComplexProduct = fn(
+    &mut ModuleLowering<'_>,
+    ImportedNumber,
+    ImportedNumber,
+) -> Result<ImportedNumber, Unlowered>;
 
 /// The place `k` of an axis, which stays with an extent of 1.
 fn at(cx: &mut ModuleLowering<'_>, x: Value, axis: usize, k: u64) -> Result<Value, Unlowered> {
@@ -60,6 +66,7 @@ pub(super) fn dot(
     inst: &Instruction<'_>,
     x: ImportedNumber,
     y: ImportedNumber,
+    product: ComplexProduct,
 ) -> Result<Option<ImportedNumber>, Unlowered> {
     let (batch, contract) = super::shape::dot_axes(cx.b.ty(x.re.value).rank(), inst)?;
     let (Ok(x_dims), Ok(y_dims)) = (cx.dims(x.re), cx.dims(y.re)) else { return Ok(None) };
@@ -104,7 +111,7 @@ pub(super) fn dot(
             Ok(ImportedNumber { re: part(n.re)?, im })
         };
         let (a, b) = (term(x, of_x, &x_at)?, term(y, of_y, &y_at)?);
-        let made = product_of_parts(cx, a, b)?;
+        let made = product(cx, a, b)?;
         sum = Some(match sum {
             None => made,
             Some(sum) => {
