@@ -14,6 +14,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 /// Prints what a function becomes on its way to an engine
 ///
@@ -95,8 +96,13 @@ impl EmitCommand {
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
             before if is_before(before, NARROW) => {
-                let text = &ready.source.source.text;
-                let mut unit = CompileUnit::of_text(text, ready.selection.clone());
+                // A text that is imported at extents is read as the program that it became.
+                let source = &ready.source.source;
+                let text: Rc<str> = match source.bound.is_empty() {
+                    true => source.text.clone(),
+                    false => ready.source.module.to_string().into(),
+                };
+                let mut unit = CompileUnit::of_text(&text, ready.selection.clone());
                 stop_at(&ready, &compiler, &mut unit, (PASSES[0].name, pass, stage))?
             }
             NARROW | LAST => {

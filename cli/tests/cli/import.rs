@@ -178,3 +178,30 @@ fn what_a_model_needs_or_has_too_much_is_told() {
     let table = d.good("import r.onnx --coverage");
     assert!(table.contains("Reshape        1        1"), "{table}");
 }
+
+/// What symbols do not express of a text is imported at the extents that `--dim` gives, by every command.
+#[test]
+fn texts_are_imported_at_given_extents() {
+    let d = Folder::new();
+    d.file(
+        "twice.mlir",
+        "func.func public @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %m = stablehlo.add %n, %n : tensor<i32>
+  %s = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+  %y = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+",
+    );
+    assert!(d.run("import twice.mlir").err.contains("an extent that is computed from others"));
+    for command in ["import", "run", "plan", "emit --stage specialize"] {
+        assert_eq!(d.run(&format!("{command} twice.mlir")).code, 1, "{command}");
+        let ran = d.run(&format!("{command} twice.mlir --dim d0=3"));
+        assert_eq!(ran.code, 0, "{command}: {}", ran.err);
+    }
+    assert!(d.run("run twice.mlir --dim d0=3").out.contains("f32[6]"));
+    let other = d.run("run twice.mlir --dim d4=3");
+    assert!(other.code != 0 && other.err.contains("`d4`"), "{}", other.err);
+    assert!(d.run("run twice.mlir --fix x=ones").err.contains("--fix is for models"));
+}

@@ -43,3 +43,26 @@ fn a_server_needs_a_file_and_prints_nothing_else() {
     // What is wrong with the program is told before there is a request.
     assert_eq!(d.run("run l.ir --serve --mem-budget 1 --no-cache").code, 1);
 }
+
+/// Weights that an archive lacks are those of the program; those that it has are its own.
+#[test]
+fn requests_may_leave_weights_out() {
+    let d = Folder::new();
+    let text =
+        "func @f(%x: f32[2], %w: f32[2]) -> f32[2] {\n  %y = mul %x, %w : f32[2]\n  return %y\n}\n";
+    d.file("f.ir", text).file("x.ir", "func @x(%x: f32[2]) -> (f32[2]) {\n  return %x\n}\n");
+    d.good("run x.ir --input x=[1,2] --save x.npz");
+    d.good("run f.ir --input x=[1,2] --input w=[3,4] --save wanted.npz");
+    let mut weights = vec![];
+    let header = br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    weights.extend((header.len() as u64).to_le_bytes());
+    weights.extend(header);
+    weights.extend([3f32, 4.0].iter().flat_map(|x| x.to_le_bytes()));
+    fs::write(d.0.join("w.safetensors"), weights).unwrap();
+    let ran = d.pipe("run f.ir --weights w.safetensors --serve", b"x.npz\tmade.npz\n");
+    assert_eq!(ran.out, "ok\n", "{}", ran.err);
+    let bytes = |name: &str| fs::read(d.0.join(name)).unwrap();
+    assert!(bytes("made.npz") == bytes("wanted.npz"));
+    let ran = d.pipe("run f.ir --serve", b"x.npz\tmade.npz\n");
+    assert!(ran.out.contains("no array `w`"), "{}", ran.out);
+}
