@@ -104,7 +104,9 @@ impl Listing {
         let texts = self.texts.then(|| {
             let clif = begun.clif.take().unwrap_or_default();
             let asm = code.and_then(|c| c.vcode.clone()).unwrap_or_default();
-            ["all steps of a loop over scalars".into(), String::new(), clif, asm]
+            let loops =
+                "// a loop over scalars has no loop program: its blocks become CLIF\n".into();
+            ["all steps of a loop over scalars".into(), loops, clif, asm]
         });
         let (name, emitter) = (self.title.clone(), Emitter::Cranelift(None));
         self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
