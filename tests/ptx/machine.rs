@@ -249,19 +249,7 @@ impl Machine {
 
     /// A launch of an entry point that is given pointers and numbers.
     pub(crate) fn shared(&mut self, entry: &str, blocks: u64, block: u32, args: &[u64]) {
-        let grid = [blocks as u32, 1, 1];
-        let entry = entry.to_owned();
-        let args_of = Vec::new();
-        let l = Launch {
-            entry,
-            grid,
-            block,
-            resident: None,
-            cluster: 1,
-            shared: 0,
-            args: args_of,
-            maps: Vec::new(),
-        };
+        let l = Launch::new(entry, [blocks as u32, 1, 1], block);
         self.launch(&l, args);
     }
 

@@ -171,7 +171,7 @@ fn of_works(
                 facts.pass(PassKind::Pack, fed);
             }
             Scheduled::Warpgroup(product) => {
-                let (tile, m) = (&product.tile, &product.member);
+                let (tile, m) = (&product.tile, &product.work.member);
                 let adds = tile.equivalent_multiply_adds((program, m), how);
                 launches.multiply_adds = launches.multiply_adds.saturating_add(adds);
                 let serial = tile.serial_bytes(program, m);

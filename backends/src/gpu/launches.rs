@@ -120,6 +120,13 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// A launch of blocks that take no turns and form no clusters, with no shared memory and no parameters.
+    pub fn new(entry: impl Into<String>, grid: [u32; 3], block: u32) -> Launch {
+        let entry = entry.into();
+        let (args, maps) = (Vec::new(), Vec::new());
+        Launch { entry, grid, block, resident: None, cluster: 1, shared: 0, args, maps }
+    }
+
     /// What it is given: pointers, and the arrays of its tensor maps.
     pub fn given(&self) -> impl Iterator<Item = Arg> + '_ {
         self.args.iter().copied().chain(self.maps.iter().map(|map| map.arg))

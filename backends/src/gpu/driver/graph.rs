@@ -3,7 +3,7 @@
 
 use super::cuda::{Refused, answered, elapsed, update};
 use super::device::GpuDevice;
-use super::tensor_map::EncodedMap;
+use super::tensor_map::{EncodedMap, encoded};
 use super::work::{DeviceLaunch, Pointer, Work, internal};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
@@ -196,7 +196,8 @@ pub(crate) fn launch(l: &DeviceLaunch, at: &DeviceFrame, stream: CUstream) -> Re
         return Ok(());
     }
     let values: Vec<CUdeviceptr> = l.args.iter().map(|&a| at.of(a)).collect();
-    let maps = l.maps.iter().map(|map| map.encoded(at)).collect::<Result<Vec<_>, _>>()?;
+    let maps =
+        l.maps.iter().map(|m| encoded(&m.map, at.of(m.pointer))).collect::<Result<Vec<_>, _>>()?;
     launch_given(l, values, maps, stream)
 }
 

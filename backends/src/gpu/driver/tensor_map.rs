@@ -2,8 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::cuda::{Refused, answered};
-use super::graph::DeviceFrame;
-use super::work::Pointer;
 use crate::gpu::launches::TensorMap;
 use adfuse_ir::DType;
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
@@ -13,12 +11,6 @@ use std::ffi::c_void;
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub(crate) struct EncodedMap([u64; TensorMap::BYTES / 8]);
-
-/// A map of a launch, whose array is at a pointer.
-pub(crate) struct DeviceMap {
-    pub(crate) pointer: Pointer,
-    pub(crate) map: TensorMap,
-}
 
 /// The driver's numbers for the types of elements.
 const FLOAT16: u32 = 6;
@@ -54,43 +46,41 @@ fn encoder() -> Option<Encode> {
     unsafe { sys::culib().get::<Encode>(b"cuTensorMapEncodeTiled").ok().map(|found| *found) }
 }
 
-impl DeviceMap {
-    /// The map, with everything where a frame has it.
-    pub(crate) fn encoded(&self, at: &DeviceFrame) -> Result<EncodedMap, Refused> {
-        const CALL: &str = "cuTensorMapEncodeTiled";
-        let TensorMap { offset, dtype, extents, strides, tile, .. } = &self.map;
-        let place: CUdeviceptr = at.of(self.pointer) + offset;
-        let typed = match dtype {
-            DType::F16 => FLOAT16,
-            DType::BF16 => BFLOAT16,
-            _ => FLOAT32,
-        };
-        let axes = extents.len();
-        if axes == 0 || strides.len() + 1 != axes || tile.len() != axes {
-            return answered(CALL, CUresult::CUDA_ERROR_INVALID_VALUE)
-                .map(|()| EncodedMap([0; TensorMap::BYTES / 8]));
-        }
-        let steps = vec![1u32; axes];
-        let mut encoded = EncodedMap([0; TensorMap::BYTES / 8]);
-        let encode = encoder().ok_or(Refused::missing(CALL))?;
-        // SAFETY: every list has as many entries as there are axes, strides one less; the driver reads them and writes 128
-        // bytes. It reads nothing of the array.
-        let code = unsafe {
-            encode(
-                &raw mut encoded,
-                typed,
-                axes as u32,
-                std::ptr::with_exposed_provenance_mut(place as usize),
-                extents.as_ptr(),
-                strides.as_ptr(),
-                tile.as_ptr(),
-                steps.as_ptr(),
-                0,
-                SWIZZLE_128,
-                PROMOTE_256,
-                0,
-            )
-        };
-        answered(CALL, code).map(|()| encoded)
+/// The map of an array that is there.
+pub(crate) fn encoded(map: &TensorMap, array: CUdeviceptr) -> Result<EncodedMap, Refused> {
+    const CALL: &str = "cuTensorMapEncodeTiled";
+    let TensorMap { offset, dtype, extents, strides, tile, .. } = map;
+    let place = array + offset;
+    let typed = match dtype {
+        DType::F16 => FLOAT16,
+        DType::BF16 => BFLOAT16,
+        _ => FLOAT32,
+    };
+    let axes = extents.len();
+    if axes == 0 || strides.len() + 1 != axes || tile.len() != axes {
+        return answered(CALL, CUresult::CUDA_ERROR_INVALID_VALUE)
+            .map(|()| EncodedMap([0; TensorMap::BYTES / 8]));
     }
+    let steps = vec![1u32; axes];
+    let mut encoded = EncodedMap([0; TensorMap::BYTES / 8]);
+    let encode = encoder().ok_or(Refused::missing(CALL))?;
+    // SAFETY: every list has as many entries as there are axes, strides one less; the driver reads them and writes 128
+    // bytes. It reads nothing of the array.
+    let code = unsafe {
+        encode(
+            &raw mut encoded,
+            typed,
+            axes as u32,
+            std::ptr::with_exposed_provenance_mut(place as usize),
+            extents.as_ptr(),
+            strides.as_ptr(),
+            tile.as_ptr(),
+            steps.as_ptr(),
+            0,
+            SWIZZLE_128,
+            PROMOTE_256,
+            0,
+        )
+    };
+    answered(CALL, code).map(|()| encoded)
 }

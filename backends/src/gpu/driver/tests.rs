@@ -101,16 +101,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     let of = |name| Arg::Buffer(buffer(&program, name));
     let launch = |entry: &str, blocks, shared, args: Vec<Arg>| {
         let grid = [blocks, 1, 1];
-        Launch {
-            entry: entry.into(),
-            grid,
-            block: 128,
-            resident: None,
-            cluster: 1,
-            shared,
-            args,
-            maps: Vec::new(),
-        }
+        Launch { shared, args, ..Launch::new(entry, grid, 128) }
     };
     let scratch = |offset| Arg::Scratch { offset };
     let first = vec![launch("double", 8, 0, vec![of("x"), of("t")])];

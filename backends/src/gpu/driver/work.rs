@@ -5,9 +5,9 @@ use super::block_memory::{BlockMemory, CarrySlots, StepMemory};
 use super::cublaslt::Tuned;
 use super::load::{Entry, Loaded};
 use super::place::aligned;
-use super::tensor_map::DeviceMap;
 use crate::gpu::launches::{
-    Arg, BlockBinding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, fill_entry,
+    Arg, BlockBinding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, TensorMap,
+    fill_entry,
 };
 use crate::runtime::errors::within;
 use adfuse_ir::kernel::{Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Step, Storage};
@@ -60,6 +60,12 @@ pub(crate) struct DeviceLaunch {
     pub(crate) args: Vec<Pointer>,
     /// What it is given after those.
     pub(crate) maps: Vec<DeviceMap>,
+}
+
+/// A tensor map of an array at a pointer.
+pub(crate) struct DeviceMap {
+    pub(crate) pointer: Pointer,
+    pub(crate) map: TensorMap,
 }
 
 /// What a launch is given.

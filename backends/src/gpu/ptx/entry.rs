@@ -105,10 +105,8 @@ impl Out {
         let params = (args.len(), maps.len());
         self.text.push_str(&asm.finish(&entry, params, threads, grid.resident));
         self.text.push('\n');
-        let grid = [blocks, 1, 1];
-        let launch =
-            Launch { entry, grid, block: threads, resident: None, cluster: 1, shared, args, maps };
-        self.launches.push(launch);
+        let launch = Launch::new(entry, [blocks, 1, 1], threads);
+        self.launches.push(Launch { shared, args, maps, ..launch });
     }
 }
 

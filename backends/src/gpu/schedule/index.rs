@@ -1,6 +1,8 @@
 //! Index expressions: ranges, divisibility, coordinates of a place.
 
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
+use super::shape::volume;
+use adfuse_ir::affine::simplified;
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program};
 
 use adfuse_ir::index::IndexExpr;
 
@@ -125,10 +127,22 @@ pub(crate) fn has_data(e: &IndexExpr) -> bool {
     found
 }
 
+/// Whether a store goes by the elements of its buffer in the order in which memory has them.
+pub(crate) fn in_order(program: &Program, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
+    let data = &program.buffers[b];
+    let mut place = IndexExpr::Const(0);
+    for (e, &n) in index.iter().zip(&data.dims) {
+        place = place.times(n.max(1)).sum(e.clone());
+    }
+    let total = volume(domain);
+    let at = coordinates(&IndexExpr::axis(0), domain);
+    let place = simplified(&place.compose(&at), &[total]);
+    data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adfuse_ir::affine::simplified;
 
     #[test]
     fn coordinates_of_a_place_are_row_major() {

@@ -6,9 +6,10 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::attention::AttentionForm;
+use super::index::in_order;
 use super::shape::{axes, free, identity, load, volume};
-use super::warpgroup::{WarpgroupForm, column_parts};
-use super::work::{Flat, Home, Lowered, Lowering, Sort, Work, in_order};
+use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
+use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::{copy, plain};
 use adfuse_ir::index::IndexExpr;
@@ -242,7 +243,7 @@ impl Lowering {
             });
             parts.push(part);
         }
-        self.push(Work::Warpgroup(m.clone(), form, parts));
+        self.push(Work::Warpgroup(Box::new(WarpgroupWork { member: m.clone(), form, parts })));
         folds.into_iter().for_each(|stage| self.flat(extents.clone(), stage));
     }
 

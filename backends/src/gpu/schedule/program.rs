@@ -18,7 +18,7 @@ use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
-use super::warpgroup::{WarpgroupForm, WarpgroupProduct, WarpgroupTile};
+use super::warpgroup::{WarpgroupProduct, WarpgroupTile, WarpgroupWork};
 use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
@@ -349,7 +349,7 @@ impl Scheduler<'_, '_> {
             }
             Work::Pack { from, to } => self.pack(from, to),
             Work::Product(member) => self.product(member),
-            Work::Warpgroup(member, form, parts) => self.warpgroup(member, form, parts),
+            Work::Warpgroup(work) => self.warpgroup(*work),
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
             Work::Attention(form) => self.attention(form),
@@ -443,17 +443,11 @@ impl Scheduler<'_, '_> {
         Ok(())
     }
 
-    fn warpgroup(
-        &mut self,
-        member: Member,
-        form: WarpgroupForm,
-        parts: Vec<Option<Buffer>>,
-    ) -> Result<(), Diagnostic> {
-        let own = |low: &Lowering| Ok(WarpgroupTile::of(&member, &low.target));
+    fn warpgroup(&mut self, work: WarpgroupWork) -> Result<(), Diagnostic> {
+        let own = |low: &Lowering| Ok(WarpgroupTile::of(&work.member, &low.target));
         let (tile, span) = self.decision("warpgroup", own)?;
         self.check(span, |low| tile.check(&low.target))?;
-        let made = WarpgroupProduct { member, form, tile, parts };
-        self.works.push(Scheduled::Warpgroup(Box::new(made)));
+        self.works.push(Scheduled::Warpgroup(Box::new(WarpgroupProduct { work, tile })));
         Ok(())
     }
 

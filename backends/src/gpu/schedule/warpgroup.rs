@@ -2,13 +2,12 @@
 //! another warp asks for the next ones. Which products are multiplied so, and how they are tiled.
 
 use super::grid::Grid;
-use super::index::whole as whole_load;
+use super::index::{in_order, whole as whole_load};
 use super::mma_unit::Unit;
 use super::operand_path::{OperandPath, feed, first, operand_path, whole};
 use super::scalar_form::written;
 use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
-use super::work::in_order;
 use crate::gpu::launches::TensorMap;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Buffer, Extents, Member, Program, Sink, Storage};
@@ -37,16 +36,16 @@ const MOST_EPILOGUE: usize = 96;
 const LEAST: [i64; 3] = [64, 64, 64];
 
 /// Tiles that there are.
-const TILES: [TileShape; 5] = [
-    TileShape { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 32 },
-    TileShape { side: [256, 128], order: TileOrder::Cooperative, share: 97, finish: 32 },
-    TileShape { side: [128, 192], order: TileOrder::Cooperative, share: 95, finish: 32 },
-    TileShape { side: [128, 128], order: TileOrder::PingPong, share: 96, finish: 24 },
-    TileShape { side: [128, 128], order: TileOrder::Cooperative, share: 90, finish: 32 },
+const TILES: [TileKind; 5] = [
+    TileKind { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 32 },
+    TileKind { side: [256, 128], order: TileOrder::Cooperative, share: 97, finish: 32 },
+    TileKind { side: [128, 192], order: TileOrder::Cooperative, share: 95, finish: 32 },
+    TileKind { side: [128, 128], order: TileOrder::PingPong, share: 96, finish: 24 },
+    TileKind { side: [128, 128], order: TileOrder::Cooperative, share: 90, finish: 32 },
 ];
 
 /// A shape of tiles, with what was measured of it on an H200.
-struct TileShape {
+struct TileKind {
     side: [i64; 2],
     order: TileOrder,
     /// The share of the chip's rate that it reaches where the depth is long, in percent.
@@ -75,7 +74,7 @@ impl fmt::Display for TileOrder {
 
 /// An operand as the copy engine sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TensorOperand {
+pub(crate) struct MappedOperand {
     pub(crate) buffer: Buffer,
     /// The number of its first element.
     pub(crate) first: i64,
@@ -92,7 +91,7 @@ pub(crate) struct TensorOperand {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WarpgroupForm {
     pub(crate) dtype: DType,
-    pub(crate) operands: [TensorOperand; 2],
+    pub(crate) operands: [MappedOperand; 2],
 }
 
 /// The choices of a product that warpgroups multiply.
@@ -109,13 +108,18 @@ pub(crate) struct WarpgroupTile {
     pub(crate) band: i64,
 }
 
-/// A product with its tiles.
-pub(crate) struct WarpgroupProduct {
+/// A product that warpgroups multiply, before its tiles are chosen.
+pub(crate) struct WarpgroupWork {
     pub(crate) member: Member,
     pub(crate) form: WarpgroupForm,
-    pub(crate) tile: WarpgroupTile,
     /// For each sink that adds up columns, where its parts go.
     pub(crate) parts: Vec<Option<Buffer>>,
+}
+
+/// A product with its tiles.
+pub(crate) struct WarpgroupProduct {
+    pub(crate) work: WarpgroupWork,
+    pub(crate) tile: WarpgroupTile,
 }
 
 impl WarpgroupForm {
@@ -149,7 +153,7 @@ impl WarpgroupForm {
         if !ends || written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
             return None;
         }
-        let [lhs, rhs] = [0, 1].map(|side| TensorOperand::of(program, m, side, dtype));
+        let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, m, side, dtype));
         Some(WarpgroupForm { dtype, operands: [lhs?, rhs?] })
     }
 }
@@ -177,8 +181,8 @@ pub(crate) fn column_parts(m: &Member) -> Extents {
     extents
 }
 
-impl TensorOperand {
-    fn of(program: &Program, m: &Member, side: usize, dtype: DType) -> Option<TensorOperand> {
+impl MappedOperand {
+    fn of(program: &Program, m: &Member, side: usize, dtype: DType) -> Option<MappedOperand> {
         let path = operand_path(program, m, side, Unit::Half(dtype), dtype);
         let OperandPath::Copied { buffer, steps: [line, deep], bytes: 16, along } = path else {
             return None;
@@ -204,7 +208,7 @@ impl TensorOperand {
         let most = 1i64 << 32;
         let fits =
             axes.iter().all(|&(n, step)| (1..most).contains(&n) && (1..most).contains(&step));
-        (fits && axes.len() <= TensorMap::MOST_AXES).then_some(TensorOperand {
+        (fits && axes.len() <= TensorMap::MOST_AXES).then_some(MappedOperand {
             buffer,
             first,
             along,
@@ -241,7 +245,7 @@ impl WarpgroupTile {
         }
     }
 
-    fn shape(&self) -> Option<&'static TileShape> {
+    fn shape(&self) -> Option<&'static TileKind> {
         TILES.iter().find(|shape| shape.side == self.side && shape.order == self.order)
     }
 
@@ -265,7 +269,7 @@ impl WarpgroupTile {
 
     /// The tiles that take least time, and as many stages as fit.
     pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
-        let of = |&TileShape { side, order, .. }: &TileShape| {
+        let of = |&TileKind { side, order, .. }: &TileKind| {
             let cluster = cluster(side, m);
             let mut tile = WarpgroupTile { side, order, cluster, stages: 1, band: 8 };
             let shared = i64::from(target.shared) - BARRIERS;

@@ -1,12 +1,8 @@
 //! The work of a step: what becomes one launch or a few, as data.
 
 use super::attention::AttentionForm;
-use super::index::coordinates;
-use super::shape::volume;
-use super::warpgroup::WarpgroupForm;
+use super::warpgroup::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::affine::simplified;
-use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -34,7 +30,7 @@ pub(crate) enum Work {
     /// A contraction whose sums are stored.
     Product(Member),
     /// A contraction that warpgroups multiply, and where the parts of its sums of columns go.
-    Warpgroup(Member, WarpgroupForm, Vec<Option<Buffer>>),
+    Warpgroup(Box<WarpgroupWork>),
     Scatter(Scatter),
     Sort(Sort),
     Attention(AttentionForm),
@@ -94,19 +90,6 @@ pub(crate) struct Lowering {
     pub(crate) in_block: bool,
     pub(crate) step: Lowered,
     pub(crate) problem: Option<Diagnostic>,
-}
-
-/// Whether a store goes by the elements of its buffer in the order in which memory has them.
-pub(crate) fn in_order(program: &Program, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
-    let data = &program.buffers[b];
-    let mut place = IndexExpr::Const(0);
-    for (e, &n) in index.iter().zip(&data.dims) {
-        place = place.times(n.max(1)).sum(e.clone());
-    }
-    let total = volume(domain);
-    let at = coordinates(&IndexExpr::axis(0), domain);
-    let place = simplified(&place.compose(&at), &[total]);
-    data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
 }
 
 /// Lines to put in order.

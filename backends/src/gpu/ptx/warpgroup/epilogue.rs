@@ -1,7 +1,7 @@
 //! What becomes of the sums of a tile. Four threads exchange theirs, so that each has eight neighbouring columns and reads and
 //! writes 16 bytes or more at a time; then the scalar program follows, and the stores.
 
-use super::multiply::Sums;
+use super::sums::Sums;
 use super::{TilePlace, WarpgroupKernel};
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, made};
@@ -244,13 +244,14 @@ fn exchanged(emit: &mut Emit<'_>, quarter: Reg, mut pairs: Vec<[Reg; 2]>) -> Vec
             if high >= pairs.len() {
                 continue;
             }
-            for side in 0..2 {
-                let (a, b) = (pairs[low][side], pairs[high][side]);
-                let given = select(&mut emit.asm, odd, a, b);
+            let (mut lows, mut highs) = (pairs[low], pairs[high]);
+            for (a, b) in lows.iter_mut().zip(&mut highs) {
+                let given = select(&mut emit.asm, odd, *a, *b);
                 let taken = emit.exchanged(given, bit as u32);
-                pairs[low][side] = select(&mut emit.asm, odd, taken, a);
-                pairs[high][side] = select(&mut emit.asm, odd, b, taken);
+                (*a, *b) =
+                    (select(&mut emit.asm, odd, taken, *a), select(&mut emit.asm, odd, *b, taken));
             }
+            (pairs[low], pairs[high]) = (lows, highs);
         }
     }
     pairs.into_iter().flatten().collect()

@@ -3,9 +3,11 @@
 //! A block has a multiprocessor to itself and takes tile after tile. Copies of the next tile begin while the sums of one are
 //! finished, which are in registers alone. The order of sums is fixed: depth ascends, and each sum has one owner.
 
+mod copies;
 mod epilogue;
 mod multiply;
-mod pipeline;
+mod ring;
+mod sums;
 
 use super::asm::{Asm, Class, Reg, made};
 use super::emit::Emit;
@@ -14,11 +16,12 @@ use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup::{
     GROUP, LINE, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupProduct, WarpgroupTile,
+    WarpgroupWork,
 };
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Member};
-use multiply::Sums;
-use pipeline::Ring;
+use ring::Ring;
+use sums::Sums;
 
 /// Registers of a thread that asks for copies, and of one that multiplies; a warpgroup each and two of 128 threads have no
 /// more than a multiprocessor's 65,536 together.
@@ -47,7 +50,7 @@ pub(crate) fn product(
     out: &mut Out,
     product: &WarpgroupProduct,
 ) -> Result<(), Diagnostic> {
-    let WarpgroupProduct { member, form, tile, parts } = product;
+    let WarpgroupProduct { work: WarpgroupWork { member, form, parts }, tile } = product;
     let kernel = WarpgroupKernel { member, form, tile, parts };
     let mut emit = begun(s);
     kernel.write(&mut emit);

@@ -3,10 +3,11 @@
 //! Formats: PTX ISA, "Asynchronous warpgroup level matrix instructions", matrix descriptors and the 128-byte swizzle.
 
 use super::WarpgroupKernel;
-use super::pipeline::{Ring, RingPlace};
+use super::ring::{Ring, RingPlace};
+use super::sums::Sums;
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::warpgroup::{LINE, TALL, WarpgroupTile};
+use crate::gpu::schedule::warpgroup::{LINE, TALL};
 use adfuse_ir::DType;
 
 /// Elements of the depth that one instruction takes.
@@ -15,19 +16,6 @@ const TAKEN: i64 = 16;
 const SQUARE: i64 = 8 * LINE;
 /// The 128-byte swizzle in a descriptor.
 const SWIZZLE_128: i64 = 1 << 62;
-
-/// The sums of a thread: of each instruction of 64 rows, two neighbours of two rows for every 8 columns.
-pub(super) struct Sums {
-    pub(super) regs: Vec<Vec<Reg>>,
-}
-
-impl Sums {
-    pub(super) fn new(asm: &mut Asm, tile: &WarpgroupTile) -> Sums {
-        let each = tile.side[1] / 2;
-        let mut of = |_| (0..each).map(|_| asm.fresh(Class::Single)).collect();
-        Sums { regs: (0..tile.tall()).map(&mut of).collect() }
-    }
-}
 
 impl WarpgroupKernel<'_> {
     /// The descriptors of the operands of a warpgroup in the first stage.

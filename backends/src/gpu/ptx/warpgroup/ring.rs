@@ -1,14 +1,8 @@
-//! Stages of shared memory, each with a barrier that says that it is full and one that says that it is empty, and the copies
-//! that fill them.
+//! Stages of shared memory, each with a barrier that says that it is full and one that says that it is empty.
 
-use super::{TilePlace, WarpgroupKernel};
-use crate::gpu::launches::{Arg, TensorMap};
-use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
-use crate::gpu::ptx::emit::{Emit, EmitMap};
-use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{GROUP, LINE, MULTIPLIERS, TensorOperand, WarpgroupTile};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::schedule::warpgroup::{GROUP, MULTIPLIERS, WarpgroupTile};
 use crate::gpu::target::WARP;
 
 /// Stages that are filled and emptied in turn.
@@ -83,7 +77,7 @@ impl Ring {
     }
 
     /// The barrier that says that a stage is full.
-    fn full(&self, asm: &mut Asm, at: &RingPlace) -> Reg {
+    pub(super) fn full(&self, asm: &mut Asm, at: &RingPlace) -> Reg {
         made(asm, Class::Word, "mad.lo.u32", format_args!("{}, 8, {}", at.stage, self.barriers))
     }
 
@@ -192,133 +186,4 @@ fn wait(asm: &mut Asm, barrier: String, phase: Reg) {
     let done = asm.fresh(Class::Pred);
     asm.emit(format_args!("mbarrier.try_wait.parity.shared::cta.b64 {done}, [{barrier}], {phase}"));
     asm.emit(format_args!("@!{done} bra {label}"));
-}
-
-/// The copies of an operand's tiles.
-pub(super) struct OperandCopies {
-    /// Where its tensor map is.
-    map: Reg,
-    /// Whether neighbours lie along the depth.
-    along: bool,
-    /// The first line, and the places in the batch.
-    line: Reg,
-    batch: Vec<Reg>,
-    /// Bytes before what is copied in a stage; copies, the lines and bytes from one to the next.
-    begin: Reg,
-    count: i64,
-    lines: i64,
-    apart: i64,
-    /// Whether a copy goes to all blocks of the cluster.
-    shared: bool,
-}
-
-impl WarpgroupKernel<'_> {
-    /// Where the operands of a tile are.
-    pub(super) fn coordinates(&self, emit: &mut Emit<'_>, place: TilePlace) -> [OperandCopies; 2] {
-        let size = self.form.dtype.bytes() as i64;
-        let deep = LINE / size;
-        let mut vars = Vars::default();
-        let of_batch = vars.push(place.batch, volume(&self.member.batch));
-        let batch = coordinates(&of_batch, &self.member.batch);
-        let mut offset = 0;
-        [0, 1].map(|side| {
-            let operand = &self.form.operands[side];
-            let lines = self.tile.side[side];
-            // The blocks of a cluster have the same columns, and bring a part of them each.
-            let shared = side == 1 && self.tile.cluster > 1;
-            let own = if shared { lines / self.tile.cluster } else { lines };
-            let map = self.map(emit, operand, own);
-            let mut line = place.first[side];
-            let mut begin = emit.asm.word(offset);
-            if shared {
-                let asm = &mut emit.asm;
-                let rank = asm.special("cluster_ctarank");
-                line = made(asm, Class::Word, "mad.lo.s32", format_args!("{rank}, {own}, {line}"));
-                let args = format!("{rank}, {}, {offset}", own * LINE);
-                begin = made(asm, Class::Word, "mad.lo.u32", args);
-            }
-            let places = operand.batch.iter().map(|&axis| {
-                let e = resolved(&batch[axis], &emit.same(&vars), &vars);
-                value(&mut emit.asm, &e, &vars, &[])
-            });
-            let batch = places.collect();
-            let count = if operand.along { 1 } else { own / deep };
-            let copies = OperandCopies {
-                map,
-                along: operand.along,
-                line,
-                batch,
-                begin,
-                count,
-                lines: deep,
-                apart: deep * LINE,
-                shared,
-            };
-            offset += lines * LINE;
-            copies
-        })
-    }
-
-    /// The tensor map of an operand.
-    fn map(&self, emit: &mut Emit<'_>, operand: &TensorOperand, lines: i64) -> Reg {
-        let dtype = self.form.dtype;
-        let deep = LINE / dtype.bytes() as i64;
-        let bytes = |n: i64| n.unsigned_abs() * dtype.bytes();
-        let map = TensorMap {
-            arg: Arg::Position,
-            offset: bytes(operand.first),
-            dtype,
-            extents: operand.axes.iter().map(|axis| axis.0.unsigned_abs()).collect(),
-            strides: operand.axes.iter().skip(1).map(|axis| bytes(axis.1)).collect(),
-            tile: operand.tile(lines, deep),
-        };
-        emit.maps.push(EmitMap { buffer: operand.buffer, map });
-        emit.asm.tensor_map(emit.maps.len() - 1)
-    }
-
-    /// Begins the copies of one step.
-    pub(super) fn copy(
-        &self,
-        emit: &mut Emit<'_>,
-        ring: &Ring,
-        at: &super::pipeline::RingPlace,
-        operands: &[OperandCopies; 2],
-        step: Reg,
-    ) {
-        let asm = &mut emit.asm;
-        let deep = LINE / self.form.dtype.bytes() as i64;
-        let stage = ring.start(asm, at);
-        let barrier = ring.full(asm, at);
-        let depth = made(asm, Class::Word, "mul.lo.s32", format_args!("{step}, {deep}"));
-        for operand in operands {
-            for k in 0..operand.count {
-                let line = operand.line;
-                let line = made(
-                    asm,
-                    Class::Word,
-                    "add.s32",
-                    format_args!("{line}, {}", k * operand.lines),
-                );
-                let (near, far) = if operand.along { (depth, line) } else { (line, depth) };
-                let places = [near, far].into_iter().chain(operand.batch.iter().copied());
-                let places: Vec<String> = places.map(|reg| reg.to_string()).collect();
-                let to = format!("{stage}, {}", operand.begin);
-                let to = made(asm, Class::Word, "add.u32", to);
-                let to =
-                    made(asm, Class::Word, "add.u32", format_args!("{to}, {}", k * operand.apart));
-                let (rank, map, places) = (places.len(), operand.map, places.join(", "));
-                let copy = format!(
-                    "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                );
-                let what = format!("[{to}], [{map}, {{{places}}}], [{barrier}]");
-                match operand.shared {
-                    false => asm.emit(format_args!("{copy} {what}")),
-                    true => {
-                        let all = (1 << self.tile.cluster) - 1;
-                        asm.emit(format_args!("{copy}.multicast::cluster {what}, {all}"));
-                    }
-                }
-            }
-        }
-    }
 }
