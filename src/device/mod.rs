@@ -18,6 +18,7 @@ pub(crate) use program_cache::{ArgumentKey, ProgramCache};
 
 use crate::backends::backend::Executable;
 use crate::backends::{AnyBackend, RunLimits};
+use crate::backends::functions::Registry;
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};
@@ -103,6 +104,12 @@ impl Device {
     #[must_use]
     pub fn limits(self, limits: RunLimits) -> Device {
         self.with(|request| request.limits = limits)
+    }
+
+    /// With user functions, which programs call by name. See [`functions`](crate::functions).
+    #[must_use]
+    pub fn functions(self, functions: Registry) -> Device {
+        self.with(|request| request.functions = functions)
     }
 
     /// The most bytes that inputs, outputs, constants and everything between may take together in a run. It is kept, or nothing is made.

@@ -1,6 +1,7 @@
 //! The command line, driven as users drive it: the built program, files and pipes.
 
 mod bench;
+mod book;
 mod budget;
 mod check;
 mod compile_budget;
@@ -14,7 +15,6 @@ mod kept;
 mod losses;
 mod pack;
 mod plan;
-mod readme;
 mod report;
 mod save;
 mod serve;
