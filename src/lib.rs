@@ -7,6 +7,8 @@
 #[allow(unused_extern_crates)]
 extern crate self as adfuse;
 
+#[cfg(all(doctest, feature = "train"))]
+mod book;
 pub mod budget;
 pub mod check;
 #[cfg(feature = "data")]
@@ -68,14 +70,4 @@ pub mod prelude {
         grad, hessian, hvp, jacfwd, jacrev, jit, jvp, value_and_grad, vjp, vmap,
     };
     pub use crate::tree::Params;
-}
-
-/// The pages whose examples are run with the documentation's.
-#[cfg(all(doctest, feature = "train"))]
-mod pages {
-    #[doc = include_str!("../README.md")]
-    struct ReadmePage;
-
-    #[doc = include_str!("../docs/library.md")]
-    struct LibraryPage;
 }
