@@ -17,8 +17,8 @@ pub use bytes::{SizeError, bytes};
 pub(crate) use program_cache::{ArgumentKey, ProgramCache};
 
 use crate::backends::backend::Executable;
-use crate::backends::{AnyBackend, RunLimits};
 use crate::backends::functions::Registry;
+use crate::backends::{AnyBackend, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};

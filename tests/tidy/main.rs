@@ -3,6 +3,7 @@
 // What the tests count is printed for whoever runs them with `--nocapture`.
 #![allow(clippy::print_stdout)]
 
+mod book;
 mod doc_examples;
 mod functions;
 mod graph;

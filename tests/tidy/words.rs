@@ -55,9 +55,9 @@ const OLD_NAMES: &[(&str, &str)] = &[
 ];
 
 /// The pages of the documentation, by their path from the root.
-fn pages() -> Vec<(String, String)> {
+pub(crate) fn pages() -> Vec<(String, String)> {
     let mut found = vec![("README.md".to_string(), crate::read(&root().join("README.md")))];
-    for folder in ["docs", "docs/notes"] {
+    for folder in ["docs", "docs/guide", "docs/how", "docs/notes"] {
         for entry in std::fs::read_dir(root().join(folder)).expect(folder).flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|e| e == "md") {

@@ -1,7 +1,7 @@
 //! The commands that `README.md` and the book show work as they stand there, and print what the pages say.
 //!
-//! Of a page, in order: a block whose first line is a comment with a file's name is written to that file; lines of `sh`
-//! blocks with a command of the program are run and must succeed; in `console` blocks a line `$ command` is run and what it
+//! Of a page, in order: a block whose first line is a comment with a file's name, or that says `file=NAME` after its
+//! language, is written to that file; lines of `sh` blocks with a command of the program are run and must succeed; in `console` blocks a line `$ command` is run and what it
 //! prints is compared with the lines below it, where a line `...` stands for any lines. A command that fails says so:
 //! `$ adfuse check wrong.ir  # exits with 1`. With `ADFUSE_BLESS=1` the lines below commands are written anew, and so are the
 //! pictures. Blocks `sh,gpu` need a GPU and are not run; neither is what other programs than `adfuse` do, except `cat`.
@@ -11,10 +11,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a command printed, and its exit status.
+/// What a command printed, first to standard output and then to standard error, and its exit status.
 struct Ran {
-    text: String,
+    out: String,
+    err: String,
     status: i32,
+}
+
+impl Ran {
+    fn text(&self) -> String {
+        [self.out.as_str(), &self.err].concat()
+    }
 }
 
 fn root() -> &'static Path {
@@ -50,8 +57,8 @@ fn shell(command: &str, d: &Folder) -> Ran {
         .env("NO_COLOR", "1")
         .output()
         .unwrap();
-    let text = [ran.stdout, ran.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
-    Ran { text, status: ran.status.code().unwrap_or(-1) }
+    let [out, err] = [ran.stdout, ran.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    Ran { out, err, status: ran.status.code().unwrap_or(-1) }
 }
 
 /// The pages: the README, and all of the book.
@@ -124,15 +131,16 @@ fn checked(page: &Path) -> (Vec<String>, usize, String) {
                     if line.starts_with("adfuse ") || line.contains("| adfuse ") {
                         commands += 1;
                         let ran = shell(line, &d);
-                        if ran.status != 0 || ran.text.is_empty() || ran.text.contains("error") {
-                            wrong.push(format!("{}: `{line}`: {}", place(k), ran.text));
+                        if ran.status != 0 || ran.out.is_empty() || ran.err.contains("error") {
+                            wrong.push(format!("{}: `{line}`: {}", place(k), ran.text()));
                         }
                     }
                 }
                 due.extend(body.iter().map(|l| (*l).to_owned()));
             }
             _ => {
-                if let Some(name) = body.first().and_then(|first| file_name(first)) {
+                let named = info.split_once(",file=").map(|(_, name)| name);
+                if let Some(name) = named.or_else(|| body.first().and_then(|l| file_name(l))) {
                     fs::write(d.0.join(name), body.join("\n") + "\n").unwrap();
                 }
                 due.extend(body.iter().map(|l| (*l).to_owned()));
@@ -161,16 +169,17 @@ fn transcript(
         let end = (k + 1..body.len()).find(|&e| body[e].starts_with("$ ")).unwrap_or(body.len());
         let said = &body[k + 1..end];
         let ran = shell(command, d);
-        let printed: Vec<&str> = ran.text.lines().collect();
+        let text = ran.text();
+        let printed: Vec<&str> = text.lines().collect();
         let wanted = command.split_once("# exits with ").map_or(0, |(_, n)| n.parse().unwrap());
         if ran.status != wanted {
-            wrong.push(format!("{}: `{command}` exits with {}: {}", place(k), ran.status, ran.text));
+            wrong.push(format!("{}: `{command}` exits with {}: {text}", place(k), ran.status));
         }
         due.push(body[k].to_owned());
         if agrees(said, &printed) {
             due.extend(said.iter().map(|l| (*l).to_owned()));
         } else {
-            wrong.push(format!("{}: `{command}` prints\n{}", place(k), ran.text));
+            wrong.push(format!("{}: `{command}` prints\n{text}", place(k)));
             due.extend(shortened(said, &printed));
         }
         commands += 1;
@@ -221,7 +230,7 @@ fn pictures_of_the_book_are_fresh() {
     let d = workplace();
     for (name, flags, from) in PICTURES {
         let ran = shell(&format!("adfuse report examples/deep.ir --grad {flags} --svg made"), &d);
-        assert_eq!(ran.status, 0, "{name}: {}", ran.text);
+        assert_eq!(ran.status, 0, "{name}: {}", ran.text());
         let made = fs::read_to_string(d.0.join("made").join(from)).unwrap();
         let path = root().join("docs/pictures").join(name);
         if is_blessing() {

@@ -1,0 +1,83 @@
+//! The book: every page is in its table of contents, says first what it is for, and has its Rust examples run.
+
+use crate::words::pages;
+use crate::{none, parsed_sources, read, root};
+use std::collections::BTreeSet;
+
+/// The pages that the table of contents names, by their path from `docs`.
+fn contents() -> Vec<String> {
+    let summary = read(&root().join("docs/SUMMARY.md"));
+    let links = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_table_of_contents_has_every_page_once() {
+    let listed = contents();
+    let all: BTreeSet<String> = pages()
+        .into_iter()
+        .filter_map(|(name, _)| name.strip_prefix("docs/").map(str::to_owned))
+        .filter(|name| name != "SUMMARY.md")
+        .collect();
+    let once: BTreeSet<String> = listed.iter().cloned().collect();
+    assert_eq!(once.len(), listed.len(), "a page is listed twice");
+    let missing = all.symmetric_difference(&once).cloned().collect();
+    none(missing, "pages in one of `docs` and `docs/SUMMARY.md` alone");
+}
+
+#[test]
+fn pages_of_the_guide_say_first_what_one_can_do_then() {
+    let mut wrong = Vec::new();
+    let plain = ["docs/commands.md", "docs/errors.md", "docs/glossary.md"];
+    for (name, text) in pages() {
+        let chapter = ["docs/guide/", "docs/how/"].iter().any(|f| name.starts_with(f));
+        if !chapter && !plain.contains(&name.as_str()) {
+            continue;
+        }
+        let first = text.lines().nth(2).unwrap_or_default();
+        if !["After this page you", "After this chapter you"].iter().any(|b| first.starts_with(b)) {
+            wrong.push(format!("{name}: {first}"));
+        }
+        if text.lines().count() > 260 {
+            wrong.push(format!("{name} is longer than 260 lines"));
+        }
+    }
+    none(wrong, "pages");
+}
+
+#[test]
+fn rust_in_pages_runs_with_the_documentation() {
+    let included = read(&root().join("src/book.rs"));
+    let mut wrong = Vec::new();
+    for (name, text) in pages() {
+        let has_rust = text.lines().any(|l| l.starts_with("```rust"));
+        let runs = included.contains(&format!("include_str!(\"../{name}\")"));
+        if has_rust && !runs {
+            wrong.push(format!("{name} has Rust blocks that `src/book.rs` does not include"));
+        }
+        if text.contains("```rust,ignore") {
+            wrong.push(format!("{name} has a Rust block that does not compile"));
+        }
+    }
+    none(wrong, "pages");
+}
+
+#[test]
+fn the_page_of_errors_has_every_class() {
+    let page = read(&root().join("docs/errors.md"));
+    let headings: String = page.lines().filter(|l| l.starts_with("## ")).collect();
+    let parsed = parsed_sources();
+    let (_, file) = parsed.iter().find(|(name, _)| name == "ir/src/diag.rs").expect("the file");
+    let kinds = file.items.iter().find_map(|item| match item {
+        syn::Item::Enum(e) if e.ident == "Kind" => Some(&e.variants),
+        _ => None,
+    });
+    let named: String = headings.replace('-', "");
+    let missing = kinds
+        .expect("the classes")
+        .iter()
+        .map(|v| v.ident.to_string())
+        .filter(|name| !named.contains(&format!("`{}`", name.to_lowercase())))
+        .collect();
+    none(missing, "classes of errors without a heading in docs/errors.md");
+}
