@@ -1,6 +1,7 @@
 //! User functions: written in Rust, and called by name from programs (`opaque` in text).
 //!
-//! An engine knows the functions of the [`Registry`] that it is given: [`Cpu::functions`](crate::engine::Cpu::functions),
+//! An engine knows the functions of the [`Registry`] that it is given:
+//! [`Device::functions`](crate::Device::functions), [`Cpu::functions`](crate::engine::Cpu::functions),
 //! [`reference::run_with`](crate::backends::reference::run_with). There is no global registry. The
 //! derivative is that of a function with a rule (`custom_jvp`, `custom_vjp`) that calls the opaque one.
 //!
