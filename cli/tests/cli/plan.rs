@@ -117,7 +117,7 @@ fn json_has_the_figures_and_does_not_change() {
 
 #[test]
 fn options_reach_the_planner() {
-    let d = models(&["dropout_mlp", "naive_softmax", "mlp_relu"]);
+    let d = models(&["conv_as_slices", "naive_softmax", "mlp_relu"]);
     d.file(
         "slow.toml",
         "base = \"cpu\"\nname = \"slow\"\nmemory_bytes_per_s = 1e6\ncache_bytes_per_s = 1e6\n",
@@ -129,7 +129,8 @@ fn options_reach_the_planner() {
     assert_eq!(slow["device"], "slow");
     assert!(slow["predicted_ms"].as_f64() > fast["predicted_ms"].as_f64());
     assert_eq!(of("mlp_relu.ir --effort quick")["effort"], "quick");
-    let (found, begun) = (of("dropout_mlp.ir --grad --effort search"), of("dropout_mlp.ir --grad"));
+    let (found, begun) =
+        (of("conv_as_slices.ir --grad --effort search"), of("conv_as_slices.ir --grad"));
     assert_eq!(found["effort"], "search");
     let launches = |json: &serde_json::Value| json["launches"].as_u64().expect("a number");
     assert!(launches(&found) < launches(&begun), "{found}");
