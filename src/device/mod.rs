@@ -23,6 +23,7 @@ use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
+use crate::plan_cache::PlanCache;
 use crate::trace::Traced;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub struct Device {
     request: Request,
     mem_budget: Option<u64>,
     compile_budget: Option<Duration>,
+    plan_cache: Option<PlanCache>,
     /// What has been opened for these options.
     opened: Arc<Mutex<Option<Arc<AnyBackend>>>>,
 }
@@ -78,8 +80,8 @@ impl Device {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut request = Request { number: engine.number, ..Request::new(plan) };
         request.threads = threads;
-        let (mem_budget, compile_budget) = (None, None);
-        Device { engine, request, mem_budget, compile_budget, opened: Arc::default() }
+        let (mem_budget, compile_budget, plan_cache) = (None, None, None);
+        Device { engine, request, mem_budget, compile_budget, plan_cache, opened: Arc::default() }
     }
 
     /// With this many threads of the host, at least one. They change no bit.
@@ -127,6 +129,26 @@ impl Device {
         self
     }
 
+    /// With a folder in which plans for budgets are kept, so that the next run of the process finds them.
+    ///
+    /// ```
+    /// use adfuse::plan_cache::PlanCache;
+    /// use adfuse::prelude::*;
+    ///
+    /// # let folder = std::env::temp_dir().join(format!("adfuse-device-{}", std::process::id()));
+    /// let device = Device::cpu().mem_budget(1 << 20).plan_cache(PlanCache::new(&folder));
+    /// let f = trace("f", |t| t.input("x", f32s([3])).square())?;
+    /// device.compile(&f)?;
+    /// assert_eq!(PlanCache::new(&folder).list().unwrap().len(), 1);
+    /// # PlanCache::new(&folder).clear().unwrap();
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[must_use]
+    pub fn plan_cache(mut self, cache: PlanCache) -> Device {
+        self.plan_cache = Some(cache);
+        self
+    }
+
     /// The name of the engine.
     pub fn name(&self) -> &'static str {
         self.engine.row.name
@@ -158,6 +180,7 @@ impl Device {
         let settings = Settings {
             mem_budget: self.mem_budget,
             compile_budget: self.compile_budget,
+            cache: self.plan_cache.clone(),
             donated: donated.to_vec(),
             functions: self.request.functions.clone(),
             limits: self.request.limits,
