@@ -28,7 +28,7 @@ fn the_table_of_contents_has_every_page_once() {
 #[test]
 fn pages_of_the_guide_say_first_what_one_can_do_then() {
     let mut wrong = Vec::new();
-    let plain = ["docs/commands.md", "docs/errors.md", "docs/glossary.md"];
+    let plain = ["docs/commands.md", "docs/errors.md", "docs/glossary.md", "docs/repeat.md"];
     for (name, text) in pages() {
         let chapter = ["docs/guide/", "docs/how/"].iter().any(|f| name.starts_with(f));
         if !chapter && !plain.contains(&name.as_str()) {
@@ -60,6 +60,21 @@ fn rust_in_pages_runs_with_the_documentation() {
         }
     }
     none(wrong, "pages");
+}
+
+/// A folder's `README.md` is rendered as `index.html`, which links to it do not lead to.
+#[test]
+fn pages_link_to_no_readme() {
+    let mut wrong = Vec::new();
+    for (name, text) in pages().into_iter().filter(|(name, _)| name.starts_with("docs/")) {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let page = link.split('#').next().unwrap_or(link);
+            if page.ends_with("README.md") && !page.contains("://") && name != "docs/SUMMARY.md" {
+                wrong.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    none(wrong, "links that the rendered book has no page for");
 }
 
 #[test]
