@@ -32,12 +32,8 @@ fn book() -> Result<Completion, Failed> {
     let mut command = Command::new(python);
     command.args(["-c", &blocks.concat()]).current_dir(&folder);
     command.env("PYTHONPATH", root.join("python").canonicalize()?);
-    command.env("ADFUSE", env!("CARGO_BIN_EXE_adfuse")).env("ADFUSE_CACHE", folder.join("plans"));
-    let ran = command.output()?;
-    match ran.status.success() {
-        true => Ok(Completion::Completed),
-        false => Err(String::from_utf8_lossy(&ran.stderr).into_owned().into()),
-    }
+    command.env("ADFUSE_CACHE", folder.join("plans"));
+    ends_well(&mut command)
 }
 
 fn package() -> Result<Completion, Failed> {
@@ -47,8 +43,13 @@ fn package() -> Result<Completion, Failed> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests/test_adfuse.py");
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-plans");
     let mut command = Command::new(python);
-    command.arg(tests).env("ADFUSE", env!("CARGO_BIN_EXE_adfuse")).env("ADFUSE_CACHE", kept);
-    let ran = command.output()?;
+    command.arg(tests).env("ADFUSE_CACHE", kept);
+    ends_well(&mut command)
+}
+
+/// Runs Python for the built program, to its end.
+fn ends_well(command: &mut Command) -> Result<Completion, Failed> {
+    let ran = command.env("ADFUSE", env!("CARGO_BIN_EXE_adfuse")).output()?;
     match ran.status.success() {
         true => Ok(Completion::Completed),
         false => Err(String::from_utf8_lossy(&ran.stderr).into_owned().into()),

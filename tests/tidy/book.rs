@@ -1,14 +1,12 @@
 //! The book: every page is in its table of contents, says first what it is for, and has its Rust examples run.
 
-use crate::words::pages;
+use crate::words::{links, pages};
 use crate::{none, read, root};
 use std::collections::BTreeSet;
 
 /// The pages that the table of contents names, by their path from `docs`.
 fn contents() -> Vec<String> {
-    let summary = read(&root().join("docs/SUMMARY.md"));
-    let links = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    links.map(str::to_owned).collect()
+    links(&read(&root().join("docs/SUMMARY.md"))).map(str::to_owned).collect()
 }
 
 #[test]
@@ -67,7 +65,7 @@ fn rust_in_pages_runs_with_the_documentation() {
 fn pages_link_to_no_readme() {
     let mut wrong = Vec::new();
     for (name, text) in pages().into_iter().filter(|(name, _)| name.starts_with("docs/")) {
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in links(&text) {
             let page = link.split('#').next().unwrap_or(link);
             if page.ends_with("README.md") && !page.contains("://") && name != "docs/SUMMARY.md" {
                 wrong.push(format!("{name}: {link}"));

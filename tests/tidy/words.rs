@@ -132,6 +132,11 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
+/// Where the links of a page lead, in order.
+pub(crate) fn links(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
 #[test]
 fn links_in_pages_lead_somewhere() {
     let pages = pages();
@@ -142,7 +147,7 @@ fn links_in_pages_lead_somewhere() {
     for (page, text) in &pages {
         let folder = root().join(page);
         let folder = folder.parent().expect("a page is in a folder");
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in links(text) {
             if link.contains("://") || link.contains(char::is_whitespace) {
                 continue;
             }

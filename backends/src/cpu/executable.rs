@@ -189,10 +189,8 @@ impl CpuExecutable {
             outputs: handed(&outputs).map(|o| o.bytes as u64).sum(),
             spare: 0,
             code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
-            functions: {
-                let made = code.listed().filter(|(noted, _)| noted.bytes > 0);
-                [made.count() as u64, code.listed().len() as u64]
-            },
+            functions: code.listed().filter(|(noted, _)| noted.bytes > 0).count() as u64,
+            function_uses: code.listed().len() as u64,
         };
         Ok(CpuExecutable {
             name: program.name.clone(),

@@ -40,9 +40,10 @@ pub struct MemoryReport {
     pub spare: u64,
     /// Of the code.
     pub code: u64,
-    /// How many functions the code is, and how many loops of the program run them: equal loops share one. 0 where an engine
-    /// has no functions of its own.
-    pub functions: [u64; 2],
+    /// How many functions the code is. 0 where an engine has no functions of its own.
+    pub functions: u64,
+    /// How many loops of the program run them: equal loops share a function.
+    pub function_uses: u64,
 }
 
 impl MemoryReport {

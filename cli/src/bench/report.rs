@@ -53,8 +53,8 @@ impl SubjectFigures<'_> {
         put("planned_peak_bytes", json!(made.memory.peak));
         put("per_thread_bytes", json!(memory.per_thread));
         put("code_bytes", json!(memory.code));
-        put("functions", json!(memory.functions[0]));
-        put("function_uses", json!(memory.functions[1]));
+        put("functions", json!(memory.functions));
+        put("function_uses", json!(memory.function_uses));
         put("launches", json!(cost.launches));
         put("steps", json!(made.program.steps.len()));
         put("bytes", json!(cost.bytes_moved));
@@ -158,8 +158,8 @@ impl BenchReport<'_> {
         row("beside, a thread", &|f| bytes(f.subject.made.executable.memory().per_thread));
         row("code", &|f| bytes(f.subject.made.executable.memory().code));
         row("functions", &|f| {
-            let [made, uses] = f.subject.made.executable.memory().functions;
-            format!("{made} for {uses} loops")
+            let memory = f.subject.made.executable.memory();
+            format!("{} for {} loops", memory.functions, memory.function_uses)
         });
         row("compile ms", &|f| ms(f.subject.clock.total().as_secs_f64()));
         for name in ["parse", "ad", "plan", "memory", "codegen"] {

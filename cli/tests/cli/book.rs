@@ -9,20 +9,6 @@
 use crate::folder::Folder;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// What a command printed, first to standard output and then to standard error, and its exit status.
-struct Ran {
-    out: String,
-    err: String,
-    status: i32,
-}
-
-impl Ran {
-    fn text(&self) -> String {
-        [self.out.as_str(), &self.err].concat()
-    }
-}
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -44,21 +30,6 @@ fn workplace() -> Folder {
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) {
     std::os::unix::fs::symlink(from, to).unwrap();
-}
-
-fn shell(command: &str, d: &Folder) -> Ran {
-    let program = Path::new(env!("CARGO_BIN_EXE_adfuse"));
-    let path = std::env::var("PATH").unwrap_or_default();
-    let ran = Command::new("sh")
-        .args(["-c", command])
-        .current_dir(&d.0)
-        .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
-        .env("ADFUSE_CACHE", d.kept())
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap();
-    let [out, err] = [ran.stdout, ran.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
-    Ran { out, err, status: ran.status.code().unwrap_or(-1) }
 }
 
 /// The pages: the README, and all of the book.
@@ -130,8 +101,8 @@ fn checked(page: &Path) -> (Vec<String>, usize, String) {
                 for (k, line) in body.iter().enumerate() {
                     if line.starts_with("adfuse ") || line.contains("| adfuse ") {
                         commands += 1;
-                        let ran = shell(line, &d);
-                        if ran.status != 0 || ran.out.is_empty() || ran.err.contains("error") {
+                        let ran = d.shell(line);
+                        if ran.code != 0 || ran.out.is_empty() || ran.err.contains("error") {
                             wrong.push(format!("{}: `{line}`: {}", place(k), ran.text()));
                         }
                     }
@@ -168,12 +139,12 @@ fn transcript(
         };
         let end = (k + 1..body.len()).find(|&e| body[e].starts_with("$ ")).unwrap_or(body.len());
         let said = &body[k + 1..end];
-        let ran = shell(command, d);
+        let ran = d.shell(command);
         let text = ran.text();
         let printed: Vec<&str> = text.lines().collect();
         let wanted = command.split_once("# exits with ").map_or(0, |(_, n)| n.parse().unwrap());
-        if ran.status != wanted {
-            wrong.push(format!("{}: `{command}` exits with {}: {text}", place(k), ran.status));
+        if ran.code != wanted {
+            wrong.push(format!("{}: `{command}` exits with {}: {text}", place(k), ran.code));
         }
         due.push(body[k].to_owned());
         if agrees(said, &printed) {
@@ -229,8 +200,8 @@ const PICTURES: &[(&str, &str, &str)] = &[
 fn pictures_of_the_book_are_fresh() {
     let d = workplace();
     for (name, flags, from) in PICTURES {
-        let ran = shell(&format!("adfuse report examples/deep.ir --grad {flags} --svg made"), &d);
-        assert_eq!(ran.status, 0, "{name}: {}", ran.text());
+        let ran = d.shell(&format!("adfuse report examples/deep.ir --grad {flags} --svg made"));
+        assert_eq!(ran.code, 0, "{name}: {}", ran.text());
         let made = fs::read_to_string(d.0.join("made").join(from)).unwrap();
         let path = root().join("docs/pictures").join(name);
         if is_blessing() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +11,13 @@ pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl Ran {
+    /// What went to standard output, and then what went to standard error.
+    pub(crate) fn text(&self) -> String {
+        [self.out.as_str(), &self.err].concat()
+    }
 }
 
 /// A folder for one test, removed at its end, and beside it one for plans that are kept.
@@ -59,6 +66,15 @@ impl Folder {
     pub(crate) fn with(&self, name: &str, value: &str, args: &str) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_adfuse"));
         self.spawned(command.args(args.split_whitespace()).env(name, value), b"")
+    }
+
+    /// Runs a line of a shell here, for which the built program is `adfuse`.
+    #[cfg(unix)]
+    pub(crate) fn shell(&self, line: &str) -> Ran {
+        let folder = Path::new(env!("CARGO_BIN_EXE_adfuse")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", folder.display());
+        self.spawned(Command::new("sh").args(["-c", line]).env("PATH", path), b"")
     }
 
     /// Where the command line keeps plans, unless it is told otherwise.
