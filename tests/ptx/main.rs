@@ -15,6 +15,7 @@ mod products;
 mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
+mod warpgroups;
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::ptx::{self, GpuTarget};
@@ -359,5 +360,8 @@ fn main() -> ExitCode {
         products::the_largest_tiles_leave_room,
         products::modes_choose_what_multiplies,
         products::blocks_share_a_long_depth,
+        warpgroups::large_products_of_16_bit_floats_have_them,
+        warpgroups::every_tile_is_assembled_without_spills,
+        warpgroups::tiles_that_do_not_fit_are_refused,
     ])
 }

@@ -12,7 +12,7 @@ use adfuse::ir::kernel::{Program, Verified, verify};
 
 const MODES: [Fp; 3] = [Fp::Strict, Fp::Reproducible, Fp::Fast];
 
-fn program(product: &Product) -> Verified<Program> {
+pub(crate) fn program(product: &Product) -> Verified<Program> {
     let text = product.text();
     let program = read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]))

@@ -1,0 +1,106 @@
+//! Products by warpgroups as text: which products have them, that every tile reads back and is assembled without spills, and
+//! that what does not fit is refused.
+
+use crate::assembler::Assembly;
+use crate::common::products::{Feed, Product};
+use crate::products::program;
+use crate::trials::Skipped;
+use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
+use adfuse::fusion::Fp;
+use adfuse::ir::{DType, Kind};
+
+/// A product of plain operands that is large enough.
+const LARGE: Product = Product {
+    dtype: DType::BF16,
+    size: [1, 512, 512, 256],
+    turned: [false, true],
+    feed: Feed::Plain,
+    then: false,
+};
+
+/// The decisions of the tile as they are made for [`LARGE`], and those of other tiles.
+const MADE: &str = "tile sums=128x128 order=pingpong cluster=2 band=8\n    pipeline stages=7";
+const TILES: [&str; 6] = [
+    "tile sums=128x256 order=cooperative cluster=2 band=8\n    pipeline stages=4",
+    "tile sums=256x128 order=cooperative cluster=1 band=1\n    pipeline stages=4",
+    "tile sums=128x192 order=cooperative cluster=1 band=8\n    pipeline stages=5",
+    "tile sums=128x128 order=cooperative cluster=2 band=3\n    pipeline stages=2",
+    "tile sums=128x128 order=pingpong cluster=1 band=8\n    pipeline stages=6",
+    MADE,
+];
+
+fn scheduled(product: &Product, target: GpuTarget, fp: Fp) -> String {
+    ptx::schedule(&program(product), target, fp).unwrap_or_else(|d| panic!("{d}")).to_string()
+}
+
+pub(crate) fn large_products_of_16_bit_floats_have_them() {
+    let of = |product: &Product, target, fp| {
+        let text = scheduled(product, target, fp);
+        text.contains("work 0 warpgroup")
+    };
+    for dtype in [DType::BF16, DType::F16] {
+        for turned in [[false, true], [false, false], [true, true], [true, false]] {
+            for fp in [Fp::Reproducible, Fp::Fast] {
+                let product = Product { dtype, turned, ..LARGE };
+                assert!(of(&product, GpuTarget::SM90A, fp), "{product:?} {fp:?}");
+            }
+        }
+    }
+    // The order of the sums is no chain; older chips have no warpgroups.
+    assert!(!of(&LARGE, GpuTarget::SM90A, Fp::Strict));
+    assert!(!of(&LARGE, GpuTarget::SM90, Fp::Fast) && !of(&LARGE, GpuTarget::SM80, Fp::Fast));
+    for product in [
+        Product { dtype: DType::F32, ..LARGE },
+        Product { feed: Feed::Computed, ..LARGE },
+        Product { feed: Feed::Backward, ..LARGE },
+        Product { size: [1, 512, 512, 40], ..LARGE },
+        Product { size: [1, 512, 510, 256], ..LARGE },
+    ] {
+        assert!(!of(&product, GpuTarget::SM90A, Fp::Fast), "{product:?}");
+    }
+}
+
+pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {
+    let mut all = Assembly::default();
+    let layouts = [[false, true], [false, false], [true, true], [true, false]];
+    for (n, tile) in TILES.into_iter().enumerate() {
+        let product = Product { turned: layouts[n % layouts.len()], then: n % 2 == 1, ..LARGE };
+        let text = scheduled(&product, GpuTarget::SM90A, Fp::Fast);
+        let (head, rest) = text.split_once("    tile ").expect("a tile");
+        let (_, rest) = rest.split_once("pipeline ").expect("a pipeline");
+        let rest = rest.split_once('\n').expect("a line").1;
+        let edited = format!("{head}    {tile}\n{rest}");
+        let schedule = GpuSchedule::parse(&edited, &program(&product));
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}\n{edited}"));
+        assert_eq!(schedule.to_string(), edited);
+        let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+        let has = |what: &str| module.text.contains(what);
+        assert!(has("wgmma.mma_async.sync.aligned.m64") && has("cp.async.bulk.tensor"), "{tile}");
+        assert_eq!(has(".multicast::cluster"), tile.contains("cluster=2"), "{tile}");
+        all.add(tile, &module, &product.text());
+    }
+    for r in all.assembled()? {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+    }
+    Ok(())
+}
+
+pub(crate) fn tiles_that_do_not_fit_are_refused() {
+    let (program, text) = (program(&LARGE), scheduled(&LARGE, GpuTarget::SM90A, Fp::Fast));
+    assert!(text.contains(MADE), "{text}");
+    for (from, to, kind) in [
+        ("sums=128x128", "sums=64x64", Kind::Usage),
+        ("sums=128x128", "sums=128", Kind::Syntax),
+        ("order=pingpong", "order=sideways", Kind::Syntax),
+        ("cluster=2", "cluster=3", Kind::Usage),
+        ("band=8", "band=0", Kind::Usage),
+        ("stages=7", "stages=1", Kind::Usage),
+        ("stages=7", "stages=9", Kind::Usage),
+        ("target sm_90a", "target sm_90", Kind::Usage),
+    ] {
+        let edited = text.replace(from, to);
+        let refused = GpuSchedule::parse(&edited, &program).expect_err(to);
+        assert_eq!(refused.kind, kind, "{to}: {refused}");
+        assert!(refused.at.span.is_some(), "{to}: {refused}");
+    }
+}
