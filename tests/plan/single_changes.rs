@@ -168,3 +168,19 @@ fn groups_are_divided_as_well_as_joined() {
     let (found, searched) = (seconds(Effort::Default), seconds(Effort::Search));
     assert!(found <= 1.1 * searched, "{found}, {searched}");
 }
+
+/// What a kernel reads again of a result moves again, and a kernel that touches a few bytes more than the cache has
+/// is hardly slower than one that fits: neither is a reason to divide one.
+#[test]
+fn kernels_are_not_divided_to_fit_the_cache() {
+    let text = include_str!("../../benches/programs/gelu_loss.ir");
+    let device = MachineModel::cpu();
+    let fits = device.cache_bytes / (6 * 4);
+    for n in [fits - 1, fits, fits + 1, fits * 5 / 4, fits * 2, fits * 3] {
+        let text = text.replace("<n>", "").replace("f32[n]", &format!("f32[{n}]"));
+        let f = prepared(&text, true);
+        let made = plan_for(&f, &options(device.clone(), Effort::Default), &Cpu::default());
+        let program = made.and_then(|plan| lower(&f, &plan, &device)).expect("plans");
+        assert_eq!(program.steps.len(), 1, "{n} elements: {program}");
+    }
+}

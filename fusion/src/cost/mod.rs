@@ -371,8 +371,9 @@ fn priced(
 
     let bytes = moved.reads.saturating_add(moved.writes).saturating_add(beyond);
     let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(beyond, u64::saturating_add);
-    let resident = distinct.saturating_add(moved.writes) <= device.cache_bytes;
-    let fastest = if resident { device.cache_bytes_per_s } else { device.memory_bytes_per_s };
+    let footprint = distinct.saturating_add(moved.writes);
+    let resident = footprint <= device.cache_bytes;
+    let fastest = device.bytes_per_s(footprint);
     // One core does not reach what all of them reach together.
     let cores = (load.busy * device.parallel.max(1) as f64).max(1.0);
     let reached = (cores * device.core_bytes_per_s / device.memory_bytes_per_s).min(1.0);

@@ -106,6 +106,14 @@ pub struct MachineModel {
 const SMALL: i64 = 1 << 12;
 
 impl MachineModel {
+    /// Bytes a second of work that touches so many bytes: the last cache's where they fit there, the memory's from twice
+    /// as many on, and between these a share of each. A few bytes more than fit change little, so that no plan gains by
+    /// dividing a kernel at that size.
+    pub fn bytes_per_s(&self, footprint: u64) -> f64 {
+        let outside = (footprint as f64 / self.cache_bytes as f64 - 1.0).clamp(0.0, 1.0);
+        1.0 / ((1.0 - outside) / self.cache_bytes_per_s + outside / self.memory_bytes_per_s)
+    }
+
     /// Whether it is a GPU, whose threads share a file of registers.
     pub fn is_gpu(&self) -> bool {
         self.register_file > 0

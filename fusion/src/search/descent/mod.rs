@@ -72,10 +72,7 @@ pub(crate) fn descended(
     let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
     let device = &options.device;
     let epilogues = device.contract_epilogue;
-    let bandwidth = match table.bytes() <= u128::from(device.cache_bytes) {
-        true => device.cache_bytes_per_s,
-        false => device.memory_bytes_per_s,
-    };
+    let bandwidth = device.bytes_per_s(u64::try_from(table.bytes()).unwrap_or(u64::MAX));
     let changed = SecondaryMap::new();
     let mut descent = Descent {
         fixed: waiting(&table.facts),
@@ -136,7 +133,7 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
-    /// Bytes a second of the memory that the plan lies in: the cache where all of it fits there.
+    /// Bytes a second of the memory that the values of the plan lie in.
     bandwidth: f64,
     /// Rounds that have begun.
     round: u32,

@@ -77,7 +77,7 @@ pub(super) struct AppliedChange {
     operands: Vec<(Inst, Operands)>,
     /// The groups that may cost something else now.
     pub(super) touched: SmallVec<[GroupId; 8]>,
-    /// Bytes of temporaries that there are more of.
+    /// Bytes that there are more of that one group leaves to others, results among them: whoever reads them moves them again.
     pub(super) bytes: i128,
     /// Bytes that there are more of between a phase and later ones.
     pub(super) saved: i128,
@@ -261,8 +261,13 @@ impl<'f> GroupTable<'f> {
         }
     }
 
+    /// Whether one group computes a value and others read it.
+    fn is_left(&self, v: Value) -> bool {
+        self.home[v].is_some() && !self.readers[v].is_empty()
+    }
+
     fn is_temporary(&self, v: Value) -> bool {
-        self.home[v].is_some() && !self.results.contains(v) && !self.readers[v].is_empty()
+        self.is_left(v) && !self.results.contains(v)
     }
 
     /// Whether a temporary is read in a later phase than its own.
@@ -282,7 +287,7 @@ impl<'f> GroupTable<'f> {
         edited.dedup();
         let before: Vec<(GroupId, TableRow)> =
             edited.iter().map(|&g| (g, self.rows[g].clone())).collect();
-        // Values that may become temporaries, or no longer are any.
+        // Values that others may read now, or no longer do.
         let mut near: Vec<Value> = Vec::new();
         near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
         if !change.new.is_empty() {
@@ -301,7 +306,7 @@ impl<'f> GroupTable<'f> {
         }
         near.sort_unstable();
         near.dedup();
-        let state = |table: &GroupTable<'_>, v: Value| (table.is_temporary(v), table.crosses(v));
+        let state = |table: &GroupTable<'_>, v: Value| (table.is_left(v), table.crosses(v));
         let near: Vec<(Value, (bool, bool))> =
             near.into_iter().map(|v| (v, state(self, v))).collect();
         edited.iter().for_each(|&g| self.leave(g));
