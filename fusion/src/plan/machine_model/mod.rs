@@ -106,7 +106,7 @@ pub struct MachineModel {
 const SMALL: i64 = 1 << 12;
 
 impl MachineModel {
-    /// Bytes a second of work that touches so many bytes: the last cache's where they fit there, the memory's from twice
+    /// Bytes a second of work that touches this many bytes: the last cache's where they fit there, the memory's from twice
     /// as many on, and between these a share of each. A few bytes more than fit change little, so that no plan gains by
     /// dividing a kernel at that size.
     pub fn bytes_per_s(&self, footprint: u64) -> f64 {
