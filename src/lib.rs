@@ -7,8 +7,6 @@
 #[allow(unused_extern_crates)]
 extern crate self as adfuse;
 
-#[cfg(all(doctest, feature = "train"))]
-mod book;
 pub mod budget;
 pub mod check;
 #[cfg(feature = "data")]
