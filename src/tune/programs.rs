@@ -18,7 +18,7 @@ impl TunedProgram {
     }
 }
 
-/// The sizes of programs.
+/// How long the programs of a calibration run: real sizes, or small ones for tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramSize {
     /// Runs take from some microseconds to some tens of milliseconds on one core.
