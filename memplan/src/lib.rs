@@ -75,4 +75,4 @@ pub use solve::MOST_ORDERED;
 /// The page of the package, whose example runs with those of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct ReadmePage;
+struct MemplanPage;
