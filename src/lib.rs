@@ -53,7 +53,7 @@
 //!     net.output.apply(net.hidden.apply(x.flatten(1..)).gelu()).cross_entropy(&y)
 //! });
 //! let mut state = step.init(Device::cpu(), 0)?; // seed 0
-//! let mut loss = f32::NAN;
+//! let mut loss = f64::NAN;
 //! for batch in data::digits()?.shuffled(0).batches(64) {
 //!     loss = state.step(&batch)?;
 //! }
