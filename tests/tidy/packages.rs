@@ -35,9 +35,9 @@ fn due(folder: &Path) -> BTreeSet<String> {
         }
     }
     let mut found: BTreeSet<String> = ALWAYS.iter().chain(PAGES).map(|f| (*f).into()).collect();
-    if folder == root() {
-        found.insert("CHANGELOG.md".into());
-    }
+    // Without its build script a package builds no more.
+    let some = ["CHANGELOG.md", "build.rs"].into_iter().filter(|f| folder.join(f).exists());
+    found.extend(some.map(str::to_owned));
     under(folder, "src", &mut found);
     under(folder, "assets", &mut found);
     found
