@@ -49,9 +49,10 @@
 //! }
 //!
 //! let model = Mlp { hidden: Linear::new(64, 32), output: Linear::new(32, 10) };
-//! let step = adfuse::train_step(Adam::new(0.01), model, |net: &Mlp, (x, y): (Tensor, Tensor)| {
+//! let loss = |net: &Mlp, (x, y): (Tensor, Tensor)| {
 //!     net.output.apply(net.hidden.apply(x.flatten(1..)).gelu()).cross_entropy(&y)
-//! });
+//! };
+//! let step = adfuse::train_step(Adam::new(0.01), model, loss);
 //! let mut state = step.init(Device::cpu(), 0)?; // seed 0
 //! let mut loss = f64::NAN;
 //! for batch in data::digits()?.shuffled(0).batches(64) {
@@ -93,7 +94,8 @@
 //! let step = adfuse::train_step(Sgd::new(0.1), model, |net: &Vec<Linear>, x: Tensor| {
 //!     net.iter().fold(x.clone(), |h, layer| layer.apply(h).tanh()).mse(&x)
 //! });
-//! let batch = Array::from_vec((0..512 * 32).map(|k| (k as f32 * 0.37).sin()).collect(), [512, 32])?;
+//! let values = (0..512 * 32).map(|k| (k as f32 * 0.37).sin()).collect();
+//! let batch = Array::from_vec(values, [512, 32])?;
 //! let mut free = step.init(Device::cpu(), 0)?;
 //! let loss = free.step(&batch)?;
 //!
