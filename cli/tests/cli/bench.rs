@@ -113,7 +113,7 @@ fn plans_are_compared_side_by_side() {
     }
     assert!(text.contains("effort off takes ") && text.contains("generator"), "{text}");
     // A plan from a file is measured as it is.
-    d.good("plan layer_norm.ir --grad -o it.plan");
+    d.good("plan layer_norm.ir --grad --save it.plan");
     let all = json(&d.good("bench layer_norm.ir --grad --plan it.plan --min-seconds 0 --json"));
     assert_eq!(all["effort"], "replayed");
 }

@@ -170,7 +170,7 @@ fn a_plan_is_replayed_as_text_and_as_json() {
         let text = d.good(&format!("emit {args} --stage plan"));
         assert!(text.starts_with(&format!("plan @{model}_grad {{\n  graph ")), "{text}");
         assert!(text.contains(has), "{text}");
-        let shown = d.good(&format!("plan {args} -o a.plan"));
+        let shown = d.good(&format!("plan {args} --save a.plan"));
         assert_eq!(d.text("a.plan"), text);
         let value = d.good(&format!("emit {args} --stage plan --json"));
         d.file("a.json", &value);
@@ -185,7 +185,7 @@ fn a_plan_is_replayed_as_text_and_as_json() {
             assert_eq!(again.replace("effort replayed", "effort default"), shown);
         }
         // An unfused plan is one too.
-        d.good(&format!("plan {model}.ir --effort off --out off.plan"));
+        d.good(&format!("plan {model}.ir --effort off --save off.plan"));
         let off = json(&d, &format!("plan {model}.ir --plan off.plan --json"));
         assert_eq!(off["launches"], off["off"]["launches"]);
     }
@@ -194,7 +194,7 @@ fn a_plan_is_replayed_as_text_and_as_json() {
 #[test]
 fn plans_that_do_not_fit_are_refused() {
     let d = models(&["softmax", "rms_norm"]);
-    d.good("plan softmax.ir --out good.plan");
+    d.good("plan softmax.ir --save good.plan");
     let good = d.text("good.plan");
     let value = d.good("emit softmax.ir --stage plan --json");
     d.file("cut.plan", &good[..good.len() - 2]);
@@ -262,7 +262,7 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
     }
     fails(&d, "emit loss.ir --stage ad --json", 2, "--json needs --stage plan");
     // A plan that could not be shown is not written.
-    d.run("plan sym.ir --out sym.plan");
+    d.run("plan sym.ir --save sym.plan");
     assert!(!d.names().contains(&"sym.plan".to_string()));
 }
 
