@@ -85,7 +85,7 @@ fn mem_budget(text: &str) -> Result<MemBudget, String> {
     let Some(percent) = text.strip_suffix('%') else {
         return size(text)
             .map(MemBudget::Bytes)
-            .map_err(|e| format!("{e}, or a part, such as 50%"));
+            .map_err(|e| format!("{e} (or a part of what a plan without a budget takes: 50%)"));
     };
     match percent.trim().parse::<f64>() {
         Ok(x) if (0.0..=100.0).contains(&x) => Ok(MemBudget::Share(x / 100.0)),

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::plan_json;
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
+use adfuse::backends::gpu::has_code_for;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Plan;
 use adfuse::pipeline::{
@@ -88,6 +89,12 @@ impl EmitCommand {
         if self.sm.is_some() && !on_gpu {
             return Err(Failure::usage("--sm is for the stages of the engine gpu"));
         }
+        let sm = self.sm.unwrap_or(90);
+        if on_gpu && !has_code_for((sm / 10, sm % 10)) {
+            let m =
+                format!("no code is made for GPUs of compute capability {}.{}", sm / 10, sm % 10);
+            return Err(Failure::usage(m));
+        }
         let ready = match on_gpu {
             true => self.planning.ready_for("h200")?,
             false => self.planning.ready()?,
@@ -95,7 +102,6 @@ impl EmitCommand {
         if is_before(pass.name, PLAN) && self.planning.is_decided() {
             return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
         }
-        let sm = self.sm.unwrap_or(90);
         let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {

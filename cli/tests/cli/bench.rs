@@ -199,6 +199,7 @@ fn what_cannot_be_measured_is_said() {
     }
     for stage in ["clif", "asm"] {
         let ran = d.run(&format!("emit sum.ir --dim n=4 --stage {stage} --json"));
-        assert_eq!(ran.code, 2, "{}", ran.err);
+        let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(json["stage"], stage, "{}", ran.err);
     }
 }

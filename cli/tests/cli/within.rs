@@ -146,7 +146,8 @@ fn a_budget_for_which_there_is_no_plan_names_the_least() {
     d.file("same.ir", "func @same(%x: f32[4]) -> f32[4] {\n  return %x\n}\n");
     let ran = d.run("plan same.ir --mem-budget 0");
     assert!(ran.err.contains("`%x` is the largest buffer"), "{}", ran.err);
-    let ran = d.run(&format!("plan deep_mlp.ir --grad --mem-budget {} --save none.plan", least - 1));
+    let ran =
+        d.run(&format!("plan deep_mlp.ir --grad --mem-budget {} --save none.plan", least - 1));
     assert_eq!((ran.code, d.names().contains(&"none.plan".into())), (1, false));
 }
 

@@ -146,6 +146,32 @@ const FOREIGN: &[(&str, &str)] = &[
     ("solve", "`lu` and `triangular_solve`"),
 ];
 
+/// Names of element types in JAX, NumPy and PyTorch.
+const FOREIGN_TYPES: &[(&str, &str)] = &[
+    ("float64", "f64"),
+    ("double", "f64"),
+    ("float32", "f32"),
+    ("float", "f32"),
+    ("bfloat16", "bf16"),
+    ("float16", "f16"),
+    ("half", "f16"),
+    ("int64", "i64"),
+    ("long", "i64"),
+    ("int32", "i32"),
+    ("int", "i32"),
+    ("uint32", "u32"),
+    ("int8", "i8"),
+    ("uint8", "u8"),
+    ("bool_", "bool"),
+    ("pred", "bool"),
+    ("i1", "bool"),
+];
+
+/// The element type that another framework calls so.
+pub(super) fn foreign_type(name: &str) -> Option<&'static str> {
+    FOREIGN_TYPES.iter().find(|(known, _)| *known == name).map(|(_, here)| *here)
+}
+
 /// What stands for another framework's op.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let plain = name.to_ascii_lowercase();

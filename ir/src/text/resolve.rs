@@ -163,7 +163,8 @@ impl<'s, 'a> Resolver<'s, 'a> {
     fn ty(&mut self, ast: &TypeAst) -> Option<TensorType> {
         let name = self.text(ast.dtype);
         let Ok(dtype) = name.parse::<DType>() else {
-            let near = did_you_mean(name, DType::ALL.iter().map(|d| d.name()));
+            let near = hints::foreign_type(name)
+                .or_else(|| did_you_mean(name, DType::ALL.iter().map(|d| d.name())));
             let all = || DType::ALL.map(|d| d.name()).join(" ");
             let hint = mean(near).or_else(|| Some(format!("element types are {}", all())));
             let m = format!("no element type {}", shown(name));
