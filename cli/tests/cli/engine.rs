@@ -178,7 +178,7 @@ fn plans_for_a_gpu_need_none() {
     let emit = |sm: u32| d.run(&format!("emit layer_norm.ir --stage ptx --sm {sm}"));
     assert_eq!((emit(90).err.as_str(), emit(80).err.as_str()), ("", ""));
     assert!(emit(100).err.contains("for sm_90, which sm_100 runs too"), "{}", emit(100).err);
-    assert_eq!(emit(100).out, emit(90).out);
+    assert!(emit(100).out.contains(".target sm_90\n"), "{}", emit(100).out);
 }
 
 /// What is printed is the same on every engine, at every effort and within every budget; commands that run functions

@@ -31,7 +31,8 @@ fn what_is_printed_can_be_written() {
         let ran = d.run(&format!("{args} -o none.txt --no-such-flag"));
         assert_eq!((ran.code, d.names().contains(&"none.txt".into())), (2, false), "{args}");
     }
-    for args in ["grad loss.ir -o loss.ir", "run loss.ir --input x=made.txt -o ./made.txt"] {
+    d.file("made.npy", "");
+    for args in ["grad loss.ir -o loss.ir", "run loss.ir --input x=made.npy -o ./made.npy"] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}");
         assert!(ran.err.contains("would replace"), "{args}: {}", ran.err);

@@ -117,6 +117,14 @@ fn wrong_command_lines_and_files_are_told_apart() {
     }
 }
 
+/// What is said to each is compared whole, with the pages of the book.
+#[test]
+fn the_page_of_mistakes_has_sixty() {
+    let page = include_str!("../../../docs/mistakes.md");
+    let mistakes = page.lines().filter(|l| l.starts_with("$ ") && l.contains("# exits with "));
+    assert!(mistakes.count() >= 60);
+}
+
 /// Functions that only a program in Rust could give.
 #[test]
 fn a_function_that_is_not_there_is_named_in_its_line() {
