@@ -4,7 +4,7 @@ use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;
 use super::freedom::Freedom;
 use super::json;
-use super::machine::Seed;
+use super::machine::SeedArg;
 use super::program::LoadedProgram;
 use super::stable_forms::module_in_mode;
 use super::streams::Streams;
@@ -30,7 +30,7 @@ pub(super) struct CheckCommand {
     /// The program, or `-` for standard input
     file: PathBuf,
     #[command(flatten)]
-    seed: Seed,
+    seed: SeedArg,
     /// The relative tolerance of an element
     #[arg(long, value_name = "X", default_value_t = CheckOptions::default().rtol, value_parser = tolerance)]
     rtol: f64,

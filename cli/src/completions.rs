@@ -1,10 +1,9 @@
 //! `completions` and `man`: what shells and readers of manuals need to know of the command line.
 
-use super::Cli;
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use std::fs;
@@ -31,22 +30,30 @@ pub(super) struct ManPages {
 }
 
 impl Completions {
-    /// Runs the command.
-    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+    /// Runs the command, for the whole command line.
+    pub(super) fn execute(
+        self,
+        mut whole: Command,
+        streams: &mut Streams<'_>,
+    ) -> Result<ExitCode, Failure> {
         // The generators do not tell what went wrong with writing.
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "adfuse", &mut text);
+        clap_complete::generate(self.shell, &mut whole, "adfuse", &mut text);
         streams.out.write_all(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl ManPages {
-    /// Runs the command.
-    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+    /// Runs the command, for the whole command line.
+    pub(super) fn execute(
+        self,
+        line: Command,
+        streams: &mut Streams<'_>,
+    ) -> Result<ExitCode, Failure> {
         fs::create_dir_all(&self.folder)
             .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", self.folder.display())))?;
-        let mut command = Cli::command().disable_help_subcommand(true);
+        let mut command = line.disable_help_subcommand(true);
         command.build();
         let inner = command.get_subcommands().cloned().collect::<Vec<_>>();
         let mut made = Vec::new();

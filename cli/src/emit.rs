@@ -14,7 +14,6 @@ use adfuse::pipeline::{
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -59,25 +58,8 @@ const LAST: &str = "loop_residuals";
 impl EmitCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if self.rules {
-            let text = match streams.json {
-                true => json_of(listed::rules()),
-                false => pipeline::rules::text(),
-            };
-            streams.out.write_all(text.as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        if self.stages {
-            if streams.json {
-                streams.out.write_all(json_of(listed::stages()).as_bytes())?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            let mut list = String::new();
-            for pass in PASSES.iter() {
-                // Nothing is wrong with writing to a string.
-                let _ = writeln!(list, "{pass}");
-            }
-            streams.out.write_all(list.as_bytes())?;
+        if self.rules || self.stages {
+            streams.out.write_all(self.listed(streams.json).as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         let name = self.stage.as_deref().unwrap_or_default();
@@ -142,6 +124,16 @@ impl EmitCommand {
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The rules, or the passes.
+    fn listed(&self, as_json: bool) -> String {
+        match (self.rules, as_json) {
+            (true, true) => json_of(listed::rules()),
+            (true, false) => pipeline::rules::text(),
+            (false, true) => json_of(listed::stages()),
+            (false, false) => PASSES.iter().map(|pass| format!("{pass}\n")).collect(),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct MeasuredOn {
 
 /// The seed of what is random.
 #[derive(Args)]
-pub(super) struct Seed {
+pub(super) struct SeedArg {
     /// The seed of inputs that are not given, and of directions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,

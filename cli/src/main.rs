@@ -183,8 +183,8 @@ fn run_command(command: Command, streams: &mut Streams<'_>) -> Result<ExitCode, 
         Command::Pack(command) => command.execute(streams),
         Command::Cache(command) => command.execute(streams),
         Command::Tune(command) => command.execute(streams),
-        Command::Completions(command) => command.execute(streams),
-        Command::Man(command) => command.execute(streams),
+        Command::Completions(command) => command.execute(Cli::command(), streams),
+        Command::Man(command) => command.execute(Cli::command(), streams),
     }
 }
 

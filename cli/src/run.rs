@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
-use super::machine::Seed;
+use super::machine::SeedArg;
 use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
@@ -54,7 +54,7 @@ pub(super) struct RunCommand {
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     #[command(flatten)]
-    seed: Seed,
+    seed: SeedArg,
     /// Run the gradient too
     ///
     /// Unless the function has one result of a float type, a scalar, each such result takes a

@@ -161,13 +161,12 @@ impl Bench {
     /// Runs the command on a GPU.
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
-        let code = self.planning.code();
-        let compile_budget = self.planning.compile_budget();
+        let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
         let gpu = Gpu { code, compile_budget, ..gpu(self.measured.engine.number)? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
-        let ready =
-            self.planning.ready_by(self.measured.engine.row.machine, counting, &mut clock)?;
+        let machine = self.measured.engine.row.machine;
+        let ready = self.planning.ready_by(machine, counting, &mut clock)?;
         let gpu = Gpu { mem_budget: ready.budget, ..planned(&ready.options) };
         let read = clock.clone();
         if !ready.donated.is_empty() {

@@ -14,7 +14,7 @@ use super::engine::{Threads, VectorsArg};
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
-use super::machine::{MeasuredOn, Seed};
+use super::machine::{MeasuredOn, SeedArg};
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
@@ -49,7 +49,7 @@ pub(super) struct Bench {
     #[command(flatten)]
     width: VectorsArg,
     #[command(flatten)]
-    seed: Seed,
+    seed: SeedArg,
     /// How long to take samples, in seconds, from 0 to 3600; five are taken in any case
     #[arg(long, value_name = "T", default_value = "1", value_parser = seconds)]
     min_seconds: Duration,
