@@ -4,10 +4,11 @@ use super::streams::Streams;
 use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
 use adfuse::fusion::{
-    AnyEngine, EngineModel, KernelFacts, LoweringMemo, MachineModel, PlanOptions, SizedProgram,
+    AnyEngine, EngineModel, KernelFacts, Lossy, LoweringMemo, MachineModel, PlanOptions,
+    SizedProgram, decide_loops, lower, memory_beside, narrow_storage, plan_among,
 };
-use adfuse::ir::kernel::Program;
-use adfuse::ir::{Diagnostic, Kind};
+use adfuse::ir::kernel::{Program, verify};
+use adfuse::ir::{At, Diagnostic, Function, Kind};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
@@ -19,17 +20,17 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct Budget {
     /// The most that inputs, outputs, constants and everything between may take together: 64MiB,
-    /// 1.5GB, or bytes
+    /// 1.5GB, bytes, or 50% of what the plan without a budget takes
     ///
     /// What does not fit is computed again where it is needed. The fastest plan is taken of those that
     /// fit; if none does, the least budget that will do is told, and the exit status is 1.
     #[arg(
         long,
         value_name = "SIZE",
-        value_parser = size,
+        value_parser = mem_budget,
         allow_hyphen_values = true
     )]
-    mem_budget: Option<u64>,
+    mem_budget: Option<MemBudget>,
     /// The most that compiling may take, by the machine's rates: 50ms, 1.5s
     ///
     /// The fastest plan is taken of those that compile within it, and within the memory budget if there is one; if none
@@ -52,6 +53,67 @@ pub(super) struct Folder {
     cache: Option<PathBuf>,
 }
 
+/// A budget of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum MemBudget {
+    /// In bytes.
+    Bytes(u64),
+    /// As a part, from 0 to 1, of the peak of the plan without a budget.
+    Share(f64),
+}
+
+impl MemBudget {
+    /// The bytes, where the plan without a budget takes this many.
+    pub(super) fn of(self, peak: u64) -> u64 {
+        match self {
+            MemBudget::Bytes(bytes) => bytes,
+            MemBudget::Share(part) => (peak as f64 * part) as u64,
+        }
+    }
+
+    /// The bytes, where they are known already.
+    pub(super) fn known(self) -> Option<u64> {
+        match self {
+            MemBudget::Bytes(bytes) => Some(bytes),
+            MemBudget::Share(_) => None,
+        }
+    }
+}
+
+/// Reads a budget of memory as people write it.
+fn mem_budget(text: &str) -> Result<MemBudget, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return size(text)
+            .map(MemBudget::Bytes)
+            .map_err(|e| format!("{e} (or a part of what a plan without a budget takes: 50%)"));
+    };
+    match percent.trim().parse::<f64>() {
+        Ok(x) if (0.0..=100.0).contains(&x) => Ok(MemBudget::Share(x / 100.0)),
+        _ => Err("expected a part from 0% to 100% of what the plan without a budget takes".into()),
+    }
+}
+
+/// The peak of the plan that is made of a prepared function without a budget, as `plan` prints it.
+///
+/// # Errors
+/// As planning.
+pub(super) fn free_peak(
+    f: &Function,
+    options: &PlanOptions,
+    lossy: &Lossy,
+    engine: &dyn EngineModel,
+) -> Result<u64, Diagnostic> {
+    let kept = narrow_storage(f, lossy, (options, None), engine)?;
+    let f = decide_loops(&kept.function, options, None, engine)?.function;
+    let plan = plan_among(&f, options, engine)?.plan.donating(engine.donated());
+    let program = verify(lower(&f, &plan, &options.device)?).map_err(|all| {
+        let unknown = || Diagnostic::new(At::default(), Kind::Internal, "the plan has no program");
+        all.into_iter().next().unwrap_or_else(unknown)
+    })?;
+    let sized = engine.sized(&program)?;
+    sized.peak(&memory_beside(&program, options.effort, sized.scratch())?)
+}
+
 /// Reads a time as people write it.
 fn duration(text: &str) -> Result<Duration, String> {
     let such = "expected a time, such as 50ms, 1.5s or 800us";
@@ -72,8 +134,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 const CACHE: &str = "ADFUSE_CACHE";
 
 impl Budget {
-    /// The budget, in bytes.
-    pub(super) fn bytes(&self) -> Option<u64> {
+    /// The budget of memory.
+    pub(super) fn memory(&self) -> Option<MemBudget> {
         self.mem_budget
     }
 
@@ -204,6 +266,17 @@ impl EngineModel for Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn budgets_are_bytes_or_parts() {
+        assert_eq!(mem_budget("1KiB"), Ok(MemBudget::Bytes(1024)));
+        assert_eq!(mem_budget("50%").map(|b| b.of(1001)), Ok(500));
+        assert_eq!(mem_budget("12.5 %").map(|b| b.of(64)), Ok(8));
+        assert_eq!(mem_budget("100%").map(|b| b.of(7)), Ok(7));
+        for wrong in ["101%", "-1%", "%", "half", "nan%", "5%%"] {
+            assert!(mem_budget(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_read_or_refused() {

@@ -4,6 +4,7 @@ use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;
 use super::freedom::Freedom;
 use super::json;
+use super::machine::SeedArg;
 use super::program::LoadedProgram;
 use super::stable_forms::module_in_mode;
 use super::streams::Streams;
@@ -28,9 +29,8 @@ use std::process::ExitCode;
 pub(super) struct CheckCommand {
     /// The program, or `-` for standard input
     file: PathBuf,
-    /// The seed of inputs and directions
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    seed: SeedArg,
     /// The relative tolerance of an element
     #[arg(long, value_name = "X", default_value_t = CheckOptions::default().rtol, value_parser = tolerance)]
     rtol: f64,
@@ -45,9 +45,6 @@ pub(super) struct CheckCommand {
     engine: EngineArgs,
     #[command(flatten)]
     freedom: Freedom,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl CheckCommand {
@@ -61,13 +58,14 @@ impl CheckCommand {
         symbols.dedup();
         let owner = format!("`{}` has", program.source.name);
         let extents = self.dims.of(&symbols, &program.source, &owner)?;
-        let options = CheckOptions { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
+        let options =
+            CheckOptions { seed: self.seed.seed, rtol: self.rtol, atol: self.atol, extents };
         let settled = ResolvedFreedom::of(&self.freedom, Lossy::default(), None, &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;
         let check = |engine: &dyn Runs| check_on(&module, &options, engine);
         let rows = self.engine.with(&program, settled, streams, check)?;
         let failed = rows.iter().filter(|r| r.failed()).count();
-        if self.json {
+        if streams.json {
             write_json(streams.out, &rows)?;
         } else {
             write_table(streams.out, &rows)?;

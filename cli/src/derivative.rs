@@ -99,7 +99,7 @@ pub(super) struct Hessian {
 #[derive(Args)]
 pub(super) struct Wrt {
     /// The parameters to differentiate with respect to; without this, all of a float type
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = name)]
     wrt: Vec<String>,
 }
 
@@ -141,6 +141,14 @@ impl Jacobian {
             DerivativeMode::Rev => f.jacrev(wrt),
         };
         derive(&self.target, &self.wrt, transform, streams)
+    }
+}
+
+/// A parameter's name as people write it: with blanks around it, or its sigil before it.
+fn name(text: &str) -> Result<String, String> {
+    match text.trim().trim_start_matches('%') {
+        "" => Err("expected names with commas between".into()),
+        name => Ok(name.to_owned()),
     }
 }
 

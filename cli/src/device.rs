@@ -1,6 +1,6 @@
 //! The machine that is planned for: a known one, or one that a TOML file describes.
 
-use super::failure::{Failure, mean};
+use super::failure::Failure;
 use super::source::SourceText;
 use adfuse::fusion::MachineModel;
 use std::path::Path;
@@ -12,9 +12,10 @@ pub(super) fn device(name: &str) -> Result<MachineModel, Failure> {
     }
     let path = Path::new(name);
     if path.extension().is_none_or(|e| e != "toml") {
-        let hint = mean(name, ["cpu", "h200"], "");
-        let all = "devices are cpu, h200, and files that end in .toml".to_string();
-        return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
+        // A name near to one that is known may still be another machine's, so that none is offered alone.
+        let all = "devices are cpu, h200, and files that end in .toml: `adfuse tune -o mine.toml` measures the machine \
+                   that it runs on, and a file can be written by hand for another";
+        return Err(Failure::usage(format!("no device `{name}`")).hint(Some(all.into())));
     }
     let source = SourceText::read(path)?;
     MachineModel::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::plan_json;
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
+use adfuse::backends::gpu::has_code_for;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Plan;
 use adfuse::pipeline::{
@@ -12,7 +13,7 @@ use adfuse::pipeline::{
 };
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use std::fmt::Write as _;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -20,25 +21,23 @@ use std::rc::Rc;
 ///
 /// Symbolic dimensions need extents.
 #[derive(Args)]
+#[command(mut_arg("file", |a| a.required(false).required_unless_present_any(["stages", "rules"])))]
 pub(super) struct EmitCommand {
     #[command(flatten)]
     planning: PlanningArgs,
     #[command(flatten)]
     width: VectorsArg,
     /// How far to go
-    #[arg(long, required = true, value_parser = names())]
+    #[arg(long, required_unless_present_any = ["stages", "rules"], value_parser = names())]
     stage: Option<String>,
     /// The compute capability of the GPU that `schedule`, `launches` and `ptx` are for, without its dot; without this, 90
     #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
     sm: Option<u32>,
-    /// Print JSON; of the stage `plan` alone
-    #[arg(long)]
-    json: bool,
     /// List the passes of compilation, and the stages that they print
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["rules", "stage", "file"])]
     stages: bool,
     /// List the rewrite rules: table, name, what each keeps, what it does
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["stage", "file"])]
     rules: bool,
 }
 
@@ -59,30 +58,24 @@ const LAST: &str = "loop_residuals";
 impl EmitCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if self.rules {
-            streams.out.write_all(pipeline::rules::text().as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        if self.stages {
-            let mut list = String::new();
-            for pass in PASSES.iter() {
-                // Nothing is wrong with writing to a string.
-                let _ = writeln!(list, "{pass}");
-            }
-            streams.out.write_all(list.as_bytes())?;
+        if self.rules || self.stages {
+            streams.out.write_all(self.listed(streams.json).as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         let name = self.stage.as_deref().unwrap_or_default();
         let Some((pass, stage)) = pipeline::stage(name) else {
             return Err(Failure::usage(format!("no stage `{name}`")));
         };
-        if self.json && name != PLAN {
-            return Err(Failure::usage("--json needs --stage plan"));
-        }
         let vectors = self.width.vectors()?;
         let on_gpu = pass.engine == Some(Gpu::NAME);
         if self.sm.is_some() && !on_gpu {
             return Err(Failure::usage("--sm is for the stages of the engine gpu"));
+        }
+        let sm = self.sm.unwrap_or(90);
+        if on_gpu && !has_code_for((sm / 10, sm % 10)) {
+            let m =
+                format!("no code is made for GPUs of compute capability {}.{}", sm / 10, sm % 10);
+            return Err(Failure::usage(m));
         }
         let ready = match on_gpu {
             true => self.planning.ready_for("h200")?,
@@ -91,7 +84,6 @@ impl EmitCommand {
         if is_before(pass.name, PLAN) && self.planning.is_decided() {
             return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
         }
-        let sm = self.sm.unwrap_or(90);
         let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
@@ -116,29 +108,89 @@ impl EmitCommand {
                 let plan = ready.decide(streams)?.plan;
                 let mut unit = CompileUnit::planned(&ready.function, &plan);
                 match pass.name {
-                    PLAN => self.plan(&ready, &plan)?,
+                    PLAN => planned(&ready, &plan, streams.json)?,
                     _ => stop_at(&ready, &compiler, &mut unit, ("lower", pass, stage))?,
                 }
             }
+        };
+        if let Some(made) = on_gpu.then(|| chip(&printed)).flatten().filter(|made| *made != sm) {
+            streams.note(format!(
+                "no code is made for sm_{sm} alone: this is for sm_{made}, which sm_{sm} runs too"
+            ));
+        }
+        let printed = match streams.json && pass.name != PLAN {
+            true => json_of(json!({ "stage": name, "text": printed })),
+            false => printed,
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The plan, once it reads back and has a program.
-    fn plan(&self, ready: &PlanRequest, plan: &Plan) -> Result<String, Failure> {
-        ready.program(plan)?;
-        let printed = pipeline::text::plan(&ready.function, plan);
-        let printed = printed.map_err(|d| ready.source.wrong(d))?;
-        if !self.json {
-            return Ok(printed);
+    /// The rules, or the passes.
+    fn listed(&self, as_json: bool) -> String {
+        match (self.rules, as_json) {
+            (true, true) => json_of(listed::rules()),
+            (true, false) => pipeline::rules::text(),
+            (false, true) => json_of(listed::stages()),
+            (false, false) => PASSES.iter().map(|pass| format!("{pass}\n")).collect(),
         }
-        let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
-        let json = format!("{value:#}\n");
-        match plan_json::to_text(&json) {
-            Ok(again) if again == printed => Ok(json),
-            _ => Err(ready.broken("plan")),
-        }
+    }
+}
+
+/// The plan, once it reads back and has a program.
+fn planned(ready: &PlanRequest, plan: &Plan, as_json: bool) -> Result<String, Failure> {
+    ready.program(plan)?;
+    let printed = pipeline::text::plan(&ready.function, plan);
+    let printed = printed.map_err(|d| ready.source.wrong(d))?;
+    if !as_json {
+        return Ok(printed);
+    }
+    let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
+    let json = json_of(value);
+    match plan_json::to_text(&json) {
+        Ok(again) if again == printed => Ok(json),
+        _ => Err(ready.broken("plan")),
+    }
+}
+
+fn json_of(value: Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// The capability of the chip that a text says it is for, without the dot.
+fn chip(text: &str) -> Option<u32> {
+    let (_, rest) = text.lines().find_map(|l| l.split_once("target sm_"))?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// The lists of the pipeline as JSON.
+mod listed {
+    use super::*;
+    use adfuse::ir::rewrite::RuleTable;
+
+    pub(super) fn stages() -> Value {
+        let of = |pass: &Pass| {
+            json!({
+                "name": pass.name, "takes": pass.takes.name(), "gives": pass.gives.name(),
+                "verifier": pass.verifier.name(), "about": pass.about, "engine": pass.engine,
+                "stages": pass.stages(),
+            })
+        };
+        PASSES.iter().map(of).collect()
+    }
+
+    pub(super) fn rules() -> Value {
+        let of = |table: &RuleTable| {
+            let rules: Vec<Value> = table
+                .rules
+                .iter()
+                .map(
+                    |r| json!({ "name": r.name, "keeps": r.exactness.to_string(), "about": r.doc }),
+                )
+                .collect();
+            json!({ "table": table.name, "about": table.doc, "rules": rules })
+        };
+        pipeline::rules::tables().map(of).collect()
     }
 }
 

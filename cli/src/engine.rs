@@ -1,6 +1,6 @@
 //! The options that choose an engine and its number of threads.
 
-use super::budget;
+use super::budget::{self, MemBudget, free_peak};
 use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::PlanFile;
@@ -12,7 +12,9 @@ use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::limits::RunLimits;
 use adfuse::engine::registry::{self, NamedEngine, Request};
-use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, WithFallback};
+use adfuse::engine::{
+    Compiled, Engine as Runs, ReadyFunction, Reference, Session, Settings, WithFallback,
+};
 use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
 use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
@@ -21,6 +23,7 @@ use adfuse::pipeline::{attention_steps, prepared_with};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -71,7 +74,7 @@ pub(super) struct ResolvedFreedom {
     given: Option<PlanFile>,
     effort: Effort,
     /// Of memory, in bytes, and of the time to compile.
-    budget: (Option<u64>, Option<Duration>),
+    budget: (Option<MemBudget>, Option<Duration>),
     cache: Option<PlanCache>,
     code: Option<KernelCache>,
     lossy: Lossy,
@@ -117,7 +120,7 @@ impl ResolvedFreedom {
         given: Option<PlanFile>,
         engine: &EngineArgs,
     ) -> Result<ResolvedFreedom, Failure> {
-        let budget = (freedom.budget.bytes(), freedom.budget.compiling());
+        let budget = (freedom.budget.memory(), freedom.budget.compiling());
         let cache = freedom.budget.cache();
         let code = freedom.budget.code();
         let machine = engine.engine.unwrap_or_else(registry::usual).row.machine;
@@ -153,7 +156,7 @@ impl EngineArgs {
         streams: &mut Streams<'_>,
     ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
-        let (given, fp) = (settled.given.take(), settled.fp);
+        let (given, fp, budget) = (settled.given.take(), settled.fp, settled.budget.0);
         let Some(engine) = self.session(ResolvedFreedom { asked, ..settled }, donated)? else {
             return Ok(None);
         };
@@ -170,9 +173,13 @@ impl EngineArgs {
                     made => Ok(made),
                 };
             }
+            let engine = &match within(&engine, budget, &function) {
+                Err(d) => return Err(losses::fault(program, d)),
+                Ok(engine) => engine,
+            };
             let kept = match engine.narrowed(&function) {
                 Err(d) if matches!(d.kind, Wrong::UnknownName | Wrong::Usage) => {
-                    return Err(Failure::Usage(Diagnostic { kind: Wrong::Usage, ..d }));
+                    return Err(losses::fault(program, d));
                 }
                 Err(d) => return Ok(Err(d)),
                 Ok(kept) => kept,
@@ -205,10 +212,13 @@ impl EngineArgs {
         streams: &mut Streams<'_>,
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
-        let asked = settled.asked;
+        let (asked, budget) = (settled.asked, settled.budget.0);
         let Some(session) = self.session(settled, Vec::new())? else {
             return run(&Reference { limits: self.limits() }).map_err(|d| program.wrong(d));
         };
+        if let Some(budget @ MemBudget::Share(_)) = budget {
+            return run(&SharedBudget { session, budget }).map_err(|d| program.wrong(d));
+        }
         if self.engine.is_some() || asked {
             return run(&session).map_err(|d| program.wrong(d));
         }
@@ -246,7 +256,8 @@ impl EngineArgs {
         let usual = Request::new(plan.clone());
         let limits = self.limits();
         let request = Request { number: named.number, threads, vectors, code, limits, ..usual };
-        let (mem_budget, compile_budget) = budget;
+        let (memory, compile_budget) = budget;
+        let mem_budget = memory.and_then(MemBudget::known);
         let usual = Settings::new(plan);
         let settings =
             Settings { mem_budget, compile_budget, cache, lossy, donated, limits, ..usual };
@@ -267,6 +278,39 @@ impl EngineArgs {
     /// Whether the reference engine takes over after this error.
     fn falls(&self, d: &Diagnostic) -> bool {
         self.engine.is_none() && d.kind == Wrong::Unsupported
+    }
+}
+
+/// The engine with the bytes of a budget that is a part of what a function takes without one.
+fn within(
+    session: &Session,
+    budget: Option<MemBudget>,
+    function: &Function,
+) -> Result<Session, Diagnostic> {
+    let (mut settings, backend) = (session.settings.clone(), Arc::clone(&session.backend));
+    if let Some(budget @ MemBudget::Share(_)) = budget {
+        let peak = free_peak(function, &settings.plan, &settings.lossy, session)?;
+        settings.mem_budget = Some(budget.of(peak));
+    }
+    Ok(Session { settings, backend })
+}
+
+/// An engine whose budget is a part of what each function takes without one.
+struct SharedBudget {
+    session: Session,
+    budget: MemBudget,
+}
+
+impl Runs for SharedBudget {
+    fn ready<'a>(
+        &'a self,
+        module: &'a Module,
+        f: &'a Function,
+        _: &str,
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
+        let free = &self.session;
+        let function = prepared_with(module, f, (free.attention(), free.settings.plan.fp))?;
+        within(free, Some(self.budget), &function)?.callable(module, f)
     }
 }
 

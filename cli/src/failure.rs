@@ -44,6 +44,16 @@ impl Failure {
         }
     }
 
+    /// The message for standard error, as JSON.
+    pub(super) fn json(&self) -> String {
+        match self {
+            Failure::Usage(d) => render::json(None, std::slice::from_ref(d)),
+            Failure::File(source, errors) | Failure::Program(source, errors) => {
+                render::json(Some(source), errors)
+            }
+        }
+    }
+
     /// The exit status.
     pub(super) fn code(&self) -> ExitCode {
         ExitCode::from(match self {

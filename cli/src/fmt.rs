@@ -40,7 +40,7 @@ impl Fmt {
         let mut code = ExitCode::SUCCESS;
         let mut done: Vec<(&PathBuf, String)> = Vec::new();
         for path in &self.files {
-            let source = SourceText::read(path)?;
+            let source = SourceText::of_program(path)?;
             if is_stablehlo(&source.text) {
                 let m = format!("`{}` is StableHLO, which has no canonical form here", source.name);
                 return Err(

@@ -2,13 +2,15 @@
 
 use super::failure::Failure;
 use super::model;
-use super::source::{SourceText, is_stdin};
+use super::source::SourceText;
 use super::streams::Streams;
 use super::target::{Dims, FixedInputs};
-use super::whole;
-use adfuse::import::{ImportError, OnnxOptions, coverage, onnx, onnx_coverage, stablehlo};
+use adfuse::import::{
+    Coverage, ImportError, OnnxOptions, coverage, onnx, onnx_coverage, stablehlo,
+};
 use clap::Args;
-use std::io::Write;
+use serde_json::{Map, Value, json};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,9 +24,6 @@ pub(super) struct Import {
     /// The program, or `-` for standard input, which is a text
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write the program to this file
-    #[arg(long, short, value_name = "FILE", conflicts_with = "coverage")]
-    output: Option<PathBuf>,
     /// Print a table of the ops that the program uses, how often, and which cannot be imported, and succeed
     #[arg(long)]
     coverage: bool,
@@ -37,29 +36,23 @@ pub(super) struct Import {
 impl Import {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = self.output.as_ref().filter(|_| !is_stdin(&self.file)) {
-            whole::spares(path, [self.file.as_path()])?;
-        }
         if let Some(bytes) = model::bytes(&self.file)? {
             return self.model(&bytes, streams);
         }
         if !self.fixed.fix.is_empty() {
             return Err(Failure::usage("--fix is for models"));
         }
-        let mut source = SourceText::read(&self.file)?;
+        let mut source = SourceText::of_program(&self.file)?;
         source.bound = self.dims.given(&self.fixed).extents.into();
         let wrong = |e: ImportError| source.wrong(e.diagnostics());
         if self.coverage {
             let table = coverage(&source.text, &source.import_options()).map_err(wrong)?;
-            write!(streams.out, "{table}")?;
+            print_coverage(&table, streams)?;
             return Ok(ExitCode::SUCCESS);
         }
         let imported = stablehlo(&source.text, &source.import_options()).map_err(wrong)?;
         let text = imported.module.to_string();
-        match &self.output {
-            None => streams.out.write_all(text.as_bytes())?,
-            Some(path) => whole::write(path, |file| file.write_all(text.as_bytes()))?,
-        }
+        streams.out.write_all(text.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -69,13 +62,13 @@ impl Import {
         let options = self.options(bytes)?;
         if self.coverage {
             let table = onnx_coverage(bytes, &options).map_err(wrong)?;
-            write!(streams.out, "{table}")?;
+            print_coverage(&table, streams)?;
             return Ok(ExitCode::SUCCESS);
         }
         let imported = onnx(bytes, &options).map_err(wrong)?;
-        match &self.output {
+        match streams.output.take() {
             None => streams.out.write_all(imported.module.to_string().as_bytes())?,
-            Some(path) => model::write_program(path, &imported)?,
+            Some(path) => model::write_program(&path, &imported)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -84,4 +77,19 @@ impl Import {
         let given = self.dims.given(&self.fixed);
         Ok(given.options_at_extents(given.options(&self.file, bytes)?))
     }
+}
+
+/// The table, or the same as JSON.
+fn print_coverage(table: &Coverage, streams: &mut Streams<'_>) -> io::Result<()> {
+    if !streams.json {
+        return write!(streams.out, "{table}");
+    }
+    let refused: Vec<Value> =
+        table.issues.iter().map(|i| json!({ "op": i.op, "why": i.what })).collect();
+    let uses: Map<String, Value> =
+        table.usage.counts().map(|(op, n)| (op.to_owned(), json!(n))).collect();
+    let all = json!({
+        "complete": table.is_complete(), "uses": uses, "refused": refused, "needed": table.needed,
+    });
+    writeln!(streams.out, "{all:#}")
 }

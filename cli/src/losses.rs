@@ -1,11 +1,12 @@
 //! The options for lossy storage and donated inputs.
 
 use super::failure::Failure;
+use super::program::LoadedProgram;
 use super::streams::Streams;
 use adfuse::fusion::{Lossy, Narrow, Narrowed, lossy_copies};
-use adfuse::ir::Function;
 use adfuse::ir::diag::instead;
 use adfuse::ir::text::Names;
+use adfuse::ir::{Diagnostic, Function, Kind};
 use clap::Args;
 
 /// What may be kept with losses.
@@ -36,6 +37,14 @@ fn loss(text: &str) -> Result<Loss, String> {
     let types = Narrow::ALL.map(Narrow::name).join(" and ");
     let narrow = Narrow::named(form).ok_or_else(|| format!("types are {types}"))?;
     Ok(Loss { of, narrow })
+}
+
+/// The failure of storing values with losses: names are those of the command line.
+pub(super) fn fault(source: &LoadedProgram, d: Diagnostic) -> Failure {
+    match d.kind {
+        Kind::UnknownName | Kind::Usage => Failure::Usage(Diagnostic { kind: Kind::Usage, ..d }),
+        _ => source.wrong(d),
+    }
 }
 
 /// Donated inputs.

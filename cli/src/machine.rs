@@ -4,6 +4,32 @@ use super::failure::Failure;
 use adfuse::engine::registry::{NamedEngine, Request};
 use adfuse::engine::{Gpu, Session, Settings};
 use adfuse::ir::{Diagnostic, Kind};
+use clap::Args;
+
+/// The engine that memory is counted for.
+#[derive(Args)]
+pub(super) struct CountedOn {
+    /// Count memory as this engine holds it: cpu, gpu or gpu:N; where no GPU is there, as for the machine that plans for
+    /// one are made for. Without this, as what runs on the machine that is planned for
+    #[arg(long, value_name = "ENGINE", value_parser = machine)]
+    pub(super) engine: Option<NamedEngine>,
+}
+
+/// The engine that is measured.
+#[derive(Args)]
+pub(super) struct MeasuredOn {
+    /// What runs what is measured: cpu, gpu or gpu:N
+    #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
+    pub(super) engine: NamedEngine,
+}
+
+/// The seed of what is random.
+#[derive(Args)]
+pub(super) struct SeedArg {
+    /// The seed of inputs that are not given, and of directions
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) seed: u64,
+}
 
 /// Reads an engine's name.
 pub(super) fn machine(text: &str) -> Result<NamedEngine, String> {

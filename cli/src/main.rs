@@ -9,6 +9,7 @@ mod budget;
 mod cache;
 mod check;
 mod clock;
+mod completions;
 mod derivative;
 mod device;
 mod emit;
@@ -34,6 +35,7 @@ mod render;
 mod report;
 mod run;
 mod serve;
+mod shared;
 mod show;
 mod source;
 mod spec;
@@ -46,9 +48,11 @@ mod vmap;
 mod weights;
 mod whole;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
-use std::io::{self, IsTerminal, Write};
+use shared::SharedArgs;
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use streams::{PipeWriter, Streams};
 
@@ -71,13 +75,15 @@ const STACK: usize = 512 << 20;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    shared: SharedArgs,
 }
 
 const AFTER: &str = "\
 Every FILE may be `-`, standard input. A program is `.ir` text or StableHLO text; what it begins with tells which.
 
 Exit status: 0 if all is well, 1 if the program is wrong or a check fails, 2 if the command line or \
-a file it names cannot be used. NO_COLOR turns colors off.";
+another file it names cannot be used.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -98,51 +104,93 @@ enum Command {
     Pack(pack::Pack),
     Cache(cache::Cache),
     Tune(tune::Tune),
+    Completions(completions::Completions),
+    Man(completions::ManPages),
 }
 
 fn command_line() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let (choice, as_json) = shared::asked(&args);
+    let mut command = Cli::command().color(choice);
+    command.build();
+    let parsed = command
+        .clone()
+        .try_get_matches_from(args)
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
+        // Nobody is left to tell when these cannot be printed.
+        Err(e) if as_json && e.use_stderr() => {
+            let _ = io::stderr().write_all(shared::wrong(&e).json().as_bytes());
+            return ExitCode::from(2);
+        }
         Err(e) => {
-            // Nobody is left to tell when this cannot be printed.
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    let mut out = PipeWriter::new(io::stdout().lock());
+    let (json, colors) = (cli.shared.json, cli.shared.colors());
+    let spared = cli.shared.spares(&command, &matches);
     let mut err = io::stderr().lock();
-    let color = err.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let mut streams = Streams { out: &mut out, err: &mut err };
-    let result = match cli.command {
-        Command::Grad(command) => command.execute(&mut streams),
-        Command::Jvp(command) => command.execute(&mut streams),
-        Command::Hvp(command) => command.execute(&mut streams),
-        Command::Jacobian(command) => command.execute(&mut streams),
-        Command::Hessian(command) => command.execute(&mut streams),
-        Command::Vmap(command) => command.execute(&mut streams),
-        Command::Run(command) => command.execute(&mut streams),
-        Command::Check(command) => command.execute(&mut streams),
-        Command::Bench(command) => command.execute(&mut streams),
-        Command::Emit(command) => command.execute(&mut streams),
-        Command::Fmt(command) => command.execute(&mut streams),
-        Command::Import(command) => command.execute(&mut streams),
-        Command::Plan(command) => command.execute(&mut streams),
-        Command::Report(command) => command.execute(&mut streams),
-        Command::Pack(command) => command.execute(&mut streams),
-        Command::Cache(command) => command.execute(&mut streams),
-        Command::Tune(command) => command.execute(&mut streams),
-    };
-    let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));
-    result.unwrap_or_else(|failure: Failure| {
-        let _ = err.write_all(failure.render(color).as_bytes());
+    spared.and_then(|()| execute(cli, &mut err)).unwrap_or_else(|failure| {
+        let text = if json { failure.json() } else { failure.render(colors) };
+        let _ = err.write_all(text.as_bytes());
         failure.code()
     })
+}
+
+/// Runs a command, and prints its result, or writes that to a file once it is whole.
+fn execute(cli: Cli, err: &mut dyn Write) -> Result<ExitCode, Failure> {
+    let (json, output) = (cli.shared.json, cli.shared.output);
+    let Some(path) = output else {
+        let mut out = PipeWriter::new(io::stdout().lock());
+        let code =
+            run_command(cli.command, &mut Streams { out: &mut out, err, json, output: None })?;
+        out.flush()?;
+        return Ok(code);
+    };
+    let mut made = Vec::new();
+    let mut streams = Streams { out: &mut made, err, json, output: Some(path) };
+    let code = run_command(cli.command, &mut streams)?;
+    // Commands that make more than text have written it themselves, and said more.
+    match streams.output.take() {
+        Some(path) => whole::write(&path, |file| file.write_all(&made))?,
+        None => {
+            let mut out = PipeWriter::new(io::stdout().lock());
+            out.write_all(&made)?;
+            out.flush()?;
+        }
+    }
+    Ok(code)
+}
+
+fn run_command(command: Command, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Grad(command) => command.execute(streams),
+        Command::Jvp(command) => command.execute(streams),
+        Command::Hvp(command) => command.execute(streams),
+        Command::Jacobian(command) => command.execute(streams),
+        Command::Hessian(command) => command.execute(streams),
+        Command::Vmap(command) => command.execute(streams),
+        Command::Run(command) => command.execute(streams),
+        Command::Check(command) => command.execute(streams),
+        Command::Bench(command) => command.execute(streams),
+        Command::Emit(command) => command.execute(streams),
+        Command::Fmt(command) => command.execute(streams),
+        Command::Import(command) => command.execute(streams),
+        Command::Plan(command) => command.execute(streams),
+        Command::Report(command) => command.execute(streams),
+        Command::Pack(command) => command.execute(streams),
+        Command::Cache(command) => command.execute(streams),
+        Command::Tune(command) => command.execute(streams),
+        Command::Completions(command) => command.execute(Cli::command(), streams),
+        Command::Man(command) => command.execute(Cli::command(), streams),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_of_the_command_line_is_consistent() {

@@ -2,13 +2,15 @@
 //! common.
 
 use super::failure::Failure;
+use super::source::SourceText;
 use super::streams::Streams;
-use super::whole;
 use adfuse::device::bytes;
+use adfuse::ir::{At, Diagnostic, Kind};
 use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
 use clap::Args;
+use serde_json::json;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,9 +28,6 @@ pub(super) struct Pack {
     /// The bytes there are, such as 1048576 or 1MiB: any packing within them will do
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     capacity: Option<u64>,
-    /// Where to write the packing, instead of standard output
-    #[arg(short, long, value_name = "OUT.csv")]
-    output: Option<PathBuf>,
     /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
     #[arg(long, value_name = "N")]
     effort: Option<u64>,
@@ -40,9 +39,6 @@ pub(super) struct Pack {
 impl Pack {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &self.output {
-            whole::spares(path, [self.file.as_path()])?;
-        }
         // Reading counts too.
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut table = self.read()?;
@@ -52,20 +48,24 @@ impl Pack {
         let packing = match plan(&table.problem, &options) {
             Ok(packing) => packing,
             Err(e @ PlanError::DoesNotFit { .. }) => {
-                // Nobody is left to tell when standard error is closed.
-                let _ = writeln!(streams.err, "error: {e}");
-                return Ok(ExitCode::FAILURE);
+                let source = SourceText::named(&self.file.display().to_string());
+                let d = Diagnostic::new(At::default(), Kind::Limit, e.to_string());
+                return Err(Failure::Program(source, vec![d]));
             }
             Err(e) => return Err(Failure::usage(format!("`{}`: {e}", self.file.display()))),
         };
         check(&table.problem, &packing)
             .map_err(|e| Failure::usage(format!("internal: the packing is not sound: {e}")))?;
-        match &self.output {
-            Some(path) => whole::write(path, |file| {
-                csv::write(BufWriter::new(file), &table, Some(&packing.offsets))
-            })?,
-            None => csv::write(&mut *streams.out, &table, Some(&packing.offsets))?,
+        if streams.json {
+            let (peak, least) = (packing.peak, packing.lower_bound);
+            let all = json!({
+                "peak": peak, "at_least": least, "optimal": packing.is_optimal(),
+                "method": packing.method.to_string(), "steps": packing.steps, "offsets": packing.offsets.values().map(|o| json!(o.0)).collect::<Vec<_>>(),
+            });
+            writeln!(streams.out, "{all:#}")?;
+            return Ok(ExitCode::SUCCESS);
         }
+        csv::write(&mut *streams.out, &table, Some(&packing.offsets))?;
         let optimal = if packing.is_optimal() { ", the least possible" } else { "" };
         streams.note(format_args!(
             "peak {} bytes{optimal} (at least {}), by {}, {} search steps",

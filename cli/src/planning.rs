@@ -1,6 +1,6 @@
 //! What `plan`, `emit` and `bench` share: the function to plan, the options, and the plan.
 
-use super::budget::{Counting, tell};
+use super::budget::{Counting, MemBudget, free_peak, tell};
 use super::clock::Clock;
 use super::derivative::Wrt;
 use super::device::device;
@@ -108,6 +108,25 @@ impl PlanningArgs {
         self.ready_for("cpu")
     }
 
+    /// The same, with memory counted as an engine holds it, or, where its device is not there, as for the machine that
+    /// plans for it are made for, which is told.
+    pub(super) fn ready_counted(
+        &self,
+        engine: Option<NamedEngine>,
+        streams: &mut Streams<'_>,
+    ) -> Result<PlanRequest, Failure> {
+        let Some(named) = engine else { return self.ready() };
+        match self.ready_on(named, &mut Clock::new()) {
+            Err(Failure::Usage(d)) if d.kind == Kind::NoDevice => {
+                let machine = named.row.machine;
+                streams
+                    .note(format!("{}: memory is counted as for the machine {machine}", d.message));
+                self.ready_for(machine)
+            }
+            ready => ready,
+        }
+    }
+
     /// The same, planned for another machine than `cpu` where none is named.
     pub(super) fn ready_for(&self, usual: &str) -> Result<PlanRequest, Failure> {
         self.ready_by(usual, |_| Ok(None), &mut Clock::new())
@@ -133,7 +152,7 @@ impl PlanningArgs {
         self.wrt_needs_grad()?;
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
-        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache());
+        let cache = self.freedom.budget.cache();
         let runs_on = open(&options)?;
         let text = self.target.source()?;
         clock.begin();
@@ -161,7 +180,7 @@ impl PlanningArgs {
             prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
         let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
-        let (function, given, kept, counting) = match given {
+        let (function, given, kept, counting, budget) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&function)?;
                 if !self.donated.is_empty() && donated != plan.donated {
@@ -170,13 +189,14 @@ impl PlanningArgs {
                 }
                 donated.clone_from(&plan.donated);
                 let counting = counts(&donated);
-                (function, Some(plan), None, counting)
+                (function, Some(plan), None, counting, None)
             }
             None => {
                 let counting = counts(&donated);
+                let budget = self.bytes(&source, &function, &options, &counting)?;
                 let (function, kept) =
                     self.narrowed(&source, &function, (&options, budget), &counting)?;
-                (function, None, Some(kept), counting)
+                (function, None, Some(kept), counting, budget)
             }
         };
         clock.end("ad");
@@ -208,16 +228,27 @@ impl PlanningArgs {
     ) -> Result<(Function, (Lossy, Narrowed)), Failure> {
         let lossy = self.losses.allowed()?;
         let kept = narrow_storage(function, &lossy, (options, budget), counting);
-        let kept = kept.map_err(|d| match d.kind {
-            Kind::UnknownName | Kind::Usage => {
-                Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
-            }
-            _ => source.wrong(d),
-        })?;
+        let kept = kept.map_err(|d| losses::fault(source, d))?;
         let decided = decide_loops(&kept.function, options, budget, counting);
         let decided = decided.map_err(|d| source.wrong(d))?;
         let kept = Narrowed { loops: decided.choices, ..kept };
         Ok((decided.function, (lossy, kept)))
+    }
+
+    /// The most bytes that a plan may take.
+    fn bytes(
+        &self,
+        source: &LoadedProgram,
+        function: &Function,
+        options: &PlanOptions,
+        counting: &Counting,
+    ) -> Result<Option<u64>, Failure> {
+        let Some(budget) = self.freedom.budget.memory() else { return Ok(None) };
+        if let Some(bytes) = budget.known() {
+            return Ok(Some(bytes));
+        }
+        let peak = free_peak(function, options, &self.losses.allowed()?, counting);
+        Ok(Some(budget.of(peak.map_err(|d| losses::fault(source, d))?)))
     }
 
     fn wrt_needs_grad(&self) -> Result<(), Failure> {
@@ -237,7 +268,8 @@ impl PlanningArgs {
         let named = if named.row.open.is_none() { registry::usual() } else { named };
         let (plan, code) = (options.clone(), self.code());
         let request = Request { number: named.number, code, ..Request::new(plan.clone()) };
-        let (mem_budget, compile_budget) = (self.budget(), self.freedom.budget.compiling());
+        let mem_budget = self.budget().and_then(MemBudget::known);
+        let compile_budget = self.freedom.budget.compiling();
         let settings = Settings { mem_budget, compile_budget, ..Settings::new(plan) };
         session(named, settings, &request)
     }
@@ -263,8 +295,8 @@ impl PlanningArgs {
     }
 
     /// The most bytes that a plan may take.
-    pub(super) fn budget(&self) -> Option<u64> {
-        self.freedom.budget.bytes()
+    pub(super) fn budget(&self) -> Option<MemBudget> {
+        self.freedom.budget.memory()
     }
 
     /// The most that compiling may take.

@@ -8,7 +8,7 @@ use adfuse::import::{
     ImportError, ImportOptions, disassemble, is_bytecode, is_stablehlo, stablehlo,
 };
 use adfuse::ir::text::Limits;
-use adfuse::ir::{Diagnostic, Module, verify};
+use adfuse::ir::{At, Diagnostic, Kind, Module, verify};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -25,27 +25,48 @@ pub(super) struct LoadedProgram {
 impl SourceText {
     /// Reads a file, or standard input for `-`. Bytecode becomes the text that it stands for.
     pub(super) fn read(path: &Path) -> Result<SourceText, Failure> {
+        SourceText::read_as(path, Failure::File)
+    }
+
+    /// Reads the text of a program, whose faults are the program's.
+    pub(super) fn of_program(path: &Path) -> Result<SourceText, Failure> {
+        SourceText::read_as(path, Failure::Program)
+    }
+
+    fn read_as(
+        path: &Path,
+        fault: fn(SourceText, Vec<Diagnostic>) -> Failure,
+    ) -> Result<SourceText, Failure> {
+        let wrong = |name: &str, kind: Kind, message: String| {
+            let source = SourceText::named(name);
+            fault(source, vec![Diagnostic::new(At::default(), kind, message)])
+        };
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         let most = Limits::default().source;
         let bytes = read_at_most(path, most as u64 + 1)
             .map_err(|e| Failure::usage(format!("cannot read `{name}`: {e}")))?;
         if bytes.len() > most {
-            return Err(Failure::usage(format!("`{name}` has more than {most} bytes")));
+            return Err(wrong(&name, Kind::Limit, format!("`{name}` has more than {most} bytes")));
         }
         if is_bytecode(&bytes) {
             let text =
                 disassemble(&bytes).map_err(|e| match e.diagnostics().into_iter().next() {
                     // There is no text that it could point into.
-                    Some(d) => Failure::usage(format!("cannot read `{name}`: {}", d.message)),
-                    None => Failure::usage(format!("cannot read `{name}`")),
+                    Some(d) => wrong(&name, d.kind, format!("cannot read `{name}`: {}", d.message)),
+                    None => wrong(&name, Kind::Syntax, format!("cannot read `{name}`")),
                 })?;
             return Ok(SourceText::without_weights(name, text));
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
-            Failure::usage(format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
+            wrong(&name, Kind::Syntax, format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
         })?;
         Ok(SourceText::without_weights(name, text))
+    }
+
+    /// A file without the text that errors could point into.
+    pub(super) fn named(name: &str) -> SourceText {
+        SourceText::without_weights(name.to_owned(), String::new())
     }
 
     fn without_weights(name: String, text: String) -> SourceText {
@@ -61,7 +82,7 @@ impl SourceText {
         if !given.fixed.is_empty() {
             return Err(Failure::usage("--fix is for models"));
         }
-        let mut source = SourceText::read(path)?;
+        let mut source = SourceText::of_program(path)?;
         if !given.extents.is_empty() && is_stablehlo(&source.text) {
             let tried = stablehlo(&source.text, &ImportOptions::default());
             if matches!(tried, Err(ImportError::Unsupported(_))) {
@@ -114,7 +135,8 @@ impl LoadedProgram {
         if self.module.funcs.values().next().is_some() {
             return Ok(());
         }
-        Err(Failure::usage(format!("`{}` has no functions", self.source.name)))
+        let m = format!("`{}` has no functions", self.source.name);
+        Err(self.wrong(Diagnostic::new(At::default(), Kind::Syntax, m)))
     }
 
     /// The failure that an error in the program is.

@@ -6,11 +6,14 @@ use codespan_reporting::diagnostic::{Diagnostic as Report, Label};
 use codespan_reporting::files::SimpleFile;
 use codespan_reporting::term::termcolor::Buffer;
 use codespan_reporting::term::{Chars, Config, Styles, StylesWriter, emit_to_write_style};
+use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// The errors, one after another, and how many there are if there are several.
 pub(super) fn report(source: Option<&SourceText>, errors: &[Diagnostic], color: bool) -> String {
     let (name, text) = source.map_or(("", ""), |s| (s.name.as_str(), &*s.text));
-    let file = SimpleFile::new(name, text);
+    let (name, text) = (visible(name), visible(text));
+    let file = SimpleFile::new(&*name, &*text);
     let config = Config { chars: Chars::ascii(), ..Config::default() };
     let styles = Styles::default();
     let mut out = String::new();
@@ -33,8 +36,46 @@ pub(super) fn report(source: Option<&SourceText>, errors: &[Diagnostic], color: 
     out
 }
 
+/// One object with all errors: of each its class, message, file, line, column, the function and instruction, and the hint.
+pub(super) fn json(source: Option<&SourceText>, errors: &[Diagnostic]) -> String {
+    let of = |d: &Diagnostic| {
+        let place = source.zip(d.at.span).and_then(|(s, span)| SnippetSpan::of(s, span));
+        json!({
+            "class": code(d.kind),
+            "message": d.message,
+            "file": source.map(|s| &s.name),
+            "line": place.as_ref().map(|p| p.line),
+            "column": place.as_ref().map(|p| p.column),
+            "function": d.at.func,
+            "instruction": d.at.inst,
+            "hint": d.hint,
+        })
+    };
+    let errors: Vec<Value> = errors.iter().map(of).collect();
+    format!("{:#}\n", json!({ "errors": errors }))
+}
+
+/// The text with marks, of as many bytes, in place of what a terminal would act on: control characters, and those that
+/// change the direction of text.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || c.is_control() && !matches!(c, '\n' | '\t' | '\r')
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mark = |c: char| match c.len_utf8() {
+        _ if !acts(c) => c,
+        1 => '?',
+        2 => '\u{bf}',
+        _ => '\u{fffd}',
+    };
+    Cow::Owned(text.chars().map(mark).collect())
+}
+
 fn described(source: Option<&SourceText>, d: &Diagnostic) -> Report<()> {
-    let mut report = Report::error().with_message(&d.message);
+    let mut report = Report::error().with_message(visible(&d.message));
     if d.kind != Kind::Usage {
         report = report.with_code(code(d.kind));
     }
@@ -44,13 +85,13 @@ fn described(source: Option<&SourceText>, d: &Diagnostic) -> Report<()> {
         Some(SnippetSpan { range, narrow: true, .. }) => {
             report = report.with_label(Label::primary((), range));
         }
-        Some(place) => notes.push(place.position),
+        Some(place) => notes.push(visible(&place.position).into_owned()),
         None => {
-            notes.extend(d.at.func.iter().map(|f| format!("in @{f}")));
-            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", shortened(i))));
+            notes.extend(d.at.func.iter().map(|f| format!("in @{}", visible(f))));
+            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", visible(&shortened(i)))));
         }
     }
-    notes.extend(d.hint.iter().map(|h| format!("help: {h}")));
+    notes.extend(d.hint.iter().map(|h| format!("help: {}", visible(h))));
     if d.kind == Kind::Internal {
         notes.push("this is a fault of adfuse, not of the program".into());
     }
@@ -62,6 +103,8 @@ struct SnippetSpan {
     range: std::ops::Range<usize>,
     /// Whether its lines are short enough to show.
     narrow: bool,
+    line: usize,
+    column: usize,
     /// `file:line:column`.
     position: String,
 }
@@ -78,7 +121,13 @@ impl SnippetSpan {
         let line = before.matches('\n').count() + 1;
         let column = before[line_start..].chars().count() + 1;
         let position = format!("{}:{line}:{column}: `{}`", source.name, shortened(inside));
-        Some(SnippetSpan { range: start..end, narrow: widest.unwrap_or(0) <= WIDEST, position })
+        Some(SnippetSpan {
+            range: start..end,
+            narrow: widest.unwrap_or(0) <= WIDEST,
+            line,
+            column,
+            position,
+        })
     }
 }
 
@@ -176,6 +225,27 @@ mod tests {
         let s = source(&format!("x\n{}", "12, ".repeat(100_000)));
         let text = report(Some(&s), &[wrong(6, 200_000)], false);
         assert!(text.len() < 500 && text.contains("a.ir:2:5: `12, "), "{text}");
+    }
+
+    #[test]
+    fn what_a_terminal_acts_on_is_marked_in_place() {
+        let s = source("a\x1b[31mb\u{9b}c\u{202e}d\r\n");
+        let d = Diagnostic { message: "no `\x1b[0m`".into(), ..wrong(0, 1) };
+        let text = report(Some(&s), &[d], false);
+        assert!(text.contains("a?[31mb\u{bf}c\u{fffd}d") && text.contains("no `?[0m`"), "{text}");
+        assert_eq!(visible(&s.text).len(), s.text.len());
+        assert_eq!(visible("é\tñ\n"), "é\tñ\n");
+    }
+
+    #[test]
+    fn json_has_places() {
+        let text = json(Some(&source("one\ntwo three\n")), &[wrong(8, 13)]);
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let due = json!({
+            "class": "shape", "message": "wrong", "file": "a.ir", "line": 2, "column": 5,
+            "function": null, "instruction": null, "hint": "a way out",
+        });
+        assert_eq!(json["errors"], json!([due]));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! `report`: a page with pictures of a plan.
 
-use super::clock::Clock;
 use super::failure::Failure;
 use super::freedom::EffortArg;
-use super::machine::machine;
+use super::machine::CountedOn;
 use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
-use adfuse::engine::registry::NamedEngine;
 use adfuse::fusion::Plan;
 use adfuse::report::{Report, ReportError, ReportSource, ValueKind, page, svgs};
 use clap::Args;
@@ -19,16 +17,15 @@ use std::time::Duration;
 
 /// Writes one page about a plan: memory over time, the kernels, and what other plans would cost
 ///
+/// --output names the page; --json prints the data of it.
 /// The page needs nothing else: no network, no other file. Figures are predicted, unless --bench measures the plan here or
 /// --bench-file names what `bench --kernels --json` has written of it.
 #[derive(Args)]
 pub(super) struct ReportCommand {
     #[command(flatten)]
     planning: PlanningArgs,
-    /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
-    /// what runs on the machine that is planned for
-    #[arg(long, value_name = "ENGINE", value_parser = machine)]
-    engine: Option<NamedEngine>,
+    #[command(flatten)]
+    counted: CountedOn,
     /// The plan to compare with
     #[arg(long, value_enum, value_name = "EFFORT", default_value = "off")]
     compare: EffortArg,
@@ -41,38 +38,30 @@ pub(super) struct ReportCommand {
     /// Leave out the plans for other budgets, which take time to find
     #[arg(long)]
     no_frontier: bool,
-    /// Where to write the page
-    #[arg(short, long, value_name = "PAGE.html", required_unless_present_any = ["json", "svg"])]
-    out: Option<PathBuf>,
     /// A folder for the pictures, an SVG file each; it is made where it is not there
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
-    /// Print the data of the page as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl ReportCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let read = self.planning.files().chain(self.bench_file.as_deref());
-        if let Some(path) = &self.out {
-            whole::spares(path, read)?;
+        let out = streams.output.take();
+        if out.is_none() && self.svg.is_none() && !streams.json {
+            let m = "report needs --output PAGE.html, --svg DIR or --json";
+            return Err(Failure::usage(m));
         }
-        let ready = match self.engine {
-            Some(named) => self.planning.ready_on(named, &mut Clock::new())?,
-            None => self.planning.ready()?,
-        };
+        let ready = self.planning.ready_counted(self.counted.engine, streams)?;
         let ChosenPlan { plan, .. } = ready.decide(streams)?;
         let report = self.report(&ready, &plan, streams)?;
         if let Some(folder) = &self.svg {
             pictures(&report, folder)?;
         }
-        if let Some(path) = &self.out {
+        if let Some(path) = &out {
             let page = page(&report);
             whole::write(path, |file| file.write_all(page.as_bytes()))?;
         }
-        let printed = match self.json {
+        let printed = match streams.json {
             true => report.json().map_err(|e| Failure::usage(e.to_string()))?,
             false => report.sentence,
         };

@@ -7,13 +7,14 @@ use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
+use super::machine::SeedArg;
 use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
 use super::source::is_stdin;
 use super::spec::{InputArg, input};
 use super::stable_forms::in_mode;
-use super::streams::Streams;
+use super::streams::{Streams, VisibleWriter};
 use super::target::{FunctionArgs, all_bound, specialized};
 use super::weights::Weights;
 use super::{json, npz, show, whole};
@@ -52,9 +53,8 @@ pub(super) struct RunCommand {
     /// Without this, a model has its own weights, and NAME.ir those of NAME.safetensors beside it.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// The seed of inputs that are not given
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    seed: SeedArg,
     /// Run the gradient too
     ///
     /// Unless the function has one result of a float type, a scalar, each such result takes a
@@ -74,11 +74,8 @@ pub(super) struct RunCommand {
     losses: Losses,
     #[command(flatten)]
     donated: Donated,
-    /// Print JSON, with every element
-    #[arg(long, conflicts_with = "digest")]
-    json: bool,
     /// Print a SHA-256 of each result's little-endian bytes
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     digest: bool,
     /// Also write the results, then the gradients, to a .npz file, or a single one to a .npy file (bf16 as
     /// float32)
@@ -91,7 +88,7 @@ pub(super) struct RunCommand {
     ///
     /// IN.npz has an array for each input that is not among the weights; OUT.npz gets the results, then the gradients. Each line is answered by
     /// `ok`, or by `error` and a message as a JSON string. The end of standard input ends the program.
-    #[arg(long, conflicts_with_all = ["inputs", "json", "digest", "save"])]
+    #[arg(long, conflicts_with_all = ["inputs", "json", "digest", "save", "output"])]
     serve: bool,
 }
 
@@ -106,7 +103,8 @@ impl RunCommand {
         let weights = Weights::of(self.weights.as_deref(), &program.source)?;
         weights.some_known(&params::params(f), &f.name)?;
         let weights = Rc::new(weights);
-        let inputs = Inputs::new(self.inputs.clone(), self.seed)?.with_weights(weights.clone());
+        let inputs =
+            Inputs::new(self.inputs.clone(), self.seed.seed)?.with_weights(weights.clone());
         let (f, given) = self.at_extents(&program, f, &inputs)?;
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
@@ -121,14 +119,15 @@ impl RunCommand {
         let donated = self.donated.positions(&running)?;
         let made = self.engine.compile(&program, what, (settled, donated), streams)?;
         let run = |args: Vec<Array>, err: &mut dyn Write| {
-            let values = with_effects(&mut WrittenEffects(err), || match &made {
-                Some(made) if self.donated.is_empty() => made.executable.run(&args),
-                Some(made) => made.executable.run_donating(args),
-                None => {
-                    let given = (&Registry::new(), self.engine.limits());
-                    reference::run_within(&module, &running, &args, &mut ScopedEffects, given)
-                }
-            });
+            let values =
+                with_effects(&mut WrittenEffects(&mut VisibleWriter(err)), || match &made {
+                    Some(made) if self.donated.is_empty() => made.executable.run(&args),
+                    Some(made) => made.executable.run_donating(args),
+                    None => {
+                        let given = (&Registry::new(), self.engine.limits());
+                        reference::run_within(&module, &running, &args, &mut ScopedEffects, given)
+                    }
+                });
             let named = |values: Vec<Array>| names.iter().cloned().zip(values).collect();
             values.map(named).map_err(|d| program.wrong(d))
         };
@@ -162,7 +161,7 @@ impl RunCommand {
             }
         }
         let (outputs, gradients) = named.split_at(named.len() - wrt.len());
-        self.print(streams.out, &f.name, outputs, gradients)?;
+        self.print(streams, &f.name, outputs, gradients)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -242,12 +241,13 @@ impl RunCommand {
 
     fn print(
         &self,
-        out: &mut dyn Write,
+        streams: &mut Streams<'_>,
         func: &str,
         outputs: &[(String, Array)],
         gradients: &[(String, Array)],
     ) -> io::Result<()> {
-        if self.json {
+        let out = &mut *streams.out;
+        if streams.json {
             write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;
             json::write_arrays(out, outputs)?;
             if self.grad {

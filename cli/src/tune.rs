@@ -2,10 +2,8 @@
 
 use super::engine::Threads;
 use super::failure::Failure;
-use super::machine::{gpu, machine};
+use super::machine::{MeasuredOn, gpu};
 use super::streams::Streams;
-use super::whole;
-use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, EngineModel, Fp, MachineModel, PlanOptions};
 use adfuse::ir::Diagnostic;
@@ -14,8 +12,7 @@ use adfuse::tune::{
     ProgramTimer, fit, fitted_keys, programs,
 };
 use clap::Args;
-use std::io::Write;
-use std::path::PathBuf;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,15 +22,10 @@ use std::time::Duration;
 /// file; without it they use those that are built in, so that plans are the same on every machine.
 #[derive(Args)]
 pub(super) struct Tune {
-    /// The engine that runs the programs: cpu, gpu or gpu:N
-    #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
-    engine: NamedEngine,
+    #[command(flatten)]
+    measured: MeasuredOn,
     #[command(flatten)]
     threads: Threads,
-    /// The file that the machine's description is written to, whole or not at all; it has to end in .toml. Without it the
-    /// description is printed
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
     /// The name of the machine, which plans for it say
     #[arg(long, value_name = "NAME", default_value = "tuned")]
     name: String,
@@ -54,15 +46,15 @@ struct TuneSubject<'e> {
 impl Tune {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &self.output
+        if let Some(path) = &streams.output
             && path.extension().is_none_or(|e| e != "toml")
         {
             let m = format!("`{}` does not end in .toml", path.display());
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
         let least = Duration::from_millis(self.each);
-        if self.engine.row.name == Gpu::NAME {
-            let engine = gpu(self.engine.number)?;
+        if self.measured.engine.row.name == Gpu::NAME {
+            let engine = gpu(self.measured.engine.number)?;
             let base = MachineModel { name: self.name.clone(), ..Gpu::planned_for() };
             let mut engine = Gpu {
                 plan: PlanOptions {
@@ -81,8 +73,11 @@ impl Tune {
                 streams,
             );
         }
-        if self.engine.row.name != Cpu::NAME {
-            let m = format!("no machine is described for the engine `{}`", self.engine.row.name);
+        if self.measured.engine.row.name != Cpu::NAME {
+            let m = format!(
+                "no machine is described for the engine `{}`",
+                self.measured.engine.row.name
+            );
             return Err(Failure::usage(m).hint(Some("`cpu`, `gpu` or `gpu:N`".into())));
         }
         let threads = self.threads.count()?;
@@ -118,10 +113,7 @@ impl Tune {
         writeln!(streams.err, "after the fit:  {}", report.summary())?;
         let keys = fitted_keys(&base).join(", ");
         writeln!(streams.err, "fitted: {keys}")?;
-        match &self.output {
-            None => streams.out.write_all(text.as_bytes())?,
-            Some(path) => whole::write(path, |file| file.write_all(text.as_bytes()))?,
-        }
+        streams.out.write_all(printed(&text, &report, streams.json).as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -142,6 +134,21 @@ impl TuneSubject<'_> {
         streams.note(&format!("{} programs measured", all.len()));
         Ok(all)
     }
+}
+
+/// The description, or, as JSON, that with the programs that it was fitted to.
+fn printed(description: &str, report: &Comparison, as_json: bool) -> String {
+    if !as_json {
+        return description.to_owned();
+    }
+    let row = |r: &ComparedProgram| {
+        json!({
+            "family": r.family, "name": r.name,
+            "predicted_ms": r.predicted * 1e3, "measured_ms": r.measured * 1e3,
+        })
+    };
+    let programs: Vec<Value> = report.rows.iter().map(row).collect();
+    format!("{:#}\n", json!({ "description": description, "programs": programs }))
 }
 
 /// Predicted beside measured times.

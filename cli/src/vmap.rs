@@ -120,7 +120,7 @@ fn size(text: &str) -> Result<Dim, String> {
 }
 
 fn axis(text: &str) -> Result<AxisArg, String> {
-    match text {
+    match text.trim() {
         "none" => Ok(AxisArg::None),
         text => text.parse().map(AxisArg::At).map_err(|_| "expected an axis or `none`".to_string()),
     }
@@ -128,5 +128,5 @@ fn axis(text: &str) -> Result<AxisArg, String> {
 
 fn named(text: &str) -> Result<(String, AxisArg), String> {
     let (name, at) = text.split_once('=').ok_or("expected NAME=AXIS")?;
-    Ok((name.trim_start_matches('%').to_string(), axis(at)?))
+    Ok((name.trim().trim_start_matches('%').to_string(), axis(at)?))
 }

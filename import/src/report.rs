@@ -53,6 +53,11 @@ impl Usage {
         };
         *self.0.entry(name).or_insert(0) += 1;
     }
+
+    /// The ops in alphabetical order, each with how often it occurs.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.0.iter().map(|(op, &count)| (op.as_str(), count))
+    }
 }
 
 /// What a text uses, and what of it cannot be imported.

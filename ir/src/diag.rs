@@ -144,7 +144,8 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     known
         .into_iter()
         .map(|k| (edit_distance(name, k), std::cmp::Reverse(common_prefix(name, k)), k))
-        .filter(|&(d, ..)| d <= limit && d < name.len().max(1))
+        // Of a name of one letter something must stay.
+        .filter(|&(d, _, k)| d <= limit && d < name.len().max(k.len()))
         .min()
         .map(|(.., k)| k)
 }

@@ -13,12 +13,25 @@ pub struct InferError {
     pub kind: Kind,
     /// What does not fit, with expected and found.
     pub message: String,
+    /// The operand whose type is not the one that another operand or the op demands, if that is what does not fit.
+    pub mismatch: Option<Box<OperandMismatch>>,
+}
+
+/// An operand that has another type than the one demanded of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperandMismatch {
+    /// Its position.
+    pub operand: usize,
+    /// The type that is demanded.
+    pub expected: TensorType,
+    /// The type that it has.
+    pub found: TensorType,
 }
 
 impl InferError {
     /// An error of this class.
     pub fn new(kind: Kind, message: impl Into<String>) -> InferError {
-        InferError { kind, message: message.into() }
+        InferError { kind, message: message.into(), mismatch: None }
     }
 
     /// A shape error.
@@ -88,13 +101,13 @@ impl<'a> InferCx<'a> {
         match &self.args[k] {
             None => self.args[k] = Some(ty.clone()),
             Some(found) if found == ty => {}
-            Some(found) if found.dtype != ty.dtype => {
-                let m = format!("operand {k}: expected {ty}, found {found}");
-                return Err(InferError::dtype(m));
-            }
             Some(found) => {
+                let kind = if found.dtype == ty.dtype { Kind::Shape } else { Kind::DType };
                 let m = format!("operand {k}: expected {ty}, found {found}");
-                return Err(InferError::shape(m));
+                let (expected, found) = (ty.clone(), found.clone());
+                let mismatch = OperandMismatch { operand: k, expected, found };
+                let mismatch = Some(Box::new(mismatch));
+                return Err(InferError { mismatch, ..InferError::new(kind, m) });
             }
         }
         Ok(())

@@ -148,7 +148,7 @@ class _Server:
         """What `adfuse plan` tells."""
         ran = subprocess.run([self.program, "plan", "--json", *self.given], capture_output=True, text=True)
         if ran.returncode != 0:
-            raise Error(ran.stderr.strip())
+            raise Error(_messages(ran.stderr))
         return json.loads(ran.stdout)
 
     def close(self):
@@ -158,6 +158,16 @@ class _Server:
             self.process.wait()
         self.errors.close()
         self.folder.cleanup()
+
+
+def _messages(text):
+    """The errors of a command that prints JSON, a line each. Notes may stand before them."""
+    try:
+        errors = json.loads(text[text.index("{\n"):])["errors"]
+    except ValueError:
+        return text.strip()
+    hints = [f" ({e['hint']})" if e["hint"] else "" for e in errors]
+    return "\n".join(e["message"] + hint for e, hint in zip(errors, hints))
 
 
 def _stored(leaf):

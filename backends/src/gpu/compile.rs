@@ -14,6 +14,11 @@ pub(crate) fn target((major, minor): (u32, u32)) -> Result<GpuTarget, Diagnostic
     })
 }
 
+/// Whether code can be made for devices of this compute capability.
+pub fn has_code_for((major, minor): (u32, u32)) -> bool {
+    GpuTarget::of_capability(major, minor).is_some()
+}
+
 /// Adds the program's name to an error that has none.
 pub(crate) fn within(program: &Program) -> impl Fn(Diagnostic) -> Diagnostic {
     |mut d| {

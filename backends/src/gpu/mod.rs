@@ -14,7 +14,7 @@ pub(crate) mod schedule;
 pub(crate) mod target;
 pub(crate) mod turns;
 
-pub use compile::schedule_for;
+pub use compile::{has_code_for, schedule_for};
 #[cfg(feature = "gpu")]
 pub use driver::copy::Copy;
 #[cfg(feature = "gpu")]

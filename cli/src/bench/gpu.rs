@@ -161,20 +161,20 @@ impl Bench {
     /// Runs the command on a GPU.
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
-        let (code, mem_budget) = (self.planning.code(), self.planning.budget());
-        let compile_budget = self.planning.compile_budget();
-        let gpu = Gpu { code, mem_budget, compile_budget, ..gpu(self.engine.number)? };
+        let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
+        let gpu = Gpu { code, compile_budget, ..gpu(self.measured.engine.number)? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
-        let ready = self.planning.ready_by(self.engine.row.machine, counting, &mut clock)?;
-        let gpu = planned(&ready.options);
+        let machine = self.measured.engine.row.machine;
+        let ready = self.planning.ready_by(machine, counting, &mut clock)?;
+        let gpu = Gpu { mem_budget: ready.budget, ..planned(&ready.options) };
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
             return Err(Failure::usage(m));
         }
         let wrong = |d| ready.source.wrong(d);
-        let inputs = Inputs::new(Vec::new(), self.seed)?;
+        let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
         let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
         clock.begin();
@@ -230,9 +230,9 @@ impl Bench {
                 copies.iter().map(|s| copy.bytes() as f64 / s.max(1e-12)).collect(),
             ),
             kernels,
-            seed: self.seed,
+            seed: self.seed.seed,
         };
-        let printed = match self.json {
+        let printed = match streams.json {
             true => format!("{:#}\n", report.json()),
             false => report.text(),
         };

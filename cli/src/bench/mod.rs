@@ -14,13 +14,12 @@ use super::engine::{Threads, VectorsArg};
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
-use super::machine::machine;
+use super::machine::{MeasuredOn, SeedArg};
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::{Silent, with_effects};
-use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, Plan};
 use clap::Args;
@@ -43,16 +42,14 @@ use subject::Subject;
 pub(super) struct Bench {
     #[command(flatten)]
     planning: PlanningArgs,
-    /// What runs the function: cpu, gpu or gpu:N
-    #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
-    engine: NamedEngine,
+    #[command(flatten)]
+    measured: MeasuredOn,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
     width: VectorsArg,
-    /// The seed of the inputs
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    seed: SeedArg,
     /// How long to take samples, in seconds, from 0 to 3600; five are taken in any case
     #[arg(long, value_name = "T", default_value = "1", value_parser = seconds)]
     min_seconds: Duration,
@@ -65,9 +62,6 @@ pub(super) struct Bench {
     /// Where to write one run's steps and tasks, as the trace viewers of browsers read them
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl Bench {
@@ -77,7 +71,7 @@ impl Bench {
             whole::spares(path, self.planning.files())?;
         }
         // Runs are repeated for the time that they take.
-        with_effects(&mut Silent, || match self.engine.row.name {
+        with_effects(&mut Silent, || match self.measured.engine.row.name {
             Cpu::NAME => self.on_cpu(streams),
             Gpu::NAME => self.on_gpu(streams),
             _ => Err(Failure::usage("bench measures the engines cpu and gpu")),
@@ -88,7 +82,7 @@ impl Bench {
         let threads = self.threads.count()?;
         let how = (threads, self.width.vectors()?);
         let mut clock = Clock::new();
-        let ready = self.planning.ready_on(self.engine, &mut clock)?;
+        let ready = self.planning.ready_on(self.measured.engine, &mut clock)?;
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
@@ -107,7 +101,7 @@ impl Bench {
             let name = effort.name();
             subjects.push(Subject::new(&ready, &plan, (effort, name), how, clock, streams)?);
         }
-        let inputs = Inputs::new(Vec::new(), self.seed)?;
+        let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
         let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
         let wrong = |d| ready.source.wrong(d);
@@ -123,9 +117,9 @@ impl Bench {
             let text = events::text(&trace, &names);
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
-        let (subjects, seed) = (subjects.as_slice(), self.seed);
+        let (subjects, seed) = (subjects.as_slice(), self.seed.seed);
         let report = BenchReport { ready: &ready, subjects, measures, kernels, threads, seed };
-        let printed = match self.json {
+        let printed = match streams.json {
             true => format!("{:#}\n", report.json()),
             false => report.text(),
         };

@@ -1,5 +1,6 @@
 //! `plan --cost-graph`: rematerialization of a graph of operations within a budget.
 
+use super::super::budget::MemBudget;
 use super::super::failure::Failure;
 use super::super::source::SourceText;
 use super::printed;
@@ -22,7 +23,7 @@ pub(super) struct Costs {
 }
 
 /// What is said about programs alone.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 18] = [
     "file",
     "func",
     "dims",
@@ -36,9 +37,10 @@ const OTHERS: [&str; 17] = [
     "explain",
     "decisions",
     "candidates",
-    "out",
+    "save",
     "cache",
     "no_cache",
+    "hashes",
     "compile_budget",
 ];
 
@@ -46,7 +48,7 @@ impl Costs {
     /// What is printed about a graph, if one is given: within a budget, with this many points.
     pub(super) fn printed(
         &self,
-        budget: Option<u64>,
+        budget: Option<MemBudget>,
         points: usize,
         as_json: bool,
     ) -> Result<Option<String>, Failure> {
@@ -55,6 +57,7 @@ impl Costs {
         let g = CostGraph::from_json(&source.text)
             .map_err(|e| Failure::usage(format!("`{}` is no cost graph: {e}", source.name)))?;
         let found = frontier(&g, &FrontierOptions::default());
+        let budget = budget.map(|b| b.of(found.fastest().peak));
         let chosen = match budget {
             Some(budget) => found.at(budget).map_err(|e| Failure::usage(e.to_string()))?,
             None => found.fastest(),

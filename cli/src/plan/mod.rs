@@ -11,13 +11,11 @@ mod report;
 mod table;
 mod times;
 
-use super::clock::Clock;
 use super::failure::Failure;
-use super::machine::machine;
+use super::machine::CountedOn;
 use super::planning::{ChosenPlan, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
-use adfuse::engine::registry::NamedEngine;
 use clap::Args;
 use printed::{json, lines};
 use report::PlanReport;
@@ -56,29 +54,27 @@ pub(super) struct Show {
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1000),
-        conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "out"]
+        conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "save"]
     )]
     frontier: Option<u32>,
-    /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
-    /// what runs on the machine that is planned for
-    #[arg(long, value_name = "ENGINE", value_parser = machine)]
-    engine: Option<NamedEngine>,
-    /// Print JSON
+    #[command(flatten)]
+    counted: CountedOn,
+    /// Also print the hashes that name the plan and the function, as --json does
     #[arg(long)]
-    json: bool,
-    /// Where to write the plan's text too
-    #[arg(short, long, value_name = "PLAN")]
-    out: Option<PathBuf>,
+    hashes: bool,
+    /// Also write the plan's text to this file, which --plan follows
+    #[arg(long, value_name = "PLAN")]
+    save: Option<PathBuf>,
 }
 
 impl Show {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &self.out {
+        if let Some(path) = &self.save {
             whole::spares(path, self.planning.files())?;
         }
         let (budget, count) = (self.planning.budget(), self.frontier.map(|n| n as usize));
-        if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), self.json)? {
+        if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), streams.json)? {
             streams.out.write_all(printed.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -88,16 +84,14 @@ impl Show {
                 "--frontier is about every budget, not one of --mem-budget or --compile-budget",
             ));
         }
-        let ready = match self.engine {
-            Some(named) => self.planning.ready_on(named, &mut Clock::new())?,
-            None => self.planning.ready()?,
-        };
+        let ready = self.planning.ready_counted(self.counted.engine, streams)?;
+        let budget = ready.budget;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
         let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
         let one = one.transpose()?.map(|values| values[0]);
         if let Some(count) = count {
             let found = ready.frontier(streams)?;
-            let printed = match self.json {
+            let printed = match streams.json {
                 true => json(&frontier::json(&ready, &found, count)),
                 false => frontier::text(&ready, &found, count),
             };
@@ -112,27 +106,27 @@ impl Show {
             let explanation = adfuse::fusion::explain(f, &plan, device, a, b);
             let explanation = explanation.map_err(|d| ready.source.wrong(d))?;
             let text = explanation.lines(f, &plan, device, &ready.source.source.text);
-            match self.json {
+            match streams.json {
                 true => json(&explained::json(f, &explanation, &text)),
                 false => lines(&text),
             }
         } else if let Some(v) = one {
-            decided::one(&ready, &plan, budget, v, self.json)?
+            decided::one(&ready, &plan, budget, v, streams.json)?
         } else if self.decisions {
-            decided::all(&ready, &plan, budget, self.json)?
+            decided::all(&ready, &plan, budget, streams.json)?
         } else if self.candidates {
             let found = adfuse::fusion::candidates(f, &plan, device);
             let found = found.map_err(|d| ready.source.wrong(d))?;
-            match self.json {
+            match streams.json {
                 true => json(&opportunities::json(f, &found)),
                 false => opportunities::text(f, &found),
             }
         } else {
             let choice = choice.map(|choice| ready.beside_the_fastest(choice)).transpose()?;
             let report = PlanReport::of(&ready, &plan, &program, choice.as_ref())?;
-            if self.json { json(&report.json()) } else { table::text(&report) }
+            if streams.json { json(&report.json()) } else { table::text(&report, self.hashes) }
         };
-        if let Some(path) = &self.out {
+        if let Some(path) = &self.save {
             let text = plan.text(f);
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }

@@ -3,13 +3,14 @@
 use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};
 
-/// The report in lines and columns.
-pub(super) fn text(report: &PlanReport) -> String {
+/// The report in lines and columns, with the hashes of the plan and the function if they are wanted.
+pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     let r = report;
-    let mut out = format!(
-        "@{} on {}, fp {}, effort {}\nplan {}\ngraph {}\n\n",
-        r.function, r.device, r.fp, r.effort, r.plan, r.graph
-    );
+    let mut out = format!("@{} on {}, fp {}, effort {}\n", r.function, r.device, r.fp, r.effort);
+    if hashes {
+        out += &format!("plan {}\ngraph {}\n", r.plan, r.graph);
+    }
+    out.push('\n');
     out += &columns(&figures(&r.chosen, &r.off));
     if let Some(l) = &r.leanest {
         out += &format!(

@@ -76,7 +76,7 @@ fn what_cannot_be_planned_says_why() {
         ("--cost-graph g.json x.ir", "cannot be used with"),
         ("--cost-graph g.json --grad", "cannot be used with"),
         ("--cost-graph g.json --candidates", "cannot be used with"),
-        ("--cost-graph g.json -o p.txt", "cannot be used with"),
+        ("--cost-graph g.json --save p.txt", "cannot be used with"),
         ("--cost-graph g.json --no-cache", "cannot be used with"),
         ("x.ir --mem-budget 1GiB --frontier 3", "--frontier is about every budget"),
         ("", "<FILE>"),

@@ -151,14 +151,13 @@ fn what_an_engine_cannot_run_is_said() {
         ("run layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("check layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("bench layer_norm.ir --engine gpu:999", 2, "no GPU"),
-        ("plan layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("bench layer_norm.ir --engine reference", 2, "bench measures the engines cpu and gpu"),
         ("run layer_norm.ir --engine evaluator --threads 2", 2, "--threads is for --engine cpu"),
         ("run layer_norm.ir --engine evaluator --mem-budget 16", 1, "no plan within 16 bytes"),
         ("bench layer_norm.ir --engine evaluator", 2, "bench measures the engines cpu and gpu"),
         ("run layer_norm.ir --engine reference --lossy bf16", 2, "--engine evaluator, cpu, gpu"),
         ("emit layer_norm.ir --stage asm --sm 90", 2, "--sm is for the stages of the engine gpu"),
-        ("emit layer_norm.ir --stage ptx --sm 70", 1, "compute capability 7.0"),
+        ("emit layer_norm.ir --stage ptx --sm 70", 2, "compute capability 7.0"),
         ("run layer_norm.ir --fp exact", 2, "invalid value 'exact'"),
         ("run layer_norm.ir --effort most", 2, "invalid value 'most'"),
         ("check layer_norm.ir --mem-budget 16", 1, "no plan within 16 bytes was found"),
@@ -167,6 +166,19 @@ fn what_an_engine_cannot_run_is_said() {
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}: {}", ran.err);
         assert!(ran.err.contains(said), "{args}: {}", ran.err);
     }
+}
+
+/// Plans need no device: memory is counted as for the machine then, and that is told.
+#[test]
+fn plans_for_a_gpu_need_none() {
+    let d = models(&["layer_norm"]);
+    let ran = d.run("plan layer_norm.ir --engine gpu:999");
+    assert_eq!((ran.code, ran.out), (0, d.good("plan layer_norm.ir --device h200")));
+    assert!(ran.err.starts_with("note: ") && ran.err.contains("the machine h200"), "{}", ran.err);
+    let emit = |sm: u32| d.run(&format!("emit layer_norm.ir --stage ptx --sm {sm}"));
+    assert_eq!((emit(90).err.as_str(), emit(80).err.as_str()), ("", ""));
+    assert!(emit(100).err.contains("for sm_90, which sm_100 runs too"), "{}", emit(100).err);
+    assert!(emit(100).out.contains(".target sm_90\n"), "{}", emit(100).out);
 }
 
 /// What is printed is the same on every engine, at every effort and within every budget; commands that run functions

@@ -81,7 +81,7 @@ fn commands_take_bytecode() {
     };
     assert_eq!(digests("s.ir"), digests("s.mlir"));
     let ran = d.run("import short.mlir");
-    assert_eq!(ran.code, 2);
+    assert_eq!(ran.code, 1);
     assert!(
         ran.err.contains("no StableHLO bytecode") && ran.err.contains("at byte"),
         "{}",

@@ -15,7 +15,7 @@ fn what_is_kept_with_losses_is_named_planned_and_run_again() {
     let plain: Value =
         serde_json::from_str(&d.good("plan deep_mlp.ir --grad --fp strict --json")).unwrap();
     let lossy = "deep_mlp.ir --grad --fp strict --lossy bf16";
-    let made = d.good(&format!("plan {lossy} --json -o lossy.plan"));
+    let made = d.good(&format!("plan {lossy} --json --save lossy.plan"));
     let made: Value = serde_json::from_str(&made).unwrap();
     assert!(made["saved_bytes"].as_u64() < plain["saved_bytes"].as_u64(), "{made:#}");
     assert_eq!(made["lossy"][0]["as"], "bf16", "{made:#}");
@@ -58,7 +58,7 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     let json = |args: &str| -> Value { serde_json::from_str(&d.good(args)).unwrap() };
     let plain = json("plan deep_mlp.ir --grad --fp strict --json");
     let given = "deep_mlp.ir --grad --fp strict --donate %x,w1";
-    let made = json(&format!("plan {given} --json -o given.plan"));
+    let made = json(&format!("plan {given} --json --save given.plan"));
     assert!(made["peak_bytes"].as_u64() < plain["peak_bytes"].as_u64(), "{made:#}");
     assert_eq!(made["donated"], serde_json::json!(["%x", "%w1"]), "{made:#}");
     let shown = d.good(&format!("plan {given}"));

@@ -18,6 +18,7 @@ mod plan;
 mod report;
 mod save;
 mod serve;
+mod shared;
 mod tune;
 mod within;
 mod wrong;

@@ -273,7 +273,7 @@ fn what_is_no_measurement_of_the_plan_is_refused() {
         "nothing is written where something is wrong"
     );
     for (args, said) in [
-        ("report p.ir", "--out"),
+        ("report p.ir", "--output"),
         ("report p.ir -o p.ir", "would replace"),
         ("report p.ir --bench --device h200 -o p.html", "--engine gpu"),
     ] {

@@ -13,7 +13,7 @@ fn what_a_run_reads_is_not_overwritten() {
     d.file("r.ir", PROGRAM).file("x.npy", &x).file("d.toml", "base = \"cpu\"\n");
     d.good("run r.ir --input x=[1,2] --save y.npz");
     let archive = fs::read(d.0.join("y.npz")).unwrap();
-    d.good("plan r.ir --out r.plan");
+    d.good("plan r.ir --save r.plan");
     let plan = d.text("r.plan");
     fs::create_dir(d.0.join("sub")).unwrap();
     let mut cases = vec![
@@ -22,9 +22,9 @@ fn what_a_run_reads_is_not_overwritten() {
         ("run r.ir --input x=x.npy --save x.npy", "x.npy"),
         ("run r.ir --input x=y.npz#y --save ./y.npz", "y.npz"),
         ("run r.ir --plan r.plan --save r.plan", "r.plan"),
-        ("plan r.ir --out r.ir", "r.ir"),
-        ("plan r.ir --plan r.plan -o r.plan", "r.plan"),
-        ("plan r.ir --device d.toml -o d.toml", "d.toml"),
+        ("plan r.ir --save r.ir", "r.ir"),
+        ("plan r.ir --plan r.plan --save r.plan", "r.plan"),
+        ("plan r.ir --device d.toml --save d.toml", "d.toml"),
         ("bench r.ir --trace r.ir", "r.ir"),
     ];
     #[cfg(unix)]

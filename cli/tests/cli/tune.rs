@@ -26,7 +26,7 @@ fn a_plan_for_other_numbers_of_a_machine_is_refused() {
     let d = models(&["softmax"]);
     d.file("mine.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 100\n");
     d.file("other.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 101\n");
-    d.good("plan softmax.ir --device mine.toml -o mine.plan");
+    d.good("plan softmax.ir --device mine.toml --save mine.plan");
     let plan = d.text("mine.plan");
     assert!(plan.contains("\n  device mine #"), "{plan}");
     d.good("plan softmax.ir --device mine.toml --plan mine.plan");

@@ -53,7 +53,7 @@ fn a_budget_is_kept_by_plan_run_bench_and_emit() {
         let point = points.iter().rev().find(recurs).expect("a plan computes something again");
         let budget = number(point, "peak_bytes") + 3;
         let within = format!("{f} --mem-budget {budget}");
-        let plan = json(&d, &format!("plan {within} --json -o tight.plan"));
+        let plan = json(&d, &format!("plan {within} --json --save tight.plan"));
         for key in [
             "peak_bytes",
             "predicted_ms",
@@ -146,15 +146,16 @@ fn a_budget_for_which_there_is_no_plan_names_the_least() {
     d.file("same.ir", "func @same(%x: f32[4]) -> f32[4] {\n  return %x\n}\n");
     let ran = d.run("plan same.ir --mem-budget 0");
     assert!(ran.err.contains("`%x` is the largest buffer"), "{}", ran.err);
-    let ran = d.run(&format!("plan deep_mlp.ir --grad --mem-budget {} -o none.plan", least - 1));
+    let ran =
+        d.run(&format!("plan deep_mlp.ir --grad --mem-budget {} --save none.plan", least - 1));
     assert_eq!((ran.code, d.names().contains(&"none.plan".into())), (1, false));
 }
 
 #[test]
 fn what_does_not_go_with_a_budget_is_said() {
     let d = programs();
-    d.good("plan loss.ir -o loss.plan");
-    d.good("plan loss.ir --device h200 -o gpu.plan");
+    d.good("plan loss.ir --save loss.plan");
+    d.good("plan loss.ir --device h200 --save gpu.plan");
     for (args, said) in [
         ("plan loss.ir --mem-budget -5", "not below 0"),
         ("plan loss.ir --mem-budget 16EiB", "below 2^64"),
@@ -172,7 +173,7 @@ fn what_does_not_go_with_a_budget_is_said() {
         ("plan loss.ir --frontier 3 --mem-budget 1GiB", "--frontier is about every budget"),
         ("plan loss.ir --frontier 3 --plan loss.plan", "cannot be used with"),
         ("plan loss.ir --frontier 3 --candidates", "cannot be used with"),
-        ("plan loss.ir --frontier 3 -o a.plan", "cannot be used with"),
+        ("plan loss.ir --frontier 3 --save a.plan", "cannot be used with"),
         ("plan loss.ir --mem-budget 1GiB --cache here --no-cache", "cannot be used with"),
         ("emit loss.ir --stage ad --mem-budget 1GiB", "comes before plans and budgets"),
         (

@@ -47,8 +47,8 @@ fn wrong_command_lines_and_files_are_told_apart() {
         ("run", 2, ["required", "<FILE>"]),
         ("run none.ir", 2, ["cannot read `none.ir`", ""]),
         ("run .", 2, ["cannot read `.`", ""]),
-        ("run latin.ir", 2, ["not UTF-8", "byte 7"]),
-        ("run empty.ir", 2, ["no functions", ""]),
+        ("run latin.ir", 1, ["not UTF-8", "byte 7"]),
+        ("run empty.ir", 1, ["no functions", ""]),
         ("run two.ir", 2, ["several functions", "--func: @first, @second"]),
         ("run two.ir --func secnd", 2, ["no function @secnd", "did you mean `@second`?"]),
         ("run two.ir --func third", 2, ["no function @third", "@first, @second"]),
@@ -115,6 +115,14 @@ fn wrong_command_lines_and_files_are_told_apart() {
         assert!(parts.iter().all(|p| ran.err.contains(p)), "{args}: {}", ran.err);
         assert!(!ran.err.contains("panicked") && !ran.err.contains('\x1b'), "{args}: {}", ran.err);
     }
+}
+
+/// What is said to each is compared whole, with the pages of the book.
+#[test]
+fn the_page_of_mistakes_has_sixty() {
+    let page = include_str!("../../../docs/mistakes.md");
+    let mistakes = page.lines().filter(|l| l.starts_with("$ ") && l.contains("# exits with "));
+    assert!(mistakes.count() >= 60);
 }
 
 /// Functions that only a program in Rust could give.

@@ -8,13 +8,13 @@ use super::checkpoint::set_policy;
 use super::errors::{Errors, mean, shown};
 use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
+use super::{hints, misfit};
 use crate::attrs::{AttrKind, AttrSpec, Attrs};
 use crate::builder::{Builder, Operand};
 use crate::diag::{Kind, Span, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
-use crate::infer::InferError;
 use crate::op::{Op, signature};
 use crate::types::{Dim, Symbol, TensorType};
 use hashbrown::{HashMap, HashSet};
@@ -163,7 +163,8 @@ impl<'s, 'a> Resolver<'s, 'a> {
     fn ty(&mut self, ast: &TypeAst) -> Option<TensorType> {
         let name = self.text(ast.dtype);
         let Ok(dtype) = name.parse::<DType>() else {
-            let near = did_you_mean(name, DType::ALL.iter().map(|d| d.name()));
+            let near = hints::foreign_type(name)
+                .or_else(|| did_you_mean(name, DType::ALL.iter().map(|d| d.name())));
             let all = || DType::ALL.map(|d| d.name()).join(" ");
             let hint = mean(near).or_else(|| Some(format!("element types are {}", all())));
             let m = format!("no element type {}", shown(name));
@@ -347,8 +348,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
         match self.builder.try_inst(op, &operands, attrs, types.as_deref(), &regions) {
             Ok(inst) => Some(inst),
             Err(e) => {
-                let span = place_of(&e, ast);
-                self.errors.add(span, e.kind, e.message);
+                misfit::report(self.source, (op, e), ast, self.errors);
                 None
             }
         }
@@ -382,7 +382,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
                 Some(due.unwrap_or_default().into_iter().map(|s| s.yields).collect())
             }
             Err(e) => {
-                self.errors.add(place_of(&e, ast), e.kind, e.message);
+                misfit::report(self.source, (op, e), ast, self.errors);
                 None
             }
         }
@@ -392,9 +392,9 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let name = self.text(ast.op);
         let op = self.ops.get(name);
         if op.is_none() {
-            let near = did_you_mean(name, Op::ALL.iter().map(|op| op.name()));
+            let near = || mean(did_you_mean(name, Op::ALL.iter().map(|op| op.name())));
             let m = format!("no op {}", shown(name));
-            self.errors.add_hint(ast.op, Kind::UnknownOp, m, mean(near));
+            self.errors.add_hint(ast.op, Kind::UnknownOp, m, hints::foreign(name).or_else(near));
         }
         op
     }
@@ -489,23 +489,6 @@ enum Slots<'t> {
 /// The name that a value keeps: numbers are given anew when printing.
 fn kept(name: &str) -> Option<&str> {
     Some(&name[1..]).filter(|n| !n.starts_with(|c: char| c.is_ascii_digit()))
-}
-
-/// The operand or the written types that the error speaks of, or the whole instruction.
-fn place_of(e: &InferError, ast: &InstAst) -> Span {
-    let operand = e.message.strip_prefix("operand ").and_then(|rest| {
-        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        ast.operands.get(digits.parse::<usize>().ok()?)
-    });
-    if let Some(operand) = operand {
-        return operand.span();
-    }
-    let of_result = e.message.starts_with("the result ") || e.message.starts_with("result");
-    match ast.types.as_deref() {
-        Some([first, .., last]) if of_result => first.span.to(last.span),
-        Some([only]) if of_result => only.span,
-        _ => ast.span,
-    }
 }
 
 fn collect_names<'s>(source: &'s str, block: &BlockAst, names: &mut HashSet<&'s str>) {

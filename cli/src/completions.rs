@@ -1,0 +1,72 @@
+//! `completions` and `man`: what shells and readers of manuals need to know of the command line.
+
+use super::failure::Failure;
+use super::streams::Streams;
+use super::whole;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Prints what a shell needs to complete commands and flags
+///
+/// For bash: `adfuse completions bash -o ~/.local/share/bash-completion/completions/adfuse`.
+#[derive(Args)]
+pub(super) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Writes the pages of the manual into a folder: adfuse.1, and one for each command
+#[derive(Args)]
+pub(super) struct ManPages {
+    /// The folder; it is made where it is not there
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Completions {
+    /// Runs the command, for the whole command line.
+    pub(super) fn execute(
+        self,
+        mut whole: Command,
+        streams: &mut Streams<'_>,
+    ) -> Result<ExitCode, Failure> {
+        // The generators do not tell what went wrong with writing.
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut whole, "adfuse", &mut text);
+        streams.out.write_all(&text)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl ManPages {
+    /// Runs the command, for the whole command line.
+    pub(super) fn execute(
+        self,
+        line: Command,
+        streams: &mut Streams<'_>,
+    ) -> Result<ExitCode, Failure> {
+        fs::create_dir_all(&self.folder)
+            .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", self.folder.display())))?;
+        let mut command = line.disable_help_subcommand(true);
+        command.build();
+        let inner = command.get_subcommands().cloned().collect::<Vec<_>>();
+        let mut made = Vec::new();
+        for page in std::iter::once(command).chain(inner) {
+            let man = Man::new(page);
+            let name = man.get_filename();
+            let path = self.folder.join(&name);
+            let mut text = Vec::new();
+            man.render(&mut text)?;
+            whole::write(&path, |file| file.write_all(&text))?;
+            made.push(path.display().to_string());
+        }
+        made.iter().try_for_each(|path| writeln!(streams.out, "{path}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
