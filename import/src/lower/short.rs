@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 /// The most terms of a sum that is written out.
 const MOST_TERMS: u64 = 8;
 
+/// The most elements of a window whose sum is written out.
+const MOST_OF_WINDOW: i64 = 9;
+
 /// The product of two complex numbers.
 type ComplexProduct = fn(
     &mut ModuleLowering<'_>,
@@ -57,6 +60,45 @@ pub(super) fn running_sum(
         sums.reverse();
     }
     cx.emit(Op::Concatenate, &sums, Attrs::none().with_int("axis", axis as i64)).map(Some)
+}
+
+/// The sums of the windows of a padded tensor, each added in the order of its elements; `None` where a window is large or an
+/// extent is a symbol.
+pub(super) fn window_sums(
+    cx: &mut ModuleLowering<'_>,
+    padded: Value,
+    sizes: &[i64],
+    (strides, dilation): (&[i64], &[i64]),
+) -> Result<Option<Value>, Unlowered> {
+    let count = sizes.iter().try_fold(1i64, |n, &s| n.checked_mul(s));
+    let count = count.filter(|n| (2..=MOST_OF_WINDOW).contains(n));
+    let (Some(count), Some(dims)) = (count, cx.b.ty(padded).dims()) else { return Ok(None) };
+    let axes = || 0..sizes.len();
+    // What the last window of each axis begins at.
+    let last: Vec<i64> =
+        axes().map(|d| dims[d] as i64 - (sizes[d] - 1) * dilation[d] - 1).collect();
+    if last.iter().any(|&n| n < 0) {
+        return Ok(None);
+    }
+    let mut sum: Option<Value> = None;
+    for k in 0..count {
+        let (mut rest, mut start) = (k, vec![0; sizes.len()]);
+        for d in axes().rev() {
+            start[d] = rest % sizes[d] * dilation[d];
+            rest /= sizes[d];
+        }
+        let limit = axes().map(|d| start[d] + last[d] / strides[d] * strides[d] + 1);
+        let attrs = Attrs::none()
+            .with_ints("limit", limit)
+            .with_ints("stride", strides.iter().copied())
+            .with_ints("start", start.clone());
+        let term = cx.emit(Op::Slice, &[padded], attrs)?;
+        sum = Some(match sum {
+            Some(sum) => cx.op(Op::Add, &[sum, term])?,
+            None => term,
+        });
+    }
+    Ok(sum)
 }
 
 /// Sums of products of complex numbers over one axis: each product is rounded before it is added, as other implementations
