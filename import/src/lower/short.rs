@@ -62,6 +62,12 @@ pub(super) fn running_sum(
     cx.emit(Op::Concatenate, &sums, Attrs::none().with_int("axis", axis as i64)).map(Some)
 }
 
+/// The elements of a window, where it is short.
+pub(super) fn short_window(sizes: &[i64]) -> Option<i64> {
+    let count = sizes.iter().try_fold(1i64, |n, &s| n.checked_mul(s))?;
+    (sizes.iter().all(|&s| s > 0) && (2..=MOST_OF_WINDOW).contains(&count)).then_some(count)
+}
+
 /// The sums of the windows of a padded tensor, each added in the order of its elements; `None` where a window is large or an
 /// extent is a symbol.
 pub(super) fn window_sums(
@@ -70,16 +76,16 @@ pub(super) fn window_sums(
     sizes: &[i64],
     (strides, dilation): (&[i64], &[i64]),
 ) -> Result<Option<Value>, Unlowered> {
-    let count = sizes.iter().try_fold(1i64, |n, &s| n.checked_mul(s));
-    let count = count.filter(|n| (2..=MOST_OF_WINDOW).contains(n));
-    let (Some(count), Some(dims)) = (count, cx.b.ty(padded).dims()) else { return Ok(None) };
+    let (Some(count), Some(dims)) = (short_window(sizes), cx.b.ty(padded).dims()) else {
+        return Ok(None);
+    };
     let axes = || 0..sizes.len();
     // What the last window of each axis begins at.
-    let last: Vec<i64> =
-        axes().map(|d| dims[d] as i64 - (sizes[d] - 1) * dilation[d] - 1).collect();
-    if last.iter().any(|&n| n < 0) {
-        return Ok(None);
-    }
+    let last = axes().map(|d| {
+        let span = (sizes[d] - 1).checked_mul(dilation[d])?;
+        i64::try_from(dims[d]).ok()?.checked_sub(span)?.checked_sub(1).filter(|&n| n >= 0)
+    });
+    let Some(last) = last.collect::<Option<Vec<i64>>>() else { return Ok(None) };
     let mut sum: Option<Value> = None;
     for k in 0..count {
         let (mut rest, mut start) = (k, vec![0; sizes.len()]);

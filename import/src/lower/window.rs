@@ -158,7 +158,8 @@ fn short_sums(
         return Ok(None);
     }
     let positive = |all: &[i64]| all.iter().all(|&n| n > 0);
-    if !positive(&windows.strides) || !positive(&windows.dilation) || !positive(&windows.sizes) {
+    let stepping = positive(&windows.strides) && positive(&windows.dilation);
+    if !stepping || super::short::short_window(&windows.sizes).is_none() {
         return Ok(None);
     }
     let padded = padded(cx, windows, x, init)?;
