@@ -40,7 +40,7 @@ impl KernelCache {
         KernelCache { entries: Entries { most_bytes, ..self.entries } }
     }
 
-    /// The folder.
+    /// Where entries are kept.
     pub fn folder(&self) -> &Path {
         &self.entries.folder
     }

@@ -152,7 +152,7 @@ impl PlanCache {
         PlanCache { entries: Entries { most_bytes, ..self.entries } }
     }
 
-    /// The folder.
+    /// Where entries are kept.
     pub fn folder(&self) -> &Path {
         &self.entries.folder
     }

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes or replaces the file at `path` with what `fill` writes: into a new file beside it, which
 /// takes its name when it is complete. A symbolic link stays, and what it points to is replaced.
+///
+/// # Errors
+/// What the file system or `fill` says; for a path that is no regular file, such as a device. The file at `path` is as before.
 pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let (target, permissions) = match fs::metadata(path) {
         // Renaming over a device or a pipe would take it away.

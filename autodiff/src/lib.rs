@@ -1,10 +1,16 @@
-//! Automatic differentiation: `jvp` is the one set of rules, read off the op table; `linearize`
-//! splits a function into a primal part and a linear part; `transpose` turns the linear part around;
-//! `vjp`, `grad` and `value_and_grad` are compositions; `vmap` makes a function of a batch of one of an
-//! element, and with it `jacfwd`, `jacrev` and `hessian` are compositions too.
+//! Automatic differentiation of functions of the IR: forward and reverse mode, Jacobians, batches.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! Every transformation takes a verified module and gives a new function without calls. Zero
-//! tangents and cotangents are symbolic: they become literals only where they are results.
+//! ## Where to begin
+//!
+//! - [`jvp`] has the rules, read off the table of ops; [`linearize`] splits a function into a primal part and a linear
+//!   part; [`transpose`] turns the linear part around;
+//! - [`vjp`], [`grad`] and [`value_and_grad`] are compositions of these; [`vmap`] makes a function of a batch of one of
+//!   an element, and with it [`jacfwd`], [`jacrev`] and [`hessian`] are compositions too.
+//!
+//! Every transformation takes a verified module and gives a new function without calls. Zero tangents and cotangents
+//! are symbolic: they become literals only where they are results.
 
 mod closed;
 mod control;

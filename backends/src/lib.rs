@@ -1,4 +1,13 @@
-//! Engines. `reference` is simple and slow: in strict mode it defines the bits that every other engine must give.
+//! Engines: the reference engine, which defines the bits in strict mode, and code generators for CPUs and GPUs.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
+//!
+//! ## Where to begin
+//!
+//! - [`Array`]: values in the memory of the host; [`Resident`]: values where an engine keeps them;
+//! - [`reference`](mod@reference), [`cpu`] and [`gpu`]: the engines; [`ptx`]: the text of GPU kernels, printed without a GPU;
+//! - [`Backend`]: what an engine is, for those who write one;
+//! - [`functions`]: functions of your own, which programs call by name.
 
 pub mod cpu;
 pub mod gpu;

@@ -1,9 +1,16 @@
 //! The planner: it decides which instructions of a function share a kernel, and lowers the function to a program of
 //! kernels.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! [`prepare`](prepare()) rewrites the function into the form that is planned, [`plan`] decides, and [`lower`](lower())
-//! applies the plan. The function contains every phase of a step, so forward and backward are grouped together. The
-//! cost of a program on a machine is counted from its structure ([`fn@cost`]).
+//! ## Where to begin
+//!
+//! - [`prepare`](prepare()) rewrites the function into the form that is planned, [`plan`](plan()) decides, and
+//!   [`lower`](lower()) applies the plan. The function contains every phase of a step, so forward and backward are
+//!   grouped together;
+//! - [`fn@cost`] counts what a program takes on a [`MachineModel`], [`memory()`] what it holds;
+//! - [`remat`] plans within budgets; [`search`] looks for faster plans;
+//! - [`explain()`] says why two values share a kernel or do not.
 
 mod analysis;
 mod cost;

@@ -182,3 +182,8 @@ pub fn is_stablehlo(source: &str) -> bool {
         })
     })
 }
+
+/// The page of the package, whose example runs with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ImportReadmePage;

@@ -282,7 +282,10 @@ impl Attrs {
         }
     }
 
-    /// These attributes in the schema's order with its defaults, or what is wrong with them.
+    /// These attributes in the schema's order, with its defaults.
+    ///
+    /// # Errors
+    /// A sentence: an attribute that the schema does not have, one that is missing, or a value of another kind.
     pub fn conform(self, schema: &[AttrSpec]) -> Result<Attrs, String> {
         let extra = self.0.iter().find(|(n, _)| schema.iter().all(|s| s.name != *n));
         if let Some((name, _)) = extra {

@@ -178,7 +178,10 @@ impl Builder {
         self.func.add_literal(ty.clone(), l)
     }
 
-    /// Appends an instruction, or says why it does not fit. Literals take the type of their slot.
+    /// Appends an instruction. Literals take the type of their slot.
+    ///
+    /// # Errors
+    /// As [`Op::infer`]: the instruction is not appended.
     pub fn try_inst(
         &mut self,
         op: Op,
@@ -362,7 +365,10 @@ impl Builder {
         self.func.region_mut(body).results = results.to_vec();
     }
 
-    /// The finished function, or the first error met while building it.
+    /// The finished function.
+    ///
+    /// # Errors
+    /// The error of the first instruction that did not fit.
     pub fn finish(self) -> Result<Function, Diagnostic> {
         match self.error {
             Some(e) => Err(e),

@@ -154,12 +154,12 @@ impl Function {
         }
     }
 
-    /// The body.
+    /// The outermost region, whose parameters and results are those of the function.
     pub fn body(&self) -> Region {
         Region::from_u32(0)
     }
 
-    /// A region.
+    /// The parameters, instructions and results of a region.
     pub fn region(&self, r: Region) -> &RegionData {
         &self.regions[r]
     }
@@ -227,7 +227,7 @@ impl Function {
         self.names[v] = name.map(Into::into);
     }
 
-    /// An instruction.
+    /// What an instruction is: its op, operands, attributes, results, phase and place.
     pub fn inst(&self, i: Inst) -> &InstData {
         &self.insts[i]
     }
@@ -421,12 +421,12 @@ impl Function {
             || self.inst_results(i).iter().any(token)
     }
 
-    /// Types of the parameters.
+    /// Types of the parameters, tokens included, in their order; extents may be symbols.
     pub fn param_types(&self) -> Vec<TensorType> {
         self.params().iter().map(|&v| self.ty(v).clone()).collect()
     }
 
-    /// Types of the results.
+    /// Types of the results, tokens included, in their order.
     pub fn result_types(&self) -> Vec<TensorType> {
         self.results().iter().map(|&v| self.ty(v).clone()).collect()
     }

@@ -64,7 +64,10 @@ impl<'a> InferCx<'a> {
         self.args.len()
     }
 
-    /// The type of operand `k`; an error when a literal stands there whose type nothing demands.
+    /// The type of operand `k`.
+    ///
+    /// # Errors
+    /// [`Kind::Literal`] when a literal stands there whose type nothing demands.
     pub fn arg(&self, k: usize) -> Result<&TensorType, InferError> {
         self.args[k].as_ref().ok_or_else(|| {
             let m = format!("operand {k} cannot be a literal: nothing gives it a type");
@@ -78,6 +81,9 @@ impl<'a> InferCx<'a> {
     }
 
     /// Demands type `ty` of slot `k`: a literal takes it, a value must have it.
+    ///
+    /// # Errors
+    /// [`Kind::DType`] for another element type, [`Kind::Shape`] for other extents; both types are in the message.
     pub fn demand(&mut self, k: usize, ty: &TensorType) -> Result<(), InferError> {
         match &self.args[k] {
             None => self.args[k] = Some(ty.clone()),
@@ -95,6 +101,9 @@ impl<'a> InferCx<'a> {
     }
 
     /// Requires the dtype of operand `k` to belong to `set`.
+    ///
+    /// # Errors
+    /// [`Kind::DType`] when it does not; as [`InferCx::arg`] for a literal without type.
     pub fn require(&self, k: usize, set: DTypeSet) -> Result<&TensorType, InferError> {
         let ty = self.arg(k)?;
         if set.contains(ty.dtype) {
@@ -104,6 +113,9 @@ impl<'a> InferCx<'a> {
     }
 
     /// The one declared result type, for ops that need it written.
+    ///
+    /// # Errors
+    /// [`Kind::Arity`] when none or several are written.
     pub fn declared(&self) -> Result<&'a TensorType, InferError> {
         match self.declared {
             Some([ty]) => Ok(ty),
@@ -119,16 +131,25 @@ impl<'a> InferCx<'a> {
     }
 
     /// An attribute list of axes: distinct and below `rank`.
+    ///
+    /// # Errors
+    /// As [`checked_axes`].
     pub fn axes(&self, name: &str, rank: usize) -> Result<SmallVec<[usize; 4]>, InferError> {
         checked_axes(name, self.attrs.ints(name), rank)
     }
 
     /// An attribute that is one axis below `rank`.
+    ///
+    /// # Errors
+    /// As [`checked_axes`].
     pub fn axis(&self, name: &str, rank: usize) -> Result<usize, InferError> {
         Ok(checked_axes(name, &[self.attrs.int(name)], rank)?[0])
     }
 
     /// The operand types after inference, none of them missing.
+    ///
+    /// # Errors
+    /// As [`InferCx::arg`], for the first that is missing.
     pub fn into_args(self) -> Result<SmallVec<[TensorType; 4]>, InferError> {
         for k in 0..self.args.len() {
             self.arg(k)?;
@@ -138,6 +159,9 @@ impl<'a> InferCx<'a> {
 }
 
 /// Axes as indices: distinct and below `rank`.
+///
+/// # Errors
+/// [`Kind::Attribute`] for an axis that is negative or not below `rank`, and for one that is named twice.
 pub fn checked_axes(
     name: &str,
     axes: &[i64],
@@ -158,6 +182,9 @@ pub fn checked_axes(
 }
 
 /// A constant extent, where an op needs one.
+///
+/// # Errors
+/// [`Kind::Shape`] for a symbol, which `what` names in the message.
 pub fn known_dim(what: &str, d: Dim) -> Result<i64, InferError> {
     match d {
         Dim::Const(n) => Ok(n as i64),
@@ -202,6 +229,10 @@ impl Sig {
     }
 
     /// Inference of an elementwise op: one shape, element types by class.
+    ///
+    /// # Errors
+    /// [`Kind::Literal`] when every operand is a literal and no result type is written; [`Kind::DType`] and [`Kind::Shape`] for
+    /// operands that do not fit each other or the set of types; [`Kind::Arity`] when the result type must be written.
     pub fn infer(&self, cx: &mut InferCx<'_>) -> Result<Types, InferError> {
         let first = |class: Option<Class>| {
             (0..self.args.len())

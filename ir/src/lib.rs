@@ -1,8 +1,15 @@
-//! The SSA tensor IR of adfuse: element types, shapes, the table of ops, functions with nested
-//! regions, their text, their verifier and the rewrites that keep meaning.
+//! The SSA tensor IR of adfuse: its types, the table of ops, functions, text, verifier and rewrites.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! An op is defined once, as a row of [`op::Op`]'s table; builder, parser, verifier, derivative rules
-//! and engines read what they need from it.
+//! ## Where to begin
+//!
+//! - [`Module`], [`Function`] and [`Builder`]: programs, and how they are built;
+//! - [`text`]: reading and printing them; [`verify()`]: what holds of every program that is run;
+//! - [`op`]: the table of ops, whose rows have meaning, types and derivatives; [`scalar`]: the programs of elements in them;
+//! - [`rewrite`]: simplification, inlining, common subexpressions, stable forms;
+//! - [`kernel`]: programs of kernels, which the planner makes and engines run;
+//! - [`Diagnostic`]: every error, with a class, a place and often a hint.
 
 pub mod affine;
 mod arguments;

@@ -71,3 +71,8 @@ pub use plan::{PackOptions, plan, plan_in_order};
 pub use problem::{BufferId, BufferSpec, Gap, Offset, Problem, Share};
 pub use rooms::{Location, RoomId, Rooms};
 pub use solve::MOST_ORDERED;
+
+/// The page of the package, whose example runs with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct MemplanPage;

@@ -71,7 +71,7 @@ pub struct ComparedFigure {
     pub basis: Basis,
 }
 
-/// Units of figures.
+/// What a figure counts, which says how pages write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureUnit {
@@ -333,7 +333,7 @@ pub struct CandidateRow {
     pub reason: String,
 }
 
-/// A loop.
+/// What a loop of the function keeps for its way back, and in which form.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LoopSummary {
     /// Its name.
@@ -352,7 +352,7 @@ pub struct LoopSummary {
     pub residuals: Vec<LoopResidualRow>,
 }
 
-/// The checkpoints of a loop.
+/// At which steps a loop keeps its carries, from which the way back computes the steps between again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LoopCheckpoints {
     /// How many there are.

@@ -1,6 +1,10 @@
 //! Reports about plans: where memory and time go, as data, as JSON and as a page with pictures.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! [`Report::of`] collects everything from a plan and what is known of it; [`page`] and [`svgs`] draw it. Nothing is
+//! ## Where to begin
+//!
+//! [`Report::of`] collects everything from a plan and what is known of it; [`page`](page()) and [`svgs`] draw it. Nothing is
 //! drawn that is not in the data.
 
 mod collect;

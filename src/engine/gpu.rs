@@ -74,7 +74,7 @@ impl Gpu {
         fusion::MachineModel::h200()
     }
 
-    /// The device.
+    /// The GPU that programs are loaded to, which its engines share.
     pub fn device(&self) -> &Arc<GpuDevice> {
         self.engine.device()
     }

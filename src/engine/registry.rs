@@ -17,7 +17,7 @@ use crate::kernel_cache::KernelCache;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// An engine.
+/// An engine by name: a row of [`ENGINES`].
 #[derive(Debug)]
 pub struct EngineRow {
     /// As in `--engine NAME`.

@@ -11,10 +11,10 @@ use std::io::Cursor;
 /// Archives that Python's `zipfile` made: stored with fields of 64 bits, as NumPy does; deflated; deflated
 /// onto a stream, with a comment that has the signature of a directory in it; and compressed by bzip2.
 /// Each has the arrays `a` (`<f4`), `b.c` (`>i4`, Fortran order, version 2) and `é` (`<i8`, version 3).
-const STORED: &[u8] = include_bytes!("../../tests/npz/stored.npz");
-const DEFLATED: &[u8] = include_bytes!("../../tests/npz/deflated.npz");
-const STREAMED: &[u8] = include_bytes!("../../tests/npz/streamed.npz");
-const BZIP2: &[u8] = include_bytes!("../../tests/npz/bzip2.npz");
+const STORED: &[u8] = include_bytes!("written/stored.npz");
+const DEFLATED: &[u8] = include_bytes!("written/deflated.npz");
+const STREAMED: &[u8] = include_bytes!("written/streamed.npz");
+const BZIP2: &[u8] = include_bytes!("written/bzip2.npz");
 
 fn archive(bytes: &[u8]) -> Result<Archive<Cursor<&[u8]>>, NpzError> {
     Archive::new(Cursor::new(bytes))

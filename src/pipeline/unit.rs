@@ -63,7 +63,7 @@ pub struct CompileUnit<'a> {
 }
 
 impl<'a> CompileUnit<'a> {
-    /// Of a text.
+    /// A unit that begins with `text`, in the IR's own form or StableHLO, and takes the function that `selection` names.
     pub fn of_text(text: &'a str, selection: Selection) -> CompileUnit<'a> {
         CompileUnit { text: Some(text), selection, ..CompileUnit::default() }
     }

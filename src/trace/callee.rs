@@ -21,7 +21,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// The function.
+    /// The function that was traced, with its calls.
     pub fn function(&self) -> &Function {
         &self.f
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Traced {
 
 /// What [`Tracer::call`](super::Tracer::call) calls: a function alone, a traced one, or one of a module.
 pub trait Callee {
-    /// The function.
+    /// The function that is called.
     fn function(&self) -> &Function;
 
     /// The functions that it calls, and all rules, as far as they are known; it may be among them.

@@ -83,7 +83,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         self.definition.report(device, batch)
     }
 
-    /// The model.
+    /// The model as it was described: its leaves are [`Param`](crate::nn::Param)s, not values.
     pub fn model(&self) -> &M {
         &self.definition.model
     }
@@ -220,7 +220,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.seed
     }
 
-    /// The device.
+    /// The device that steps run on, with its options and budget.
     pub fn device(&self) -> &Device {
         &self.device
     }

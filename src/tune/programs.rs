@@ -18,7 +18,7 @@ impl TunedProgram {
     }
 }
 
-/// The sizes of programs.
+/// What the programs of a calibration are to keep busy: one core, or a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramSize {
     /// Runs take from some microseconds to some tens of milliseconds on one core.

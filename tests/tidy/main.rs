@@ -10,6 +10,7 @@ mod graph;
 mod imports;
 mod names;
 mod ops_page;
+mod packages;
 mod rules_page;
 mod words;
 

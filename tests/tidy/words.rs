@@ -56,7 +56,17 @@ const OLD_NAMES: &[(&str, &str)] = &[
 
 /// The pages of the documentation, by their path from the root.
 pub(crate) fn pages() -> Vec<(String, String)> {
-    let mut found = vec![("README.md".to_string(), crate::read(&root().join("README.md")))];
+    let mut found: Vec<(String, String)> =
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+            .map(|name| (name.to_string(), crate::read(&root().join(name))))
+            .into();
+    for package in crate::packages().iter().skip(1) {
+        let page = package.join("README.md");
+        if page.exists() {
+            let name = page.strip_prefix(root()).expect("a package of the workspace");
+            found.push((name.to_string_lossy().replace('\\', "/"), crate::read(&page)));
+        }
+    }
     for folder in ["docs", "docs/guide", "docs/how", "docs/notes"] {
         for entry in std::fs::read_dir(root().join(folder)).expect(folder).flatten() {
             let path = entry.path();

@@ -125,7 +125,7 @@ impl Array {
         Array::of_bits(dtype, dims, n, &mut next)
     }
 
-    /// A scalar.
+    /// An array of rank 0 with this one element, of the literal's element type.
     pub fn scalar(value: Literal) -> Array {
         let width = value.dtype().bytes() as usize;
         let bytes = value.bits().to_le_bytes()[..width].to_vec();
@@ -174,7 +174,7 @@ impl Array {
         &self.dims
     }
 
-    /// The type.
+    /// Element type and extents.
     pub fn ty(&self) -> TensorType {
         TensorType::of(self.dtype, &self.dims)
     }

@@ -121,7 +121,7 @@ impl<'a> TensorRef<'a> {
         self.dims
     }
 
-    /// The type.
+    /// Element type and extents, of which none is a symbol.
     pub fn ty(&self) -> TensorType {
         TensorType::of(self.dtype, self.dims)
     }
@@ -146,7 +146,7 @@ impl TensorMut<'_> {
         self.dims
     }
 
-    /// The type.
+    /// Element type and extents, of which none is a symbol.
     pub fn ty(&self) -> TensorType {
         TensorType::of(self.dtype, self.dims)
     }

@@ -2,7 +2,7 @@
 
 use adfuse_ir::{At, Diagnostic, Kind};
 
-/// The limits of a run.
+/// How far a program may go before it is stopped with an error of class `limit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunLimits {
     /// The steps that one loop may take each time it is entered.

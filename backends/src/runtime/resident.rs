@@ -11,7 +11,7 @@ use std::fmt;
 
 /// A tensor in the memory of a device.
 pub trait DeviceTensor: Any + fmt::Debug + Send {
-    /// Its type.
+    /// Element type and extents.
     fn ty(&self) -> TensorType;
 
     /// Another handle of the same memory.
@@ -42,7 +42,7 @@ impl Resident {
         Resident(ResidentMemory::Device(Box::new(tensor)))
     }
 
-    /// Its type.
+    /// Element type and extents, known without a copy from the device.
     pub fn ty(&self) -> TensorType {
         match &self.0 {
             ResidentMemory::Host(array) => array.ty(),

@@ -10,7 +10,7 @@ pub struct Trace {
     pub spans: Vec<TimedSpan>,
 }
 
-/// A time span.
+/// When one step of a traced run began and ended, in time since the run began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimedSpan {
     /// The number of the step, among those that run.

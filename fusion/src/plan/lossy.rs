@@ -26,7 +26,7 @@ impl Narrow {
     /// All of them.
     pub const ALL: [Narrow; 2] = [Narrow::Bf16, Narrow::F16];
 
-    /// Its name.
+    /// As in `--lossy NAME` and in the text of plans.
     pub fn name(self) -> &'static str {
         self.dtype().name()
     }

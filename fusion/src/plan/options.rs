@@ -3,7 +3,7 @@
 use super::machine_model::MachineModel;
 use adfuse_ir::Fp;
 
-/// Options of planning.
+/// What a plan is made for: the machine and the mode of floating point, and how much work planning may be.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanOptions {
     /// The machine.

@@ -54,7 +54,7 @@ impl<'f> PlanSpace<'f> {
         Ok(PlanSpace { facts, options, engine, measure, results, ranges, head })
     }
 
-    /// The function.
+    /// The prepared function whose plans are searched.
     pub fn function(&self) -> &'f Function {
         self.facts.f
     }

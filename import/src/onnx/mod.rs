@@ -76,7 +76,7 @@ impl Weight {
     }
 }
 
-/// An imported model.
+/// A module of one function, and the weights of the file that some of its parameters take.
 #[derive(Clone, Debug)]
 pub struct ImportedModel {
     /// One function: inputs of the graph are its first parameters, weights the others.

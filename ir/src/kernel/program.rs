@@ -128,7 +128,7 @@ pub struct Attend {
 }
 
 impl Attend {
-    /// The op.
+    /// The row of the op table whose step this is: attention, or its gradient.
     pub fn op(&self) -> Op {
         if self.backward { Op::AttentionGrad } else { Op::Attention }
     }

@@ -325,7 +325,7 @@ pub enum Composition {
 }
 
 impl StepBody {
-    /// This composition.
+    /// How the op is written in other ops: block by block, or all scores at once.
     pub fn composition(self, which: Composition) -> Compose {
         match which {
             Composition::Defined => self.defined,

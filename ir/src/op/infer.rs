@@ -10,9 +10,13 @@ use crate::types::TensorType;
 use smallvec::SmallVec;
 
 impl Op {
-    /// Result types and operand types of an instruction, or why it does not fit.
+    /// Result types and operand types of an instruction.
     ///
     /// This is the one place where builder, parser and verifier check an instruction.
+    ///
+    /// # Errors
+    /// [`Kind::Arity`] for a wrong number of operands or results, [`Kind::Attribute`] for attributes, and what the row's own
+    /// inference refuses.
     pub fn infer(
         self,
         args: SmallVec<[Option<TensorType>; 4]>,

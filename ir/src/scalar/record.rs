@@ -79,7 +79,7 @@ impl Recorder {
         self.push(SOp::Param(k), &[], dtype)
     }
 
-    /// A constant.
+    /// A literal of any type, as a value of the program that is recorded.
     pub fn constant(&self, c: Literal) -> S<'_> {
         self.push(SOp::Const(c), &[], c.dtype())
     }

@@ -27,15 +27,21 @@ use op_names::OpNames;
 use parser::Parser;
 use resolve::Resolver;
 
-/// Reads a module; or all that is wrong with the text, in its order.
+/// Reads a module.
 ///
 /// Every instruction is inferred as it is read. What spans functions (callees, custom rules) and
 /// the use of effect tokens is left to the verifier, for which instructions keep their places.
+///
+/// # Errors
+/// All that is wrong with the text, in its order, each with its span. A text beyond the limits is [`Kind::Limit`].
 pub fn parse(source: &str) -> Result<Module, Vec<Diagnostic>> {
     parse_with(source, &Limits::default())
 }
 
 /// Reads a module under other limits.
+///
+/// # Errors
+/// As [`parse`].
 pub fn parse_with(source: &str, limits: &Limits) -> Result<Module, Vec<Diagnostic>> {
     let ops = OpNames::new();
     let mut parser = start(source, limits, &ops)?;
@@ -57,6 +63,9 @@ pub fn parse_with(source: &str, limits: &Limits) -> Result<Module, Vec<Diagnosti
 
 /// Reads an example of the op table, `"params | instruction"`, into a function `@example` that
 /// returns what the instruction does.
+///
+/// # Errors
+/// As [`parse`]; spans are of the example.
 pub fn parse_example(example: &str) -> Result<Module, Vec<Diagnostic>> {
     let limits = Limits::default();
     let ops = OpNames::new();

@@ -55,7 +55,7 @@ impl GpuEngine {
         GpuEngine { options, code, ..self.clone() }
     }
 
-    /// The device.
+    /// The GPU that programs are loaded to, which its engines share.
     pub fn device(&self) -> &Arc<GpuDevice> {
         &self.device
     }

@@ -295,7 +295,7 @@ impl GpuExecutable {
         self.loaded.kept
     }
 
-    /// The device.
+    /// The GPU that programs are loaded to, which its engines share.
     pub fn device(&self) -> &Arc<GpuDevice> {
         &self.device
     }

@@ -228,7 +228,7 @@ impl DeviceArray {
         Ok(Array::from_bytes(self.dtype, &self.dims, bytes))
     }
 
-    /// The type.
+    /// Element type and extents.
     pub fn ty(&self) -> TensorType {
         TensorType::of(self.dtype, &self.dims)
     }

@@ -1,4 +1,5 @@
-//! The pages whose examples are run with those of the documentation.
+//! The pages of the book, whose examples are run with those of the documentation. They are here, and not in the library, since its package ships no pages.
+#![cfg(doctest)]
 
 #[doc = include_str!("../README.md")]
 struct ReadmePage;
@@ -41,3 +42,6 @@ struct LibraryPage;
 
 #[doc = include_str!("../docs/import.md")]
 struct ImportPage;
+
+#[doc = include_str!("../derive/README.md")]
+struct DerivePage;
