@@ -350,3 +350,40 @@ fn running_sums_are_an_op_where_they_are_long() {
     assert!(sums(40).contains("cumsum") && !sums(8).contains("cumsum"), "{}", sums(40));
     assert_eq!(sums(8).matches("= add").count(), 7);
 }
+
+/// Sums of up to nine floats are added in the order of the window, as few others are; hostile windows are refused.
+#[test]
+fn small_windows_are_summed_in_order() {
+    let text = |window: &str, element: &str, result: &str, dilation: &str| {
+        let body = format!(
+            "%z = stablehlo.constant dense<0{}> : tensor<{element}>
+            %0 = \"stablehlo.reduce_window\"(%x, %z) <{{window_dimensions = array<i64: {window}>, window_dilations = array<i64: {dilation}, 1>}}> ({{
+            ^bb0(%a: tensor<{element}>, %b: tensor<{element}>):
+              %s = stablehlo.add %a, %b : tensor<{element}>
+              stablehlo.return %s : tensor<{element}>
+            }}) : (tensor<8x8x{element}>, tensor<{element}>) -> tensor<{result}x{element}>
+            return %0 : tensor<{result}x{element}>",
+            if element == "f32" { ".0" } else { "" }
+        );
+        function(
+            &format!("%x: tensor<8x8x{element}>"),
+            &format!("tensor<{result}x{element}>"),
+            &body,
+        )
+    };
+    for (window, element, result, adds, pads) in [
+        ("3, 3", "f32", "6x6", 8, 1),
+        ("2, 2", "f32", "7x7", 3, 1),
+        ("4, 4", "f32", "5x5", 0, 0),
+        ("3, 3", "i32", "6x6", 0, 0),
+    ] {
+        let ir = ir_of(&text(window, element, result, "1"));
+        assert_eq!(ir.matches(" = add ").count(), adds, "{ir}");
+        assert_eq!(ir.matches(" = pad ").count(), pads, "{ir}");
+        assert_eq!(ir.contains("reduce_window_sum"), adds == 0, "{ir}");
+    }
+    for dilation in ["9223372036854775807", "0", "-1", "8"] {
+        let text = text("3, 3", "f32", "6x6", dilation);
+        assert!(stablehlo(&text, &ImportOptions::default()).is_err(), "{text}");
+    }
+}

@@ -100,9 +100,10 @@ fn scoreboard(folder: &Path, asked: &Asked) -> ExitCode {
     tell(ops);
     let of = |class| counts.get(class).copied().unwrap_or(0);
     println!(
-        "{} of {total} passed ({:.1} %), {fixed} of them with inputs whose values shapes depend on; {} wrong, {} unsupported, {} other",
+        "{} of {total} passed ({:.1} %), {fixed} of them with inputs whose values shapes depend on; {} inexact, {} wrong, {} unsupported, {} other",
         of("passed"),
         100.0 * of("passed") as f64 / total as f64,
+        of("inexact"),
         of("wrong"),
         of("unsupported"),
         of("other")

@@ -22,6 +22,8 @@ pub(crate) enum OnnxEngine {
 pub(crate) enum OnnxVerdict {
     /// All outputs are within the tolerance; these inputs had to be known when the model was imported.
     Passed(usize),
+    /// One is not, but is within the tolerance of the exact output, of which the expected one is not.
+    Inexact(String),
     /// One is not.
     Wrong(String),
     /// Something cannot be imported: the op, and what of it.
@@ -34,6 +36,7 @@ impl OnnxVerdict {
     pub(crate) fn class(&self) -> &'static str {
         match self {
             OnnxVerdict::Passed(_) => "passed",
+            OnnxVerdict::Inexact(_) => "inexact",
             OnnxVerdict::Wrong(_) => "wrong",
             OnnxVerdict::Unsupported(..) => "unsupported",
             OnnxVerdict::Other(_) => "other",
@@ -46,6 +49,7 @@ impl fmt::Display for OnnxVerdict {
         match self {
             OnnxVerdict::Passed(0) => f.write_str("passed"),
             OnnxVerdict::Passed(n) => write!(f, "passed, with {n} inputs fixed"),
+            OnnxVerdict::Inexact(what) => write!(f, "inexact: {what}"),
             OnnxVerdict::Wrong(what) => write!(f, "wrong: {what}"),
             OnnxVerdict::Unsupported(op, what) => write!(f, "unsupported: {op}: {what}"),
             OnnxVerdict::Other(what) => write!(f, "other: {what}"),
@@ -109,10 +113,43 @@ fn case(folder: &Path, engine: OnnxEngine) -> Result<usize, OnnxVerdict> {
     }
     for (k, (got, wanted)) in results.iter().zip(&outputs).enumerate() {
         if let Some(found) = difference(got, wanted, (relative, absolute)) {
-            return Err(OnnxVerdict::Wrong(format!("output {k}: {found}")));
+            let of_file = inexact(folder, k, (got, wanted), (relative, absolute))?;
+            return Err(match of_file {
+                Some(what) => OnnxVerdict::Inexact(format!("output {k}: {what}")),
+                None => OnnxVerdict::Wrong(format!("output {k}: {found}")),
+            });
         }
     }
     Ok(fixed.len())
+}
+
+/// How far the expected output is from the exact one, where the case has that, it is what was computed, and it is not what is
+/// expected, all by the tolerance of the case.
+fn inexact(
+    folder: &Path,
+    k: usize,
+    (got, wanted): (&Array, &Array),
+    tolerance: (f64, f64),
+) -> Result<Option<String>, OnnxVerdict> {
+    let Ok(bytes) = fs::read(folder.join(format!("exact_{k}.pb"))) else { return Ok(None) };
+    let exact = array(&onnx_tensor(&bytes).map_err(other)?)?;
+    if exact.dims() != got.dims() {
+        return Err(other(format!("exact output {}, of {}", exact.ty(), got.ty())));
+    }
+    let (own, of_file) =
+        (apart(got, &exact, tolerance), apart(wanted, &exact, tolerance).map(|d| d.2));
+    let most = |a: &Array| {
+        let off = a.iter().zip(exact.iter()).map(|(a, b)| (a.to_f64() - b.to_f64()).abs());
+        off.fold(0.0, f64::max)
+    };
+    let (ours, theirs) = (most(got), most(wanted));
+    Ok(match (own, of_file) {
+        (None, Some(count)) => Some(format!(
+            "the expected one is off by up to {theirs:.1e}, beyond the tolerance at {count} of {}; this one by up to {ours:.1e}",
+            got.len()
+        )),
+        _ => None,
+    })
 }
 
 /// The model, and the inputs that are fixed in it: those whose values a shape depends on.
@@ -157,15 +194,25 @@ fn run(
     values.map_err(other)
 }
 
-/// The first element that differs, if one does: the rule of the package's own runner.
-fn difference(got: &Array, wanted: &Array, (relative, absolute): (f64, f64)) -> Option<String> {
+/// The first element that differs, if one does.
+fn difference(got: &Array, wanted: &Array, tolerance: (f64, f64)) -> Option<String> {
     if got.ty() != wanted.ty() {
         return Some(format!("{}, not {}", got.ty(), wanted.ty()));
     }
     let relative = match got.dtype() {
-        adfuse::ir::DType::BF16 => relative.max(1.0 / 64.0),
-        _ => relative,
+        adfuse::ir::DType::BF16 => tolerance.0.max(1.0 / 64.0),
+        _ => tolerance.0,
     };
+    let (at, (a, b), count) = apart(got, wanted, (relative, tolerance.1))?;
+    Some(format!("element {at} is {a}, not {b} ({count} of {})", got.len()))
+}
+
+/// The first element that differs, both values, and how many do: the rule of the package's own runner.
+fn apart(
+    got: &Array,
+    wanted: &Array,
+    (relative, absolute): (f64, f64),
+) -> Option<(usize, (f64, f64), usize)> {
     let differs = |a: f64, b: f64| {
         let equal = a == b || a.is_nan() && b.is_nan();
         let near = (a - b).abs() <= absolute + relative * b.abs();
@@ -180,6 +227,5 @@ fn difference(got: &Array, wanted: &Array, (relative, absolute): (f64, f64)) -> 
     };
     let wrong = |&(a, b, same): &(f64, f64, bool)| !same && differs(a, b);
     let (at, (a, b, _)) = pairs().enumerate().find(|(_, p)| wrong(p))?;
-    let count = pairs().filter(wrong).count();
-    Some(format!("element {at} is {a}, not {b} ({count} of {})", got.len()))
+    Some((at, (a, b), pairs().filter(wrong).count()))
 }

@@ -11,6 +11,9 @@ use smallvec::SmallVec;
 /// The most terms of a sum that is written out.
 const MOST_TERMS: u64 = 8;
 
+/// The most elements of a window whose sum is written out.
+const MOST_OF_WINDOW: i64 = 9;
+
 /// The product of two complex numbers.
 type ComplexProduct = fn(
     &mut ModuleLowering<'_>,
@@ -57,6 +60,51 @@ pub(super) fn running_sum(
         sums.reverse();
     }
     cx.emit(Op::Concatenate, &sums, Attrs::none().with_int("axis", axis as i64)).map(Some)
+}
+
+/// The elements of a window, where it is short.
+pub(super) fn short_window(sizes: &[i64]) -> Option<i64> {
+    let count = sizes.iter().try_fold(1i64, |n, &s| n.checked_mul(s))?;
+    (sizes.iter().all(|&s| s > 0) && (2..=MOST_OF_WINDOW).contains(&count)).then_some(count)
+}
+
+/// The sums of the windows of a padded tensor, each added in the order of its elements; `None` where a window is large or an
+/// extent is a symbol.
+pub(super) fn window_sums(
+    cx: &mut ModuleLowering<'_>,
+    padded: Value,
+    sizes: &[i64],
+    (strides, dilation): (&[i64], &[i64]),
+) -> Result<Option<Value>, Unlowered> {
+    let (Some(count), Some(dims)) = (short_window(sizes), cx.b.ty(padded).dims()) else {
+        return Ok(None);
+    };
+    let axes = || 0..sizes.len();
+    // What the last window of each axis begins at.
+    let last = axes().map(|d| {
+        let span = (sizes[d] - 1).checked_mul(dilation[d])?;
+        i64::try_from(dims[d]).ok()?.checked_sub(span)?.checked_sub(1).filter(|&n| n >= 0)
+    });
+    let Some(last) = last.collect::<Option<Vec<i64>>>() else { return Ok(None) };
+    let mut sum: Option<Value> = None;
+    for k in 0..count {
+        let (mut rest, mut start) = (k, vec![0; sizes.len()]);
+        for d in axes().rev() {
+            start[d] = rest % sizes[d] * dilation[d];
+            rest /= sizes[d];
+        }
+        let limit = axes().map(|d| start[d] + last[d] / strides[d] * strides[d] + 1);
+        let attrs = Attrs::none()
+            .with_ints("limit", limit)
+            .with_ints("stride", strides.iter().copied())
+            .with_ints("start", start.clone());
+        let term = cx.emit(Op::Slice, &[padded], attrs)?;
+        sum = Some(match sum {
+            Some(sum) => cx.op(Op::Add, &[sum, term])?,
+            None => term,
+        });
+    }
+    Ok(sum)
 }
 
 /// Sums of products of complex numbers over one axis: each product is rounded before it is added, as other implementations

@@ -6,7 +6,7 @@ use super::elementwise::convert_to;
 use super::reduce::{Combiner, by_op, fold, recognized};
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
-use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op};
+use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, Value};
 use smallvec::smallvec;
 
 /// The windows of an instruction: an entry of each list for every axis.
@@ -133,6 +133,8 @@ fn pooled(
             Some(sums) => sums,
             None => cx.emit(op, &[full], attrs)?,
         }
+    } else if let Some(sums) = short_sums(cx, windows, combine, (x, init))? {
+        sums
     } else {
         let op = match combine {
             Combiner::Add => Op::ReduceWindowSum,
@@ -145,6 +147,42 @@ fn pooled(
     Ok(Some(Val { value: crate::emit::integers::wrap(cx, x.element, value)?, ..x }))
 }
 
+/// Sums of small windows of floats, in the order of their elements.
+fn short_sums(
+    cx: &mut ModuleLowering<'_>,
+    windows: &Windows,
+    combine: Combiner,
+    (x, init): (Val, Val),
+) -> Result<Option<Value>, Unlowered> {
+    if combine != Combiner::Add || !x.element.is_float() {
+        return Ok(None);
+    }
+    let positive = |all: &[i64]| all.iter().all(|&n| n > 0);
+    let stepping = positive(&windows.strides) && positive(&windows.dilation);
+    if !stepping || super::short::short_window(&windows.sizes).is_none() {
+        return Ok(None);
+    }
+    let padded = padded(cx, windows, x, init)?;
+    let steps = (&windows.strides[..], &windows.dilation[..]);
+    super::short::window_sums(cx, padded, &windows.sizes, steps)
+}
+
+/// A tensor padded, and spread by the dilation of its base, as the windows go over it.
+fn padded(
+    cx: &mut ModuleLowering<'_>,
+    windows: &Windows,
+    x: Val,
+    init: Val,
+) -> Result<Value, Unlowered> {
+    let interior = windows.base.iter().map(|&d| d - 1);
+    let attrs = Attrs::none()
+        .with_ints("low", windows.low.iter().copied())
+        .with_ints("high", windows.high.iter().copied())
+        .with_ints("interior", interior);
+    let full = cx.b.materialize(x.value);
+    cx.emit(Op::Pad, &[full, init.value], attrs)
+}
+
 /// The windows of a padded tensor, an axis of steps for each axis behind all.
 fn windowed(
     cx: &mut ModuleLowering<'_>,
@@ -152,13 +190,7 @@ fn windowed(
     x: Val,
     init: Val,
 ) -> Result<Val, Unlowered> {
-    let interior = windows.base.iter().map(|&d| d - 1);
-    let attrs = Attrs::none()
-        .with_ints("low", windows.low.iter().copied())
-        .with_ints("high", windows.high.iter().copied())
-        .with_ints("interior", interior);
-    let full = cx.b.materialize(x.value);
-    let padded = cx.emit(Op::Pad, &[full, init.value], attrs)?;
+    let padded = padded(cx, windows, x, init)?;
     let attrs = Attrs::none()
         .with_ints("axes", 0..windows.sizes.len() as i64)
         .with_ints("sizes", windows.sizes.iter().copied())
