@@ -1,5 +1,6 @@
 //! Errors as plain data: what went wrong, of which kind, and where.
 
+use crate::source_line::SourceLine;
 use std::fmt;
 
 /// A byte range of the source text.
@@ -21,6 +22,15 @@ impl Span {
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
+}
+
+/// Where an instruction comes from; nothing where it was made from nothing that a person wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Provenance {
+    /// Its place in the text that was read.
+    pub span: Option<Span>,
+    /// The line of the program that asked for it.
+    pub line: Option<SourceLine>,
 }
 
 /// The class of an error; tests and callers match on this, people read the message.
@@ -78,6 +88,8 @@ pub struct At {
     pub inst: Option<String>,
     /// Place in the source text.
     pub span: Option<Span>,
+    /// The line of the program that asked for it, where it was traced from one.
+    pub line: Option<SourceLine>,
 }
 
 impl At {
@@ -121,6 +133,9 @@ impl fmt::Display for Diagnostic {
         f.write_str(&self.message)?;
         if let Some(inst) = &self.at.inst {
             write!(f, ", at `{inst}`")?;
+        }
+        if let Some(line) = &self.at.line {
+            write!(f, ", from {line}")?;
         }
         if let Some(hint) = &self.hint {
             write!(f, " ({hint})")?;
