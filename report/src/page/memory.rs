@@ -220,7 +220,7 @@ pub(super) fn table(r: &Report) -> String {
             .what
             .as_ref()
             .map_or_else(String::new, |w| format!("<br><small>{}</small>", escaped(&cut(w, 48))));
-        let line = v.line.map_or_else(String::new, |n| format!(" <small>line {n}</small>"));
+        let line = super::tables::line(v.line.as_deref());
         let name = escaped(&v.name);
         let share = v.bytes as f64 / r.memory.peak_live.max(1) as f64;
         let _ = write!(
