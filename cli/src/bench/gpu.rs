@@ -222,6 +222,7 @@ impl Bench {
         let report = GpuBenchReport {
             ready: &ready,
             device: gpu.device().facts(),
+            plan: plan.text(&ready.function),
             figures: figures.collect(),
             pairs,
             samples: copies.len(),

@@ -12,6 +12,7 @@ pub(crate) mod memory;
 mod residuals;
 mod source_lines;
 mod steps;
+mod value_classes;
 
 pub use context::{ReportError, ReportSource};
 pub use measurement_error::MeasurementError;
@@ -40,7 +41,7 @@ impl Report {
         let mut steps = steps::steps(&c)?;
         steps.iter_mut().zip(kernels).for_each(|(step, kernel)| step.measured = Some(kernel));
         let layers = layers::layers(&c, &steps);
-        let residuals = residuals::residuals(&c, &steps, &layers)?;
+        let residuals = residuals::residuals(&c, &steps)?;
         let memory = memory::timeline(&c, &steps, &residuals);
         let (candidates, candidate_count) = fusion::candidates(&c)?;
         let figures = figures(&c.laid, unfused.as_ref(), measurement.as_ref(), c.device());

@@ -2,26 +2,25 @@
 
 use super::context::Collected;
 use super::steps::homes;
-use crate::data::{Counterfactual, PlanStep, RepeatedLayer, ResidualRow};
+use super::value_classes::value_classes;
+use crate::data::{Counterfactual, PlanStep, ResidualRow};
 use adfuse_fusion::{
     Alternative, Constraint, Decider, Decision, Difference, MemoEngine, NoAlternative,
-    ResidualChoice, computed_by_steps, steps_of,
+    ResidualChoice, steps_of,
 };
-use adfuse_ir::{Diagnostic, Inst, Value, ValueDef};
-use std::collections::BTreeMap;
+use adfuse_ir::{Diagnostic, ValueDef};
 
 /// The decisions of the plan, parameters first.
 pub(super) fn residuals(
     c: &Collected<'_>,
     steps: &[PlanStep],
-    layers: &[RepeatedLayer],
 ) -> Result<Vec<ResidualRow>, Diagnostic> {
     let source = c.source;
     let engine = MemoEngine::new(source.engine, &source.options.device);
     let decider =
         Decider::of(source.function, source.plan, source.options, source.budget, &engine)?;
     let (homes, lines) = (homes(c), c.lines());
-    let found = decider.decisions_of_classes(&classes(c, &decider, (layers, &homes)))?;
+    let found = decider.decisions_of_classes(&value_classes(c, &decider, steps))?;
     let groups = steps_of(c.laid.plan, &c.laid.program);
     let last = steps.len().saturating_sub(1);
     let row = |d: &Decision| {
@@ -68,53 +67,6 @@ pub(super) fn residuals(
         line: None,
     }));
     Ok(all)
-}
-
-/// Where a step is among those that repeat.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum StepClass {
-    /// By its number.
-    Single(usize),
-    /// By the layer, and the place within it.
-    Repeated(usize, usize),
-}
-
-/// A class for each value that crosses phases. Values are of one class where they are the same results of the same
-/// instructions of layers that repeat, and where equal steps need them: another decision about one changes as much as about
-/// the others, but for what else is live at that time.
-fn classes(
-    c: &Collected<'_>,
-    decider: &Decider<'_>,
-    (layers, homes): (&[RepeatedLayer], &BTreeMap<Inst, usize>),
-) -> Vec<usize> {
-    let f = c.source.function;
-    let step = |n: usize| {
-        let within = |l: &RepeatedLayer| (l.first..l.first + l.period * l.count).contains(&n);
-        match layers.iter().position(within) {
-            Some(k) => StepClass::Repeated(k, (n - layers[k].first) % layers[k].period),
-            None => StepClass::Single(n),
-        }
-    };
-    let computed = computed_by_steps(c.laid.plan, &c.laid.program);
-    let groups = steps_of(c.laid.plan, &c.laid.program);
-    let key = |v: Value| {
-        let ValueDef::Inst(i, k) = f.def(v) else { return None };
-        // What is computed nowhere by itself is written out where it is used: its operands say which it is.
-        let home = homes.get(&i).copied()?;
-        let at = computed[home].iter().position(|&j| j == i)?;
-        let needed: Vec<StepClass> =
-            decider.readings(v).iter().map(|r| step(groups[r.group].start)).collect();
-        Some((step(home), at, f.op(i), k, f.type_id(v), needed))
-    };
-    let mut known = BTreeMap::new();
-    let mut class = |v: Value| {
-        let new = known.len();
-        match key(v) {
-            Some(key) => *known.entry((Some(key), None)).or_insert(new),
-            None => *known.entry((None, Some(v))).or_insert(new),
-        }
-    };
-    decider.values().iter().map(|&v| class(v)).collect()
 }
 
 fn counterfactual(
