@@ -414,7 +414,7 @@ pub struct Measurement {
     pub samples: u64,
     /// The unfused plan, measured in turns with it: seconds and bytes at the peak.
     pub unfused: Option<(f64, Option<u64>)>,
-    /// Hardware counters of one run.
+    /// Hardware counters of one run, of all threads of the process.
     pub counters: Vec<(String, u64)>,
 }
 

@@ -28,6 +28,13 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// The text that was [`escaped`].
+pub(super) fn unescaped(markup: &str) -> String {
+    // What is replaced last makes no new reference.
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    entities.iter().fold(markup.to_string(), |text, (from, to)| text.replace(from, to))
+}
+
 /// JSON as the text of a script element: it has no `<`, so that it ends no element.
 pub(super) fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
@@ -178,6 +185,9 @@ mod tests {
             escaped(text).to_string(),
             "&lt;/script&gt;&lt;img src=x onerror=&#39;a&#39;&gt;&amp;&quot;\u{fffd}"
         );
+        for text in ["a < b & c > 'd' \"", "&lt;", "&amp;lt;"] {
+            assert_eq!(unescaped(&escaped(text).to_string()), text);
+        }
         assert_eq!(script_json("\"</script>\u{2028}\""), "\"\\u003c/script>\\u2028\"");
         assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_string(), "ab\u{2026}".to_string()));
     }

@@ -9,7 +9,7 @@ mod roofline;
 mod strip;
 mod tables;
 
-pub use gallery::{GalleryEntry, gallery};
+pub use gallery::{GalleryEntry, GallerySummary, gallery};
 
 use crate::data::{Basis, BudgetRow, ComparedFigure, PlanStep, RepeatedLayer, Report, ResidualRow};
 use crate::units::figure;
@@ -43,6 +43,9 @@ const PANELS: [(&str, &str); 9] = [
     ("compared", "Unfused"),
     ("loops", "Loops"),
 ];
+
+/// What begins the sentence of a page.
+const SENTENCE: &str = "<p class=\"sentence\" id=\"sentence\">";
 
 /// The page of a report.
 pub fn page(r: &Report) -> String {
@@ -190,7 +193,7 @@ fn top(r: &Report) -> String {
     }
     let _ = write!(
         out,
-        "</nav><p class=\"sentence\" id=\"sentence\">{}</p><dl class=\"numbers\" id=\"numbers\">",
+        "</nav>{SENTENCE}{}</p><dl class=\"numbers\" id=\"numbers\">",
         escaped(&r.sentence)
     );
     for key in ["launches", "bytes", "seconds", "peak", "saved"] {

@@ -58,7 +58,7 @@ pub(super) fn compared(r: &Report) -> String {
                 .iter()
                 .map(|(name, n)| format!("{} {}", escaped(name), metric(*n as f64)));
             let _ =
-                write!(out, "<p>Counters of a run: {}.</p>", all.collect::<Vec<_>>().join(", "));
+                write!(out, "<p>Counters of one run, of all threads of the process in user mode: {}.</p>", all.collect::<Vec<_>>().join(", "));
         }
     }
     for why in &r.unmeasured {
