@@ -7,7 +7,7 @@
 mod convnet;
 
 use adfuse::engine::ReportRequest;
-use adfuse::nn::{Embedding, LayerNorm, Linear, Lstm, Param, TransformerBlock};
+use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Lstm, Param, TransformerBlock};
 use adfuse::optim::{Adam, Sgd};
 use adfuse::prelude::*;
 use adfuse::report::{GalleryEntry, GallerySummary, Report, ValueKind, gallery, page};
@@ -45,6 +45,44 @@ struct DigitsMlp<T = Tensor> {
 struct SequenceNet<T = Tensor> {
     lstm: Lstm<T>,
     out: Linear<T>,
+}
+
+/// The spread of heat over a plate, in many steps, by a conductivity of each place that is fitted.
+#[derive(Params, Clone)]
+struct HeatedPlate<T = Tensor> {
+    conductivity: T,
+}
+
+impl HeatedPlate {
+    /// The mean squared error of the heat after some steps from `f32[side, side]`.
+    fn error(&self, heat: &Tensor, (found, steps): (&Tensor, i64)) -> Tensor {
+        let spread = |_: Tensor, heat: Tensor| {
+            let near = |axis: usize, forward: bool| {
+                let parts = match (axis, forward) {
+                    (0, true) => [heat.slice((1.., ..)), heat.slice((..1, ..))],
+                    (0, false) => [heat.slice((-1.., ..)), heat.slice((..-1, ..))],
+                    (_, true) => [heat.slice((.., 1..)), heat.slice((.., ..1))],
+                    (_, false) => [heat.slice((.., -1..)), heat.slice((.., ..-1))],
+                };
+                Tensor::concat(&[&parts[0], &parts[1]], axis as i64)
+            };
+            let around = near(0, true) + near(0, false) + near(1, true) + near(1, false);
+            // A hot place radiates.
+            (&heat + (around - &heat * 4.0) * &self.conductivity * 0.1 - heat.powi(4) * 1e-3).tanh()
+        };
+        heat.tracer().fori(0..steps, heat.clone(), spread).mse(found)
+    }
+}
+
+fn simulation(device: &Device, small: bool) -> Result<Report, Diagnostic> {
+    let (side, steps) = if small { (8, 40) } else { (64, 400) };
+    let model = HeatedPlate { conductivity: Param::new([side, side], Init::Constant(0.5)) };
+    let step: PixelStep<HeatedPlate<Param>> =
+        train_step(Sgd::new(1e-2), model, move |net: &HeatedPlate, (x, y): (Tensor, Tensor)| {
+            net.error(&x, (&y, steps))
+        });
+    let plate = || Array::splat(&[side, side], adfuse::ir::Literal::zero(DType::F32));
+    step.report(device, &(plate()?, plate()?))
 }
 
 /// A transformer that says which word follows.
@@ -181,12 +219,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     out.add(of, || digits(&device))?;
     let of = ("Convnet", "Two convolutions with batch norm, dropout and Adam.");
     let held = out.add(of, || convnet(&device, small))?;
-    let of = ("Convnet, half the memory", "The same convolutions, within half of what they take.");
-    out.add(of, || convnet(&device.clone().mem_budget(held / 2), small))?;
+    let of = ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
+    out.add(of, || convnet(&device.clone().mem_budget(held / 3 * 2), small))?;
     let of = ("LSTM", "A recurrent net over a sequence, by a scan, with its way back.");
-    let held = out.add(of, || lstm(&device, small))?;
-    let of = ("LSTM, less memory", "The same net within two thirds: its way back has checkpoints.");
-    out.add(of, || lstm(&device.clone().mem_budget(held / 3 * 2), small))?;
+    out.add(of, || lstm(&device, small))?;
+    let of = ("Simulation", "Heat that spreads over a plate in many steps, by a conductivity that is fitted.");
+    let held = out.add(of, || simulation(&device, small))?;
+    let of = ("Simulation, half the memory", "The same steps within half: the way back has checkpoints.");
+    out.add(of, || simulation(&device.clone().mem_budget(held / 2), small))?;
     let of = ("GPT", "A transformer that says which word follows, with Adam.");
     out.add(of, || {
         let (step, batch) = gpt_step(small);
