@@ -219,13 +219,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     out.add(of, || digits(&device))?;
     let of = ("Convnet", "Two convolutions with batch norm, dropout and Adam.");
     let held = out.add(of, || convnet(&device, small))?;
-    let of = ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
+    let of =
+        ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
     out.add(of, || convnet(&device.clone().mem_budget(held / 3 * 2), small))?;
     let of = ("LSTM", "A recurrent net over a sequence, by a scan, with its way back.");
     out.add(of, || lstm(&device, small))?;
-    let of = ("Simulation", "Heat that spreads over a plate in many steps, by a conductivity that is fitted.");
+    let of = (
+        "Simulation",
+        "Heat that spreads over a plate in many steps, by a conductivity that is fitted.",
+    );
     let held = out.add(of, || simulation(&device, small))?;
-    let of = ("Simulation, half the memory", "The same steps within half: the way back has checkpoints.");
+    let of = (
+        "Simulation, half the memory",
+        "The same steps within half: the way back has checkpoints.",
+    );
     out.add(of, || simulation(&device.clone().mem_budget(held / 2), small))?;
     let of = ("GPT", "A transformer that says which word follows, with Adam.");
     out.add(of, || {

@@ -60,10 +60,10 @@ pub use remat::decisions::{Decider, decisions};
 pub use remat::inverse::{Recovered, recover_operands};
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
 pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
+pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
 pub use remat::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
-pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
 pub use search::point::{PlanPoint, plan_point};

@@ -71,7 +71,8 @@ pub fn schedule(program: &Verified<Program>, schedule: &GpuSchedule) -> Result<S
 pub fn kernels(f: &Function, plan: &Plan, program: &Program) -> Result<String, Diagnostic> {
     let names = Names::of(f);
     let mut out = String::new();
-    for (k, (step, insts)) in program.steps.iter().zip(computed_by_steps(plan, program)).enumerate() {
+    for (k, (step, insts)) in program.steps.iter().zip(computed_by_steps(plan, program)).enumerate()
+    {
         let results = insts.iter().flat_map(|&i| f.inst_results(i));
         let computed: Vec<String> = results.map(|&v| format!("%{}", names.get(v))).collect();
         let computed = if computed.is_empty() { "a literal".into() } else { computed.join(", ") };

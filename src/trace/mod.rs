@@ -123,7 +123,9 @@ pub fn trace<R: Params<Tensor>>(
     b.set_results(&results);
     let traced = Traced { f: b.finish()?, callees };
     match verify(&Module::from(traced.clone())).map_err(|errors| errors.into_iter().next()) {
-        Err(Some(d)) => Err(if d.hint.is_none() && d.at.line.is_none() { asked_for(d, place) } else { d }),
+        Err(Some(d)) => {
+            Err(if d.hint.is_none() && d.at.line.is_none() { asked_for(d, place) } else { d })
+        }
         Ok(()) | Err(None) => Ok(traced),
     }
 }

@@ -125,7 +125,8 @@ mod linux {
         /// # Errors
         /// If the host refuses one, or does not say which threads there are.
         pub fn open() -> Result<HardwareCounters, CounterError> {
-            let listed = std::fs::read_dir("/proc/self/task").map_err(|e| refused("threads", &e))?;
+            let listed =
+                std::fs::read_dir("/proc/self/task").map_err(|e| refused("threads", &e))?;
             let number = |entry: std::io::Result<std::fs::DirEntry>| {
                 entry.ok()?.file_name().to_str()?.parse::<libc::pid_t>().ok()
             };
@@ -135,7 +136,9 @@ mod linux {
                     match opened(thread, event) {
                         Ok(file) => files.push((event.0, file)),
                         // A thread may have ended since it was listed.
-                        Err(e) if !Path::new("/proc/self/task").join(thread.to_string()).exists() => {
+                        Err(e)
+                            if !Path::new("/proc/self/task").join(thread.to_string()).exists() =>
+                        {
                             drop(e);
                             break;
                         }

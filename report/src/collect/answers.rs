@@ -18,7 +18,10 @@ pub(super) fn sentence(r: &Report) -> String {
     );
     if r.steps.is_empty() {
         let held = size(r.memory.held);
-        return format!("@{} on {} computes nothing: its results are what it is given, {held}.", r.function, r.device);
+        return format!(
+            "@{} on {} computes nothing: its results are what it is given, {held}.",
+            r.function, r.device
+        );
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(

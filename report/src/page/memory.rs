@@ -127,6 +127,9 @@ pub(super) fn phase_name(phase: u16) -> String {
 
 /// The area between two lines of steps.
 fn area(svg: &mut Svg, axes: &TimeAxes, class: &str, (low, high): (&[f64], &[f64])) {
+    if axes.spans.is_empty() {
+        return;
+    }
     let mut path = String::new();
     let mut go = |command: &str, x: f64, y: f64| {
         let _ = write!(path, "{command}{x:.2} {y:.2}");

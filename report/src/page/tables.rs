@@ -57,8 +57,11 @@ pub(super) fn compared(r: &Report) -> String {
                 .counters
                 .iter()
                 .map(|(name, n)| format!("{} {}", escaped(name), metric(*n as f64)));
-            let _ =
-                write!(out, "<p>Counters of one run, of all threads of the process in user mode: {}.</p>", all.collect::<Vec<_>>().join(", "));
+            let _ = write!(
+                out,
+                "<p>Counters of one run, of all threads of the process in user mode: {}.</p>",
+                all.collect::<Vec<_>>().join(", ")
+            );
         }
     }
     for why in &r.unmeasured {
