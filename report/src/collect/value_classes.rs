@@ -14,7 +14,7 @@ const AROUND: usize = 1;
 
 /// What makes a value what it is.
 #[derive(PartialEq, Eq, Hash)]
-enum ValueKey<'a> {
+enum ValueWork<'a> {
     /// It is stored, or given: no two such values are equal but in equal steps.
     Alone(Value),
     /// Given by the caller, of a type.
@@ -28,9 +28,9 @@ enum ValueKey<'a> {
 }
 
 /// Numbers things by their first occurrence.
-struct Numbering<K>(HashMap<K, usize>);
+struct ClassNumbers<K>(HashMap<K, usize>);
 
-impl<K: std::hash::Hash + Eq> Numbering<K> {
+impl<K: std::hash::Hash + Eq> ClassNumbers<K> {
     fn of(&mut self, key: K) -> usize {
         let new = self.0.len();
         *self.0.entry(key).or_insert(new)
@@ -48,7 +48,7 @@ pub(super) fn value_classes(
     let step_classes = step_classes(steps);
     let values = ValueNumbers::of(c, &step_classes);
     let groups = steps_of(c.laid.plan, &c.laid.program);
-    let mut classes = Numbering(HashMap::new());
+    let mut classes = ClassNumbers(HashMap::new());
     let mut class = |&v: &Value| {
         let step = |g: usize| groups.get(g).and_then(|s| step_classes.get(s.start)).copied();
         let how = |how: ValueSource| match how {
@@ -68,9 +68,9 @@ pub(super) fn value_classes(
 
 /// A number for each step; equal ones do the same work between the same steps.
 fn step_classes(steps: &[PlanStep]) -> Vec<usize> {
-    let mut works = Numbering(HashMap::new());
+    let mut works = ClassNumbers(HashMap::new());
     let works: Vec<usize> = steps.iter().map(|s| works.of(work(s))).collect();
-    let mut classes = Numbering(HashMap::new());
+    let mut classes = ClassNumbers(HashMap::new());
     let around = |n: usize| -> Vec<Option<usize>> {
         let near = n as i64 - AROUND as i64..=(n + AROUND) as i64;
         near.map(|k| usize::try_from(k).ok().and_then(|k| works.get(k)).copied()).collect()
@@ -93,17 +93,17 @@ impl ValueNumbers {
                 places.insert(i, (step_classes[n], at));
             }
         }
-        let mut keys = Numbering(HashMap::new());
+        let mut keys = ClassNumbers(HashMap::new());
         let mut of = SecondaryMap::new();
         for &p in f.params() {
-            of[p] = keys.of(ValueKey::Given(f.ty(p)));
+            of[p] = keys.of(ValueWork::Given(f.ty(p)));
         }
         for &i in f.body_insts() {
             let args: Vec<usize> = f
                 .args(i)
                 .iter()
                 .map(|&a| match f.literal(a) {
-                    Some(l) => keys.of(ValueKey::Literal(l)),
+                    Some(l) => keys.of(ValueWork::Literal(l)),
                     None => of[a],
                 })
                 .collect();
@@ -120,12 +120,12 @@ fn key<'a>(
     (i, result): (Inst, usize),
     place: Option<(usize, usize)>,
     args: Vec<usize>,
-) -> ValueKey<'a> {
+) -> ValueWork<'a> {
     let op = f.op(i);
     match place {
-        Some((step, at)) => ValueKey::Stored { step, at, op, result },
+        Some((step, at)) => ValueWork::Stored { step, at, op, result },
         // What regions compute is not compared.
-        None if !f.inst(i).regions.is_empty() => ValueKey::Alone(f.inst_results(i)[result]),
-        None => ValueKey::Inlined { op, attrs: f.attrs(i), result, args },
+        None if !f.inst(i).regions.is_empty() => ValueWork::Alone(f.inst_results(i)[result]),
+        None => ValueWork::Inlined { op, attrs: f.attrs(i), result, args },
     }
 }
