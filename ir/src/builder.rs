@@ -259,7 +259,7 @@ impl Builder {
             Err(e) => {
                 let at = At {
                     func: Some(self.func.name.clone()),
-                    inst: Some(op.name().to_string()),
+                    inst: Some(op.name().into()),
                     span: self.origin.span,
                     line: self.origin.line.clone(),
                 };

@@ -2,6 +2,7 @@
 
 use crate::source_line::SourceLine;
 use std::fmt;
+use std::sync::Arc;
 
 /// A byte range of the source text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, PartialOrd, Ord)]
@@ -30,7 +31,7 @@ pub struct Provenance {
     /// Its place in the text that was read.
     pub span: Option<Span>,
     /// The line of the program that asked for it.
-    pub line: Option<SourceLine>,
+    pub line: Option<Arc<SourceLine>>,
 }
 
 /// The class of an error; tests and callers match on this, people read the message.
@@ -85,11 +86,11 @@ pub struct At {
     /// The function, without `@`.
     pub func: Option<String>,
     /// The instruction, printed (for functions that were never text).
-    pub inst: Option<String>,
+    pub inst: Option<Box<str>>,
     /// Place in the source text.
     pub span: Option<Span>,
     /// The line of the program that asked for it, where it was traced from one.
-    pub line: Option<SourceLine>,
+    pub line: Option<Arc<SourceLine>>,
 }
 
 impl At {

@@ -260,7 +260,7 @@ impl Function {
 
     /// The line of the program that asked for an instruction, where it was traced from one.
     pub fn source_line(&self, i: Inst) -> Option<&SourceLine> {
-        self.origins[i].line.as_ref()
+        self.origins[i].line.as_deref()
     }
 
     /// Where an instruction comes from.

@@ -4,13 +4,12 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 /// A line of a program that builds functions, such as the one that asked a tracer for an operation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SourceLine {
     /// The file, from the folder of its package on.
-    pub file: Arc<str>,
+    pub file: Box<str>,
     /// Counted from 1.
     pub line: u32,
     /// Counted from 1.

@@ -72,6 +72,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The type `f32[dims]`.
 pub fn f32s(dims: impl IntoShape) -> TensorType {
@@ -301,7 +302,7 @@ fn record_all(
     f: impl FnOnce(&mut TraceState) -> Option<Vec<Value>>,
 ) -> Vec<Tensor> {
     let handle = |value, ty: &TensorType| Tensor { state: shared.clone(), value, ty: ty.clone() };
-    let line = Some(SourceLine::of(Location::caller()));
+    let line = Some(Arc::new(SourceLine::of(Location::caller())));
     let made = shared.borrow_mut().as_mut().and_then(|s| {
         s.b.set_origin(Provenance { span: None, line });
         let values = f(s).filter(|_| s.error.is_none())?;

@@ -7,5 +7,5 @@ use crate::function::Function;
 /// The place of an instruction, for an error.
 pub fn at_inst(f: &Function, i: Inst) -> At {
     let crate::Provenance { span, line } = f.origin(i).clone();
-    At { func: Some(f.name.clone()), inst: Some(crate::text::print_inst(f, i)), span, line }
+    At { func: Some(f.name.clone()), inst: Some(crate::text::print_inst(f, i).into()), span, line }
 }

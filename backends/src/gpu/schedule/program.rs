@@ -186,7 +186,8 @@ fn made(
     let mut low = Lowering::new(program, target, fp);
     low.in_block = block.is_some();
     let within = |d: Diagnostic, step: Option<usize>| {
-        let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
+        let inst =
+            step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title()).into()));
         let at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..d.at };
         Diagnostic { at, ..d }
     };
