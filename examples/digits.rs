@@ -5,49 +5,17 @@
 #![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
+mod convnet;
 
-use adfuse::nn::{BatchNorm, Conv2d, Dropout, Linear, Param};
 use adfuse::optim::{Adam, LearningRate};
 use adfuse::prelude::*;
 use adfuse::train::{Trainer, eval_step, train_step};
 use clap::Parser;
+use convnet::ConvNet;
 use std::error::Error;
 
 const TRAINED: usize = 1500;
 const BATCH: usize = 25;
-
-/// With `Param` leaves it describes the network, with `Tensor` leaves it is part of a trace, and with `Array` leaves it has values.
-#[derive(Params, Clone)]
-struct DigitsNet<T = Tensor> {
-    conv1: Conv2d<T>,
-    norm1: BatchNorm<T>,
-    conv2: Conv2d<T>,
-    norm2: BatchNorm<T>,
-    dropout: Dropout,
-    out: Linear<T>,
-}
-
-impl DigitsNet<Param> {
-    fn new() -> DigitsNet<Param> {
-        DigitsNet {
-            conv1: Conv2d::same(1, 16, 3).no_bias(),
-            norm1: BatchNorm::new(16),
-            conv2: Conv2d::same(16, 32, 3).no_bias(),
-            norm2: BatchNorm::new(32),
-            dropout: Dropout::new(0.3),
-            out: Linear::new(32 * 4 * 4, 10),
-        }
-    }
-}
-
-impl DigitsNet {
-    /// Scores of ten classes for images `[batch, 1, 8, 8]`.
-    fn apply(&self, x: &Tensor) -> Tensor {
-        let x = self.norm1.apply(self.conv1.apply(x)).relu();
-        let x = self.norm2.apply(self.conv2.apply(x)).relu().max_pool2d(2);
-        self.out.apply(self.dropout.apply(x.flatten(1..)))
-    }
-}
 
 /// In training, images blended with themselves moved by up to one pixel: writers differ in where they write.
 fn blurred(x: &Tensor) -> Tensor {
@@ -71,13 +39,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rate = LearningRate::constant(3e-3).cosine(epochs * batches, 1e-4);
     let step = train_step(
         Adam::new(rate),
-        DigitsNet::new(),
-        |net: &DigitsNet, (pixels, labels): (Tensor, Tensor)| {
+        ConvNet::new(16, 8),
+        |net: &ConvNet, (pixels, labels): (Tensor, Tensor)| {
             net.apply(&blurred(&pixels)).cross_entropy(&labels)
         },
     );
     // The share of labels that are found, and how many rows of each label are read as what.
-    let tested = eval_step(|net: &DigitsNet, (pixels, labels): (Tensor, Tensor)| {
+    let tested = eval_step(|net: &ConvNet, (pixels, labels): (Tensor, Tensor)| {
         let guesses = net.apply(&pixels).argmax(-1);
         let table = labels.one_hot(10, DType::F32).t().dot(&guesses.one_hot(10, DType::F32));
         (guesses.eq(&labels).convert(DType::F32).mean(..), table)

@@ -4,17 +4,19 @@
 
 #![allow(clippy::print_stdout)] // What it writes is for people to find.
 
+mod convnet;
+
 use adfuse::engine::ReportRequest;
-use adfuse::nn::{
-    BatchNorm, Conv2d, Dropout, Embedding, LayerNorm, Linear, Lstm, Param, TransformerBlock,
-};
+use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Lstm, Param, TransformerBlock};
 use adfuse::optim::{Adam, Sgd};
 use adfuse::prelude::*;
-use adfuse::report::{GalleryEntry, Report, ValueKind, gallery, page};
+use adfuse::report::{GalleryEntry, GallerySummary, Report, ValueKind, gallery, page};
 use adfuse::train::{TrainStep, train_step};
 use clap::Parser;
+use convnet::ConvNet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 #[derive(Parser)]
 struct GalleryFlags {
@@ -23,41 +25,12 @@ struct GalleryFlags {
     /// StableHLO text of a function, such as what JAX exports.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/jax/gpt_layers.mlir"))]
     jax: PathBuf,
+    /// A page that is in the folder already, such as one with what was measured on a GPU: its name and its file.
+    #[arg(long, value_names = ["NAME", "FILE"], num_args = 2)]
+    also: Option<Vec<String>>,
     /// Small models, within a few seconds.
     #[arg(long)]
     small: bool,
-}
-
-/// A classifier of images with two convolutions.
-#[derive(Params, Clone)]
-struct ConvNet<T = Tensor> {
-    conv1: Conv2d<T>,
-    norm1: BatchNorm<T>,
-    conv2: Conv2d<T>,
-    norm2: BatchNorm<T>,
-    dropout: Dropout,
-    out: Linear<T>,
-}
-
-impl ConvNet<Param> {
-    fn new(features: u64, side: u64) -> ConvNet<Param> {
-        ConvNet {
-            conv1: Conv2d::same(1, features, 3).no_bias(),
-            norm1: BatchNorm::new(features),
-            conv2: Conv2d::same(features, 2 * features, 3).no_bias(),
-            norm2: BatchNorm::new(2 * features),
-            dropout: Dropout::new(0.3),
-            out: Linear::new(2 * features * (side / 2) * (side / 2), 10),
-        }
-    }
-}
-
-impl ConvNet {
-    fn apply(&self, x: &Tensor) -> Tensor {
-        let x = self.norm1.apply(self.conv1.apply(x)).relu();
-        let x = self.norm2.apply(self.conv2.apply(x)).relu().max_pool2d(2);
-        self.out.apply(self.dropout.apply(x.flatten(1..)))
-    }
 }
 
 /// Two dense layers.
@@ -72,6 +45,44 @@ struct DigitsMlp<T = Tensor> {
 struct SequenceNet<T = Tensor> {
     lstm: Lstm<T>,
     out: Linear<T>,
+}
+
+/// The spread of heat over a plate, in many steps, by a conductivity of each place that is fitted.
+#[derive(Params, Clone)]
+struct HeatedPlate<T = Tensor> {
+    conductivity: T,
+}
+
+impl HeatedPlate {
+    /// The mean squared error of the heat after some steps from `f32[side, side]`.
+    fn error(&self, heat: &Tensor, (found, steps): (&Tensor, i64)) -> Tensor {
+        let spread = |_: Tensor, heat: Tensor| {
+            let near = |axis: usize, forward: bool| {
+                let parts = match (axis, forward) {
+                    (0, true) => [heat.slice((1.., ..)), heat.slice((..1, ..))],
+                    (0, false) => [heat.slice((-1.., ..)), heat.slice((..-1, ..))],
+                    (_, true) => [heat.slice((.., 1..)), heat.slice((.., ..1))],
+                    (_, false) => [heat.slice((.., -1..)), heat.slice((.., ..-1))],
+                };
+                Tensor::concat(&[&parts[0], &parts[1]], axis as i64)
+            };
+            let around = near(0, true) + near(0, false) + near(1, true) + near(1, false);
+            // A hot place radiates.
+            (&heat + (around - &heat * 4.0) * &self.conductivity * 0.1 - heat.powi(4) * 1e-3).tanh()
+        };
+        heat.tracer().fori(0..steps, heat.clone(), spread).mse(found)
+    }
+}
+
+fn simulation(device: &Device, small: bool) -> Result<Report, Diagnostic> {
+    let (side, steps) = if small { (8, 40) } else { (64, 400) };
+    let model = HeatedPlate { conductivity: Param::new([side, side], Init::Constant(0.5)) };
+    let step: PixelStep<HeatedPlate<Param>> =
+        train_step(Sgd::new(1e-2), model, move |net: &HeatedPlate, (x, y): (Tensor, Tensor)| {
+            net.error(&x, (&y, steps))
+        });
+    let plate = || Array::splat(&[side, side], adfuse::ir::Literal::zero(DType::F32));
+    step.report(device, &(plate()?, plate()?))
 }
 
 /// A transformer that says which word follows.
@@ -174,43 +185,70 @@ fn imported(device: &Device, path: &Path) -> Result<Report, Box<dyn Error>> {
     Ok(device.session(&[])?.report(&Module::single(made.clone()), &made, &request)?)
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let flags = GalleryFlags::parse();
-    let (device, small) = (Device::cpu(), flags.small);
-    let mut entries = Vec::new();
-    let mut add = |name: &str, about: &str, report: Report| {
-        println!("{name}: {}", report.sentence);
-        let file = format!("{}.html", name.to_lowercase().replace(", ", "-").replace(' ', "-"));
-        entries.push(GalleryEntry { name: name.into(), file, about: about.into(), report });
-    };
-    add("Digits", "Two dense layers on images of 8 by 8 pixels, with Adam.", digits(&device)?);
-    add("Convnet", "Two convolutions with batch norm, dropout and Adam.", convnet(&device, small)?);
-    add(
-        "LSTM",
-        "A recurrent net over a sequence, by a scan, with its way back.",
-        lstm(&device, small)?,
-    );
-    let (step, batch) = gpt_step(small);
-    add(
-        "GPT",
-        "A transformer that says which word follows, with Adam.",
-        step.report(&device, &batch?)?,
-    );
-    add(
-        "JAX import",
-        "The gradient of a function that JAX has exported.",
-        imported(&device, &flags.jax)?,
-    );
-    let held = convnet(&device, small)?.memory.held;
-    let half = convnet(&device.clone().mem_budget(held / 2), small)?;
-    add("Convnet, half the memory", "The same convolutions, within half of what they take.", half);
+/// Writes pages, and keeps what the page of all says of each.
+struct GalleryWriter {
+    folder: PathBuf,
+    entries: Vec<GalleryEntry>,
+}
 
-    std::fs::create_dir_all(&flags.folder)?;
-    for e in &entries {
-        std::fs::write(flags.folder.join(&e.file), page(&e.report))?;
+impl GalleryWriter {
+    /// Makes a report, writes its page, and prints how long that took.
+    fn add<E: Into<Box<dyn Error>>>(
+        &mut self,
+        (name, about): (&str, &str),
+        make: impl FnOnce() -> Result<Report, E>,
+    ) -> Result<u64, Box<dyn Error>> {
+        let begin = Instant::now();
+        let report = make().map_err(Into::into)?;
+        let (text, took) = (page(&report), begin.elapsed().as_secs_f64());
+        let file = format!("{}.html", name.to_lowercase().replace(", ", "-").replace(' ', "-"));
+        std::fs::write(self.folder.join(&file), &text)?;
+        println!("{name}, {took:.2} s, {} KiB: {}", text.len() >> 10, report.sentence);
+        let shown = GallerySummary::from(&report);
+        self.entries.push(GalleryEntry { name: name.into(), file, about: about.into(), shown });
+        Ok(report.memory.held)
     }
-    let index = flags.folder.join("index.html");
-    std::fs::write(&index, gallery(&entries))?;
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let GalleryFlags { folder, jax, also, small } = GalleryFlags::parse();
+    std::fs::create_dir_all(&folder)?;
+    let device = Device::cpu();
+    let mut out = GalleryWriter { folder, entries: Vec::new() };
+    let of = ("Digits", "Two dense layers on images of 8 by 8 pixels, with Adam.");
+    out.add(of, || digits(&device))?;
+    let of = ("Convnet", "Two convolutions with batch norm, dropout and Adam.");
+    let held = out.add(of, || convnet(&device, small))?;
+    let of =
+        ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
+    out.add(of, || convnet(&device.clone().mem_budget(held / 3 * 2), small))?;
+    let of = ("LSTM", "A recurrent net over a sequence, by a scan, with its way back.");
+    out.add(of, || lstm(&device, small))?;
+    let of = (
+        "Simulation",
+        "Heat that spreads over a plate in many steps, by a conductivity that is fitted.",
+    );
+    let held = out.add(of, || simulation(&device, small))?;
+    let of = (
+        "Simulation, half the memory",
+        "The same steps within half: the way back has checkpoints.",
+    );
+    out.add(of, || simulation(&device.clone().mem_budget(held / 2), small))?;
+    let of = ("GPT", "A transformer that says which word follows, with Adam.");
+    out.add(of, || {
+        let (step, batch) = gpt_step(small);
+        step.report(&device, &batch?)
+    })?;
+    let of = ("JAX import", "The gradient of a function that JAX has exported.");
+    out.add(of, || imported(&device, &jax))?;
+    if let Some([name, file]) = also.as_deref() {
+        let text = std::fs::read_to_string(out.folder.join(file))?;
+        let shown = GallerySummary::of_page(&text).ok_or("--also names no report's page")?;
+        let (name, file, about) = (name.clone(), file.clone(), "Made by the command line.".into());
+        out.entries.push(GalleryEntry { name, file, about, shown });
+    }
+    let index = out.folder.join("index.html");
+    std::fs::write(&index, gallery(&out.entries))?;
     println!("{}", index.display());
     Ok(())
 }

@@ -238,7 +238,7 @@ impl<'f> Forward<'f> {
         let (args, results) = (&all, &types);
         let new = NewInst { op: f.op(i), args, attrs, results, regions: &[], phase };
         let map = b.func_mut().add_inst(at, new);
-        b.func_mut().set_span(map, f.span(i));
+        b.func_mut().set_origin(map, f.origin(i).clone());
         b.func_mut().set_path(map, f.path(i).without_name());
         b.func().inst_results(map).iter().map(|&v| Some(v)).collect()
     }
@@ -320,7 +320,7 @@ impl<'f> Forward<'f> {
                         phase,
                     },
                 );
-                b.func_mut().set_span(map, f.span(i));
+                b.func_mut().set_origin(map, f.origin(i).clone());
                 b.func_mut().set_path(map, f.path(i).without_name());
                 (primal, b.func().inst_results(map).to_vec())
             }

@@ -26,6 +26,9 @@ pub(super) struct PlanArg {
     /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget", "compile_budget"])]
     plan: Option<PathBuf>,
+    /// The plan of a measurement, with the name of its file.
+    #[arg(skip)]
+    measured: Option<(String, String)>,
 }
 
 impl PlanArg {
@@ -86,6 +89,11 @@ impl Freedom {
         self.effort.unwrap_or(EffortArg::Default).effort()
     }
 
+    /// Whether an effort is asked for.
+    pub(super) fn has_effort(&self) -> bool {
+        self.effort.is_some()
+    }
+
     /// Whether any of it is asked for that not every engine has. All keep the bits of the text.
     pub(super) fn is_asked(&self) -> bool {
         let differs = self.fp.is_some_and(|mode| !matches!(mode, FpArg::Strict));
@@ -96,7 +104,16 @@ impl Freedom {
 impl PlanArg {
     /// Reads the plan.
     pub(super) fn read(&self) -> Result<Option<PlanFile>, Failure> {
-        self.plan.as_deref().map(PlanFile::read).transpose()
+        match (&self.plan, &self.measured) {
+            (Some(path), _) => PlanFile::read(path).map(Some),
+            (None, Some((name, plan))) => Ok(Some(PlanFile::within(name, plan))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Follows the plan of a measurement, unless one is given.
+    pub(super) fn follow(&mut self, file: String, plan: String) {
+        self.measured = Some((file, plan));
     }
 
     /// Whether there is one.

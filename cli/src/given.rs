@@ -3,10 +3,11 @@
 use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
-use super::source::SourceText;
+use super::source::{ProgramWeights, SourceText};
 use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, planned_function};
 use adfuse::ir::Function;
 use std::path::Path;
+use std::rc::Rc;
 
 /// A plan as it is written in a file.
 pub(super) struct PlanFile {
@@ -26,6 +27,18 @@ impl PlanFile {
             .map_err(|why| Failure::usage(format!("`{}` is no plan: {why}", source.name)))?;
         let source = SourceText { text: text.into(), ..source };
         Ok(PlanFile { source, json: true })
+    }
+
+    /// A plan in a file that has more than it.
+    pub(super) fn within(name: &str, plan: &str) -> PlanFile {
+        let source = SourceText {
+            name: name.into(),
+            text: plan.into(),
+            weights: ProgramWeights::None,
+            bound: Rc::new([]),
+        };
+        // Places in the plan are none in the file.
+        PlanFile { source, json: true }
     }
 
     /// The mode that it was made for, which is the one that is asked for, if one is.

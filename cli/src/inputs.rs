@@ -154,7 +154,7 @@ pub(super) fn arguments(
         };
         let found = inputs.argument(value, &param.ty, k).map_err(|mut d| {
             d.at.func.get_or_insert_with(|| running.name.clone());
-            d.at.inst.get_or_insert_with(|| format!("%{}", param.name));
+            d.at.inst.get_or_insert_with(|| format!("%{}", param.name).into());
             source.wrong([d])
         });
         args.push(found?);

@@ -304,6 +304,13 @@ impl PlanningArgs {
         self.freedom.budget.compiling()
     }
 
+    /// Follows the plan of a measurement, where nothing is asked for that makes or names another.
+    pub(super) fn follow_measured(&mut self, file: String, plan: String) {
+        if !self.is_decided() && !self.freedom.has_effort() {
+            self.followed.follow(file, plan);
+        }
+    }
+
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
         self.followed.is_given() || self.freedom.budget.is_given()

@@ -9,6 +9,7 @@ use super::whole;
 use adfuse::fusion::Plan;
 use adfuse::report::{Report, ReportError, ReportSource, ValueKind, page, svgs};
 use clap::Args;
+use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ pub(super) struct ReportCommand {
     /// Measure the plan and what it is compared with on this host
     #[arg(long, conflicts_with = "bench_file")]
     bench: bool,
-    /// What `bench --kernels --json` has written of the same plan, on this machine or another one
+    /// What `bench --kernels --json` has written of the same program, on this machine or another one; the page is of its
+    /// plan, unless another is asked for
     #[arg(long, value_name = "BENCH.json")]
     bench_file: Option<PathBuf>,
     /// Leave out the plans for other budgets, which take time to find
@@ -43,17 +45,25 @@ pub(super) struct ReportCommand {
     svg: Option<PathBuf>,
 }
 
+/// A measurement that was read.
+struct BenchFile {
+    text: String,
+    /// The budget that its plan was made for.
+    budget: Option<u64>,
+}
+
 impl ReportCommand {
     /// Runs the command.
-    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+    pub(super) fn execute(mut self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let out = streams.output.take();
         if out.is_none() && self.svg.is_none() && !streams.json {
             let m = "report needs --output PAGE.html, --svg DIR or --json";
             return Err(Failure::usage(m));
         }
+        let bench = self.bench_text()?;
         let ready = self.planning.ready_counted(self.counted.engine, streams)?;
         let ChosenPlan { plan, .. } = ready.decide(streams)?;
-        let report = self.report(&ready, &plan, streams)?;
+        let report = self.report(&ready, &plan, bench, streams)?;
         if let Some(folder) = &self.svg {
             pictures(&report, folder)?;
         }
@@ -73,6 +83,7 @@ impl ReportCommand {
         &self,
         ready: &PlanRequest,
         plan: &Plan,
+        bench: Option<BenchFile>,
         streams: &mut Streams<'_>,
     ) -> Result<Report, Failure> {
         let unfused = ready.plan_with(self.compare.effort())?;
@@ -82,14 +93,15 @@ impl ReportCommand {
         };
         let stacked = ready.stacked().map_err(|d| ready.source.wrong(d))?;
         let (parameters, results) = kinds(ready);
-        let (bench, unmeasured) = self.measured(ready, plan, streams)?;
+        let budget = ready.budget.or(bench.as_ref().and_then(|b| b.budget));
+        let (bench, unmeasured) = self.measured(ready, plan, bench, streams)?;
         let source = ReportSource {
             function: &ready.function,
             plan,
             unfused: Some((&unfused, self.compare.effort())),
             options: &ready.options,
             effort: ready.effort(),
-            budget: ready.budget,
+            budget,
             engine: ready.counting(),
             text: &ready.source.source.text,
             origin: &ready.source.source.name,
@@ -110,17 +122,31 @@ impl ReportCommand {
         })
     }
 
+    /// Reads the measurement that is named, and follows its plan.
+    fn bench_text(&mut self) -> Result<Option<BenchFile>, Failure> {
+        let Some(path) = &self.bench_file else { return Ok(None) };
+        let text = fs::read_to_string(path)
+            .map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
+        // What is wrong with it is told when it is compared with the plan.
+        let found: Value = serde_json::from_str(&text).unwrap_or_default();
+        let followed = found.get("plan").and_then(Value::as_str);
+        if let Some(plan) = followed {
+            self.planning.follow_measured(path.display().to_string(), plan.into());
+        }
+        let budget = followed.and_then(|_| found.get("mem_budget")?.as_u64());
+        Ok(Some(BenchFile { text, budget }))
+    }
+
     /// The measurement as `bench` writes it, and why there is none, or no counters.
     fn measured(
         &self,
         ready: &PlanRequest,
         plan: &Plan,
+        bench: Option<BenchFile>,
         streams: &mut Streams<'_>,
     ) -> Result<(Option<String>, Vec<String>), Failure> {
-        if let Some(path) = &self.bench_file {
-            let text = fs::read_to_string(path)
-                .map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
-            return Ok((Some(text), Vec::new()));
+        if let Some(bench) = bench {
+            return Ok((Some(bench.text), Vec::new()));
         }
         if !self.bench {
             let why = "Nothing is measured: --bench measures on this host, --bench-file reads what was measured elsewhere.";

@@ -43,7 +43,7 @@ pub use loops::{
 pub use lower::group_memo::LoweringMemo;
 pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
-pub use lower::steps::steps_of;
+pub use lower::steps::{computed_by_steps, steps_of};
 pub use lower::{lower, lower_with_memo};
 pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram};
 pub use memory::residuals::saved_bytes;
@@ -63,14 +63,14 @@ pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
-pub use remat::decisions::{
-    Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
-    decisions,
-};
+pub use remat::decisions::{Decider, decisions};
 pub use remat::inverse::{Recovered, recover_operands};
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
 pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
+pub use remat::residual_decision::{
+    Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
+};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
 pub use search::point::{PlanPoint, plan_point};

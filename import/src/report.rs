@@ -23,7 +23,7 @@ impl Issue {
         let again = if times > 1 { format!(" ({times} times)") } else { String::new() };
         let m = format!("`{}` cannot be imported: {}{again}", self.op, self.what);
         let at = match &self.node {
-            Some(_) => At { inst: self.node.clone(), ..At::default() },
+            Some(_) => At { inst: self.node.as_deref().map(Into::into), ..At::default() },
             None => At::span(self.span),
         };
         Diagnostic::new(at, Kind::Unsupported, m)

@@ -2,7 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::checkpoint::CheckpointPath;
-use crate::diag::{At, Diagnostic, Kind, Span};
+use crate::diag::{At, Diagnostic, Kind, Provenance, Span};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::{Function, NewInst};
@@ -73,7 +73,7 @@ pub struct Builder {
     func: Function,
     stack: Vec<Region>,
     phase: Phase,
-    span: Option<Span>,
+    origin: Provenance,
     path: CheckpointPath,
     error: Option<Diagnostic>,
 }
@@ -84,7 +84,8 @@ impl Builder {
         let func = Function::new(name);
         let stack = vec![func.body()];
         let path = CheckpointPath::default();
-        Builder { func, stack, phase: Phase::PRIMAL, span: None, path, error: None }
+        let origin = Provenance::default();
+        Builder { func, stack, phase: Phase::PRIMAL, origin, path, error: None }
     }
 
     /// The function so far.
@@ -109,7 +110,12 @@ impl Builder {
 
     /// Source place of the instructions to come.
     pub fn set_span(&mut self, span: Option<Span>) {
-        self.span = span;
+        self.origin.span = span;
+    }
+
+    /// Where the instructions to come are from.
+    pub fn set_origin(&mut self, origin: Provenance) {
+        self.origin = origin;
     }
 
     /// Checkpoint regions around the instructions to come.
@@ -125,7 +131,7 @@ impl Builder {
     /// The instructions to come stand for one of another function: they have its source place and are in its checkpoint
     /// regions.
     pub fn follow(&mut self, f: &Function, i: Inst) {
-        self.span = f.span(i);
+        self.origin = f.origin(i).clone();
         self.path = f.path(i).clone();
     }
 
@@ -229,7 +235,7 @@ impl Builder {
         let region = self.region();
         let (args, results, phase) = (&values, &results, self.phase);
         let inst = self.func.add_inst(region, NewInst { op, args, attrs, results, regions, phase });
-        self.func.set_span(inst, self.span);
+        self.func.set_origin(inst, self.origin.clone());
         self.func.set_path(inst, self.path.clone());
         Ok(inst)
     }
@@ -256,8 +262,9 @@ impl Builder {
             Err(e) => {
                 let at = At {
                     func: Some(self.func.name.clone()),
-                    inst: Some(op.name().to_string()),
-                    span: self.span,
+                    inst: Some(op.name().into()),
+                    span: self.origin.span,
+                    line: self.origin.line.clone(),
                 };
                 let diagnostic = Diagnostic::new(at, Kind::Internal, e.message);
                 self.error.get_or_insert(diagnostic);
@@ -324,7 +331,7 @@ impl Builder {
         let (at, phase) = (self.region(), self.phase);
         let args = &args;
         let inst = self.func.add_inst(at, NewInst { op, args, attrs, results, regions, phase });
-        self.func.set_span(inst, self.span);
+        self.func.set_origin(inst, self.origin.clone());
         self.func.set_path(inst, self.path.clone());
         inst
     }
@@ -347,7 +354,8 @@ impl Builder {
     /// Says that a derivative rule cannot be written for these operands; ends construction as an
     /// error does.
     pub fn refuse(&mut self, message: impl Into<String>) {
-        let at = At { func: Some(self.func.name.clone()), span: self.span, ..At::default() };
+        let Provenance { span, line } = self.origin.clone();
+        let at = At { func: Some(self.func.name.clone()), inst: None, span, line };
         self.error.get_or_insert(Diagnostic::new(at, Kind::Unsupported, message));
     }
 

@@ -1,6 +1,8 @@
 //! Errors as plain data: what went wrong, of which kind, and where.
 
+use crate::source_line::SourceLine;
 use std::fmt;
+use std::sync::Arc;
 
 /// A byte range of the source text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, PartialOrd, Ord)]
@@ -21,6 +23,15 @@ impl Span {
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
+}
+
+/// Where an instruction comes from; nothing where it was made from nothing that a person wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Provenance {
+    /// Its place in the text that was read.
+    pub span: Option<Span>,
+    /// The line of the program that asked for it.
+    pub line: Option<Arc<SourceLine>>,
 }
 
 /// The class of an error; tests and callers match on this, people read the message.
@@ -75,9 +86,11 @@ pub struct At {
     /// The function, without `@`.
     pub func: Option<String>,
     /// The instruction, printed (for functions that were never text).
-    pub inst: Option<String>,
+    pub inst: Option<Box<str>>,
     /// Place in the source text.
     pub span: Option<Span>,
+    /// The line of the program that asked for it, where it was traced from one.
+    pub line: Option<Arc<SourceLine>>,
 }
 
 impl At {
@@ -121,6 +134,9 @@ impl fmt::Display for Diagnostic {
         f.write_str(&self.message)?;
         if let Some(inst) = &self.at.inst {
             write!(f, ", at `{inst}`")?;
+        }
+        if let Some(line) = &self.at.line {
+            write!(f, ", from {line}")?;
         }
         if let Some(hint) = &self.hint {
             write!(f, " ({hint})")?;

@@ -2,11 +2,12 @@
 
 use crate::attrs::{Attr, Attrs};
 use crate::checkpoint::{CheckpointPath, CheckpointPolicy};
-use crate::diag::Span;
+use crate::diag::{Provenance, Span};
 use crate::dtype::DType;
 use crate::entity::{AttrsId, Inst, Phase, Region, TypeId, Value};
 use crate::literal::Literal;
 use crate::op::Op;
+use crate::source_line::SourceLine;
 use crate::types::{Symbol, TensorType};
 use cranelift_entity::{EntityList, EntityRef, ListPool, PrimaryMap, SecondaryMap};
 use hashbrown::HashMap;
@@ -126,7 +127,7 @@ pub struct Function {
     regions: PrimaryMap<Region, RegionData>,
     literals: HashMap<(TypeId, Literal), Value>,
     names: SecondaryMap<Value, Option<Box<str>>>,
-    spans: SecondaryMap<Inst, Option<Span>>,
+    origins: SecondaryMap<Inst, Provenance>,
     paths: SecondaryMap<Inst, CheckpointPath>,
     pool: ListPool<Value>,
 }
@@ -148,7 +149,7 @@ impl Function {
             regions,
             literals: HashMap::new(),
             names: SecondaryMap::new(),
-            spans: SecondaryMap::new(),
+            origins: SecondaryMap::new(),
             paths: SecondaryMap::new(),
             pool: ListPool::new(),
         }
@@ -254,12 +255,22 @@ impl Function {
 
     /// An instruction's place in the source text.
     pub fn span(&self, i: Inst) -> Option<Span> {
-        self.spans[i]
+        self.origins[i].span
     }
 
-    /// Sets an instruction's place in the source text.
-    pub fn set_span(&mut self, i: Inst, span: Option<Span>) {
-        self.spans[i] = span;
+    /// The line of the program that asked for an instruction, where it was traced from one.
+    pub fn source_line(&self, i: Inst) -> Option<&SourceLine> {
+        self.origins[i].line.as_deref()
+    }
+
+    /// Where an instruction comes from.
+    pub fn origin(&self, i: Inst) -> &Provenance {
+        &self.origins[i]
+    }
+
+    /// Says where an instruction comes from.
+    pub fn set_origin(&mut self, i: Inst, origin: Provenance) {
+        self.origins[i] = origin;
     }
 
     /// The checkpoint regions around an instruction.

@@ -56,9 +56,9 @@
   const few = (names, most) => (names.length <= most ? names.join(", ") : `${names.slice(0, most).join(", ")} and ${names.length - most} more`);
   const instead = (r) => {
     if (!r.instead) return `${r.value}: ${r.decision}, ${bytes(r.bytes)} (${r.why})`;
-    const { decision, seconds: s, peak } = r.instead;
+    const { decision, seconds: s, peak, priced_for: like } = r.instead;
     const other = decision === "remat" ? "computed again" : "kept";
-    return `${r.value}: ${r.decision}${r.bits ? ` in ${r.bits} bit${r.bits === 1 ? "" : "s"}` : ""}, ${bytes(r.bytes)}; ${other} instead: time ${signed(seconds(s), s)}, peak ${signed(bytes(peak), peak)}`;
+    return `${r.value}: ${r.decision}${r.bits ? ` in ${r.bits} bit${r.bits === 1 ? "" : "s"}` : ""}, ${bytes(r.bytes)}; ${other} instead: time ${signed(seconds(s), s)}, peak ${signed(bytes(peak), peak)}${like ? ` (as ${like} of an equal layer)` : ""}`;
   };
 
   const showStep = (n) => {
@@ -76,7 +76,7 @@
       ["reads", few(s.reads, 24)],
       ["writes", few(s.writes, 24)],
       ["computes", s.computes.slice(0, 40)],
-      ["source lines", s.lines.length ? few(s.lines.map(String), 40) : ""],
+      ["source lines", s.lines.length ? few(s.lines, 40) : ""],
       ["kept for later", report.residuals.filter((r) => r.from === n && r.saved > 0).map(instead)],
       ["needs of before", report.residuals.filter((r) => r.to.includes(n) && r.decision !== "parameter" && r.from !== null).slice(0, 12).map(instead)],
       ["why apart", s.why],

@@ -154,8 +154,8 @@ pub struct LiveValue {
     pub to: usize,
     /// Why it is there.
     pub why: String,
-    /// The line of the source that computes it, counted from 1.
-    pub line: Option<usize>,
+    /// The line of the source that computes it, with its file.
+    pub line: Option<String>,
 }
 
 /// A step of the program.
@@ -183,8 +183,8 @@ pub struct PlanStep {
     pub writes: Vec<String>,
     /// What it computes, stored or not: `%h = relu`.
     pub computes: Vec<String>,
-    /// Lines of the source that it computes.
-    pub lines: Vec<usize>,
+    /// Lines of the source that it computes: `mlp.ir:4`, `src/net.rs:12:9`.
+    pub lines: Vec<String>,
     /// Bytes that it reads.
     pub read_bytes: u64,
     /// Bytes that it writes.
@@ -254,8 +254,8 @@ pub struct ResidualRow {
     pub instead: Option<Counterfactual>,
     /// What settled it, in words.
     pub why: String,
-    /// The line of the source that computes it.
-    pub line: Option<usize>,
+    /// The line of the source that computes it, with its file.
+    pub line: Option<String>,
 }
 
 /// What another decision about one value would change.
@@ -269,6 +269,8 @@ pub struct Counterfactual {
     pub saved: i64,
     /// Seconds more, predicted.
     pub seconds: f64,
+    /// The value of an equal layer for which the other decision was made and priced instead.
+    pub priced_for: Option<String>,
 }
 
 /// A value that is computed more than once.
@@ -412,7 +414,7 @@ pub struct Measurement {
     pub samples: u64,
     /// The unfused plan, measured in turns with it: seconds and bytes at the peak.
     pub unfused: Option<(f64, Option<u64>)>,
-    /// Hardware counters of one run.
+    /// Hardware counters of one run, of all threads of the process.
     pub counters: Vec<(String, u64)>,
 }
 

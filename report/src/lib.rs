@@ -18,4 +18,4 @@ pub use data::{
     LoopCheckpoints, LoopResidualRow, LoopSummary, MeasuredKernel, Measurement, MemoryTimeline,
     PlanStep, RecomputedValue, RepeatedLayer, Report, ResidualRow, Roof, ScheduleAction, ValueKind,
 };
-pub use page::{GalleryEntry, gallery, page, svgs};
+pub use page::{GalleryEntry, GallerySummary, gallery, page, svgs};

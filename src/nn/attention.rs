@@ -128,8 +128,9 @@ impl MultiHeadAttention {
         // [batch, heads, time, d] and [batch, groups, steps, d].
         let shared = self.heads / self.groups;
         let q = self.q.apply(x).reshape([batch, time, self.heads, d]).transpose([0, 2, 1, 3]);
-        let split = |y: Tensor| y.reshape([batch, steps, self.groups, d]).transpose([0, 2, 1, 3]);
-        let (mut k, v) = (split(self.k.apply(memory)), split(self.v.apply(memory)));
+        let split = [batch, steps, self.groups, d];
+        let mut k = self.k.apply(memory).reshape(split).transpose([0, 2, 1, 3]);
+        let v = self.v.apply(memory).reshape(split).transpose([0, 2, 1, 3]);
         let mut q = q;
         if let Some(base) = self.rope {
             q = turned(&q, base);

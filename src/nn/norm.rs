@@ -280,15 +280,18 @@ impl BatchNorm {
         let var = centered.square().mean(axes);
         let count = x.count(axes).convert(var.dtype());
         let unbiased = (&count / (&count - 1.0).max(1.0)) * &var;
-        let toward = |old: &Tensor, new: &Tensor| {
-            let new = new.stop_gradient().convert(old.dtype());
-            // A norm that is applied again in a step goes on from the statistics that it has left.
-            let before = old.tracer().updated(old).unwrap_or_else(|| old.clone());
-            old.update(&(before * (1.0 - self.momentum) + new * self.momentum));
-        };
-        toward(&self.running_mean, &mean);
-        toward(&self.running_var, &unbiased);
+        self.update(&self.running_mean, &mean);
+        self.update(&self.running_var, &unbiased);
         (centered, var)
+    }
+
+    /// Moves running statistics towards those of a batch.
+    #[track_caller]
+    fn update(&self, old: &Tensor, new: &Tensor) {
+        let new = new.stop_gradient().convert(old.dtype());
+        // A norm that is applied again in a step goes on from the statistics that it has left.
+        let before = old.tracer().updated(old).unwrap_or_else(|| old.clone());
+        old.update(&(before * (1.0 - self.momentum) + new * self.momentum));
     }
 }
 

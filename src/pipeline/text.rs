@@ -4,10 +4,10 @@
 use crate::backends::ArenaLayout;
 use crate::backends::cpu::{ListedFunction, ListedStep};
 use crate::backends::ptx::{Arg, GpuSchedule, Launch, PtxModule as Launches, StepCode, TensorMap};
-use crate::fusion::{Plan, steps_of};
+use crate::fusion::{Plan, computed_by_steps};
 use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};
-use crate::ir::{At, Diagnostic, Function, Inst, Kind};
+use crate::ir::{At, Diagnostic, Function, Kind};
 use std::fmt::Write as _;
 
 /// The error that something of a function does not read back.
@@ -71,7 +71,8 @@ pub fn schedule(program: &Verified<Program>, schedule: &GpuSchedule) -> Result<S
 pub fn kernels(f: &Function, plan: &Plan, program: &Program) -> Result<String, Diagnostic> {
     let names = Names::of(f);
     let mut out = String::new();
-    for (k, (step, insts)) in program.steps.iter().zip(computed(plan, program)).enumerate() {
+    for (k, (step, insts)) in program.steps.iter().zip(computed_by_steps(plan, program)).enumerate()
+    {
         let results = insts.iter().flat_map(|&i| f.inst_results(i));
         let computed: Vec<String> = results.map(|&v| format!("%{}", names.get(v))).collect();
         let computed = if computed.is_empty() { "a literal".into() } else { computed.join(", ") };
@@ -205,20 +206,6 @@ fn begin(out: &mut String, k: usize, title: &str) {
         out.push('\n');
     }
     *out += &format!("// step {k}: {title}\n");
-}
-
-/// The instructions that each step computes, in the order of the plan; none for what only fills a
-/// result with a literal.
-pub fn computed(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
-    let mut all: Vec<Vec<Inst>> = Vec::with_capacity(program.steps.len());
-    for (group, steps) in plan.groups.iter().zip(steps_of(plan, program)) {
-        match steps.len() {
-            1 => all.push(group.parts.concat()),
-            _ => all.extend(group.parts.iter().cloned()),
-        }
-    }
-    all.resize(program.steps.len(), Vec::new());
-    all
 }
 
 /// A step as a program of its own, which reads back: what it reads is given, what it writes returned.

@@ -126,6 +126,7 @@ impl Tracer {
 
     /// Traces a closure in a region of its own, outside of checkpoint regions around it. It is given the tree with
     /// tensors of these types at its leaves, and tells the tensors that the region ends with.
+    #[track_caller]
     pub(super) fn separate_region<A: Params<Tensor>, R>(
         &self,
         place: &Location<'_>,
@@ -184,6 +185,7 @@ impl Tracer {
 
     /// The results of what a transformation made, in the trace, for these arguments; stand-ins of the types `due` after
     /// an error.
+    #[track_caller]
     pub(crate) fn placed_function(
         &self,
         place: &Location<'_>,

@@ -285,6 +285,7 @@ impl Tracer {
     }
 
     /// Opens a region with parameters of these types.
+    #[track_caller]
     pub(super) fn opened(
         &self,
         types: &[TensorType],
@@ -304,6 +305,7 @@ impl Tracer {
     }
 
     /// A closure as a region without parameters.
+    #[track_caller]
     fn traced<R>(&self, body: impl FnOnce() -> R) -> (Option<Region>, R)
     where
         R: Params<Tensor>,
@@ -334,6 +336,7 @@ impl Tracer {
         self.fail(place, Kind::Shape, m);
     }
 
+    #[track_caller]
     fn branch<R: Params<Tensor>>(
         &self,
         place: &Location<'_>,
@@ -366,6 +369,7 @@ impl Tracer {
     }
 
     /// Records an instruction with regions.
+    #[track_caller]
     fn placed(
         &self,
         (op, attrs): (Op, Attrs),

@@ -64,7 +64,7 @@ use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
 use crate::ir::{
     At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op, Phase,
-    TensorType, Value, ValueDef,
+    Provenance, SourceLine, TensorType, Value, ValueDef,
 };
 use crate::tree::{Params, leaves, map};
 use callee::{bound, is_plain, named};
@@ -72,6 +72,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The type `f32[dims]`.
 pub fn f32s(dims: impl IntoShape) -> TensorType {
@@ -123,7 +124,9 @@ pub fn trace<R: Params<Tensor>>(
     b.set_results(&results);
     let traced = Traced { f: b.finish()?, callees };
     match verify(&Module::from(traced.clone())).map_err(|errors| errors.into_iter().next()) {
-        Err(Some(d)) => Err(if d.hint.is_none() { asked_for(d, place) } else { d }),
+        Err(Some(d)) => {
+            Err(if d.hint.is_none() && d.at.line.is_none() { asked_for(d, place) } else { d })
+        }
         Ok(()) | Err(None) => Ok(traced),
     }
 }
@@ -291,14 +294,17 @@ fn own_all(shared: &SharedTrace, args: &[&Tensor], place: &Location<'_>, what: &
 }
 
 /// The values that `f` makes, of these types; stand-ins after an error and after the trace's end.
-/// The error is what the caller of [`trace`] gets.
+/// The error is what the caller of [`trace`] gets. Instructions have the line of the caller.
+#[track_caller]
 fn record_all(
     shared: &SharedTrace,
     types: &[TensorType],
     f: impl FnOnce(&mut TraceState) -> Option<Vec<Value>>,
 ) -> Vec<Tensor> {
     let handle = |value, ty: &TensorType| Tensor { state: shared.clone(), value, ty: ty.clone() };
+    let line = Some(Arc::new(SourceLine::of(Location::caller())));
     let made = shared.borrow_mut().as_mut().and_then(|s| {
+        s.b.set_origin(Provenance { span: None, line });
         let values = f(s).filter(|_| s.error.is_none())?;
         Some(values.into_iter().map(|v| handle(v, s.b.ty(v))).collect())
     });
@@ -310,6 +316,7 @@ fn record_all(
 }
 
 /// As [`record_all`], for one value.
+#[track_caller]
 fn record(
     shared: &SharedTrace,
     ty: &TensorType,

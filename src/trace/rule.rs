@@ -92,6 +92,7 @@ impl Tracer {
         self.ruled_call(place, (&given, own), regions, &out)
     }
 
+    #[track_caller]
     fn ruled_call<R: Params<Tensor>>(
         &self,
         place: &'static Location<'static>,

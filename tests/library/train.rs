@@ -21,6 +21,10 @@ fn line() -> Line<Param> {
     }
 }
 
+/// Where the loss multiplies by the slope.
+#[cfg(feature = "report")]
+const LOSS_LINE: u32 = line!() + 7;
+
 /// The loss of a line: mean squares of what it misses.
 fn loss(net: &Line, (x, y): (Tensor, Tensor)) -> (Tensor, Tensor) {
     let n = x.ty().shape[0].known().expect("known") as f64;
@@ -276,6 +280,13 @@ fn a_report_is_of_the_step_that_runs() {
     assert_eq!(kind("%net.slope"), ValueKind::Parameter);
     assert_eq!(kind("%net.seen"), ValueKind::State);
     assert_eq!(kind("%batch.0"), ValueKind::Input);
+    // Each step has the lines that asked for what it computes: of the loss here, and of the optimizer in the library.
+    let lines = || report.steps.iter().flat_map(|s| &s.lines);
+    let of_loss = format!("{}:{LOSS_LINE}:", file!());
+    assert!(lines().any(|line| line.starts_with(&of_loss)), "{:?}", lines().collect::<Vec<_>>());
+    assert!(lines().any(|line| line.contains("src/optim/")));
+    assert!(lines().all(|line| !line.starts_with('/')), "no path is one of this host");
     let page = page(&report);
     assert!(page.contains("a training step traced from Rust") && page.contains("%net.slope"));
+    assert!(page.contains(&of_loss));
 }

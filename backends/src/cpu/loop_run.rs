@@ -462,7 +462,8 @@ pub(super) fn located(
     made: &StepReport,
 ) -> Diagnostic {
     if d.at.func.is_none() {
-        d.at = At { func: Some(program.into()), inst: Some(step.title(made)), ..At::default() };
+        d.at =
+            At { func: Some(program.into()), inst: Some(step.title(made).into()), ..At::default() };
     }
     d
 }

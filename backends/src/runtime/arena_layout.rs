@@ -214,7 +214,7 @@ fn misfit(program: &Program, tenant: Tenant, why: &str, step: Option<usize>) -> 
 fn at(program: &Program, step: Option<usize>) -> At {
     let step = step.and_then(|n| Some((n, program.steps.get(n)?)));
     let inst = step.map(|(n, step)| format!("step {n}: {}", step.title()));
-    At { func: Some(program.name.clone()), inst, ..At::default() }
+    At { func: Some(program.name.clone()), inst: inst.map(Into::into), ..At::default() }
 }
 
 #[cfg(test)]

@@ -42,11 +42,14 @@ impl std::error::Error for CounterError {}
 const EVENTS: [(&str, u64); 4] =
     [("cycles", 0), ("instructions", 1), ("cache references", 2), ("cache misses", 3)];
 
-/// Counters of the calling thread in user mode.
+/// Counters of all threads that the process has, in user mode.
 #[derive(Debug)]
 pub struct HardwareCounters {
     #[cfg(target_os = "linux")]
+    /// An event of each thread.
     files: Vec<(&'static str, std::os::fd::OwnedFd)>,
+    #[cfg(target_os = "linux")]
+    threads: usize,
 }
 
 #[cfg(target_os = "linux")]
@@ -55,6 +58,7 @@ mod linux {
     use std::fs::File;
     use std::io::{Error, Read};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::path::Path;
 
     /// The first version of the kernel's `perf_event_attr`.
     #[repr(C)]
@@ -80,7 +84,10 @@ mod linux {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;
 
-    fn opened(counter: &'static str, config: u64) -> Result<OwnedFd, CounterError> {
+    fn opened(
+        thread: libc::pid_t,
+        (counter, config): (&'static str, u64),
+    ) -> Result<OwnedFd, CounterError> {
         let attributes = EventAttributes {
             size: size_of::<EventAttributes>() as u32,
             config,
@@ -88,13 +95,13 @@ mod linux {
             flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR,
             ..EventAttributes::default()
         };
-        let (this_thread, any_cpu, no_group, no_flags) = (0, -1, -1, 0);
+        let (any_cpu, no_group, no_flags) = (-1, -1, 0);
         // SAFETY: the kernel reads `size` bytes of the attributes, which outlive the call, and writes nothing.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 &raw const attributes,
-                this_thread,
+                thread,
                 any_cpu,
                 no_group,
                 no_flags,
@@ -113,17 +120,43 @@ mod linux {
     }
 
     impl HardwareCounters {
-        /// Opens the counters for the calling thread.
+        /// Opens the counters for each thread that there is now, those of pools among them.
         ///
         /// # Errors
-        /// If the host refuses one.
+        /// If the host refuses one, or does not say which threads there are.
         pub fn open() -> Result<HardwareCounters, CounterError> {
-            let open = |&(name, config): &(&'static str, u64)| Ok((name, opened(name, config)?));
-            let files = EVENTS.iter().map(open).collect::<Result<_, CounterError>>()?;
-            Ok(HardwareCounters { files })
+            let listed =
+                std::fs::read_dir("/proc/self/task").map_err(|e| refused("threads", &e))?;
+            let number = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.ok()?.file_name().to_str()?.parse::<libc::pid_t>().ok()
+            };
+            let (mut files, mut threads) = (Vec::new(), 0);
+            for thread in listed.filter_map(number) {
+                for event in EVENTS {
+                    match opened(thread, event) {
+                        Ok(file) => files.push((event.0, file)),
+                        // A thread may have ended since it was listed.
+                        Err(e)
+                            if !Path::new("/proc/self/task").join(thread.to_string()).exists() =>
+                        {
+                            drop(e);
+                            break;
+                        }
+                        Err(e) => return Err(e),
+                    }
+                }
+                threads += 1;
+            }
+            Ok(HardwareCounters { files, threads })
         }
 
-        /// Counts while `work` runs in this thread. What the processor had too few counters for is not in the answer.
+        /// How many threads are counted.
+        pub fn threads(&self) -> usize {
+            self.threads
+        }
+
+        /// Counts while `work` runs, in all threads together. What the processor had too few counters for is not in the
+        /// answer.
         ///
         /// # Errors
         /// If a counter cannot be read.
@@ -131,7 +164,7 @@ mod linux {
             self.all(ENABLE)?;
             work();
             self.all(DISABLE)?;
-            let mut found = Vec::new();
+            let mut found = EVENTS.map(|(name, _)| (name, Some(0u64)));
             for (name, fd) in self.files {
                 let mut bytes = [0; 24];
                 File::from(fd).read_exact(&mut bytes).map_err(|e| refused(name, &e))?;
@@ -141,11 +174,13 @@ mod linux {
                     u64::from_ne_bytes(word)
                 };
                 let (count, enabled, running) = (word(0), word(1), word(2));
-                if running == enabled {
-                    found.push((name, count));
+                // A thread that did not run has counted nothing in no time.
+                let whole = (running == enabled).then_some(count);
+                for (_, sum) in found.iter_mut().filter(|(of, _)| *of == name) {
+                    *sum = sum.zip(whole).map(|(a, b)| a.saturating_add(b));
                 }
             }
-            Ok(found)
+            Ok(found.into_iter().filter_map(|(name, sum)| Some((name, sum?))).collect())
         }
 
         fn all(&self, request: libc::c_ulong) -> Result<(), CounterError> {
@@ -175,6 +210,11 @@ impl HardwareCounters {
         Err(CounterError::NoPerfEvents)
     }
 
+    /// None.
+    pub fn threads(&self) -> usize {
+        0
+    }
+
     /// There are none.
     ///
     /// # Errors
@@ -188,14 +228,34 @@ impl HardwareCounters {
 mod tests {
     use super::*;
 
+    /// Instructions of a turn of the loop, at the least.
+    const LEAST: u64 = 2;
+
     /// A host counts, or says why it does not.
     #[test]
     fn counters_count_what_runs_or_say_why_not() {
-        let sum = |n: u64| (0..n).fold(0u64, |a, k| std::hint::black_box(a ^ k));
+        fn sum(n: u64) -> u64 {
+            (0..n).fold(0u64, |a, k| std::hint::black_box(a ^ k))
+        }
+        // Half of the work is another thread's, which is there before counting begins.
         let counted = |n: u64| {
-            HardwareCounters::open()?.count(|| {
-                std::hint::black_box(sum(n));
-            })
+            let (ask, asked) = std::sync::mpsc::channel::<u64>();
+            let (tell, told) = std::sync::mpsc::channel::<u64>();
+            let worker = std::thread::spawn(move || {
+                tell.send(0).expect("is heard");
+                asked.iter().for_each(|n| tell.send(sum(n)).expect("is heard"));
+            });
+            told.recv().expect("it runs");
+            let all = HardwareCounters::open().and_then(|counters| {
+                assert!(counters.threads() >= 2);
+                counters.count(|| {
+                    ask.send(n).expect("is heard");
+                    std::hint::black_box(sum(n) ^ told.recv().expect("it answers"));
+                })
+            });
+            drop(ask);
+            worker.join().expect("ends");
+            all
         };
         match (counted(1_000), counted(1_000_000)) {
             (Ok(few), Ok(many)) => {
@@ -203,7 +263,7 @@ mod tests {
                     all.iter().find(|(name, _)| *name == "instructions").map(|&(_, n)| n)
                 };
                 if let (Some(few), Some(many)) = (of(&few), of(&many)) {
-                    assert!(many > few + 900_000, "{few} {many}");
+                    assert!(many > few + 1_900_000 * LEAST, "{few} {many}");
                 }
             }
             (Err(e), _) | (_, Err(e)) => assert!(e.to_string().len() > 20, "{e}"),

@@ -9,7 +9,7 @@ pub(crate) fn within(mut d: Diagnostic, program: &Program, step: Option<usize>) 
         d.at.func = Some(program.name.clone());
     }
     if let Some((n, step)) = step.and_then(|n| Some((n, program.steps.get(n)?))) {
-        d.at.inst.get_or_insert_with(|| format!("step {n}: {}", step.title()));
+        d.at.inst.get_or_insert_with(|| format!("step {n}: {}", step.title()).into());
     }
     d
 }

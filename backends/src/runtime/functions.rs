@@ -240,7 +240,7 @@ impl Registry {
                 attrs = attrs.with(name, new);
             }
             b.set_phase(f.inst(i).phase);
-            b.set_span(f.span(i));
+            b.set_origin(f.origin(i).clone());
             let args: Vec<_> = f.args(i).iter().map(|&a| copier.get(&mut b, a)).collect();
             let olds = f.inst_results(i);
             let types: Vec<TensorType> = olds.iter().map(|&v| f.ty(v).clone()).collect();

@@ -51,6 +51,24 @@ const RUNS: u32 = 51;
 const WARM: u32 = 3;
 
 impl GpuSubject {
+    /// What was measured, and what the plan takes.
+    fn figures(&self) -> GpuPlanFigures<'_> {
+        let (made, cost) = (&self.made, &self.cost);
+        let memory = made.executable.memory();
+        GpuPlanFigures {
+            effort: self.effort,
+            step: SampleStats::of(self.seconds.clone()),
+            compiled: CompileTime { clock: &self.clock, kept: made.executable.was_kept() },
+            peak: self.peak,
+            planned: memory.peak(),
+            code: memory.code,
+            launches: made.executable.launches(),
+            steps: made.program.steps.len(),
+            bytes: cost.bytes_moved,
+            flops: cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add),
+        }
+    }
+
     fn new(
         ready: &PlanRequest,
         gpu: &Gpu,
@@ -199,22 +217,6 @@ impl Bench {
             let text = subjects[0].trace_text().map_err(wrong)?;
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
-        let figures = subjects.iter().map(|s| {
-            let (made, cost) = (&s.made, &s.cost);
-            let memory = made.executable.memory();
-            GpuPlanFigures {
-                effort: s.effort,
-                step: SampleStats::of(s.seconds.clone()),
-                compiled: CompileTime { clock: &s.clock, kept: made.executable.was_kept() },
-                peak: s.peak,
-                planned: memory.peak(),
-                code: memory.code,
-                launches: made.executable.launches(),
-                steps: made.program.steps.len(),
-                bytes: cost.bytes_moved,
-                flops: cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add),
-            }
-        });
         let pairs = subjects.get(1).map(|other| {
             let pairs = subjects[0].seconds.iter().zip(&other.seconds);
             SampleStats::of(pairs.map(|(a, b)| b / a.max(1e-12)).collect())
@@ -222,7 +224,8 @@ impl Bench {
         let report = GpuBenchReport {
             ready: &ready,
             device: gpu.device().facts(),
-            figures: figures.collect(),
+            plan: plan.text(&ready.function),
+            figures: subjects.iter().map(GpuSubject::figures).collect(),
             pairs,
             samples: copies.len(),
             copied: copy.bytes(),

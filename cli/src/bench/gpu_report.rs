@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 pub(super) struct GpuBenchReport<'a> {
     pub(super) ready: &'a PlanRequest,
     pub(super) device: &'a Facts,
+    /// The text of the first one's plan.
+    pub(super) plan: String,
     /// Of what was asked for, then of what it is compared with.
     pub(super) figures: Vec<GpuPlanFigures<'a>>,
     /// How much longer the second takes than the first, by pairs of samples.
@@ -117,6 +119,7 @@ impl GpuBenchReport<'_> {
         put("device", json!(options.device.name));
         put("fp", json!(options.fp.name()));
         put("seed", json!(self.seed));
+        put("plan", json!(self.plan));
         put("samples", json!(self.samples));
         if let Some(budget) = self.ready.budget {
             put("mem_budget", json!(budget));

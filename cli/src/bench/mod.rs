@@ -118,7 +118,9 @@ impl Bench {
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
         let (subjects, seed) = (subjects.as_slice(), self.seed.seed);
-        let report = BenchReport { ready: &ready, subjects, measures, kernels, threads, seed };
+        let plan = plan.text(&ready.function);
+        let report =
+            BenchReport { ready: &ready, subjects, plan, measures, kernels, threads, seed };
         let printed = match streams.json {
             true => format!("{:#}\n", report.json()),
             false => report.text(),
@@ -167,7 +169,8 @@ pub(super) fn here(
         Ok((measures, kernels, subjects[0].counted(&args)))
     };
     let (measures, kernels, counted) = with_effects(&mut Silent, measure).map_err(wrong)?;
-    let report = BenchReport { ready, subjects: &subjects, measures, kernels, threads, seed: 0 };
+    let (subjects, plan) = (subjects.as_slice(), plan.text(&ready.function));
+    let report = BenchReport { ready, subjects, plan, measures, kernels, threads, seed: 0 };
     let mut json = report.json();
     let why = match counted {
         Ok(counters) => {

@@ -12,6 +12,8 @@ pub(super) struct BenchReport<'a> {
     pub(super) ready: &'a PlanRequest,
     /// What was asked for, then what it is compared with.
     pub(super) subjects: &'a [Subject],
+    /// The text of the first one's plan.
+    pub(super) plan: String,
     pub(super) measures: Measures,
     pub(super) kernels: Option<Vec<MeasuredStep>>,
     pub(super) threads: usize,
@@ -98,6 +100,7 @@ impl BenchReport<'_> {
         if let Some(chosen) = figures.first() {
             chosen.put(&mut all);
         }
+        all.insert("plan".into(), json!(self.plan));
         all.insert("copy_gbs".into(), json!(self.measures.copy.median / 1e9));
         all.insert("copy_bytes".into(), json!(self.measures.copied));
         if let Some(kernels) = &self.kernels {

@@ -9,11 +9,10 @@ use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
     Bottleneck, Cost, Effort, EngineModel, LoopReport, LoopResiduals, Plan, compile_cost,
-    loop_reports, lossy_copies, patterns, recomputed_values, saved_bytes,
+    computed_by_steps, loop_reports, lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
-use adfuse::pipeline::text::computed;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -147,7 +146,7 @@ impl PlanReport {
         };
         let value = |v: adfuse::ir::Value| format!("%{}", names.get(v));
         let copies = lossy_copies(f);
-        let computed = computed(plan, program);
+        let computed = computed_by_steps(plan, program);
         let groups =
             program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| StepRow {
                 name: s.name().into(),

@@ -283,6 +283,93 @@ fn what_is_no_measurement_of_the_plan_is_refused() {
     }
 }
 
+/// The page of a measurement is of the plan that was measured, unless another is asked for.
+#[test]
+fn a_measurement_has_its_plan() {
+    let folder = Folder::new();
+    folder.file("p.ir", LAYERS);
+    let off = "bench p.ir --grad --effort off --mem-budget 1MiB --min-seconds 0 --kernels --json";
+    let measured = folder.good(&off.replace("--effort off ", ""));
+    let budget: Value = serde_json::from_str(&measured).unwrap();
+    assert_eq!(budget["mem_budget"], 1 << 20);
+    folder.file("budget.json", &measured);
+    folder.file("off.json", &folder.good(&off.replace("--mem-budget 1MiB ", "")));
+    let report = |args: &str| -> Value {
+        let printed = folder.good(&format!("report p.ir --grad --json --no-frontier {args}"));
+        serde_json::from_str(&printed).unwrap()
+    };
+    let (free, off) = (report(""), report("--bench-file off.json"));
+    assert!(free["steps"].as_array().unwrap().len() < off["steps"].as_array().unwrap().len());
+    assert_eq!(off["effort"], "replayed");
+    assert!(off["steps"][0]["measured"]["seconds"].as_f64().is_some());
+    assert_eq!(report("--bench-file budget.json")["memory"]["budget"], 1 << 20);
+    for (args, said) in [
+        ("--grad --effort default", "its plan has"),
+        ("", "is of another function"),
+        ("--grad --device h200", "not `h200`"),
+    ] {
+        let ran = folder.run(&format!("report p.ir {args} --bench-file off.json -o p.html"));
+        assert_eq!(ran.code, 2, "{args}");
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+    }
+}
+
+/// Of equal layers one is priced; what is told of the others is what pricing each gives.
+#[test]
+fn equal_layers_are_priced_as_one_and_told_alike() {
+    let (mut params, mut body) = (String::new(), String::new());
+    for k in 0..9 {
+        let before = if k == 0 { "x".to_string() } else { format!("s{}", k - 1) };
+        params += &format!(", %w{k}: f32[32,32]");
+        body += &format!(
+            "  %h{k} = dot_general %{before}, %w{k} {{contract = [1] x [0]}} : f32[64,32]\n  %e{k} = exp %h{k} : f32[64,32]\n  %s{k} = tanh %e{k} : f32[64,32]\n"
+        );
+    }
+    let text = format!(
+        "func @net(%x: f32[64,32]{params}) -> f32[] {{\n{body}  %loss = reduce_sum %s8 {{axes = [0, 1]}} : f32[]\n  return %loss\n}}\n"
+    );
+    let folder = Folder::new();
+    folder.file("p.ir", &text);
+    let read = |args: &str| -> Value { serde_json::from_str(&folder.good(args)).unwrap() };
+    let report = read("report p.ir --grad --json --no-frontier");
+    let each = read("plan p.ir --grad --decisions --json");
+    let of = |name: &Value| each.as_array().unwrap().iter().find(|d| d["value"] == *name).unwrap();
+    let mut shared = 0;
+    for row in report["residuals"].as_array().unwrap() {
+        let (told, own) = (&row["instead"], &of(&row["value"])["instead"]);
+        if told.is_null() {
+            assert!(own["impossible"].is_string(), "{row} {own}");
+            continue;
+        }
+        shared += usize::from(told["priced_for"].is_string());
+        let ms = told["seconds"].as_f64().unwrap() * 1e3;
+        assert!((ms - own["ms"].as_f64().unwrap()).abs() < 1e-8, "{row} {own}");
+        assert_eq!(told["peak"], own["peak_bytes"], "{row} {own}");
+        assert_eq!(told["saved"], own["saved_bytes"], "{row} {own}");
+        assert_eq!(told["decision"], own["decision"]);
+    }
+    assert!(shared >= 5, "{shared} of {}", report["residuals"]);
+}
+
+#[test]
+fn a_function_that_computes_nothing_has_a_page() {
+    let folder = Folder::new();
+    folder.file("p.ir", "func @same(%x: f32[3]) -> f32[3] {\n  return %x\n}\n");
+    for args in ["", "--grad"] {
+        let said = folder.good(&format!("report p.ir {args} -o p.html"));
+        assert!(said.contains("computes nothing"), "{said}");
+        let html = folder.text("p.html");
+        assert_eq!(html.matches("<div data-answer=").count(), 10);
+        assert!(!html.contains("d=\"Z\""), "a path without a beginning");
+    }
+    let empty = folder.run("report none.ir -o p.html");
+    assert!(empty.code == 2 && empty.err.contains("cannot read"), "{}", empty.err);
+    let nowhere = folder.run("report p.ir -o none/p.html");
+    assert!(nowhere.code == 2 && nowhere.err.contains("cannot write"), "{}", nowhere.err);
+    let file = folder.run("report p.ir --svg p.ir");
+    assert!(file.code == 2 && file.err.contains("cannot make"), "{}", file.err);
+}
+
 #[test]
 fn a_run_writes_its_trace() {
     let folder = Folder::new();

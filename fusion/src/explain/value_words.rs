@@ -45,7 +45,7 @@ impl<'a> ValueWords<'a> {
     fn told(&self, v: Value) -> Option<String> {
         let (f, i) = (self.f, self.unnamed(v)?);
         let (name, made, ty) = (self.names.get(v), self.made_of(i, DEPTH), f.ty(v));
-        let line = self.line(i).map_or_else(String::new, |line| format!(", line {line}"));
+        let line = self.line(i).map_or_else(String::new, |line| format!(", {line}"));
         Some(format!("%{name} is {made}: {ty}{line}"))
     }
 
@@ -79,9 +79,12 @@ impl<'a> ValueWords<'a> {
         }
     }
 
-    /// The line of the source that an instruction comes from, counted from 1.
-    fn line(&self, i: Inst) -> Option<usize> {
+    /// The line that an instruction comes from: of the program that was traced, or of the text that was read.
+    fn line(&self, i: Inst) -> Option<String> {
+        if let Some(line) = self.f.source_line(i) {
+            return Some(line.to_string());
+        }
         let before = self.source.get(..self.f.span(i)?.start as usize)?;
-        (!self.source.is_empty()).then(|| before.matches('\n').count() + 1)
+        (!self.source.is_empty()).then(|| format!("line {}", before.matches('\n').count() + 1))
     }
 }

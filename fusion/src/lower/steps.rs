@@ -1,6 +1,7 @@
 //! The steps that each group of a plan is lowered to.
 
 use crate::plan::{Group, Plan};
+use adfuse_ir::Inst;
 use adfuse_ir::kernel::{Program, Step};
 use std::ops::Range;
 
@@ -19,4 +20,18 @@ pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
         from..next.min(program.steps.len())
     };
     plan.groups.iter().map(range).collect()
+}
+
+/// The instructions that each step computes, in the order of the plan; none for what only fills a
+/// result with a literal.
+pub fn computed_by_steps(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
+    let mut all: Vec<Vec<Inst>> = Vec::with_capacity(program.steps.len());
+    for (group, steps) in plan.groups.iter().zip(steps_of(plan, program)) {
+        match steps.len() {
+            1 => all.push(group.parts.concat()),
+            _ => all.extend(group.parts.iter().cloned()),
+        }
+    }
+    all.resize(program.steps.len(), Vec::new());
+    all
 }

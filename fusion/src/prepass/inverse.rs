@@ -341,7 +341,7 @@ impl<'f> OutputRewriter<'f> {
             let types: Vec<_> = f.args(link.by).iter().map(|&a| f.ty(a).clone()).collect();
             let before = b.func().body_insts().len();
             b.set_phase(phase);
-            b.set_span(f.span(link.by));
+            b.set_origin(f.origin(link.by).clone());
             b.set_path(CheckpointPath::alone(ScopeKind::Again));
             let of = (f.op(link.by), f.attrs(link.by));
             let back = y.and_then(|y| link.inverse.write(b, of, y, &args, &types));

@@ -54,7 +54,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
                 false => kept.plain,
                 true => *kept.back.get_or_insert_with(|| {
                     b.set_phase(phase);
-                    b.set_span(f.span(i));
+                    b.set_origin(f.origin(i).clone());
                     let ty = b.ty(kept.plain).clone();
                     let back = b.op_as(Op::ConvertElementType, &[kept.copy], Attrs::none(), &ty);
                     b.func_mut().set_name(back, Some(&fresh(&mut taken, &kept.name, "back")));
@@ -68,7 +68,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
             let Some(narrow) = form[v] else { continue };
             let Some(plain) = copier.find(v) else { continue };
             b.set_phase(phase);
-            b.set_span(f.span(i));
+            b.set_origin(f.origin(i).clone());
             let name = names.get(v);
             let copy =
                 narrowed_copy(&mut b, plain, narrow, &mut |word| fresh(&mut taken, &name, word));

@@ -6,6 +6,9 @@
 use super::alternatives::{self, StorageForms};
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
 use super::pruning::KnownPoints;
+use super::residual_decision::{
+    Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
+};
 use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::fuse::greedy::narrow;
@@ -14,138 +17,18 @@ use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::peak::fullest;
 use crate::memory::residuals::{bytes, storage};
 use crate::plan::Plan;
-use crate::plan::lossy::{LossyCopy, copied};
+use crate::plan::lossy::copied;
 use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::{inverse_of, ranges_for};
 use crate::search::parallel::each;
 use crate::search::point::{MeasuredPlan, PlanPoint, measured};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::op::{Accuracy, Inverse};
-use adfuse_ir::{Diagnostic, Fp, Function, Inst, Phase, Value, ValueDef};
+use adfuse_ir::{Diagnostic, Fp, Function, Inst, Value, ValueDef};
 use cranelift_entity::EntitySet;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
-
-/// The decision about a value between the phase that computes it and the later phases that need it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ResidualChoice {
-    /// It is stored unchanged.
-    Save,
-    /// It is stored in a narrower lossless form.
-    Compress {
-        /// Bits of an element.
-        bits: u8,
-    },
-    /// It is a lossy copy in a narrower type that the user allows.
-    Lossy(LossyCopy),
-    /// It is recomputed.
-    Remat {
-        /// The groups that recompute it for themselves.
-        inside: Vec<usize>,
-        /// The groups that recompute it for others.
-        own: Vec<usize>,
-        /// The values that are read for the recomputation.
-        from: Vec<Value>,
-    },
-    /// It is never in memory: the kernels that compute it need it for the later phase, too.
-    Shared,
-    /// It is a parameter, which is there anyway.
-    Parameter,
-    /// It is written in the program.
-    Constant,
-    /// It is a result, which is there anyway. What the user marks to be kept is a result.
-    Output,
-}
-
-/// The difference of another plan: its figures less those of the present plan.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Difference {
-    /// The other plan.
-    pub plan: Plan,
-    /// Bytes of the peak.
-    pub peak: i64,
-    /// Bytes that phases leave to later ones.
-    pub saved: i64,
-    /// Predicted seconds.
-    pub seconds: f64,
-}
-
-/// Why there is no alternative.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NoAlternative {
-    /// A parameter is not computed.
-    Parameter,
-    /// A constant is not computed.
-    Constant,
-    /// A result is in memory anyway: recomputing it frees nothing.
-    Output,
-    /// No alternative can be lowered: the refusal of the first one.
-    Refused(String),
-}
-
-/// The alternative to a decision.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Alternative {
-    /// It could be stored.
-    Keep(Difference),
-    /// It could be recomputed.
-    Remat(Difference),
-    /// Nothing.
-    None(NoAlternative),
-}
-
-/// What settles a decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Constraint {
-    /// There is no alternative.
-    Legality,
-    /// The value is in a checkpoint region that keeps it.
-    Checkpoint,
-    /// The value need not be kept beside another that is, if what it is made of need not be exact.
-    Exactness {
-        /// The other value.
-        of: Value,
-        /// Whether the modes `reproducible` and `fast` have an inverse that holds here.
-        allowed: bool,
-    },
-    /// The alternative is no slower and takes more than the budget.
-    Budget {
-        /// By this many bytes.
-        over: u64,
-    },
-    /// The alternative is slower, and no budget needs the memory that it frees.
-    Time,
-    /// The alternative is as fast and frees nothing.
-    Bytes,
-    /// Nothing: the alternative is faster, or as fast with a lower peak, or with that and fewer bytes
-    /// saved, and the planner did not look there.
-    Search,
-}
-
-/// The decision for a value.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Decision {
-    /// The value.
-    pub value: Value,
-    /// The phase that computes it.
-    pub phase: Phase,
-    /// The groups that need it for later phases, in the order in which they run, and how each gets
-    /// it.
-    pub readings: Vec<Reading>,
-    /// What becomes of it.
-    pub choice: ResidualChoice,
-    /// Bytes that it takes where it is stored, or would take.
-    pub bytes: u64,
-    /// How many of the plan's [`saved_bytes`](crate::saved_bytes) are of this value.
-    pub saved: u64,
-    /// Whether it is in memory at the moment at which most bytes are in use, so that less of it would
-    /// lower the peak if nothing else is as high.
-    pub at_peak: bool,
-    /// The alternative and its cost.
-    pub other: Alternative,
-    /// What settles it.
-    pub bound: Constraint,
-}
 
 /// Evaluates the decisions of a plan, one value after the other.
 pub struct Decider<'a> {
@@ -224,6 +107,11 @@ impl<'a> Decider<'a> {
         &self.crossing.values
     }
 
+    /// The groups that need a value for later phases, and how each gets it.
+    pub fn readings(&self, v: Value) -> &[Reading] {
+        &self.crossing.readings[v]
+    }
+
     /// The values that cross phases, those of the most bytes first.
     pub(crate) fn by_size(&self) -> Vec<Value> {
         let forms = storage(self.plan);
@@ -263,6 +151,51 @@ impl<'a> Decider<'a> {
         }
         let choice = self.choice(v, readings);
         let other = self.other(v, &choice, readings)?;
+        Ok(Some(self.decided(v, choice, other)))
+    }
+
+    /// As [`Decider::decisions`], but the alternatives of the values of one class are priced once, for the value in the
+    /// middle of its class: `classes` has a number for each of [`Decider::values`]. Of the values of a class that are
+    /// decided otherwise than that one, or are not at the peak as it is, each is priced by itself.
+    ///
+    /// # Errors
+    /// As [`decisions`].
+    pub fn decisions_of_classes(&self, classes: &[usize]) -> Result<Vec<Decision>, Diagnostic> {
+        let mut members: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
+        for (&v, &class) in self.values().iter().zip(classes) {
+            members.entry(class).or_default().push(v);
+        }
+        let middle: Vec<Value> = members.values().map(|all| all[all.len() / 2]).collect();
+        let made: Result<Vec<_>, _> = each(&middle, |&v| self.decision(v)).into_iter().collect();
+        let made: BTreeMap<usize, Decision> =
+            members.keys().zip(made?).filter_map(|(&class, d)| Some((class, d?))).collect();
+        let all: Vec<(Value, usize)> =
+            self.values().iter().copied().zip(classes.iter().copied()).collect();
+        let of = |&(v, class): &(Value, usize)| match made.get(&class) {
+            Some(first) if first.value == v => Ok(Some(first.clone())),
+            Some(first) => self.decision_as(v, first),
+            None => self.decision(v),
+        };
+        each(&all, of).into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// The decision for a value with the alternative of another one, where the two are decided alike.
+    fn decision_as(&self, v: Value, like: &Decision) -> Result<Option<Decision>, Diagnostic> {
+        let choice = self.choice(v, &self.crossing.readings[v]);
+        let is_alike = std::mem::discriminant(&choice) == std::mem::discriminant(&like.choice)
+            && self.at_peak.contains(v) == like.at_peak
+            && self.crossing.saved[v] == like.saved;
+        if !is_alike {
+            return self.decision(v);
+        }
+        let priced = !matches!(like.other, Alternative::None(_));
+        let decided = self.decided(v, choice, like.other.clone());
+        Ok(Some(Decision { priced_for: priced.then_some(like.value), ..decided }))
+    }
+
+    /// The decision for a value whose alternative is known.
+    fn decided(&self, v: Value, choice: ResidualChoice, other: Alternative) -> Decision {
+        let readings = &self.crossing.readings[v];
         let mut forms = storage(self.plan);
         // What is not stored would be so in its narrowest form.
         if !readings.iter().any(|r| {
@@ -270,7 +203,7 @@ impl<'a> Decider<'a> {
         }) {
             forms[v] = narrow(&self.forms.facts, &self.forms.ranges, v).unwrap_or(Storage::Plain);
         }
-        Ok(Some(Decision {
+        Decision {
             value: v,
             phase: phase_of(self.f, v),
             readings: readings.clone(),
@@ -280,7 +213,8 @@ impl<'a> Decider<'a> {
             bound: self.bound(v, &choice, &other),
             choice,
             other,
-        }))
+            priced_for: None,
+        }
     }
 
     fn choice(&self, v: Value, readings: &[Reading]) -> ResidualChoice {

@@ -22,6 +22,7 @@ pub(crate) mod loop_choice;
 pub(crate) mod loop_frontier;
 pub(crate) mod lossy;
 mod pruning;
+pub(crate) mod residual_decision;
 pub mod schedule;
 pub(crate) mod single_changes;
 
@@ -41,12 +42,12 @@ use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
 use adfuse_ir::{Diagnostic, Function};
 pub use crossing::{Reading, ValueSource};
-pub use decisions::{
-    Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
-    decisions,
-};
+pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
 use pruning::KnownPoints;
+pub use residual_decision::{
+    Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
+};
 
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///

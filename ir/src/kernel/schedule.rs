@@ -114,7 +114,7 @@ pub fn vectorize(kernel: &Kernel, coordinate: usize) -> Result<Kernel, Diagnosti
 }
 
 fn wrong(kernel: &Kernel, kind: Kind, message: String) -> Diagnostic {
-    let at = At { inst: Some(format!("kernel @{}", kernel.name)), ..At::default() };
+    let at = At { inst: Some(format!("kernel @{}", kernel.name).into()), ..At::default() };
     Diagnostic::new(at, kind, message)
 }
 

@@ -210,7 +210,7 @@ impl<'f> Copier<'f> {
                 phase: data.phase,
             },
         );
-        b.func_mut().set_span(new, from.span(i));
+        b.func_mut().set_origin(new, from.origin(i).clone());
         b.func_mut().set_path(new, from.path(i).clone());
         for (k, &old) in from.inst_results(i).iter().enumerate() {
             let v = b.func().inst_results(new)[k];

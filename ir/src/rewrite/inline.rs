@@ -75,7 +75,7 @@ fn follow_phases(f: &mut Function) {
 /// Writes out an op that is short for others, in the phase under way.
 pub(super) fn compose_at(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, compose: Compose) {
     let f = copier.from();
-    b.set_span(f.span(i));
+    b.set_origin(f.origin(i).clone());
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
     let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
     let cx = RuleCx { args: &args, results: &[], attrs: f.attrs(i), types: &types };

@@ -16,6 +16,13 @@ pub(super) fn sentence(r: &Report) -> String {
         count(r.steps.len() as f64),
         if r.steps.len() == 1 { "" } else { "s" },
     );
+    if r.steps.is_empty() {
+        let held = size(r.memory.held);
+        return format!(
+            "@{} on {} computes nothing: its results are what it is given, {held}.",
+            r.function, r.device
+        );
+    }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
             "{base}: {} launches instead of {}, {}\u{d7} fewer bytes moved, {}\u{d7} less time and {}\u{d7} less memory than with a kernel for each operation.",

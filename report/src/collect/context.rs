@@ -1,6 +1,7 @@
 //! What every part of the collection reads: what a report is made of, and the plan laid out in memory.
 
 use super::measurement_error::MeasurementError;
+use super::source_lines::SourceLines;
 use crate::data::ValueKind;
 use crate::units;
 use adfuse_fusion::{
@@ -127,6 +128,11 @@ pub(crate) struct Collected<'a> {
 impl Collected<'_> {
     pub(crate) fn name(&self, v: Value) -> String {
         format!("%{}", self.names.get(v))
+    }
+
+    /// The lines of the source.
+    pub(super) fn lines(&self) -> SourceLines<'_> {
+        SourceLines::of(self.source.function, self.source.origin, self.source.text)
     }
 
     pub(crate) fn device(&self) -> &MachineModel {

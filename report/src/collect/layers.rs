@@ -14,7 +14,7 @@ pub(super) fn layers(c: &Collected<'_>, steps: &[PlanStep]) -> Vec<RepeatedLayer
     if steps.len() > MOST_STEPS {
         return found;
     }
-    let equal = |a: usize, b: usize| alike(&steps[a], &steps[b]);
+    let equal = |a: usize, b: usize| work(&steps[a]) == work(&steps[b]);
     let mut at = 0;
     while at < steps.len() {
         match longest(at, steps.len(), &equal) {
@@ -30,10 +30,23 @@ pub(super) fn layers(c: &Collected<'_>, steps: &[PlanStep]) -> Vec<RepeatedLayer
     found
 }
 
-/// Whether two steps do the same work on other data.
-fn alike(a: &PlanStep, b: &PlanStep) -> bool {
-    let work = |s: &PlanStep| (s.read_bytes, s.written_bytes, s.ops, s.launches, s.phase);
-    work(a) == work(b) && a.name == b.name && a.kind == b.kind && a.domain == b.domain
+/// What a step does, but for the data that it does it on.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct StepWork<'a> {
+    texts: [&'a str; 3],
+    counts: [u64; 3],
+    launches: u32,
+    phase: u16,
+}
+
+/// What a step does. Steps that do the same work on other data are equal in this.
+pub(super) fn work(s: &PlanStep) -> StepWork<'_> {
+    StepWork {
+        texts: [&s.name, &s.kind, &s.domain],
+        counts: [s.read_bytes, s.written_bytes, s.ops],
+        launches: s.launches,
+        phase: s.phase,
+    }
 }
 
 /// The period and the number of occurrences that cover the most steps from one on; of those the shortest period.

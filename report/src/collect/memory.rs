@@ -1,7 +1,6 @@
 //! Which values are live while each step runs, what they are, and why they are there.
 
 use super::context::{Collected, size};
-use super::steps::SourceLines;
 use crate::data::{LiveValue, MemoryTimeline, PlanStep, ResidualRow, ValueKind};
 use adfuse_fusion::ValueWords;
 use adfuse_ir::ValueDef;
@@ -19,7 +18,7 @@ pub(super) fn timeline(
     let lives = lives(program);
     let by_value: BTreeMap<&str, &ResidualRow> =
         residuals.iter().map(|r| (r.value.as_str(), r)).collect();
-    let lines = SourceLines::of(c.source.text);
+    let lines = c.lines();
     let formulas = formulas(c);
     let mut values = Vec::new();
     for (b, data) in program.buffers.iter() {
@@ -46,7 +45,7 @@ pub(super) fn timeline(
             why += &format!("; %{} is then written in its place", program.buffers[p.child].name);
         }
         let line = held.and_then(|v| match c.source.function.def(v) {
-            ValueDef::Inst(i, _) => lines.of_inst(c.source.function, i),
+            ValueDef::Inst(i, _) => lines.of_inst(i),
             _ => None,
         });
         let ty = format!("{}{:?}", data.dtype, data.dims.as_slice()).replace(' ', "");

@@ -10,7 +10,9 @@ mod measured;
 mod measurement_error;
 pub(crate) mod memory;
 mod residuals;
+mod source_lines;
 mod steps;
+mod value_classes;
 
 pub use context::{ReportError, ReportSource};
 pub use measurement_error::MeasurementError;
@@ -38,9 +40,9 @@ impl Report {
         };
         let mut steps = steps::steps(&c)?;
         steps.iter_mut().zip(kernels).for_each(|(step, kernel)| step.measured = Some(kernel));
+        let layers = layers::layers(&c, &steps);
         let residuals = residuals::residuals(&c, &steps)?;
         let memory = memory::timeline(&c, &steps, &residuals);
-        let layers = layers::layers(&c, &steps);
         let (candidates, candidate_count) = fusion::candidates(&c)?;
         let figures = figures(&c.laid, unfused.as_ref(), measurement.as_ref(), c.device());
         let again = recomputed_values(f, source.plan);

@@ -1,7 +1,8 @@
 //! What becomes of each value that a later phase needs, with what the other decision would cost.
 
 use super::context::Collected;
-use super::steps::{SourceLines, homes};
+use super::steps::homes;
+use super::value_classes::value_classes;
 use crate::data::{Counterfactual, PlanStep, ResidualRow};
 use adfuse_fusion::{
     Alternative, Constraint, Decider, Decision, Difference, MemoEngine, NoAlternative,
@@ -18,9 +19,9 @@ pub(super) fn residuals(
     let engine = MemoEngine::new(source.engine, &source.options.device);
     let decider =
         Decider::of(source.function, source.plan, source.options, source.budget, &engine)?;
-    let found = decider.decisions()?;
+    let (homes, lines) = (homes(c), c.lines());
+    let found = decider.decisions_of_classes(&value_classes(c, &decider, steps))?;
     let groups = steps_of(c.laid.plan, &c.laid.program);
-    let (homes, lines) = (homes(c), SourceLines::of(source.text));
     let last = steps.len().saturating_sub(1);
     let row = |d: &Decision| {
         let inst = match source.function.def(d.value) {
@@ -41,12 +42,12 @@ pub(super) fn residuals(
             to: to.map(|steps| steps.start.min(last)).collect(),
             sources,
             instead: match &d.other {
-                Alternative::Keep(x) => Some(counterfactual("keep", x)),
-                Alternative::Remat(x) => Some(counterfactual("remat", x)),
+                Alternative::Keep(x) => Some(counterfactual(c, d, ("keep", x))),
+                Alternative::Remat(x) => Some(counterfactual(c, d, ("remat", x))),
                 Alternative::None(_) => None,
             },
             why: why(c, d),
-            line: inst.and_then(|i| lines.of_inst(source.function, i)),
+            line: inst.and_then(|i| lines.of_inst(i)),
         }
     };
     let mut all: Vec<ResidualRow> = found.iter().map(row).collect();
@@ -68,8 +69,13 @@ pub(super) fn residuals(
     Ok(all)
 }
 
-fn counterfactual(decision: &'static str, x: &Difference) -> Counterfactual {
-    Counterfactual { decision, peak: x.peak, saved: x.saved, seconds: x.seconds }
+fn counterfactual(
+    c: &Collected<'_>,
+    of: &Decision,
+    (decision, x): (&'static str, &Difference),
+) -> Counterfactual {
+    let priced_for = of.priced_for.map(|v| c.name(v));
+    Counterfactual { decision, peak: x.peak, saved: x.saved, seconds: x.seconds, priced_for }
 }
 
 /// The decision, the bits of an element in memory, and what the value is computed again from.

@@ -3,8 +3,8 @@
 use super::context::Collected;
 use crate::data::PlanStep;
 use adfuse_fusion::{
-    Bottleneck, Explainer, MachineModel, Occurrences, Ops, PatternMatch, Plan, StepCost, patterns,
-    steps_of,
+    Bottleneck, Explainer, MachineModel, Occurrences, Ops, PatternMatch, Plan, StepCost,
+    computed_by_steps, patterns, steps_of,
 };
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::op::Body;
@@ -17,11 +17,11 @@ const MOST_EXPLAINED: usize = 2000;
 /// The steps of the plan.
 pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
     let (f, laid) = (c.source.function, &c.laid);
-    let computed = computed(laid.plan, &laid.program);
+    let computed = computed_by_steps(laid.plan, &laid.program);
     let groups = groups(laid.plan, &laid.program);
     let why = reasons(c, &computed)?;
     let found = patterns(f);
-    let lines = SourceLines::of(c.source.text);
+    let lines = c.lines();
     let (mut start, mut latest) = (0.0, 0);
     let mut known: BTreeSet<Inst> = BTreeSet::new();
     let mut all = Vec::with_capacity(laid.program.steps.len());
@@ -48,7 +48,7 @@ pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
             reads: step.reads().map(|b| format!("%{}", laid.program.buffers[b].name)).collect(),
             writes: step.writes().map(|b| format!("%{}", laid.program.buffers[b].name)).collect(),
             computes: insts.iter().map(|&i| told(c, i)).collect(),
-            lines: lines.of_insts(f, insts),
+            lines: lines.of_insts(insts),
             read_bytes: cost.reads,
             written_bytes: cost.writes,
             ops,
@@ -69,19 +69,6 @@ pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
         start += cost.seconds;
     }
     Ok(all)
-}
-
-/// The instructions that each step computes, in the order of the plan.
-pub(super) fn computed(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
-    let mut all: Vec<Vec<Inst>> = Vec::with_capacity(program.steps.len());
-    for (group, steps) in plan.groups.iter().zip(steps_of(plan, program)) {
-        match steps.len() {
-            1 => all.push(group.parts.concat()),
-            _ => all.extend(group.parts.iter().cloned()),
-        }
-    }
-    all.resize(program.steps.len(), Vec::new());
-    all
 }
 
 /// The group of each step; none for what only fills a result with a literal.
@@ -224,39 +211,10 @@ fn reasons(c: &Collected<'_>, computed: &[Vec<Inst>]) -> Result<Vec<Vec<String>>
     Ok(all)
 }
 
-/// Where the lines of a source begin.
-pub(super) struct SourceLines {
-    starts: Vec<usize>,
-}
-
-impl SourceLines {
-    pub(super) fn of(text: &str) -> SourceLines {
-        let starts = match text.is_empty() {
-            true => Vec::new(),
-            false => {
-                std::iter::once(0).chain(text.match_indices('\n').map(|(k, _)| k + 1)).collect()
-            }
-        };
-        SourceLines { starts }
-    }
-
-    /// The line of an instruction, counted from 1.
-    pub(super) fn of_inst(&self, f: &Function, i: Inst) -> Option<usize> {
-        let start = f.span(i)?.start as usize;
-        let line = self.starts.partition_point(|&s| s <= start);
-        (line > 0).then_some(line)
-    }
-
-    fn of_insts(&self, f: &Function, insts: &[Inst]) -> Vec<usize> {
-        let lines: BTreeSet<usize> = insts.iter().filter_map(|&i| self.of_inst(f, i)).collect();
-        lines.into_iter().collect()
-    }
-}
-
 /// The first step that computes each instruction.
 pub(super) fn homes(c: &Collected<'_>) -> BTreeMap<Inst, usize> {
     let mut homes = BTreeMap::new();
-    for (n, insts) in computed(c.laid.plan, &c.laid.program).iter().enumerate() {
+    for (n, insts) in computed_by_steps(c.laid.plan, &c.laid.program).iter().enumerate() {
         insts.iter().for_each(|&i| {
             homes.entry(i).or_insert(n);
         });

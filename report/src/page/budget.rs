@@ -1,16 +1,12 @@
 //! The picture of time over the budget of memory.
 
-use super::markup::{Svg, escaped, marks_between};
+use super::markup::{PlotArea, Svg, escaped, marks_between};
 use crate::data::{BudgetRow, Report};
 use crate::units::{bytes, percent, seconds};
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 1080.0;
-const HEIGHT: f64 = 320.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 60.0;
-const TOP: f64 = 26.0;
-const BOTTOM: f64 = 46.0;
+const AREA: PlotArea =
+    PlotArea { width: 1080.0, height: 320.0, left: 76.0, right: 60.0, top: 26.0, bottom: 46.0 };
 
 /// Places of bytes and seconds.
 struct BudgetAxes {
@@ -31,14 +27,12 @@ impl BudgetAxes {
 
     fn x(&self, peak: f64) -> f64 {
         let (low, high) = self.peak;
-        LEFT + (WIDTH - LEFT - RIGHT) * (peak - low) / (high - low).max(f64::MIN_POSITIVE)
+        AREA.x((peak - low) / (high - low).max(f64::MIN_POSITIVE))
     }
 
     fn y(&self, time: f64) -> f64 {
         let (low, high) = self.time;
-        HEIGHT
-            - BOTTOM
-            - (HEIGHT - BOTTOM - TOP) * (time - low) / (high - low).max(f64::MIN_POSITIVE)
+        AREA.y((time - low) / (high - low).max(f64::MIN_POSITIVE))
     }
 }
 
@@ -49,36 +43,27 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
         return None;
     }
     let axes = BudgetAxes::of(rows);
-    let mut svg =
-        Svg::new(WIDTH, HEIGHT, "Predicted time of the fastest plan within each budget of memory");
+    let title = "Predicted time of the fastest plan within each budget of memory";
+    let mut svg = AREA.picture(title, ("memory that the plan holds", "time of a step"));
     for mark in marks_between(axes.peak, 7, true) {
-        let x = axes.x(mark);
-        svg.line("grid", (x, TOP), (x, HEIGHT - BOTTOM));
-        svg.text("tick middle", (x, HEIGHT - BOTTOM + 17.0), &bytes(mark));
+        AREA.mark_x(&mut svg, axes.x(mark), &bytes(mark));
     }
     for mark in marks_between(axes.time, 6, false) {
-        let y = axes.y(mark);
-        svg.line("grid", (LEFT, y), (WIDTH - RIGHT, y));
-        svg.text("tick end", (LEFT - 8.0, y + 4.0), &seconds(mark));
+        AREA.mark_y(&mut svg, axes.y(mark), &seconds(mark));
     }
-    svg.text(
-        "axis middle",
-        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0),
-        "memory that the plan holds",
-    );
-    svg.text("axis", (0.0, 12.0), "time of a step");
+    let (top, bottom) = (AREA.y(1.0), AREA.y(0.0));
     let wanted = r.memory.held as f64 * 0.8;
     if wanted > axes.peak.0 {
         let x = axes.x(wanted);
-        svg.line("less", (x, TOP), (x, HEIGHT - BOTTOM));
-        svg.text("note end halo", (x - 6.0, TOP + 10.0), "20 % less memory");
+        svg.line("less", (x, top), (x, bottom));
+        svg.text("note end halo", (x - 6.0, top + 10.0), "20 % less memory");
     }
     if let Some(budget) =
         r.memory.budget.map(|b| b as f64).filter(|b| (axes.peak.0..=axes.peak.1).contains(b))
     {
         let x = axes.x(budget);
-        svg.line("budget", (x, TOP), (x, HEIGHT - BOTTOM));
-        svg.text("note alert halo", (x + 6.0, TOP + 24.0), &format!("budget {}", bytes(budget)));
+        svg.line("budget", (x, top), (x, bottom));
+        svg.text("note alert halo", (x + 6.0, top + 24.0), &format!("budget {}", bytes(budget)));
     }
     stairs(&mut svg, &axes, rows);
     let first = rows.iter().position(|p| p.chosen).unwrap_or(0);
@@ -97,7 +82,7 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
             escaped(&title)
         ));
         if p.chosen {
-            let end = x > WIDTH / 2.0;
+            let end = x > AREA.width / 2.0;
             let (class, at) = if end {
                 ("note strong halo end", x - 12.0)
             } else {
@@ -128,7 +113,7 @@ fn stairs(svg: &mut Svg, axes: &BudgetAxes, rows: &[BudgetRow]) {
             false => write!(path, "H{x:.1}V{y:.1}"),
         };
     }
-    svg.put(format_args!("<path class=\"stairs\" d=\"{path}H{:.1}\"/>", WIDTH - RIGHT));
+    svg.put(format_args!("<path class=\"stairs\" d=\"{path}H{:.1}\"/>", AREA.x(1.0)));
 }
 
 /// The points as a table.

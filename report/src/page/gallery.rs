@@ -1,7 +1,7 @@
 //! A page that leads to several reports.
 
-use super::head;
-use super::markup::escaped;
+use super::markup::{escaped, unescaped};
+use super::{SENTENCE, head};
 use crate::data::Report;
 use crate::units::figure;
 use std::fmt::Write as _;
@@ -14,8 +14,38 @@ pub struct GalleryEntry {
     pub file: String,
     /// What it is about, in a sentence.
     pub about: String,
-    /// The report.
-    pub report: Report,
+    /// What the report says.
+    pub shown: GallerySummary,
+}
+
+/// What the page of a gallery shows of a report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GallerySummary {
+    /// The sentence.
+    pub sentence: String,
+    /// Names of figures, the plan's, and the unfused plan's.
+    pub numbers: Vec<(String, String, Option<String>)>,
+}
+
+impl From<&Report> for GallerySummary {
+    fn from(r: &Report) -> GallerySummary {
+        let number = |key: &str| {
+            let f = r.figure(key)?;
+            let was = f.unfused.map(|x| figure(x, f.unit));
+            Some((f.name.to_string(), figure(f.fused, f.unit), was))
+        };
+        let numbers = ["launches", "seconds", "peak"].into_iter().filter_map(number).collect();
+        GallerySummary { sentence: r.sentence.clone(), numbers }
+    }
+}
+
+impl GallerySummary {
+    /// The sentence of a report's page; `None` where it has none.
+    pub fn of_page(page: &str) -> Option<GallerySummary> {
+        let (_, rest) = page.split_once(SENTENCE)?;
+        let (markup, _) = rest.split_once('<')?;
+        Some(GallerySummary { sentence: unescaped(markup), numbers: Vec::new() })
+    }
 }
 
 /// The page of a gallery: the name, the sentence and the figures of each report.
@@ -29,18 +59,17 @@ pub fn gallery(entries: &[GalleryEntry]) -> String {
             escaped(&e.file),
             escaped(&e.name),
             escaped(&e.about),
-            escaped(&e.report.sentence)
+            escaped(&e.shown.sentence)
         );
-        for key in ["launches", "seconds", "peak"] {
-            let Some(f) = e.report.figure(key) else { continue };
-            let was = f.unfused.map_or_else(String::new, |x| {
-                format!("<dd class=\"was\">{} unfused</dd>", figure(x, f.unit))
+        for (name, now, was) in &e.shown.numbers {
+            let was = was.as_ref().map_or_else(String::new, |was| {
+                format!("<dd class=\"was\">{} unfused</dd>", escaped(was))
             });
             let _ = write!(
                 out,
                 "<div><dt>{}</dt><dd class=\"now\">{}</dd>{was}</div>",
-                f.name,
-                figure(f.fused, f.unit)
+                escaped(name),
+                escaped(now)
             );
         }
         out += "</dl></article>";

@@ -28,6 +28,13 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// The text that was [`escaped`].
+pub(super) fn unescaped(markup: &str) -> String {
+    // What is replaced last makes no new reference.
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    entities.iter().fold(markup.to_string(), |text, (from, to)| text.replace(from, to))
+}
+
 /// JSON as the text of a script element: it has no `<`, so that it ends no element.
 pub(super) fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
@@ -40,6 +47,51 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().take(most.saturating_sub(1)).collect();
     format!("{kept}\u{2026}")
+}
+
+/// Where the axes of a picture are: what is around them holds their texts.
+#[derive(Clone, Copy)]
+pub(super) struct PlotArea {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+impl PlotArea {
+    /// Where a part of the width is, from the left.
+    pub(super) fn x(&self, part: f64) -> f64 {
+        self.left + (self.width - self.left - self.right) * part
+    }
+
+    /// Where a part of the height is, from the bottom.
+    pub(super) fn y(&self, part: f64) -> f64 {
+        self.height - self.bottom - (self.height - self.bottom - self.top) * part
+    }
+
+    /// An empty picture with the names of its axes.
+    pub(super) fn picture(&self, title: &str, (x, y): (&str, &str)) -> Svg {
+        let mut svg = Svg::new(self.width, self.height, title);
+        let middle = (self.left + self.width - self.right) / 2.0;
+        svg.text("axis middle", (middle, self.height - 8.0), x);
+        svg.text("axis", (0.0, 12.0), y);
+        svg
+    }
+
+    /// A mark of the axis to the right, with its line.
+    pub(super) fn mark_x(&self, svg: &mut Svg, x: f64, text: &str) {
+        let bottom = self.height - self.bottom;
+        svg.line("grid", (x, self.top), (x, bottom));
+        svg.text("tick middle", (x, bottom + 17.0), text);
+    }
+
+    /// A mark of the axis upwards, with its line.
+    pub(super) fn mark_y(&self, svg: &mut Svg, y: f64, text: &str) {
+        svg.line("grid", (self.left, y), (self.width - self.right, y));
+        svg.text("tick end", (self.left - 8.0, y + 4.0), text);
+    }
 }
 
 /// A picture that grows.
@@ -133,6 +185,9 @@ mod tests {
             escaped(text).to_string(),
             "&lt;/script&gt;&lt;img src=x onerror=&#39;a&#39;&gt;&amp;&quot;\u{fffd}"
         );
+        for text in ["a < b & c > 'd' \"", "&lt;", "&amp;lt;"] {
+            assert_eq!(unescaped(&escaped(text).to_string()), text);
+        }
         assert_eq!(script_json("\"</script>\u{2028}\""), "\"\\u003c/script>\\u2028\"");
         assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_string(), "ab\u{2026}".to_string()));
     }

@@ -127,6 +127,9 @@ pub(super) fn phase_name(phase: u16) -> String {
 
 /// The area between two lines of steps.
 fn area(svg: &mut Svg, axes: &TimeAxes, class: &str, (low, high): (&[f64], &[f64])) {
+    if axes.spans.is_empty() {
+        return;
+    }
     let mut path = String::new();
     let mut go = |command: &str, x: f64, y: f64| {
         let _ = write!(path, "{command}{x:.2} {y:.2}");
@@ -220,7 +223,7 @@ pub(super) fn table(r: &Report) -> String {
             .what
             .as_ref()
             .map_or_else(String::new, |w| format!("<br><small>{}</small>", escaped(&cut(w, 48))));
-        let line = v.line.map_or_else(String::new, |n| format!(" <small>line {n}</small>"));
+        let line = super::tables::line(v.line.as_deref());
         let name = escaped(&v.name);
         let share = v.bytes as f64 / r.memory.peak_live.max(1) as f64;
         let _ = write!(

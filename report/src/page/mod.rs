@@ -9,7 +9,7 @@ mod roofline;
 mod strip;
 mod tables;
 
-pub use gallery::{GalleryEntry, gallery};
+pub use gallery::{GalleryEntry, GallerySummary, gallery};
 
 use crate::data::{Basis, BudgetRow, ComparedFigure, PlanStep, RepeatedLayer, Report, ResidualRow};
 use crate::units::figure;
@@ -18,7 +18,15 @@ use serde::Serialize;
 use std::fmt::Write as _;
 
 /// The style of pictures, alone or in a page.
-const FIGURE_STYLE: &str = include_str!("../../assets/figure.css");
+const FIGURE_STYLE: &str = concat!(
+    include_str!("../../assets/light.css"),
+    "@media (prefers-color-scheme: dark) { :root:not([data-theme=\"light\"]) {\n",
+    include_str!("../../assets/dark.css"),
+    "} }\n:root[data-theme=\"dark\"] {\n",
+    include_str!("../../assets/dark.css"),
+    "}\n",
+    include_str!("../../assets/figure.css"),
+);
 /// The style of pages.
 const PAGE_STYLE: &str = include_str!("../../assets/page.css");
 const SCRIPT: &str = include_str!("../../assets/page.js");
@@ -35,6 +43,9 @@ const PANELS: [(&str, &str); 9] = [
     ("compared", "Unfused"),
     ("loops", "Loops"),
 ];
+
+/// What begins the sentence of a page.
+const SENTENCE: &str = "<p class=\"sentence\" id=\"sentence\">";
 
 /// The page of a report.
 pub fn page(r: &Report) -> String {
@@ -77,7 +88,7 @@ fn pictures(out: &mut String, r: &Report) {
         tables::time_bars(r)
     );
     panel(out, ("strip", "The step"), STRIP_LEAD, &strip);
-    let lead = "What becomes of each, and what the other decision about it alone would change: a plan was made and priced for each.";
+    let lead = "What becomes of each, and what the other decision about it alone would change: a plan was made and priced for each, or for the same value of an equal layer where the table names one.";
     let residuals = wide(&tables::residuals(r));
     panel(out, ("residuals", "Values that later phases need"), lead, &residuals);
 }
@@ -116,7 +127,7 @@ fn lists(out: &mut String, r: &Report) {
 
 const MEMORY_LEAD: &str = "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run: where values lie leaves gaps.";
 const STRIP_LEAD: &str = "A box is a kernel, as wide as its time. Lines go from the kernel that computes a value to the one that reads it in a later phase: full for kept, dashed for computed again, dotted for kept in fewer bits. Of layers that repeat one is drawn. Click a box, or go through boxes by the arrow keys.";
-const ROOFLINE_LEAD: &str = "Each kernel beside what the machine can do: as high as its operations a second, as large as its time. Under a slope it waits for memory. Rings are measured.";
+const ROOFLINE_LEAD: &str = "Each disc is a kernel: to the right with operations for each byte that it moves, up with operations a second, and larger the more time it takes. The lines are the limits of the machine: a kernel under a slanting line waits for that memory, one under a level line for arithmetic, and the gap up to the line is what a better kernel could gain. Discs are predicted; a ring is the same kernel, measured.";
 
 /// What the script of a page reads; what else there is stands in the page.
 #[derive(Serialize)]
@@ -182,7 +193,7 @@ fn top(r: &Report) -> String {
     }
     let _ = write!(
         out,
-        "</nav><p class=\"sentence\" id=\"sentence\">{}</p><dl class=\"numbers\" id=\"numbers\">",
+        "</nav>{SENTENCE}{}</p><dl class=\"numbers\" id=\"numbers\">",
         escaped(&r.sentence)
     );
     for key in ["launches", "bytes", "seconds", "peak", "saved"] {

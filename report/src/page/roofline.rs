@@ -1,17 +1,13 @@
 //! The picture of what kernels do beside what the machine can do.
 
-use super::markup::{Svg, cut, escaped};
+use super::markup::{PlotArea, Svg, cut, escaped};
 use crate::collect::answers::distances;
 use crate::data::{Report, Roof};
 use crate::units::{metric, seconds};
 use std::collections::BTreeMap;
 
-const WIDTH: f64 = 1080.0;
-const HEIGHT: f64 = 400.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 178.0;
-const TOP: f64 = 18.0;
-const BOTTOM: f64 = 46.0;
+const AREA: PlotArea =
+    PlotArea { width: 1080.0, height: 400.0, left: 76.0, right: 178.0, top: 18.0, bottom: 46.0 };
 
 /// Powers of ten that the axes begin and end with.
 struct LogAxes {
@@ -22,10 +18,7 @@ struct LogAxes {
 impl LogAxes {
     fn place(&self, intensity: f64, rate: f64) -> (f64, f64) {
         let part = |v: f64, (low, high): (f64, f64)| (v.log10() - low) / (high - low);
-        (
-            LEFT + (WIDTH - LEFT - RIGHT) * part(intensity, self.x),
-            HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * part(rate, self.y),
-        )
+        (AREA.x(part(intensity, self.x)), AREA.y(part(rate, self.y)))
     }
 }
 
@@ -42,11 +35,8 @@ struct Kernels {
 /// Operations a second over operations a byte, of the steps that have operations.
 pub(super) fn picture(r: &Report) -> Svg {
     let kernels = kernels(r);
-    let mut svg = Svg::new(
-        WIDTH,
-        HEIGHT,
-        "Operations a second of each kernel beside the limits of the machine",
-    );
+    let title = "Operations a second of each kernel beside the limits of the machine";
+    let mut svg = AREA.picture(title, ("operations for each byte moved", "operations/s"));
     let top = r.roofs.iter().filter(|f| !f.is_memory).map(|f| f.per_second).fold(1.0, f64::max);
     let range = |values: &mut dyn Iterator<Item = f64>, least: f64, most: f64| {
         let (mut low, mut high) = (least, most);
@@ -123,7 +113,6 @@ fn kernels(r: &Report) -> Vec<Kernels> {
 }
 
 fn frame(svg: &mut Svg, axes: &LogAxes) {
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     let powers = |(low, high): (f64, f64)| {
         let count = (high - low).round() as i32;
         let by = (count / 8 + 1) as usize;
@@ -131,16 +120,12 @@ fn frame(svg: &mut Svg, axes: &LogAxes) {
     };
     for v in powers(axes.x) {
         let (x, _) = axes.place(v, 1.0);
-        svg.line("grid", (x, TOP), (x, bottom));
-        svg.text("tick middle", (x, bottom + 17.0), &number(v));
+        AREA.mark_x(svg, x, &number(v));
     }
     for v in powers(axes.y) {
         let (_, y) = axes.place(1.0, v);
-        svg.line("grid", (LEFT, y), (right, y));
-        svg.text("tick end", (LEFT - 8.0, y + 4.0), &metric(v));
+        AREA.mark_y(svg, y, &metric(v));
     }
-    svg.text("axis middle", ((LEFT + right) / 2.0, HEIGHT - 8.0), "operations for each byte moved");
-    svg.text("axis", (0.0, 12.0), "operations/s");
 }
 
 fn number(v: f64) -> String {
@@ -239,7 +224,7 @@ fn label(
     let s = &r.steps[k.step];
     let label = cut(&s.label, 26);
     let text = if furthest { format!("{label} (furthest from its limit)") } else { label };
-    let end = x > WIDTH - RIGHT - 190.0;
+    let end = x > AREA.x(1.0) - 190.0;
     let (class, at) =
         if end { ("point-name halo end", x - 14.0) } else { ("point-name halo", x + 14.0) };
     svg.text(class, (at, y + 4.0), &text);

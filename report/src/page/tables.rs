@@ -57,8 +57,11 @@ pub(super) fn compared(r: &Report) -> String {
                 .counters
                 .iter()
                 .map(|(name, n)| format!("{} {}", escaped(name), metric(*n as f64)));
-            let _ =
-                write!(out, "<p>Counters of a run: {}.</p>", all.collect::<Vec<_>>().join(", "));
+            let _ = write!(
+                out,
+                "<p>Counters of one run, of all threads of the process in user mode: {}.</p>",
+                all.collect::<Vec<_>>().join(", ")
+            );
         }
     }
     for why in &r.unmeasured {
@@ -120,6 +123,11 @@ fn measured_cells(s: &PlanStep) -> String {
     )
 }
 
+/// Where a value stands in the source, behind its name.
+pub(super) fn line(of: Option<&str>) -> String {
+    of.map_or_else(String::new, |line| format!(" <small class=\"line\">{}</small>", escaped(line)))
+}
+
 /// The most residuals that are listed.
 const MOST_RESIDUALS: usize = 500;
 
@@ -139,7 +147,7 @@ pub(super) fn residuals(r: &Report) -> String {
         let bits = x.bits.map_or_else(String::new, |n| {
             format!(" <small>{n} bit{}</small>", if n == 1 { "" } else { "s" })
         });
-        let line = x.line.map_or_else(String::new, |n| format!(" <small>line {n}</small>"));
+        let line = line(x.line.as_deref());
         let best = if worth == Some(x.value.as_str()) {
             " class=\"chosen\" data-worth=\"most\""
         } else {
@@ -166,8 +174,12 @@ pub(super) fn residuals(r: &Report) -> String {
         let _ = match &x.instead {
             Some(i) => write!(
                 out,
-                "<td>{}</td><td class=\"n\" data-v=\"{:e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
+                "<td>{}{}</td><td class=\"n\" data-v=\"{:e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
                 if i.decision == "remat" { "compute again" } else { "keep" },
+                i.priced_for.as_ref().map_or_else(String::new, |v| format!(
+                    " <small>as <code>{}</code></small>",
+                    escaped(v)
+                )),
                 i.seconds,
                 signed_seconds(i.seconds),
                 i.peak,

@@ -303,7 +303,7 @@ impl WorkMaker<'_> {
         let inst = format!("step {n}: {}", program.steps[n].title());
         Ok(LoopWork {
             op: step.op(),
-            at: At { func: Some(program.name.clone()), inst: Some(inst), ..At::default() },
+            at: At { func: Some(program.name.clone()), inst: Some(inst.into()), ..At::default() },
             trips,
             reverse: step.reverse,
             carries: self.carries(program, &step.carries, (&slots.carries, scratch))?,

@@ -38,7 +38,8 @@ pub(super) fn module(
 
 /// An error with the program and the step that it is about.
 pub(super) fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usize>) -> Diagnostic {
-    let titled = |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()));
+    let titled =
+        |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()).into());
     let func = Some(schedule.name.clone());
     d.at = At { func, inst: step.and_then(titled).or(d.at.inst), ..At::default() };
     d

@@ -186,9 +186,10 @@ fn made(
     let mut low = Lowering::new(program, target, fp);
     low.in_block = block.is_some();
     let within = |d: Diagnostic, step: Option<usize>| {
-        let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
-        let (inst, span) = (inst.or(d.at.inst), d.at.span);
-        Diagnostic { at: At { func: Some(program.name.clone()), inst, span }, ..d }
+        let inst =
+            step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title()).into()));
+        let at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..d.at };
+        Diagnostic { at, ..d }
     };
     let (sections, mut inner) =
         given.map_or((None, None), |given| (Some(given.sections), Some(given.blocks.into_iter())));

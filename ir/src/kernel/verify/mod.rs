@@ -61,7 +61,7 @@ impl ProgramVerifier<'_> {
     fn report(&mut self, place: impl fmt::Display, wrong: Wrong) {
         let at = At {
             func: Some(self.program.name.clone()),
-            inst: Some(place.to_string()),
+            inst: Some(place.to_string().into()),
             ..At::default()
         };
         self.errors.push(Diagnostic::new(at, wrong.kind, wrong.message));
