@@ -23,7 +23,7 @@ struct GalleryFlags {
     /// Where to write the pages; it is made where it is not there.
     folder: PathBuf,
     /// StableHLO text of a function, such as what JAX exports.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/jax/gpt_layers.mlir"))]
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/gpt.mlir"))]
     jax: PathBuf,
     /// A page that is in the folder already, such as one with what was measured on a GPU: its name and its file.
     #[arg(long, value_names = ["NAME", "FILE"], num_args = 2)]

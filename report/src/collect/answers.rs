@@ -25,14 +25,22 @@ pub(super) fn sentence(r: &Report) -> String {
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
-            "{base}: {} launches instead of {}, {}\u{d7} fewer bytes moved, {}\u{d7} less time and {}\u{d7} less memory than with a kernel for each operation.",
+            "{base}: {} launches instead of {}, {} bytes moved, {} time and {} memory than with a kernel for each operation.",
             count(launches.0),
             count(launches.1),
-            times(bytes.0, bytes.1),
-            times(time.0, time.1),
-            times(peak.0, peak.1),
+            change(bytes, "fewer"),
+            change(time, "less"),
+            change(peak, "less"),
         ),
         _ => format!("{base}, which take {}.", seconds(predicted)),
+    }
+}
+
+/// `2.0\u{d7} less` where the plan takes half, `2.0\u{d7} more` where it takes twice as much.
+fn change((fused, unfused): (f64, f64), less: &str) -> String {
+    match fused > unfused {
+        true => format!("{}\u{d7} more", times(unfused, fused)),
+        false => format!("{}\u{d7} {less}", times(fused, unfused)),
     }
 }
 
@@ -229,9 +237,9 @@ fn recomputed(r: &Report) -> String {
     let inverse = names(&mut r.residuals.iter().filter(|x| x.decision == "inverse"));
     let mut told = Vec::new();
     for (names, how) in [
-        (&twice, "Members of several groups"),
-        (&inside, "Written out again in the kernels that read them"),
-        (&inverse, "Recovered from results"),
+        (&twice, "By more than one kernel"),
+        (&inside, "Inside the kernels that read them"),
+        (&inverse, "From the results of the operations that read them"),
     ] {
         if !names.is_empty() {
             told.push(format!("{how}: {}.", values(names)));
@@ -285,9 +293,10 @@ fn layer(r: &Report) -> String {
         some => format!(" Also {}.", listed(some, 3)),
     };
     format!(
-        "{}: {} steps, {}\u{d7} in a row from step {}, {} of the time.{also}",
+        "{}: {} step{}, {}\u{d7} in a row from step {}, {} of the time.{also}",
         l.name,
         l.period,
+        if l.period == 1 { "" } else { "s" },
         l.count,
         l.first,
         percent(time / all.max(f64::MIN_POSITIVE))
