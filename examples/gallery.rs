@@ -222,7 +222,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let of =
         ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
     out.add(of, || convnet(&device.clone().mem_budget(held / 3 * 2), small))?;
-    let of = ("LSTM", "A recurrent net over a sequence, by a scan, with its way back.");
+    let of = ("LSTM", "A recurrent net over a sequence, by a scan, and its gradient.");
     out.add(of, || lstm(&device, small))?;
     let of = (
         "Simulation",
@@ -231,7 +231,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held = out.add(of, || simulation(&device, small))?;
     let of = (
         "Simulation, half the memory",
-        "The same steps within half: the way back has checkpoints.",
+        "The same steps within half: the backward pass has checkpoints.",
     );
     out.add(of, || simulation(&device.clone().mem_budget(held / 2), small))?;
     let of = ("GPT", "A transformer that says which word follows, with Adam.");

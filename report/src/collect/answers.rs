@@ -247,7 +247,7 @@ fn recomputed(r: &Report) -> String {
     }
     let loops: u64 = r.loops.iter().filter_map(|l| l.checkpoints.as_ref()?.forward_steps).sum();
     if loops > 0 {
-        told.push(format!("Ways back over loops take {} steps forward.", count(loops as f64)));
+        told.push(format!("Backward passes over loops run {} steps forward.", count(loops as f64)));
     }
     if told.is_empty() { "Nothing.".into() } else { told.join(" ") }
 }
