@@ -118,7 +118,9 @@ fn lists(out: &mut String, r: &Report) {
         let drawn = loops::pictures(r);
         let drawn =
             drawn.iter().enumerate().map(|(k, svg)| scroll(svg, &format!("loop-figure-{k}")));
-        let body = format!("{}{}", wide(&loops::table(r)), drawn.collect::<String>());
+        let drawn = drawn.collect::<String>();
+        let legend = if drawn.is_empty() { "" } else { SCHEDULE_LEGEND };
+        let body = format!("{}{legend}{drawn}", wide(&loops::table(r)));
         let lead =
             "How many steps each takes, what it carries, and how the backward pass gets what it needs.";
         panel(out, ("loops", "Loops"), lead, &body);
@@ -170,6 +172,7 @@ fn head(title: &str) -> String {
     )
 }
 
+const SCHEDULE_LEGEND: &str = "<p class=\"lead\">The picture shows a backward pass with checkpoints: blue lines are steps forward, orange lines are steps back, and a dotted line is a state that is kept until its step is done.</p>";
 const BOUND_LEGEND: &str = "<ul class=\"legend\" aria-label=\"What bounds the time of a kernel\"><li><span class=\"swatch memory\"></span>bound by memory</li><li><span class=\"swatch compute\"></span>by arithmetic</li><li><span class=\"swatch launch\"></span>by launching</li></ul>";
 
 /// What the plan does in one sentence and five numbers.
