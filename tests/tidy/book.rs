@@ -28,7 +28,8 @@ fn pages_say_first_what_one_can_do_then() {
     let mut wrong = Vec::new();
     for (name, text) in pages() {
         // Notes are measurements, and the front page is about all of adfuse.
-        let Some(page) = name.strip_prefix("docs/").filter(|page| !page.starts_with("notes/")) else {
+        let Some(page) = name.strip_prefix("docs/").filter(|page| !page.starts_with("notes/"))
+        else {
             continue;
         };
         if ["README.md", "SUMMARY.md"].contains(&page) {

@@ -56,11 +56,9 @@ impl Costs {
         let Some(path) = &self.cost_graph else { return Ok(None) };
         let source = SourceText::read(path)?;
         // The graph stands in place of a program, and its faults are those of a program.
-        let wrong =
-            |kind, m: String| source.wrong([Diagnostic::new(At::default(), kind, m)]);
-        let g = CostGraph::from_json(&source.text).map_err(|e| {
-            wrong(Kind::Syntax, format!("`{}` is no cost graph: {e}", source.name))
-        })?;
+        let wrong = |kind, m: String| source.wrong([Diagnostic::new(At::default(), kind, m)]);
+        let g = CostGraph::from_json(&source.text)
+            .map_err(|e| wrong(Kind::Syntax, format!("`{}` is no cost graph: {e}", source.name)))?;
         let found = frontier(&g, &FrontierOptions::default());
         let budget = budget.map(|b| b.of(found.fastest().peak));
         let chosen = match budget {

@@ -224,8 +224,12 @@ impl<'a> MlirParser<'a> {
                     let mut region = self.region()?;
                     let types = inst.types.iter().cloned();
                     let bound = inst.bound.iter().zip(types);
-                    let param = |(&name, ty)| {
-                        ParamTree { name, ty, extent: None, location: "", label: None }
+                    let param = |(&name, ty)| ParamTree {
+                        name,
+                        ty,
+                        extent: None,
+                        location: "",
+                        label: None,
                     };
                     region.params = bound.map(param).collect();
                     inst.regions.push(region);

@@ -121,8 +121,7 @@ fn lists(out: &mut String, r: &Report) {
         let drawn = drawn.collect::<String>();
         let legend = if drawn.is_empty() { "" } else { SCHEDULE_LEGEND };
         let body = format!("{}{legend}{drawn}", wide(&loops::table(r)));
-        let lead =
-            "How many steps each takes, what it carries, and how the backward pass gets what it needs.";
+        let lead = "How many steps each takes, what it carries, and how the backward pass gets what it needs.";
         panel(out, ("loops", "Loops"), lead, &body);
     }
 }
