@@ -146,8 +146,12 @@ fn less_memory(r: &Report) -> String {
     let best = fits.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     match best {
         Some(p) => format!(
-            "{} of time: {} instead of {} a step within {}, by a plan that takes {} and computes {}.",
-            percent((p.seconds - now) / now.max(f64::MIN_POSITIVE)),
+            "{}: {} instead of {} a step within {}, by a plan that takes {} and computes {}.",
+            // A plan that was asked for may be slower than one that takes less memory.
+            match (p.seconds - now) / now.max(f64::MIN_POSITIVE) {
+                more if more < 0.0 => format!("It saves {} of time", percent(-more)),
+                more => format!("{} of time", percent(more)),
+            },
             seconds(p.seconds),
             seconds(now),
             size(wanted),
