@@ -8,7 +8,7 @@ pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::known::KnownValues;
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
-use adfuse_ir::{Dim, Op, Provenance, Span, Symbol, TensorType};
+use adfuse_ir::{Dim, Op, Provenance, Symbol, TensorType};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
