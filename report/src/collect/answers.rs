@@ -25,7 +25,7 @@ pub(super) fn sentence(r: &Report) -> String {
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
-            "{base}: {} launches instead of {}, {} bytes moved, {} time and {} memory than with a kernel for each operation.",
+            "{base}. Compared with one kernel for each operation: {} launches instead of {}, {} bytes moved, {} time, {} memory.",
             count(launches.0),
             count(launches.1),
             change(bytes, "fewer"),
@@ -38,9 +38,11 @@ pub(super) fn sentence(r: &Report) -> String {
 
 /// `2.0\u{d7} less` where the plan takes half, `2.0\u{d7} more` where it takes twice as much.
 fn change((fused, unfused): (f64, f64), less: &str) -> String {
-    match fused > unfused {
-        true => format!("{}\u{d7} more", times(unfused, fused)),
-        false => format!("{}\u{d7} {less}", times(fused, unfused)),
+    let (low, high) = if fused > unfused { (unfused, fused) } else { (fused, unfused) };
+    match times(low, high).as_str() {
+        "1.0" => "the same".into(),
+        ratio if fused > unfused => format!("{ratio}\u{d7} more"),
+        ratio => format!("{ratio}\u{d7} {less}"),
     }
 }
 
