@@ -158,7 +158,7 @@ fn lstm(device: &Device, small: bool) -> Result<Report, Diagnostic> {
 
 fn gpt_step(small: bool) -> (WordStep, Result<Array, Diagnostic>) {
     let (words, seen, features, heads, blocks, batch) =
-        if small { (40, 16, 32, 4, 3, 2) } else { (50304, 1024, 768, 12, 12, 4) };
+        if small { (40, 16, 32, 4, 2, 2) } else { (50304, 1024, 768, 12, 12, 4) };
     let model = WordGpt::new(words, seen, features, heads, blocks);
     let step = train_step(Adam::new(1e-4), model, |net: &WordGpt, text: Tensor| net.loss(&text));
     let batch = Array::splat(&[batch, seen + 1], adfuse::ir::Literal::zero(DType::I32));
