@@ -287,7 +287,10 @@ fn unfused(r: &Report) -> String {
 
 fn layer(r: &Report) -> String {
     let most = r.layers.iter().max_by_key(|l| (l.period * l.count, std::cmp::Reverse(l.first)));
-    let Some(l) = most else { return "No sequence of steps repeats.".into() };
+    let Some(l) = most else {
+        return "No sequence of steps repeats. Equal layers of a model may differ in their kernels."
+            .into();
+    };
     let time: f64 = r.steps[l.first..l.first + l.period * l.count].iter().map(|s| s.seconds).sum();
     let all: f64 = r.steps.iter().map(|s| s.seconds).sum();
     let others: Vec<String> = (r.layers.iter())
