@@ -10,11 +10,14 @@ use std::sync::Arc;
 /// Locations that are defined in terms of each other are followed this far.
 const MOST_STEPS: usize = 64;
 
+/// The most bytes of a location in which the name of an argument is looked for.
+const LONGEST_NAME: usize = 1024;
+
 /// What stands between the brackets of `#name = loc(..)`, by the name.
 #[derive(Default)]
 pub(super) struct Locations<'a> {
     named: BTreeMap<&'a str, &'a str>,
-    /// The lines that were looked up.
+    /// The lines of the names that were looked up.
     lines: BTreeMap<&'a str, Option<Arc<SourceLine>>>,
 }
 
@@ -34,33 +37,20 @@ impl<'a> Locations<'a> {
             param.label = self.argument(param.location);
         }
         for inst in &mut region.insts {
-            inst.line = self.line_of(inst.location);
+            inst.line = self.line(inst.location, 0);
             // Regions are nested no deeper than the parser allows.
             inst.regions.iter_mut().for_each(|r| self.attach_region(r));
         }
     }
 
-    /// The line of a location, each name looked up once.
-    fn line_of(&mut self, text: &'a str) -> Option<Arc<SourceLine>> {
-        if text.is_empty() {
-            return None;
-        }
-        if let Some(found) = self.lines.get(text) {
-            return found.clone();
-        }
-        let found = self.line(text, 0).map(Arc::new);
-        self.lines.insert(text, found.clone());
-        found
-    }
-
     /// The line of the location that a text begins with: of calls the innermost one, of several that became one the first.
-    fn line(&self, text: &str, steps: usize) -> Option<SourceLine> {
+    fn line(&mut self, text: &'a str, steps: usize) -> Option<Arc<SourceLine>> {
         if steps > MOST_STEPS {
             return None;
         }
         let text = text.trim_start();
         if let Some(name) = text.strip_prefix('#') {
-            return self.line(self.named.get(word(name))?, steps + 1);
+            return self.line_of(word(name), steps);
         }
         if let Some(inner) = text.strip_prefix("callsite(").or_else(|| text.strip_prefix("loc(")) {
             return self.line(inner, steps + 1);
@@ -74,14 +64,28 @@ impl<'a> Locations<'a> {
         }
         let (line, rest) = number(rest.strip_prefix(':')?)?;
         let (column, _) = number(rest.strip_prefix(':')?)?;
-        Some(SourceLine::new(&unescaped(name), line, column))
+        Some(Arc::new(SourceLine::new(&unescaped(name), line, column)))
+    }
+
+    /// The line of what has a name, which is looked up once: many locations may lead to one long text.
+    fn line_of(&mut self, name: &'a str, steps: usize) -> Option<Arc<SourceLine>> {
+        if let Some(found) = self.lines.get(name) {
+            return found.clone();
+        }
+        let text = *self.named.get(name)?;
+        // Nothing is found through itself.
+        self.lines.insert(name, None);
+        let found = self.line(text, steps + 1);
+        self.lines.insert(name, found.clone());
+        found
     }
 
     /// The name of an argument, as JAX tells it: `params['w'][0]` is `params.w.0`.
     fn argument(&self, text: &'a str) -> Option<String> {
         let text = text.trim_start();
         let text = text.strip_prefix('#').map_or(Some(text), |n| self.named.get(word(n)).copied());
-        let (name, rest) = quoted(text?)?;
+        let text = text?;
+        let (name, rest) = quoted(&text[..text.floor_char_boundary(LONGEST_NAME)])?;
         // A line of the program is no name.
         (!name.is_empty() && !rest.starts_with(':')).then(|| words(&unescaped(name)))
     }
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_location_is_a_line_of_the_program_that_was_traced() {
-        let all = locations();
+        let mut all = locations();
         for (text, line) in [
             ("#loc", None),
             ("unknown", None),
