@@ -23,7 +23,7 @@ struct GalleryFlags {
     /// Where to write the pages; it is made where it is not there.
     folder: PathBuf,
     /// StableHLO text of a function, such as what JAX exports.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/jax/gpt_layers.mlir"))]
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/gpt.mlir"))]
     jax: PathBuf,
     /// A page that is in the folder already, such as one with what was measured on a GPU: its name and its file.
     #[arg(long, value_names = ["NAME", "FILE"], num_args = 2)]
@@ -158,7 +158,7 @@ fn lstm(device: &Device, small: bool) -> Result<Report, Diagnostic> {
 
 fn gpt_step(small: bool) -> (WordStep, Result<Array, Diagnostic>) {
     let (words, seen, features, heads, blocks, batch) =
-        if small { (40, 16, 32, 4, 3, 2) } else { (50304, 1024, 768, 12, 12, 4) };
+        if small { (40, 16, 32, 4, 2, 2) } else { (50304, 1024, 768, 12, 12, 4) };
     let model = WordGpt::new(words, seen, features, heads, blocks);
     let step = train_step(Adam::new(1e-4), model, |net: &WordGpt, text: Tensor| net.loss(&text));
     let batch = Array::splat(&[batch, seen + 1], adfuse::ir::Literal::zero(DType::I32));
@@ -222,7 +222,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let of =
         ("Convnet, less memory", "The same convolutions, within two thirds of what they take.");
     out.add(of, || convnet(&device.clone().mem_budget(held / 3 * 2), small))?;
-    let of = ("LSTM", "A recurrent net over a sequence, by a scan, with its way back.");
+    let of = ("LSTM", "A recurrent net over a sequence, by a scan, and its gradient.");
     out.add(of, || lstm(&device, small))?;
     let of = (
         "Simulation",
@@ -231,7 +231,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held = out.add(of, || simulation(&device, small))?;
     let of = (
         "Simulation, half the memory",
-        "The same steps within half: the way back has checkpoints.",
+        "The same steps within half: the backward pass has checkpoints.",
     );
     out.add(of, || simulation(&device.clone().mem_budget(held / 2), small))?;
     let of = ("GPT", "A transformer that says which word follows, with Adam.");

@@ -127,7 +127,8 @@
 //! # Loops
 //!
 //! [`transform::scan`], [`transform::fori`] and [`transform::while_loop`] are loops of the program, not of the trace: they
-//! are compiled once, and differentiated in both modes. The planner decides which values of each step wait for the way back.
+//! are compiled once, and differentiated in both modes. The planner decides which values of each step wait for the
+//! backward pass.
 //!
 //! ```
 //! use adfuse::prelude::*;

@@ -23,7 +23,7 @@ pub(super) struct Budget {
     /// 1.5GB, bytes, or 50% of what the plan without a budget takes
     ///
     /// What does not fit is computed again where it is needed. The fastest plan is taken of those that
-    /// fit; if none does, the least budget that will do is told, and the exit status is 1.
+    /// fit; if none does, the error tells the smallest budget that works, and the exit status is 1.
     #[arg(
         long,
         value_name = "SIZE",
@@ -31,7 +31,7 @@ pub(super) struct Budget {
         allow_hyphen_values = true
     )]
     mem_budget: Option<MemBudget>,
-    /// The most that compiling may take, by the machine's rates: 50ms, 1.5s
+    /// The most that compiling may take, as predicted: 50ms, 1.5s
     ///
     /// The fastest plan is taken of those that compile within it, and within the memory budget if there is one; if none
     /// does, the least is told, and the exit status is 1.

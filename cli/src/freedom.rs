@@ -52,11 +52,11 @@ enum FpArg {
 /// How hard to look for a plan.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum EffortArg {
-    /// A kernel an instruction
+    /// One kernel for each instruction
     Off,
-    /// One pass
+    /// Group instructions once
     Quick,
-    /// As long as it pays
+    /// Then change the plan as long as that makes it faster
     Default,
     /// As default, then many small changes, of which the best are kept
     Search,

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 
 const STACK: usize = 512 << 20;
 
-/// Differentiates, runs and checks programs in `.ir` text.
+/// Differentiates, plans, runs and measures programs over tensors.
 #[derive(Parser)]
 #[command(name = "adfuse", version, after_help = AFTER)]
 struct Cli {
@@ -80,7 +80,7 @@ struct Cli {
 }
 
 const AFTER: &str = "\
-Every FILE may be `-`, standard input. A program is `.ir` text or StableHLO text; what it begins with tells which.
+Every FILE may be `-`, standard input. A program is `.ir` text, StableHLO or an ONNX model; adfuse tells them apart by their first bytes.
 
 Exit status: 0 if all is well, 1 if the program is wrong or a check fails, 2 if the command line or \
 another file it names cannot be used.";

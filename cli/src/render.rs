@@ -36,7 +36,8 @@ pub(super) fn report(source: Option<&SourceText>, errors: &[Diagnostic], color: 
     out
 }
 
-/// One object with all errors: of each its class, message, file, line, column, the function and instruction, and the hint.
+/// One object with all errors: of each its class, message, file, line, column, the function and instruction, the line of the
+/// program that was traced, and the hint.
 pub(super) fn json(source: Option<&SourceText>, errors: &[Diagnostic]) -> String {
     let of = |d: &Diagnostic| {
         let place = source.zip(d.at.span).and_then(|(s, span)| SnippetSpan::of(s, span));
@@ -48,6 +49,7 @@ pub(super) fn json(source: Option<&SourceText>, errors: &[Diagnostic]) -> String
             "column": place.as_ref().map(|p| p.column),
             "function": d.at.func,
             "instruction": d.at.inst,
+            "from": d.at.line.as_ref().map(ToString::to_string),
             "hint": d.hint,
         })
     };
@@ -91,6 +93,7 @@ fn described(source: Option<&SourceText>, d: &Diagnostic) -> Report<()> {
             notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", visible(&shortened(i)))));
         }
     }
+    notes.extend(d.at.line.iter().map(|l| format!("from {}", visible(&l.to_string()))));
     notes.extend(d.hint.iter().map(|h| format!("help: {}", visible(h))));
     if d.kind == Kind::Internal {
         notes.push("this is a fault of adfuse, not of the program".into());
@@ -243,7 +246,7 @@ mod tests {
         let json: Value = serde_json::from_str(&text).unwrap();
         let due = json!({
             "class": "shape", "message": "wrong", "file": "a.ir", "line": 2, "column": 5,
-            "function": null, "instruction": null, "hint": "a way out",
+            "function": null, "instruction": null, "from": null, "hint": "a way out",
         });
         assert_eq!(json["errors"], json!([due]));
     }

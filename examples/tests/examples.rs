@@ -121,3 +121,27 @@ fn orbit_finds_the_shape() {
     let text = printed("orbit", &[]);
     assert!((numbers(&text, "e =").pop().expect("a step") - 0.2056).abs() < 1e-9, "{text}");
 }
+
+#[test]
+fn a_gallery_leads_to_its_reports() {
+    let folder = std::env::temp_dir().join(format!("adfuse-gallery-{}", std::process::id()));
+    let path = folder.to_str().expect("a path");
+    printed("gallery", &[path, "--small", "--also", "Digits again", "digits.html"]);
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    let index = read("index.html");
+    let articles: Vec<&str> = index.split("<h2><a href=\"").skip(1).collect();
+    assert_eq!(articles.len(), 9, "{index}");
+    for article in &articles {
+        let page = read(article.split_once('"').expect("a file").0);
+        assert_eq!(page.matches("<div data-answer=").count(), 10);
+    }
+    // What is read off a page that was there is what its report says.
+    let figures = |article: &str| article.split_once("<dl").expect("figures").1.to_string();
+    let (first, last) = (figures(articles[0]), figures(articles[8]));
+    assert_eq!(first.matches("<dd class=\"now\">").count(), 3, "{first}");
+    assert_eq!(last.split_once("</dl>").map(|(l, _)| l), first.split_once("</dl>").map(|(f, _)| f));
+    // Lines are those of the programs that were traced.
+    assert!(read("digits.html").contains("examples/gallery.rs:"));
+    assert!(read("jax-import.html").contains("python/examples/gpt.py:"));
+    std::fs::remove_dir_all(&folder).expect("a folder of its own");
+}

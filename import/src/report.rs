@@ -1,8 +1,9 @@
 //! What a text uses, and what of it cannot be imported.
 
-use adfuse_ir::{At, Diagnostic, Kind, Span};
+use adfuse_ir::{At, Diagnostic, Kind, SourceLine, Span};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// One instruction, or a function's signature, that cannot be imported.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,6 +14,8 @@ pub struct Issue {
     pub what: String,
     /// Where it stands.
     pub span: Span,
+    /// The line of the program that was traced, where the text tells it.
+    pub line: Option<Arc<SourceLine>>,
     /// The node, where it stands in no text.
     pub node: Option<String>,
 }
@@ -24,7 +27,7 @@ impl Issue {
         let m = format!("`{}` cannot be imported: {}{again}", self.op, self.what);
         let at = match &self.node {
             Some(_) => At { inst: self.node.as_deref().map(Into::into), ..At::default() },
-            None => At::span(self.span),
+            None => At { line: self.line.clone(), ..At::span(self.span) },
         };
         Diagnostic::new(at, Kind::Unsupported, m)
     }

@@ -216,6 +216,37 @@ fn names_and_places_of_the_source_are_kept() {
     );
 }
 
+/// Texts that JAX writes with `debug_info` have the lines of Python and the names of arguments.
+#[test]
+fn lines_and_arguments_of_python_are_kept() {
+    let text = "#loc1 = loc(\"params['w'][0]\")
+    module @jit_loss {
+      func.func public @main(%arg0: tensor<2xf32> loc(#loc1), %arg1: tensor<2xf32> loc(\"x\")) -> tensor<2xf32> {
+        %0 = stablehlo.multiply %arg0, %arg1 : tensor<2xf32> loc(#loc4)
+        %1 = call @tanh(%0) : (tensor<2xf32>) -> tensor<2xf32> loc(#loc3)
+        %2 = \"stablehlo.negate\"(%1) : (tensor<2xf32>) -> tensor<2xf32> loc(\"/home/ada/net/src/model.py\":9:4)
+        return %2 : tensor<2xf32> loc(#loc)
+      } loc(#loc)
+      func.func private @tanh(%arg0: tensor<2xf32> loc(unknown)) -> tensor<2xf32> {
+        %0 = stablehlo.tanh %arg0 : tensor<2xf32> loc(unknown)
+        return %0 : tensor<2xf32> loc(#loc)
+      } loc(#loc)
+    } loc(#loc)
+    #loc = loc(unknown)
+    #loc2 = loc(\"/home/ada/net/src/model.py\":7:12 to :20)
+    #loc3 = loc(\"/home/ada/net/src/model.py\":8:4 to :20)
+    #loc4 = loc(\"jit(loss)/mul\"(#loc5))
+    #loc5 = loc(callsite(#loc2 at #loc3))\n";
+    let imported = imported(text);
+    let f = imported.module.find("main").expect("main");
+    let text = f.to_string();
+    assert!(text.contains("@main(%params.w.0: f32[2], %x: f32[2])"), "{text}");
+    let lines: Vec<Option<String>> =
+        f.body_insts().iter().map(|&i| f.source_line(i).map(ToString::to_string)).collect();
+    let of = |line: &str| Some(format!("net/src/model.py:{line}"));
+    assert_eq!(lines, [of("7:12"), of("8:4"), of("9:4")], "{text}");
+}
+
 #[test]
 fn shardings_annotations_and_locations_are_left_out() {
     let text = "#loc = loc(unknown)

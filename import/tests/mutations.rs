@@ -43,6 +43,23 @@ const OTHERS: &str = r#"module @m {
 }
 "#;
 
+/// A program with locations of every form.
+const LOCATED: &str = r#"#loc = loc(unknown)
+#loc1 = loc("params['w'][0]")
+#loc2 = loc("/home/ada/net/src/model.py":7:12 to :20)
+#loc3 = loc("jit(loss)/mul"(#loc2))
+#loc4 = loc(callsite(#loc3 at "main.py":3:1))
+#loc5 = loc(fused<"a\5Cb">[#loc4, #loc2])
+module @jit_loss {
+  func.func public @main(%arg0: tensor<4xf32> loc(#loc1), %arg1: tensor<4xf32> loc("x")) -> tensor<4xf32> {
+    %0 = stablehlo.multiply %arg0, %arg1 : tensor<4xf32> loc(#loc5)
+    %1 = stablehlo.tanh %0 : tensor<4xf32> loc(callsite(#loc4 at #loc6))
+    return %1 : tensor<4xf32> loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc6 = loc(#loc6)
+"#;
+
 fn programs() -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/jax");
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
@@ -50,7 +67,7 @@ fn programs() -> Vec<String> {
     paths.sort();
     paths.retain(|p| p.extension().is_some_and(|e| e == "mlir"));
     let texts = paths.iter().map(|p| std::fs::read_to_string(p).expect("a program"));
-    texts.chain([OTHERS.to_string()]).collect()
+    texts.chain([OTHERS.to_string(), LOCATED.to_string()]).collect()
 }
 
 /// What mutations put into a text.
@@ -83,6 +100,9 @@ const PIECES: &[&str] = &[
     "!",
     "\u{e9}",
     "loc(",
+    "#loc5",
+    "callsite(",
+    "fused<",
     "applies",
 ];
 

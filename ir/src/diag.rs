@@ -34,6 +34,12 @@ pub struct Provenance {
     pub line: Option<Arc<SourceLine>>,
 }
 
+impl From<Span> for Provenance {
+    fn from(span: Span) -> Provenance {
+        Provenance { span: Some(span), line: None }
+    }
+}
+
 /// The class of an error; tests and callers match on this, people read the message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]

@@ -20,8 +20,12 @@ impl SourceLine {
     /// The line of a caller. Of an absolute path, only what is from the folder of the package on is kept, so that
     /// what is written of a function does not depend on the host that compiled the program.
     pub fn of(caller: &Location<'_>) -> SourceLine {
-        let file = in_package(caller.file()).into();
-        SourceLine { file, line: caller.line(), column: caller.column() }
+        SourceLine::new(caller.file(), caller.line(), caller.column())
+    }
+
+    /// A line of a file, of whose path the same is kept.
+    pub fn new(path: &str, line: u32, column: u32) -> SourceLine {
+        SourceLine { file: in_package(path).into(), line, column }
     }
 }
 

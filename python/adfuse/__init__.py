@@ -10,6 +10,7 @@ one that the environment variable ADFUSE names, or the one on PATH. Docs: docs/i
 import atexit
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -75,6 +76,23 @@ class _Program:
         """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
         return self._server(args)[1].plan()["peak_bytes"]
 
+    def report(self, path, *args):
+        """Writes a page about the plan for these arguments: memory over time, the kernels with lines of Python, and what
+        other plans would cost. Nothing runs."""
+        args = jax.tree.map(jnp.asarray, args)
+        traced = self._trace(args)
+        with tempfile.TemporaryDirectory(prefix="adfuse-") as folder:
+            file = Path(folder) / f"{getattr(self.f, '__name__', 'f').strip('<>')}.mlir"
+            file.write_text(traced.lower().as_text(debug_info=True))
+            given = list(self.options)
+            if self.argnums:
+                self._check(args, jax.tree.leaves(traced.out_info))
+                # Parameters have the names of the arguments' trees.
+                header = _printed([_program(), "import", file]).split(") -> ", 1)[0]
+                names = re.findall(r"%([^\s:]+): ", header)
+                given += ["--grad", "--wrt=" + ",".join(names[n] for n in self._wrt(args))]
+            _printed([_program(), "report", file, *given, "-o", Path(path).absolute()])
+
     def _server(self, args):
         """The arguments as arrays, and the program for their structure, shapes and types."""
         args = jax.tree.map(jnp.asarray, args)
@@ -86,16 +104,21 @@ class _Program:
 
     def _start(self, args):
         """Traces the function at these arguments and starts the program."""
-        traced = jax.jit(self.f, keep_unused=True).trace(*args)
+        traced = self._trace(args)
         types, tree = jax.tree.flatten(traced.out_info)
         given = list(self.options)
         if self.argnums:
             self._check(args, types)
-            # The leaves of an argument are parameters side by side.
-            ends = np.cumsum([len(jax.tree.leaves(arg)) for arg in args])
-            wrt = [n for k in self.argnums for n in range(ends[k] - len(jax.tree.leaves(args[k])), ends[k])]
-            given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in wrt)]
+            given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in self._wrt(args))]
         return _Server(traced.lower().as_text(), given, types, tree)
+
+    def _trace(self, args):
+        return jax.jit(self.f, keep_unused=True).trace(*args)
+
+    def _wrt(self, args):
+        """The positions of the parameters to differentiate with respect to: the leaves of an argument are side by side."""
+        ends = np.cumsum([len(jax.tree.leaves(arg)) for arg in args])
+        return [n for k in self.argnums for n in range(ends[k] - len(jax.tree.leaves(args[k])), ends[k])]
 
     def _check(self, args, types):
         if len(types) != 1 or types[0].shape != () or not jnp.issubdtype(types[0].dtype, jnp.floating):
@@ -113,9 +136,7 @@ class _Server:
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
-        self.program = os.environ.get("ADFUSE") or shutil.which("adfuse")
-        if self.program is None:
-            raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
+        self.program = _program()
         self.given = [self.at / "f.mlir", *options]
         self.errors = open(self.at / "stderr", "w+")
         command, pipe = [self.program, "run", "--serve", *self.given], subprocess.PIPE
@@ -146,10 +167,7 @@ class _Server:
 
     def plan(self):
         """What `adfuse plan` tells."""
-        ran = subprocess.run([self.program, "plan", "--json", *self.given], capture_output=True, text=True)
-        if ran.returncode != 0:
-            raise Error(_messages(ran.stderr))
-        return json.loads(ran.stdout)
+        return json.loads(_printed([self.program, "plan", *self.given]))
 
     def close(self):
         """Ends the process, which ends with its input."""
@@ -158,6 +176,22 @@ class _Server:
             self.process.wait()
         self.errors.close()
         self.folder.cleanup()
+
+
+def _program():
+    """The program `adfuse`."""
+    found = os.environ.get("ADFUSE") or shutil.which("adfuse")
+    if found is None:
+        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
+    return found
+
+
+def _printed(command):
+    """What a command of the program prints, as JSON where there are data."""
+    ran = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    if ran.returncode != 0:
+        raise Error(_messages(ran.stderr))
+    return ran.stdout
 
 
 def _messages(text):

@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).parent
@@ -46,6 +47,18 @@ class Adfuse(unittest.TestCase):
         args = (jnp.arange(3, dtype=jnp.int16), jnp.arange(4, dtype=jnp.uint8), jnp.ones(2, jnp.bfloat16) / 3,
                 jnp.array([True, False]), np.uint32(7))
         self.near(adfuse.jit(f)(*args), jax.jit(f)(*args))
+
+    def test_a_report_has_the_names_and_lines_of_python(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "loss.html"
+            adfuse.value_and_grad(loss, (0, 2)).report(page, PARAMS, X, Y)
+            text = page.read_text()
+            for part in ["params.w", "params.b", "loss.mlir", "test_adfuse.py:"]:
+                self.assertIn(part, text)
+            adfuse.jit(lambda x: x * 2).report(page, X)
+            self.assertNotIn("params.w", page.read_text())
+            with self.assertRaises(adfuse.Error):
+                adfuse.value_and_grad(loss, mem_budget=8).report(page, PARAMS, X, Y)
 
     def test_arguments_that_are_not_used_are_kept(self):
         f = lambda x, unused, k: (x * x).sum() * k

@@ -22,7 +22,8 @@ pub(crate) fn seconds(s: f64) -> String {
     let sign = if s < 0.0 { "\u{2212}" } else { "" };
     let x = s.abs();
     let (scaled, unit) = match x {
-        0.0 => return "0 s".into(),
+        // Less than any clock tells: what is left of differences.
+        x if x < 5e-12 => return "0 s".into(),
         x if x < 1e-6 => (x * 1e9, "ns"),
         x if x < 1e-3 => (x * 1e6, "\u{b5}s"),
         x if x < 1.0 => (x * 1e3, "ms"),
@@ -94,6 +95,7 @@ mod tests {
     fn figures_have_three_digits_and_a_unit() {
         let all = [bytes(0.0), bytes(1023.0), bytes(1536.0), bytes(-3.0 * 1048576.0)];
         assert_eq!(all, ["0 B", "1023 B", "1.50 KiB", "\u{2212}3.00 MiB"]);
+        assert_eq!(seconds(-1e-15), "0 s");
         let all = [seconds(0.0), seconds(3.2e-9), seconds(12.34e-6), seconds(0.2), seconds(-2.0)];
         assert_eq!(all, ["0 s", "3.20 ns", "12.3 \u{b5}s", "200 ms", "\u{2212}2.00 s"]);
         assert_eq!([metric(12.0), metric(1234.0), metric(5e12)], ["12", "1.23 k", "5.00 T"]);

@@ -9,6 +9,8 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Ops
 
+After this page you know what every op computes, its attributes and its derivatives.
+
 Made from the op table by `ADFUSE_BLESS=1 cargo test --test tidy`; a test compares the two.
 
 `T` is the type variable of an elementwise op: its operands and its result share one shape, and no

@@ -7,6 +7,8 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Rewrite rules
 
+After this page you know which rewrites adfuse makes, and which bits each keeps.
+
 Made from the tables of rules by `ADFUSE_BLESS=1 cargo test --test tidy`; a test compares the two. `adfuse emit --rules`
 prints the same list.
 

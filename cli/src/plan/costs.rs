@@ -9,6 +9,7 @@ use adfuse::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, FrontierPoint, OpId, OpSchedule, evaluate, frontier,
     least_time,
 };
+use adfuse::ir::{At, Diagnostic, Kind};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -54,12 +55,14 @@ impl Costs {
     ) -> Result<Option<String>, Failure> {
         let Some(path) = &self.cost_graph else { return Ok(None) };
         let source = SourceText::read(path)?;
+        // The graph stands in place of a program, and its faults are those of a program.
+        let wrong = |kind, m: String| source.wrong([Diagnostic::new(At::default(), kind, m)]);
         let g = CostGraph::from_json(&source.text)
-            .map_err(|e| Failure::usage(format!("`{}` is no cost graph: {e}", source.name)))?;
+            .map_err(|e| wrong(Kind::Syntax, format!("`{}` is no cost graph: {e}", source.name)))?;
         let found = frontier(&g, &FrontierOptions::default());
         let budget = budget.map(|b| b.of(found.fastest().peak));
         let chosen = match budget {
-            Some(budget) => found.at(budget).map_err(|e| Failure::usage(e.to_string()))?,
+            Some(budget) => found.at(budget).map_err(|e| wrong(Kind::Limit, e.to_string()))?,
             None => found.fastest(),
         };
         let report = FrontierReport { g: &g, found: &found, chosen, budget };

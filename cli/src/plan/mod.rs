@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 pub(super) use table::{bytes, columns};
 
-/// Shows which instructions share a kernel, and what that costs beside a kernel for each
+/// Shows which instructions share a kernel, and what the plan costs compared with one kernel for each instruction
 ///
 /// Bytes, launches and times are those of the cost model, counted from the structure of the program.
 /// Symbolic dimensions need extents. With --cost-graph, shows instead what to keep and what to compute

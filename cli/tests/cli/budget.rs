@@ -63,14 +63,20 @@ fn what_cannot_be_planned_says_why() {
     for (args, said) in [
         (
             "--cost-graph g.json --mem-budget 143",
-            "the least takes 144, and the largest value at its peak",
+            "error[limit]: no schedule within 143 bytes was found: the least takes 144, and the largest value at its peak",
         ),
-        ("--cost-graph none.json", "cannot read `none.json`"),
         (
             "--cost-graph bad.json",
-            "`bad.json` is no cost graph: missing field `name` at line 1 column 18",
+            "error[syntax]: `bad.json` is no cost graph: missing field `name` at line 1 column 18",
         ),
         ("--cost-graph loop.json", "`a` is computed from itself: a reads a"),
+    ] {
+        let ran = d.run(&format!("plan {args}"));
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+    }
+    for (args, said) in [
+        ("--cost-graph none.json", "cannot read `none.json`"),
         ("--cost-graph g.json --mem-budget many", "expected bytes, such as 1024, 64MiB or 16GB"),
         ("--cost-graph g.json --frontier 0", "0 is not in 1.."),
         ("--cost-graph g.json x.ir", "cannot be used with"),

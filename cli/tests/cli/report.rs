@@ -385,3 +385,41 @@ fn a_run_writes_its_trace() {
     let ran = folder.run("run p.ir --trace p.ir");
     assert!(ran.code == 2 && ran.err.contains("would replace"), "{}", ran.err);
 }
+
+/// Names and lines are the user's where the text of JAX has them.
+#[test]
+fn a_page_of_a_jax_function_has_lines_of_python() {
+    let folder = Folder::new();
+    folder.file(
+        "f.mlir",
+        "module @jit_loss {
+  func.func public @main(%arg0: tensor<8x4xf32> loc(\"params['w'][0]\")) -> tensor<8x4xf32> {
+    %0 = stablehlo.tanh %arg0 : tensor<8x4xf32> loc(#loc2)
+    %1 = stablehlo.foo %0 : tensor<8x4xf32> loc(#loc2)
+    return %0 : tensor<8x4xf32> loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc(unknown)
+#loc1 = loc(\"/home/ada/net/src/model.py\":7:12 to :20)
+#loc2 = loc(\"jit(loss)/tanh\"(#loc1))
+",
+    );
+    // What cannot be imported is told with both lines.
+    let ran = folder.run("check f.mlir");
+    assert_eq!(ran.code, 1);
+    for part in ["f.mlir:4:5", "= from net/src/model.py:7:12", "`stablehlo.foo` cannot"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let ran = folder.run("check f.mlir --json");
+    let errors: Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(errors["errors"][0]["from"], "net/src/model.py:7:12");
+    let text = folder.text("f.mlir");
+    let good: String =
+        text.lines().filter(|l| !l.contains("foo")).map(|l| format!("{l}\n")).collect();
+    folder.file("f.mlir", &good);
+    let printed = folder.good("report f.mlir --json --no-frontier -o p.html");
+    let data: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(data["steps"][0]["lines"][0], "net/src/model.py:7:12");
+    assert!(data["steps"][0]["reads"][0] == "%params.w.0", "{}", data["steps"][0]);
+    assert!(folder.text("p.html").contains("net/src/model.py:7:12"));
+}

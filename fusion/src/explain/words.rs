@@ -188,21 +188,23 @@ impl<'a> SentenceWriter<'a> {
             }
             Some(Body::Step(_)) => {
                 format!(
-                    "{subject} is by attention, which makes scores and weighs them tile by tile"
+                    "{subject} is computed by attention, which makes scores and weighs them tile by tile"
                 )
             }
             Some(Body::Opaque) => {
-                format!("{subject} is by a function of the user's, whose code is not ours to fuse")
+                format!("{subject} is computed by a user function, whose code cannot be fused")
             }
             Some(Body::Region(_)) => {
-                format!("{subject} is by a loop or a branch, which runs programs of its own")
+                format!(
+                    "{subject} is computed by a loop or a branch, which runs a program of its own"
+                )
             }
             Some(Body::Effect(_)) => {
-                format!("{subject} is an effect, which the host has between kernels")
+                format!("{subject} is an effect, which the host performs between kernels")
             }
             _ => {
                 format!(
-                    "nothing joins a scatter, a sort, a function, a loop or an effect, so {subject} does not"
+                    "a scatter, a sort, a function, a loop or an effect shares no kernel, so {subject} cannot join"
                 )
             }
         }

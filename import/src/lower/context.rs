@@ -8,7 +8,7 @@ pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::known::KnownValues;
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
-use adfuse_ir::{Dim, Op, Span, Symbol, TensorType};
+use adfuse_ir::{Dim, Op, Provenance, Symbol, TensorType};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
@@ -147,8 +147,10 @@ impl<'t> ModuleLowering<'t> {
     }
 
     /// Notes something that cannot be imported.
-    pub(crate) fn issue(&mut self, op: &str, what: String, span: Span) {
-        self.issues.push(Issue { op: op.to_string(), what, span, node: None });
+    pub(crate) fn issue(&mut self, op: &str, what: String, at: impl Into<Provenance>) {
+        let Provenance { span, line } = at.into();
+        let span = span.unwrap_or_default();
+        self.issues.push(Issue { op: op.to_string(), what, span, line, node: None });
     }
 
     /// The imported type.
@@ -319,7 +321,7 @@ impl<'t> ModuleLowering<'t> {
 
     /// Lowers one instruction and names its results; what cannot be lowered is noted, and its results are poisoned.
     pub(crate) fn instruction(&mut self, inst: &'t Instruction<'t>) {
-        self.b.set_span(Some(inst.span));
+        self.b.set_origin(inst.into());
         self.usage.count(inst.op, inst.symbol);
         let lowered = match (self.rows)(inst.op) {
             None => refuse("no such op here"),
@@ -340,7 +342,7 @@ impl<'t> ModuleLowering<'t> {
                 if let Unlowered::Unsupported(what) = why {
                     let name = inst.symbol.filter(|_| inst.op.ends_with("custom_call"));
                     let op = name.map_or(inst.op.to_string(), |n| format!("{} @{n}", inst.op));
-                    self.issue(&op, what, inst.span);
+                    self.issue(&op, what, inst);
                 }
                 vec![None; inst.result_count()]
             }

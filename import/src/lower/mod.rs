@@ -25,7 +25,7 @@ pub use context::Compare;
 
 use crate::emit::refusal::Unlowered;
 use crate::report::Coverage;
-use crate::text::tree::FunctionTree;
+use crate::text::tree::{FunctionTree, ParamTree};
 use adfuse_ir::{Builder, Diagnostic, Function, Shape, Value};
 use context::ModuleLowering;
 use number::{ImportedNumber, values_of};
@@ -102,7 +102,8 @@ fn function<'t>(
     cx.checks.clear();
     let mut params: Vec<Option<ImportedNumber>> = Vec::new();
     let shapes = extents::parameters(cx, f);
-    let given = f.body.params.iter().zip(&shapes).map(|(p, shape)| (Some(p.name), &p.ty, shape));
+    let named = |p: &'t ParamTree<'t>| Some(p.label.as_deref().unwrap_or(p.name));
+    let given = f.body.params.iter().zip(&shapes).map(|(p, shape)| (named(p), &p.ty, shape));
     let none = Shape::new();
     let signature = given.chain(f.results.iter().map(|ty| (None, ty, &none)));
     let mut whole = true;

@@ -104,7 +104,13 @@ impl<'m> OnnxLowering<'m> {
     /// Notes something that cannot be imported.
     pub(crate) fn issue(&mut self, op: &str, what: String) {
         let node = Some(self.place.clone()).filter(|p| !p.is_empty());
-        self.issues.push(Issue { op: op.to_string(), what, span: Span::default(), node });
+        self.issues.push(Issue {
+            op: op.to_string(),
+            what,
+            span: Span::default(),
+            line: None,
+            node,
+        });
     }
 
     /// Says what a name stands for in the graph that is lowered.

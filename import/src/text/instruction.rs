@@ -224,8 +224,14 @@ impl<'a> MlirParser<'a> {
                     let mut region = self.region()?;
                     let types = inst.types.iter().cloned();
                     let bound = inst.bound.iter().zip(types);
-                    region.params =
-                        bound.map(|(&name, ty)| ParamTree { name, ty, extent: None }).collect();
+                    let param = |(&name, ty)| ParamTree {
+                        name,
+                        ty,
+                        extent: None,
+                        location: "",
+                        label: None,
+                    };
+                    region.params = bound.map(param).collect();
                     inst.regions.push(region);
                 }
                 MlirToken::Ident("reducer") => {
@@ -233,7 +239,7 @@ impl<'a> MlirParser<'a> {
                     let region = self.reducer()?;
                     inst.regions.push(region);
                 }
-                MlirToken::Ident("loc") => self.skip_location()?,
+                MlirToken::Ident("loc") => inst.location = self.location()?,
                 MlirToken::Punct(b'{') if !self.here.leads => {
                     let entries = self.dictionary()?;
                     inst.attrs.extend(entries);

@@ -3,6 +3,7 @@
 mod attributes;
 mod instruction;
 mod lexer;
+mod locations;
 mod parser;
 pub(crate) mod tree;
 mod types;

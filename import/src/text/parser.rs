@@ -1,6 +1,7 @@
 //! Modules, functions and regions.
 
 use super::lexer::{Lexed, MlirLexer, MlirToken, wrong};
+use super::locations::Locations;
 use super::tree::{Attribute, FunctionTree, Instruction, ParamTree, RegionTree};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
 
@@ -16,6 +17,7 @@ pub(super) struct MlirParser<'a> {
     pub(super) here: Lexed<'a>,
     /// Where the token before ended.
     pub(super) before: usize,
+    locations: Locations<'a>,
     depth: usize,
     instructions: usize,
 }
@@ -52,11 +54,13 @@ fn generic<'a>(
 pub(crate) fn parse(text: &str) -> Result<Vec<FunctionTree<'_>>, Diagnostic> {
     let mut lexer = MlirLexer::new(text);
     let here = lexer.next()?;
-    let mut p = MlirParser { lexer, here, before: 0, depth: 0, instructions: 0 };
+    let locations = Locations::default();
+    let mut p = MlirParser { lexer, here, before: 0, locations, depth: 0, instructions: 0 };
     let mut functions = Vec::new();
     while p.here.token != MlirToken::End {
         p.top_level(&mut functions)?;
     }
+    p.locations.attach(&mut functions);
     Ok(functions)
 }
 
@@ -180,23 +184,40 @@ impl<'a> MlirParser<'a> {
         }
     }
 
-    /// Skips `{..}` behind a type and `loc(..)`: neither changes what a program means.
-    pub(super) fn skip_annotations(&mut self) -> Result<(), Diagnostic> {
+    /// Skips `{..}` behind a type and takes `loc(..)`: neither changes what a program means.
+    pub(super) fn annotations(&mut self) -> Result<&'a str, Diagnostic> {
         if self.is(b'{') {
             self.skip_brackets()?;
         }
-        self.skip_location()
+        self.location()
     }
 
-    /// Skips `loc(..)` and `loc#name`.
-    pub(super) fn skip_location(&mut self) -> Result<(), Diagnostic> {
-        if self.eat_ident("loc")? && self.is(b'(') {
-            self.skip_brackets()?;
+    /// What stands between the brackets of `loc(..)`; nothing where there is none.
+    pub(super) fn location(&mut self) -> Result<&'a str, Diagnostic> {
+        if !self.eat_ident("loc")? || !self.is(b'(') {
+            return Ok("");
         }
+        let start = self.here.end;
+        self.skip_brackets()?;
+        Ok(&self.lexer.text()[start..self.before - 1])
+    }
+
+    /// `#name = loc(..)`; what else has such a name says nothing of values.
+    fn alias(&mut self, name: &'a str) -> Result<(), Diagnostic> {
+        let mut ahead = self.lexer;
+        let is_location = ahead.next()?.token == MlirToken::Punct(b'=')
+            && ahead.next()?.token == MlirToken::Ident("loc");
+        if !is_location {
+            return self.skip_line();
+        }
+        self.advance()?;
+        self.advance()?;
+        let text = self.location()?;
+        self.locations.define(name, text);
         Ok(())
     }
 
-    /// Skips what says nothing of values: definitions of locations, of meshes, of aliases, and resources.
+    /// Skips what says nothing of values: definitions of meshes, of aliases, and resources.
     fn skip_line(&mut self) -> Result<(), Diagnostic> {
         self.advance()?;
         while !self.here.leads && self.here.token != MlirToken::End {
@@ -230,14 +251,15 @@ impl<'a> MlirParser<'a> {
                     self.top_level(functions)?;
                 }
                 self.ascend();
-                self.skip_location()
+                self.location()?;
+                Ok(())
             }
             MlirToken::Ident("func.func") => {
                 functions.push(self.function()?);
                 Ok(())
             }
             MlirToken::Ident(name) if name.starts_with("sdy.") => self.skip_line(),
-            MlirToken::Hash(_) => self.skip_line(),
+            MlirToken::Hash(name) => self.alias(name),
             MlirToken::Str("builtin.module" | "func.func") => {
                 let inst = self.instruction()?;
                 generic(inst, functions)
@@ -272,7 +294,7 @@ impl<'a> MlirParser<'a> {
             return Err(self.expected("the function's body"));
         }
         self.block(&mut body)?;
-        self.skip_location()?;
+        self.location()?;
         Ok(FunctionTree { name, private, results, body, span: Span::new(start, end) })
     }
 
@@ -288,9 +310,9 @@ impl<'a> MlirParser<'a> {
             self.expect(b':')?;
             let ty = self.parse_type()?;
             let start = self.here.start;
-            self.skip_annotations()?;
+            let location = self.annotations()?;
             let extent = extent_name(&self.lexer.text()[start..self.here.start]);
-            params.push(ParamTree { name, ty, extent });
+            params.push(ParamTree { name, ty, extent, location, label: None });
             if !self.eat(b',')? && !self.is(b')') {
                 return Err(self.expected("`,` or `)`"));
             }

@@ -1,7 +1,8 @@
 //! The syntax tree: instructions with named operands, attributes, regions and types, as slices of the text.
 
-use adfuse_ir::Span;
+use adfuse_ir::{Provenance, SourceLine, Span};
 use std::fmt;
+use std::sync::Arc;
 
 /// A type as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,6 +98,10 @@ pub(crate) struct ParamTree<'a> {
     pub(crate) ty: Type<'a>,
     /// The name of the extent that it is, where JAX gives one to it.
     pub(crate) extent: Option<&'a str>,
+    /// What stands between the brackets of `loc(..)`, or nothing.
+    pub(crate) location: &'a str,
+    /// The name of the argument in the program that was traced, where its location tells it.
+    pub(crate) label: Option<String>,
 }
 
 /// A region of one block.
@@ -128,6 +133,10 @@ pub(crate) struct Instruction<'a> {
     /// Result types, or the types that a form without an arrow lists.
     pub(crate) types: Vec<Type<'a>>,
     pub(crate) span: Span,
+    /// What stands between the brackets of `loc(..)`, or nothing.
+    pub(crate) location: &'a str,
+    /// The line of the program that was traced, where its location tells it.
+    pub(crate) line: Option<Arc<SourceLine>>,
 }
 
 /// A function.
@@ -138,6 +147,12 @@ pub(crate) struct FunctionTree<'a> {
     pub(crate) results: Vec<Type<'a>>,
     pub(crate) body: RegionTree<'a>,
     pub(crate) span: Span,
+}
+
+impl From<&Instruction<'_>> for Provenance {
+    fn from(inst: &Instruction<'_>) -> Provenance {
+        Provenance { span: Some(inst.span), line: inst.line.clone() }
+    }
 }
 
 impl<'a> Instruction<'a> {

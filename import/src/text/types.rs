@@ -45,7 +45,7 @@ impl<'a> MlirParser<'a> {
         let mut types = Vec::new();
         while !self.eat(b')')? {
             types.push(self.parse_type()?);
-            self.skip_annotations()?;
+            self.annotations()?;
             if !self.eat(b',')? && self.here.token != MlirToken::Punct(b')') {
                 return Err(self.expected("`,` or `)`"));
             }

@@ -25,14 +25,24 @@ pub(super) fn sentence(r: &Report) -> String {
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
-            "{base}: {} launches instead of {}, {}\u{d7} fewer bytes moved, {}\u{d7} less time and {}\u{d7} less memory than with a kernel for each operation.",
+            "{base}. Compared with one kernel for each operation: {} launches instead of {}, {} bytes moved, {} time, {} memory.",
             count(launches.0),
             count(launches.1),
-            times(bytes.0, bytes.1),
-            times(time.0, time.1),
-            times(peak.0, peak.1),
+            change(bytes, "fewer"),
+            change(time, "less"),
+            change(peak, "less"),
         ),
         _ => format!("{base}, which take {}.", seconds(predicted)),
+    }
+}
+
+/// `2.0\u{d7} less` where the plan takes half, `2.0\u{d7} more` where it takes twice as much.
+fn change((fused, unfused): (f64, f64), less: &str) -> String {
+    let (low, high) = if fused > unfused { (unfused, fused) } else { (fused, unfused) };
+    match times(low, high).as_str() {
+        "1.0" => "the same".into(),
+        ratio if fused > unfused => format!("{ratio}\u{d7} more"),
+        ratio => format!("{ratio}\u{d7} {less}"),
     }
 }
 
@@ -138,8 +148,12 @@ fn less_memory(r: &Report) -> String {
     let best = fits.min_by(|a, b| a.seconds.total_cmp(&b.seconds));
     match best {
         Some(p) => format!(
-            "{} of time: {} instead of {} a step within {}, by a plan that takes {} and computes {}.",
-            percent((p.seconds - now) / now.max(f64::MIN_POSITIVE)),
+            "{}: {} instead of {} a step within {}, by a plan that takes {} and computes {}.",
+            // A plan that was asked for may be slower than one that takes less memory.
+            match (p.seconds - now) / now.max(f64::MIN_POSITIVE) {
+                more if more < 0.0 => format!("It saves {} of time", percent(-more)),
+                more => format!("{} of time", percent(more)),
+            },
             seconds(p.seconds),
             seconds(now),
             size(wanted),
@@ -229,9 +243,9 @@ fn recomputed(r: &Report) -> String {
     let inverse = names(&mut r.residuals.iter().filter(|x| x.decision == "inverse"));
     let mut told = Vec::new();
     for (names, how) in [
-        (&twice, "Members of several groups"),
-        (&inside, "Written out again in the kernels that read them"),
-        (&inverse, "Recovered from results"),
+        (&twice, "By more than one kernel"),
+        (&inside, "Inside the kernels that read them"),
+        (&inverse, "From the results of the operations that read them"),
     ] {
         if !names.is_empty() {
             told.push(format!("{how}: {}.", values(names)));
@@ -239,7 +253,7 @@ fn recomputed(r: &Report) -> String {
     }
     let loops: u64 = r.loops.iter().filter_map(|l| l.checkpoints.as_ref()?.forward_steps).sum();
     if loops > 0 {
-        told.push(format!("Ways back over loops take {} steps forward.", count(loops as f64)));
+        told.push(format!("Backward passes over loops run {} steps forward.", count(loops as f64)));
     }
     if told.is_empty() { "Nothing.".into() } else { told.join(" ") }
 }
@@ -273,7 +287,10 @@ fn unfused(r: &Report) -> String {
 
 fn layer(r: &Report) -> String {
     let most = r.layers.iter().max_by_key(|l| (l.period * l.count, std::cmp::Reverse(l.first)));
-    let Some(l) = most else { return "No sequence of steps repeats.".into() };
+    let Some(l) = most else {
+        return "No sequence of steps repeats. Equal layers of a model may differ in their kernels."
+            .into();
+    };
     let time: f64 = r.steps[l.first..l.first + l.period * l.count].iter().map(|s| s.seconds).sum();
     let all: f64 = r.steps.iter().map(|s| s.seconds).sum();
     let others: Vec<String> = (r.layers.iter())
@@ -285,9 +302,10 @@ fn layer(r: &Report) -> String {
         some => format!(" Also {}.", listed(some, 3)),
     };
     format!(
-        "{}: {} steps, {}\u{d7} in a row from step {}, {} of the time.{also}",
+        "{}: {} step{}, {}\u{d7} in a row from step {}, {} of the time.{also}",
         l.name,
         l.period,
+        if l.period == 1 { "" } else { "s" },
         l.count,
         l.first,
         percent(time / all.max(f64::MIN_POSITIVE))

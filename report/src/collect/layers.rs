@@ -3,6 +3,7 @@
 use super::context::Collected;
 use crate::data::{PlanStep, RepeatedLayer};
 use adfuse_ir::kernel::Role;
+use std::collections::BTreeSet;
 
 /// The longest layer, and the most steps that are searched for layers.
 const LONGEST: usize = 200;
@@ -80,33 +81,46 @@ fn name(c: &Collected<'_>, first: usize, period: usize, count: usize) -> String 
     let mut stems: Vec<String> = Vec::new();
     for k in 0..period {
         let all: Vec<Vec<&str>> = (0..count).map(|n| read(first + n * period + k)).collect();
-        for (j, first) in all[0].iter().enumerate() {
-            let others: Option<Vec<&str>> = all.iter().map(|a| a.get(j).copied()).collect();
-            let Some(others) = others else { continue };
-            if let Some(stem) = common(first, &others) {
-                stems.push(stem);
-            }
-        }
+        // The first layer may read what the others have from the layer before.
+        let fewest = all.iter().min_by_key(|names| names.len());
+        stems.extend(fewest.into_iter().flatten().filter_map(|name| common(name, &all)));
     }
     stems.sort();
     stems.dedup();
     match stems.as_slice() {
+        [] if period == 1 => format!("step {first}"),
         [] => format!("steps {first}\u{2013}{}", first + period - 1),
         [one] => format!("%{one}"),
         [first, .., last] => format!("%{first} \u{2026} %{last}"),
     }
 }
 
-/// `block.*` for `block.0.w` and `block.1.w`; nothing where names differ in more than one number, or not at all.
-fn common(first: &str, all: &[&str]) -> Option<String> {
-    let differs = |other: &&&str| **other != first;
-    let other = all.iter().find(differs)?;
-    let same = first.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-    let stem = first.get(..same)?.trim_end_matches(|c: char| c.is_ascii_digit());
-    let is_numbered = |name: &&str| {
-        name.strip_prefix(stem).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+/// `block.*` for `block.0.w` where every occurrence reads a value of such a name with another number; nothing where there
+/// is no such number.
+fn common(name: &str, all: &[Vec<&str>]) -> Option<String> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    // A name without one of its numbers: what is before it, and what is after.
+    let parts = |name: &'_ str, stem: &str| {
+        let rest = name.strip_prefix(stem).filter(|rest| rest.starts_with(is_digit))?;
+        let number = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        Some((number.to_owned(), rest[number.len()..].to_owned()))
     };
-    all.iter().all(is_numbered).then(|| format!("{stem}*"))
+    let begins = |k: usize| !name[..k].ends_with(is_digit);
+    let stems = name.match_indices(is_digit).filter(|&(k, _)| begins(k)).map(|(k, _)| &name[..k]);
+    for stem in stems {
+        let (_, end) = parts(name, stem)?;
+        let of = |names: &Vec<&str>| {
+            let mut found = names.iter().filter_map(|other| parts(other, stem));
+            found.find(|(_, rest)| *rest == end).map(|(number, _)| number)
+        };
+        let Some(numbers) = all.iter().map(of).collect::<Option<BTreeSet<String>>>() else {
+            continue;
+        };
+        if numbers.len() == all.len() {
+            return Some(format!("{stem}*"));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -128,9 +142,16 @@ mod tests {
 
     #[test]
     fn names_have_a_star_where_numbers_differ() {
-        assert_eq!(common("h0_w", &["h0_w", "h1_w", "h10_w"]).as_deref(), Some("h*"));
-        assert_eq!(common("net.b.1.w", &["net.b.1.w", "net.b.12.w"]).as_deref(), Some("net.b.*"));
-        assert_eq!(common("w", &["w", "w"]), None);
-        assert_eq!(common("wq", &["wq", "wk"]), None);
+        let of = |all: &[&[&str]]| {
+            let all: Vec<Vec<&str>> = all.iter().map(|names| names.to_vec()).collect();
+            common(all[0][0], &all)
+        };
+        assert_eq!(of(&[&["h0_w"], &["h1_w"], &["h10_w"]]).as_deref(), Some("h*"));
+        assert_eq!(of(&[&["net.b.1.w"], &["net.b.12.w"]]).as_deref(), Some("net.b.*"));
+        assert_eq!(of(&[&["b.1.w2"], &["b.2.w2", "b.2.w1"]]).as_deref(), Some("b.*"));
+        assert_eq!(of(&[&["w2"], &["w3"], &["x", "w1"]]).as_deref(), Some("w*"));
+        assert_eq!(of(&[&["w"], &["w"]]), None);
+        assert_eq!(of(&[&["w1"], &["w1"]]), None);
+        assert_eq!(of(&[&["wq"], &["wk"]]), None);
     }
 }

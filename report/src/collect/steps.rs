@@ -205,7 +205,9 @@ fn reasons(c: &Collected<'_>, computed: &[Vec<Inst>]) -> Result<Vec<Vec<String>>
         let (Some(a), Some(b)) = (last(&pair[0]), last(&pair[1])) else { continue };
         let found = explainer.explain(a, b);
         if found.together.is_empty() {
-            all[n + 1] = found.lines(f, plan, c.device(), c.source.text);
+            let lines = found.lines(f, plan, c.device(), c.source.text).into_iter();
+            // That each is in a group of its own is what the reader begins with.
+            all[n + 1] = lines.filter(|l| !l.contains(": in group ")).collect();
         }
     }
     Ok(all)

@@ -34,18 +34,31 @@ impl From<&Report> for GallerySummary {
             let was = f.unfused.map(|x| figure(x, f.unit));
             Some((f.name.to_string(), figure(f.fused, f.unit), was))
         };
-        let numbers = ["launches", "seconds", "peak"].into_iter().filter_map(number).collect();
+        let numbers = SHOWN.into_iter().filter_map(number).collect();
         GallerySummary { sentence: r.sentence.clone(), numbers }
     }
 }
 
 impl GallerySummary {
-    /// The sentence of a report's page; `None` where it has none.
+    /// The sentence and the figures of a report's page; `None` where it has no sentence.
     pub fn of_page(page: &str) -> Option<GallerySummary> {
-        let (_, rest) = page.split_once(SENTENCE)?;
-        let (markup, _) = rest.split_once('<')?;
-        Some(GallerySummary { sentence: unescaped(markup), numbers: Vec::new() })
+        let sentence = unescaped(between(page, SENTENCE, "<")?);
+        let number = |key: &str| {
+            let shown = between(page, &format!("<div data-key=\"{key}\">"), "</div>")?;
+            let was = between(shown, "<dd class=\"was\">", " unfused<").map(unescaped);
+            let name = unescaped(between(shown, "<dt>", "<")?);
+            Some((name, unescaped(between(shown, "<dd class=\"now\">", "<")?), was))
+        };
+        Some(GallerySummary { sentence, numbers: SHOWN.into_iter().filter_map(number).collect() })
     }
+}
+
+/// The figures that the page of a gallery shows of a report.
+const SHOWN: [&str; 3] = ["launches", "seconds", "peak"];
+
+/// What stands between two pieces of a page.
+fn between<'a>(page: &'a str, from: &str, to: &str) -> Option<&'a str> {
+    page.split_once(from)?.1.split_once(to).map(|(found, _)| found)
 }
 
 /// The page of a gallery: the name, the sentence and the figures of each report.

@@ -11,7 +11,7 @@ const LEFT: f64 = 76.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 40.0;
 
-/// The loops as a table, with what ways back read of each.
+/// The loops as a table, with what the backward pass reads of each.
 pub(super) fn table(r: &Report) -> String {
     let mut out = String::from(
         "<table id=\"loop-rows\"><thead><tr><th>loop</th><th class=\"n\">steps</th><th class=\"n\">carried</th><th>stacks</th><th class=\"n\">checkpoints</th><th class=\"n\">their bytes</th><th class=\"n\">steps forward</th></tr></thead><tbody>",
@@ -49,7 +49,7 @@ pub(super) fn table(r: &Report) -> String {
 
 fn residuals(l: &LoopSummary) -> String {
     let mut out = format!(
-        "<h3>What the way back over <code>{}</code> reads</h3><table class=\"sortable\"><thead><tr><th>value</th><th>type, of one step</th><th>class</th><th class=\"n\">bytes of all steps</th></tr></thead><tbody>",
+        "<h3>What the backward pass over <code>{}</code> reads</h3><table class=\"sortable\"><thead><tr><th>value</th><th>type, of one step</th><th>class</th><th class=\"n\">bytes of all steps</th></tr></thead><tbody>",
         escaped(&l.name)
     );
     for x in &l.residuals {
@@ -76,7 +76,7 @@ pub(super) fn pictures(r: &Report) -> Vec<Svg> {
 }
 
 fn picture(l: &LoopSummary, back: &LoopCheckpoints) -> Svg {
-    let title = format!("The way back over {}: {} checkpoints over time", l.name, back.count);
+    let title = format!("The backward pass over {}: {} checkpoints over time", l.name, back.count);
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
     let steps = l.trips.unwrap_or(1).max(1) as f64;
     // A step of the loop forward or back is one unit of time.

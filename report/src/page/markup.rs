@@ -162,13 +162,15 @@ pub(super) fn marks_between((low, high): (f64, f64), wanted: usize, binary: bool
         return vec![low];
     }
     let rough = (high - low) / wanted.max(1) as f64;
-    let unit = match binary {
-        true => 1024f64.powf((rough.max(1.0).log2() / 10.0).floor()),
-        false => 1.0,
+    // Bytes are told in powers of 1024, so that their round numbers are powers of two.
+    let step = match binary {
+        true => rough.max(1.0).log2().ceil().exp2(),
+        false => {
+            let scale = 10f64.powf(rough.log10().floor());
+            let round = [1.0, 2.0, 5.0, 10.0].into_iter().map(|k| k * scale).find(|s| *s >= rough);
+            round.unwrap_or(rough)
+        }
     };
-    let scale = 10f64.powf((rough / unit).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|k| k * scale * unit).find(|s| *s >= rough);
-    let step = step.unwrap_or(rough);
     let first = (low / step).ceil();
     let count = ((high / step).floor() - first).max(0.0) as usize;
     (0..=count.min(50)).map(|k| (first + k as f64) * step).collect()
@@ -196,6 +198,8 @@ mod tests {
     fn marks_are_round_and_within() {
         assert_eq!(marks(10.0, 5, false), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(marks(3.0 * 1024.0, 3, true), [0.0, 1024.0, 2048.0, 3072.0]);
+        let mib = 1048576.0;
+        assert_eq!(marks(2.4 * mib, 6, true), [0.0, 0.5 * mib, mib, 1.5 * mib, 2.0 * mib]);
         assert_eq!(marks(0.0, 5, true), [0.0]);
         assert!(marks(f64::MAX, 5, false).len() <= 51);
     }

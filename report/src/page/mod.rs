@@ -88,7 +88,7 @@ fn pictures(out: &mut String, r: &Report) {
         tables::time_bars(r)
     );
     panel(out, ("strip", "The step"), STRIP_LEAD, &strip);
-    let lead = "What becomes of each, and what the other decision about it alone would change: a plan was made and priced for each, or for the same value of an equal layer where the table names one.";
+    let lead = "What the plan decided about each value, and what the other decision would change. A plan was made and priced for each value, or for the same value of an equal layer, which the table then names.";
     let residuals = wide(&tables::residuals(r));
     panel(out, ("residuals", "Values that later phases need"), lead, &residuals);
 }
@@ -113,19 +113,20 @@ fn lists(out: &mut String, r: &Report) {
     panel(out, ("candidates", "What might share a kernel"), lead, &candidates);
     let lead = "The same function with nothing fused.";
     let compared = wide(&tables::compared(r));
-    panel(out, ("compared", "Beside a kernel for each operation"), lead, &compared);
+    panel(out, ("compared", "Compared with one kernel for each operation"), lead, &compared);
     if !r.loops.is_empty() {
         let drawn = loops::pictures(r);
         let drawn =
             drawn.iter().enumerate().map(|(k, svg)| scroll(svg, &format!("loop-figure-{k}")));
-        let body = format!("{}{}", wide(&loops::table(r)), drawn.collect::<String>());
-        let lead =
-            "How many steps each takes, what it hands on, and how the way back gets what it needs.";
+        let drawn = drawn.collect::<String>();
+        let legend = if drawn.is_empty() { "" } else { SCHEDULE_LEGEND };
+        let body = format!("{}{legend}{drawn}", wide(&loops::table(r)));
+        let lead = "How many steps each takes, what it carries, and how the backward pass gets what it needs.";
         panel(out, ("loops", "Loops"), lead, &body);
     }
 }
 
-const MEMORY_LEAD: &str = "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run: where values lie leaves gaps.";
+const MEMORY_LEAD: &str = "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run. It is higher than the live bytes where the places of values leave gaps.";
 const STRIP_LEAD: &str = "A box is a kernel, as wide as its time. Lines go from the kernel that computes a value to the one that reads it in a later phase: full for kept, dashed for computed again, dotted for kept in fewer bits. Of layers that repeat one is drawn. Click a box, or go through boxes by the arrow keys.";
 const ROOFLINE_LEAD: &str = "Each disc is a kernel: to the right with operations for each byte that it moves, up with operations a second, and larger the more time it takes. The lines are the limits of the machine: a kernel under a slanting line waits for that memory, one under a level line for arithmetic, and the gap up to the line is what a better kernel could gain. Discs are predicted; a ring is the same kernel, measured.";
 
@@ -170,6 +171,7 @@ fn head(title: &str) -> String {
     )
 }
 
+const SCHEDULE_LEGEND: &str = "<p class=\"lead\">The picture shows a backward pass with checkpoints: blue lines are steps forward, orange lines are steps back, and a dotted line is a state that is kept until its step is done.</p>";
 const BOUND_LEGEND: &str = "<ul class=\"legend\" aria-label=\"What bounds the time of a kernel\"><li><span class=\"swatch memory\"></span>bound by memory</li><li><span class=\"swatch compute\"></span>by arithmetic</li><li><span class=\"swatch launch\"></span>by launching</li></ul>";
 
 /// What the plan does in one sentence and five numbers.
