@@ -7,17 +7,14 @@
 JAX traces the function; the program `adfuse` imports it, differentiates it, plans it and runs it. That program is the
 one that the environment variable ADFUSE names, or the one on PATH. Docs: docs/import.md, "From Python"."""
 
-import atexit
-import json
-import os
-import shutil
-import subprocess
-import tempfile
+import atexit, json, os, shutil, subprocess, tempfile, warnings
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
+from jax.interpreters import mlir
 
 __all__ = ["Error", "grad", "jit", "value_and_grad"]
 
@@ -25,51 +22,50 @@ __all__ = ["Error", "grad", "jit", "value_and_grad"]
 STORED = {"bfloat16": "float32", "int2": "int8", "int4": "int8", "int16": "int32", "uint2": "uint8", "uint4": "uint8",
           "uint16": "uint32", "uint64": "int64"}
 
+# StableHLO has no stop_gradient. While a text for adfuse is written, a call of this name stands for it.
+_writing = False
+_MARK = mlir.lower_fun(lambda x: jax.ffi.ffi_call("adfuse.stop_gradient", jax.typeof(x))(x), multiple_results=False)
+mlir.register_lowering(core.primitives.stop_gradient_p,
+                       lambda cx, x: _MARK(cx, x) if _writing else [x])
+
 
 class Error(RuntimeError):
     """What the program `adfuse` says is wrong."""
 
 
-def value_and_grad(f, argnums=0, *, mem_budget=None, engine=None, fp=None):
+def value_and_grad(f, argnums=0, *, has_aux=False, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives, a float scalar, and its gradient as `jax.value_and_grad` does.
 
-    `argnums` is the position, or the positions, to differentiate with respect to. `mem_budget` is the most memory that
-    all arrays together may take, such as "2GB": what does not fit is computed again. `engine` is "cpu" or "gpu". `fp`
-    is "strict", "reproducible" or "fast"."""
-    options = {"mem-budget": mem_budget, "engine": engine, "fp": fp}
-    return _Program(f, (argnums,) if isinstance(argnums, int) else tuple(argnums), isinstance(argnums, int), options)
+    `argnums` is the position, or the positions, to differentiate with respect to. With `has_aux`, `f` gives a pair of the
+    scalar and anything else. `mem_budget` is the most memory that all arrays together may take, such as "2GB": what does
+    not fit is computed again. `engine` is "cpu" or "gpu". `fp` is "strict", "reproducible" or "fast"."""
+    return _Program(f, argnums, has_aux, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
-def grad(f, argnums=0, **options):
-    """The gradient alone; options are those of `value_and_grad`."""
-    both = value_and_grad(f, argnums, **options)
-    return lambda *args: both(*args)[1]
+def grad(f, argnums=0, *, has_aux=False, **options):
+    """The gradient alone, or a pair of it and what is beside the scalar; options are those of `value_and_grad`."""
+    both = value_and_grad(f, argnums, has_aux=has_aux, **options)
+    return lambda *args: (lambda value, gradient: (gradient, value[1]) if has_aux else gradient)(*both(*args))
 
 
 def jit(f, *, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives; options are those of `value_and_grad`."""
-    return _Program(f, (), False, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
+    return _Program(f, None, False, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
 class _Program:
     """A function, and a running `adfuse` for each structure, shape and type of arguments that it was called with."""
 
-    def __init__(self, f, argnums, single, options):
-        self.f, self.argnums, self.single = f, argnums, single
+    def __init__(self, f, argnums, has_aux, options):
+        self.f, self.argnums, self.has_aux = f, argnums, has_aux
         self.options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         self.servers = {}
 
     def __call__(self, *args):
         args, server = self._server(args)
-        results = server.call(jax.tree.leaves(args))
-        count = server.tree.num_leaves
-        value = jax.tree.unflatten(server.tree, [_typed(r, t) for r, t in zip(results, server.types)])
-        if not self.argnums:
-            return value
-        wrt = tuple(args[k] for k in self.argnums)
-        flat, structure = jax.tree.flatten(wrt)
-        gradients = jax.tree.unflatten(structure, [_typed(r, x) for r, x in zip(results[count:], flat)])
-        return value, gradients[0] if self.single else gradients
+        made = _joined(server.call(_parts(jax.tree.leaves(args))), server.types)
+        # JAX's gradient of a complex number is the conjugate of that of its parts.
+        return jax.tree.unflatten(server.tree, made[: server.count] + [jnp.conj(g) for g in made[server.count :]])
 
     def peak(self, *args):
         """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
@@ -80,36 +76,51 @@ class _Program:
         args = jax.tree.map(jnp.asarray, args)
         leaves, tree = jax.tree.flatten(args)
         key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        if key not in self.servers or not self.servers[key].is_alive():
+        if key not in self.servers or self.servers[key].process.poll() is not None:
             self.servers[key] = self._start(args)
         return args, self.servers[key]
 
     def _start(self, args):
         """Traces the function at these arguments and starts the program."""
-        traced = jax.jit(self.f, keep_unused=True).trace(*args)
-        types, tree = jax.tree.flatten(traced.out_info)
-        given = list(self.options)
-        if self.argnums:
-            self._check(args, types)
-            # The leaves of an argument are parameters side by side.
-            ends = np.cumsum([len(jax.tree.leaves(arg)) for arg in args])
-            wrt = [n for k in self.argnums for n in range(ends[k] - len(jax.tree.leaves(args[k])), ends[k])]
-            given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in wrt)]
-        return _Server(traced.lower().as_text(), given, types, tree)
+        leaves, structure = jax.tree.flatten(args)
+        f, given = self.f, list(self.options)
+        jaxpr, shapes = jax.make_jaxpr(f, return_shape=True)(*args)
+        gradients = 0
+        if self.argnums is not None:
+            # JAX checks the arguments, and says what types gradients have.
+            by_jax = jax.value_and_grad(f, self.argnums, self.has_aux)
+            shapes = jax.eval_shape(by_jax, *args)
+            if own := _own_derivative(jaxpr.jaxpr):
+                warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own}")
+                f = by_jax
+            else:
+                numbers = iter(range(2 * len(leaves)))
+                each = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
+                wrt = jax.tree.leaves([each[k] for k in np.atleast_1d(self.argnums)])
+                given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in wrt)]
+                gradients = len(jax.tree.leaves(shapes[1]))
 
-    def _check(self, args, types):
-        if len(types) != 1 or types[0].shape != () or not jnp.issubdtype(types[0].dtype, jnp.floating):
-            raise TypeError(f"the function to differentiate gives {types}, not one float scalar")
-        for leaf in jax.tree.leaves([args[k] for k in self.argnums]):
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                raise TypeError(f"there is no gradient with respect to elements of type {leaf.dtype}")
+        def of_parts(*parts):
+            made = _parts(jax.tree.leaves(f(*jax.tree.unflatten(structure, _joined(parts, leaves)))))
+            # The scalar alone is differentiated: what is beside it is handed on as integers.
+            return made[:1] + [_hidden(r) for r in made[1:]] if gradients else made
+
+        traced = jax.jit(of_parts, keep_unused=True).trace(*_parts(leaves))
+        global _writing
+        _writing = True
+        try:
+            text = traced.lower().as_text()
+        finally:
+            _writing = False
+        types, tree = jax.tree.flatten(shapes)
+        return _Server(text, given, types, tree, len(types) - gradients)
 
 
 class _Server:
     """A process that has imported, planned and compiled one function, and runs it at each request."""
 
-    def __init__(self, text, options, types, tree):
-        self.types, self.tree = types, tree
+    def __init__(self, text, options, types, tree, count):
+        self.types, self.tree, self.count = types, tree, count
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
@@ -122,13 +133,10 @@ class _Server:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True)
         atexit.register(self.close)
 
-    def is_alive(self):
-        return self.process.poll() is None
-
-    def call(self, leaves):
+    def call(self, parts):
         """The results, then the gradients."""
         given, made = self.at / "in.npz", self.at / "out.npz"
-        np.savez(given, **{f"arg{k}": _stored(leaf) for k, leaf in enumerate(leaves)})
+        np.savez(given, **{f"arg{k}": _stored(part) for k, part in enumerate(parts)})
         try:
             self.process.stdin.write(f"{given}\t{made}\n")
             self.process.stdin.flush()
@@ -153,9 +161,7 @@ class _Server:
 
     def close(self):
         """Ends the process, which ends with its input."""
-        if self.is_alive():
-            self.process.stdin.close()
-            self.process.wait()
+        self.process.communicate()
         self.errors.close()
         self.folder.cleanup()
 
@@ -166,8 +172,39 @@ def _messages(text):
         errors = json.loads(text[text.index("{\n"):])["errors"]
     except ValueError:
         return text.strip()
-    hints = [f" ({e['hint']})" if e["hint"] else "" for e in errors]
-    return "\n".join(e["message"] + hint for e, hint in zip(errors, hints))
+    return "\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors)
+
+
+def _own_derivative(jaxpr):
+    """The name of a function whose derivative is not that of its operations. Rules that are JAX's own agree with these."""
+    for eqn in jaxpr.eqns:
+        name, inner = eqn.primitive.name, eqn.params.get("call_jaxpr")
+        said = getattr(getattr(inner, "jaxpr", None), "debug_info", None)
+        own = name == "custom_jvp_call" and str(Path(jax.__file__).parent) not in str(said)
+        if own or name in ("custom_vjp_call", "random_gamma"):
+            return getattr(said, "func_name", name)
+        if found := next(filter(None, map(_own_derivative, core.jaxprs_in_params(eqn.params))), None):
+            return found
+
+
+def _parts(leaves):
+    """The leaves, with two in place of each that is complex: its real and its imaginary part."""
+    return [part for x in leaves for part in ((x.real, x.imag) if jnp.iscomplexobj(x) else (x,))]
+
+
+def _joined(parts, types):
+    """The leaves of these types that have these parts."""
+    rest = iter(parts)
+    return [jax.lax.complex(next(rest), next(rest)) if t.dtype.kind == "c" else _typed(next(rest), t) for t in types]
+
+
+def _hidden(x):
+    """The bits of floats, which nothing flows back from."""
+    return jax.lax.bitcast_convert_type(x, _word(x.dtype)) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+
+def _word(dtype):
+    return f"uint{8 * dtype.itemsize}"
 
 
 def _stored(leaf):
@@ -180,4 +217,6 @@ def _stored(leaf):
 
 def _typed(array, like):
     """An array of the program as JAX has it."""
+    if array.dtype.kind == "u" and jnp.issubdtype(like.dtype, jnp.floating):
+        return jnp.asarray(array.astype(_word(like.dtype)).view(like.dtype))
     return jnp.asarray(array.view("uint64") if like.dtype == "uint64" else array.astype(like.dtype))

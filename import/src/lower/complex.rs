@@ -452,7 +452,10 @@ fn fft<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, _: &OpRow) ->
     };
     for (k, &n) in lengths.iter().enumerate() {
         let last = k + 1 == lengths.len();
-        let extent = cx.dims(x.re)?[first + k] as i64;
+        let Some(extent) = cx.b.ty(x.re.value).shape[first + k].known() else {
+            return refuse("a transform along an axis whose extent is a symbol");
+        };
+        let extent = extent as i64;
         let wanted = if last && halved && inverse { n / 2 + 1 } else { n };
         if n < 1 || extent != wanted {
             return refuse(format!("a length of {n} for an axis of {extent}"));

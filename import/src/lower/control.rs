@@ -197,6 +197,8 @@ enum Custom {
     Identity,
     /// A test's comparison of two operands.
     Check(Compare),
+    /// The operand, which nothing flows back to.
+    StopGradient,
     /// JAX's check of extents: what of it is known is true, or the text is refused.
     Extents,
 }
@@ -209,6 +211,7 @@ const CUSTOM: &[(&str, Custom)] = &[
     ("SPMDFullToShardShape", Custom::Identity),
     ("SPMDShardToFullShape", Custom::Identity),
     ("Sharding", Custom::Identity),
+    ("adfuse.stop_gradient", Custom::StopGradient),
     ("annotate_device_placement", Custom::Identity),
     ("shape_assertion", Custom::Extents),
     ("check.expect_almost_eq", Custom::Check(Compare::Within(0.001))),
@@ -224,6 +227,10 @@ pub(crate) fn custom_call<'t>(
         inst.symbol.or(inst.attr("call_target_name").and_then(Attribute::word)).unwrap_or("");
     match CUSTOM.iter().find(|(n, _)| *n == name) {
         Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
+        Some((_, Custom::StopGradient)) => {
+            let x = cx.operand(inst, 0)?;
+            Ok(smallvec![Val { value: cx.op(Op::StopGradient, &[x.value])?, ..x }])
+        }
         Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
         Some((_, Custom::Extents)) => extents::assertion(cx, inst),
         None => match super::linalg::lapack(name) {
@@ -256,6 +263,13 @@ fn check(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>, compare: Compare) 
 
 pub(crate) fn check_equal(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     check(cx, inst, Compare::Equal)
+}
+
+pub(crate) fn check_close(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    match inst.attr("max_ulp_difference").map_or(Ok(3), number)? {
+        3 => check(cx, inst, Compare::Close),
+        n => refuse(format!("a tolerance of {n} units")),
+    }
 }
 
 /// Within an absolute difference: the one written, or .001.
