@@ -1,13 +1,9 @@
-"""Runs JAX functions, and their gradients, with adfuse.
-
-    import adfuse
-    loss_and_gradient = adfuse.value_and_grad(loss, mem_budget="2GB")
-    value, gradient = loss_and_gradient(params, batch)
+"""Runs JAX functions, and their gradients, with adfuse: `adfuse.value_and_grad(loss, mem_budget="2GB")(params, batch)`.
 
 JAX traces the function; the program `adfuse` imports it, differentiates it, plans it and runs it. That program is the
 one that the environment variable ADFUSE names, or the one on PATH. Docs: docs/import.md, "From Python"."""
 
-import atexit, json, os, shutil, subprocess, tempfile, warnings
+import atexit, contextlib, json, os, shutil, subprocess, tempfile, warnings
 from pathlib import Path
 
 import jax
@@ -22,11 +18,11 @@ __all__ = ["Error", "grad", "jit", "value_and_grad"]
 STORED = {"bfloat16": "float32", "int2": "int8", "int4": "int8", "int16": "int32", "uint2": "uint8", "uint4": "uint8",
           "uint16": "uint32", "uint64": "int64"}
 
-# StableHLO has no stop_gradient. While a text for adfuse is written, a call of this name stands for it.
-_writing = False
-_MARK = mlir.lower_fun(lambda x: jax.ffi.ffi_call("adfuse.stop_gradient", jax.typeof(x))(x), multiple_results=False)
-mlir.register_lowering(core.primitives.stop_gradient_p,
-                       lambda cx, x: _MARK(cx, x) if _writing else [x])
+# StableHLO has no stop_gradient: in a text for adfuse this call stands for it.
+_STOP = core.Primitive("adfuse_stop_gradient")
+_STOP.def_abstract_eval(lambda x: x)
+mlir.register_lowering(_STOP, mlir.lower_fun(
+    lambda x: jax.ffi.ffi_call("adfuse.stop_gradient", jax.typeof(x))(x), multiple_results=False))
 
 
 class Error(RuntimeError):
@@ -65,7 +61,7 @@ class _Program:
         args, server = self._server(args)
         made = _joined(server.call(_parts(jax.tree.leaves(args))), server.types)
         # JAX's gradient of a complex number is the conjugate of that of its parts.
-        return jax.tree.unflatten(server.tree, made[: server.count] + [jnp.conj(g) for g in made[server.count :]])
+        return jax.tree.unflatten(server.tree, [jnp.conj(x) if k >= server.count else x for k, x in enumerate(made)])
 
     def peak(self, *args):
         """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
@@ -83,16 +79,16 @@ class _Program:
     def _start(self, args):
         """Traces the function at these arguments and starts the program."""
         leaves, structure = jax.tree.flatten(args)
-        f, given = self.f, list(self.options)
-        jaxpr, shapes = jax.make_jaxpr(f, return_shape=True)(*args)
-        gradients = 0
+        given, gradients, own = list(self.options), 0, []
+        program, shapes = jax.make_jaxpr(self.f, return_shape=True)(*args)
+        f = core.jaxpr_as_fun(program.replace(jaxpr=_marked(program.jaxpr, own)))
         if self.argnums is not None:
             # JAX checks the arguments, and says what types gradients have.
-            by_jax = jax.value_and_grad(f, self.argnums, self.has_aux)
+            by_jax = jax.value_and_grad(self.f, self.argnums, self.has_aux)
             shapes = jax.eval_shape(by_jax, *args)
-            if own := _own_derivative(jaxpr.jaxpr):
-                warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own}")
-                f = by_jax
+            if own:
+                warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own[0]}")
+                f = lambda *leaves: jax.tree.leaves(by_jax(*jax.tree.unflatten(structure, leaves)))
             else:
                 numbers = iter(range(2 * len(leaves)))
                 each = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
@@ -100,35 +96,28 @@ class _Program:
                 given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in wrt)]
                 gradients = len(jax.tree.leaves(shapes[1]))
 
-        def of_parts(*parts):
-            made = _parts(jax.tree.leaves(f(*jax.tree.unflatten(structure, _joined(parts, leaves)))))
-            # The scalar alone is differentiated: what is beside it is handed on as integers.
-            return made[:1] + [_hidden(r) for r in made[1:]] if gradients else made
+        def adfuse_program(*parts):
+            made = _parts(f(*_joined(parts, leaves)))
+            # The scalar alone is differentiated: of what is beside it the bits are handed on.
+            bits = lambda r: jax.lax.bitcast_convert_type(r, f"u{r.dtype.itemsize}")
+            return [bits(r) if k and gradients and jnp.issubdtype(r.dtype, jnp.floating) else r for k, r in enumerate(made)]
 
-        traced = jax.jit(of_parts, keep_unused=True).trace(*_parts(leaves))
-        global _writing
-        _writing = True
-        try:
-            text = traced.lower().as_text()
-        finally:
-            _writing = False
-        types, tree = jax.tree.flatten(shapes)
-        return _Server(text, given, types, tree, len(types) - gradients)
+        text = jax.jit(adfuse_program, keep_unused=True).lower(*_parts(leaves)).as_text()
+        return _Server(text, given, *jax.tree.flatten(shapes), gradients)
 
 
 class _Server:
     """A process that has imported, planned and compiled one function, and runs it at each request."""
 
-    def __init__(self, text, options, types, tree, count):
-        self.types, self.tree, self.count = types, tree, count
+    def __init__(self, text, options, types, tree, gradients):
+        self.types, self.tree, self.count = types, tree, len(types) - gradients
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
         self.program = os.environ.get("ADFUSE") or shutil.which("adfuse")
         if self.program is None:
             raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
-        self.given = [self.at / "f.mlir", *options]
-        self.errors = open(self.at / "stderr", "w+")
+        self.given, self.errors = [self.at / "f.mlir", *options], open(self.at / "stderr", "w+")
         command, pipe = [self.program, "run", "--serve", *self.given], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True)
         atexit.register(self.close)
@@ -137,11 +126,9 @@ class _Server:
         """The results, then the gradients."""
         given, made = self.at / "in.npz", self.at / "out.npz"
         np.savez(given, **{f"arg{k}": _stored(part) for k, part in enumerate(parts)})
-        try:
+        with contextlib.suppress(BrokenPipeError):  # It has ended, and says why.
             self.process.stdin.write(f"{given}\t{made}\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # It has ended, and says why.
         reply = self.process.stdout.readline().strip()
         if reply == "ok":
             with np.load(made) as arrays:
@@ -153,11 +140,12 @@ class _Server:
         raise Error(self.errors.read().strip() or f"adfuse ended with status {self.process.returncode}")
 
     def plan(self):
-        """What `adfuse plan` tells."""
-        ran = subprocess.run([self.program, "plan", "--json", *self.given], capture_output=True, text=True)
-        if ran.returncode != 0:
-            raise Error(_messages(ran.stderr))
-        return json.loads(ran.stdout)
+        """What `adfuse plan` tells; what is wrong, as text."""
+        for form in ["--json"], []:
+            ran = subprocess.run([self.program, "plan", *form, *self.given], capture_output=True, text=True)
+            if ran.returncode == 0:
+                return json.loads(ran.stdout)
+        raise Error(ran.stderr.strip())
 
     def close(self):
         """Ends the process, which ends with its input."""
@@ -166,25 +154,24 @@ class _Server:
         self.folder.cleanup()
 
 
-def _messages(text):
-    """The errors of a command that prints JSON, a line each. Notes may stand before them."""
-    try:
-        errors = json.loads(text[text.index("{\n"):])["errors"]
-    except ValueError:
-        return text.strip()
-    return "\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors)
-
-
-def _own_derivative(jaxpr):
-    """The name of a function whose derivative is not that of its operations. Rules that are JAX's own agree with these."""
+def _marked(jaxpr, own):
+    """The program with a call for each stop_gradient but those in functions of JAX, whose derivatives are those of what they
+    compute. Functions with other derivatives are noted in `own`."""
+    is_program = lambda p: isinstance(p, (core.Jaxpr, core.ClosedJaxpr))
+    inner = lambda p: (p.replace(jaxpr=_marked(p.jaxpr, own)) if isinstance(p, core.ClosedJaxpr)
+                       else _marked(p, own) if is_program(p) else p)
+    eqns = []
     for eqn in jaxpr.eqns:
-        name, inner = eqn.primitive.name, eqn.params.get("call_jaxpr")
-        said = getattr(getattr(inner, "jaxpr", None), "debug_info", None)
-        own = name == "custom_jvp_call" and str(Path(jax.__file__).parent) not in str(said)
-        if own or name in ("custom_vjp_call", "random_gamma"):
-            return getattr(said, "func_name", name)
-        if found := next(filter(None, map(_own_derivative, core.jaxprs_in_params(eqn.params))), None):
-            return found
+        name, frames = eqn.primitive.name, list(getattr(eqn.source_info.traceback, "frames", []))
+        rule = getattr(getattr(eqn.params.get("call_jaxpr"), "jaxpr", None), "debug_info", None)
+        if name in ("custom_vjp_call", "random_gamma") or name == "custom_jvp_call" and jax.__path__[0] not in str(rule):
+            own.append(getattr(rule, "func_name", name))
+        if name == "stop_gradient":
+            called = next((k for k, f in enumerate(frames) if f.function_name == name), -1) + 1
+            by = next((f.file_name for f in frames[called:] if not f.file_name.endswith("tree_util.py")), "")
+            eqn = eqn if jax.__path__[0] in by else eqn.replace(primitive=_STOP)
+        eqns.append(eqn.replace(params=jax.tree.map(inner, eqn.params, is_leaf=is_program)))
+    return jaxpr.replace(eqns=eqns)
 
 
 def _parts(leaves):
@@ -195,28 +182,18 @@ def _parts(leaves):
 def _joined(parts, types):
     """The leaves of these types that have these parts."""
     rest = iter(parts)
-    return [jax.lax.complex(next(rest), next(rest)) if t.dtype.kind == "c" else _typed(next(rest), t) for t in types]
-
-
-def _hidden(x):
-    """The bits of floats, which nothing flows back from."""
-    return jax.lax.bitcast_convert_type(x, _word(x.dtype)) if jnp.issubdtype(x.dtype, jnp.floating) else x
-
-
-def _word(dtype):
-    return f"uint{8 * dtype.itemsize}"
+    part = lambda t: _typed(next(rest), np.empty(0, f"f{t.dtype.itemsize // 2}"))
+    return [jax.lax.complex(part(t), part(t)) if t.dtype.kind == "c" else _typed(next(rest), t) for t in types]
 
 
 def _stored(leaf):
-    """An array as the program takes it."""
-    array = np.asarray(leaf)
-    stored = STORED.get(array.dtype.name, array.dtype.name)
-    # 64 bits without sign keep their bits.
-    return array.view(stored) if array.dtype.name == "uint64" else array.astype(stored)
+    """An array as the program takes it. Integers of 64 bits without sign keep their bits."""
+    stored = STORED.get(leaf.dtype.name, leaf.dtype.name)
+    return np.asarray(leaf).view(stored) if leaf.dtype.name == "uint64" else np.asarray(leaf).astype(stored)
 
 
 def _typed(array, like):
     """An array of the program as JAX has it."""
     if array.dtype.kind == "u" and jnp.issubdtype(like.dtype, jnp.floating):
-        return jnp.asarray(array.astype(_word(like.dtype)).view(like.dtype))
+        return jnp.asarray(array.astype(f"u{like.dtype.itemsize}").view(like.dtype))
     return jnp.asarray(array.view("uint64") if like.dtype == "uint64" else array.astype(like.dtype))

@@ -237,10 +237,10 @@ def symbolic_images(x, w):
     return jnp.where(jax.random.bernoulli(jax.random.PRNGKey(2), 0.7, y.shape), y, 0.0).sum((1, 2))
 
 
-def symbolic_matrices(a):
-    """Matrices of an unknown number, factored and transformed."""
-    factors = jnp.linalg.cholesky(a @ a.mT + 4.0 * jnp.eye(4))
-    return factors, jnp.abs(jnp.fft.rfft(a)), (factors.sum(1)[:, None] - a[:, :2]).argmin(2).astype(jnp.float32)
+def symbolic_nearest(x, y):
+    """The nearest of some points, for each of others."""
+    apart = ((x[:, None] - y[None]) ** 2).sum(-1)
+    return apart.min(1).mean(), apart.argmin(1).sum().astype(jnp.float32)
 
 
 def singular_values(a):
@@ -309,7 +309,7 @@ PROGRAMS = {
     "symbolic_words": (symbolic_words, f32(7, 4), f32(4, 4), np.array([[3, 1, 4], [1, 5, 2]], np.int32)),
     "symbolic_scan": (symbolic_scan, f32(3, 4, 2), f32(3, 2)),
     "symbolic_images": (symbolic_images, f32(2, 6, 6, 2), f32(3, 3, 2, 3)),
-    "symbolic_matrices": (symbolic_matrices, f32(3, 4, 4)),
+    "symbolic_nearest": (symbolic_nearest, f32(5, 2), f32(3, 2)),
     "singular_values": (singular_values, f32(5, 3)),
 }
 # Shapes of the arguments of programs that are exported with symbols.
@@ -318,7 +318,7 @@ SYMBOLIC = {
     "symbolic_words": ("7, 4", "4, 4", "b, t"),
     "symbolic_scan": ("b, 4, 2", "b, 2"),
     "symbolic_images": ("b, 6, 6, 2", "3, 3, 2, 3"),
-    "symbolic_matrices": ("b, 4, 4",),
+    "symbolic_nearest": ("n, 2", "k, 2"),
 }
 # Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
 VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]
