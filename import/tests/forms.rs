@@ -388,3 +388,51 @@ fn small_windows_are_summed_in_order() {
         assert!(stablehlo(&text, &ImportOptions::default()).is_err(), "{text}");
     }
 }
+
+/// Functions of JAX called `relu` and `relu6` are told from other functions of the same ops, which have other derivatives where the operand is a bound.
+#[test]
+fn rectifiers_of_jax_are_told_by_name() {
+    let text = |name: &str, bound: &str| {
+        format!(
+            "func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{
+              %0 = call @{name}(%x) : (tensor<3xf32>) -> tensor<3xf32>
+              return %0 : tensor<3xf32>
+            }}
+            func.func private @{name}(%x: tensor<3xf32>) -> tensor<3xf32> {{
+              %c = stablehlo.constant dense<{bound}> : tensor<3xf32>
+              %0 = stablehlo.maximum %x, %c : tensor<3xf32>
+              return %0 : tensor<3xf32>
+            }}"
+        )
+    };
+    for (name, bound, rectifies) in [
+        ("relu", "0.0", true),
+        ("relu_12", "0.0", true),
+        ("relu6", "0.0", true),
+        ("relu", "1.0", false),
+        ("relu_of", "0.0", false),
+        ("clip", "0.0", false),
+    ] {
+        let ir = ir_of(&text(name, bound));
+        assert_eq!(ir.contains("= relu %x"), rectifies, "{ir}");
+    }
+}
+
+/// What a text for adfuse says that StableHLO has no op for, and formats with more bits than the operand.
+#[test]
+fn calls_and_formats_that_leave_values_as_they_are() {
+    for (op, wanted) in [
+        (
+            "stablehlo.custom_call @adfuse.stop_gradient(%x) : (tensor<3xf32>) -> tensor<3xf32>",
+            "stop_gradient %x",
+        ),
+        ("stablehlo.reduce_precision %x, format = e11m52 : tensor<3xf32>", "return %"),
+    ] {
+        let ir = ir_of(&function(
+            "%x: tensor<3xf32>",
+            "tensor<3xf32>",
+            &format!("%0 = {op}\nreturn %0 : tensor<3xf32>"),
+        ));
+        assert!(ir.contains(wanted) && !ir.contains("and "), "{ir}");
+    }
+}

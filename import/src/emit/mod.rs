@@ -105,12 +105,7 @@ impl InstEmitter {
     }
 
     /// A value without this many elements before and behind each axis. Axes that keep all may be symbols, which a slice cannot have.
-    pub(crate) fn cut(
-        &mut self,
-        x: Val,
-        before: &[i64],
-        behind: &[i64],
-    ) -> Result<Val, Unlowered> {
+    pub(crate) fn cut(&mut self, x: Val, before: &[i64], behind: &[i64]) -> Result<Val, Unlowered> {
         let dtype = x.element.storage();
         let fill = self.b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
         let attrs = Attrs::none()

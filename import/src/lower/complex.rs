@@ -353,7 +353,9 @@ fn quotient(
     let (large, small) = (choose(cx, wide, c, d)?, choose(cx, wide, d, c)?);
     let zero = zero_like(cx, c);
     let nothing = apply(cx, Op::Eq, &[large, zero])?;
-    let ratio = apply(cx, Op::Div, &[small, large])?;
+    let one = number_like(cx, c, 1.0);
+    let divisor = choose(cx, nothing, one, large)?;
+    let ratio = apply(cx, Op::Div, &[small, divisor])?;
     let ratio = choose(cx, nothing, zero, ratio)?;
     let below = apply(cx, Op::Mul, &[small, ratio])?;
     let below = apply(cx, Op::Add, &[large, below])?;
@@ -384,8 +386,9 @@ fn hypot(cx: &mut ModuleLowering<'_>, x: Val, y: Val) -> Result<Val, Unlowered> 
     let (large, small) = (apply(cx, Op::Max, &[x, y])?, apply(cx, Op::Min, &[x, y])?);
     let same = apply(cx, Op::Eq, &[large, small])?;
     let (zero, one) = (zero_like(cx, x), number_like(cx, x, 1.0));
-    // Of two zeros and two infinities there is no ratio.
-    let ratio = apply(cx, Op::Div, &[small, large])?;
+    // Of two zeros and two infinities there is no ratio, nor a derivative of one.
+    let below = choose(cx, same, one, large)?;
+    let ratio = apply(cx, Op::Div, &[small, below])?;
     let ratio = choose(cx, same, one, ratio)?;
     let square = apply(cx, Op::Mul, &[ratio, ratio])?;
     let square = apply(cx, Op::Add, &[square, one])?;
@@ -401,8 +404,10 @@ fn sign(cx: &mut ModuleLowering<'_>, args: &[ImportedNumber]) -> Result<Imported
     let size = hypot(cx, re, im)?;
     let zero = zero_like(cx, size);
     let nothing = apply(cx, Op::Eq, &[size, zero])?;
+    let one = number_like(cx, size, 1.0);
+    let below = choose(cx, nothing, one, size)?;
     let mut unit = |x: Val| {
-        let scaled = apply(cx, Op::Div, &[x, size])?;
+        let scaled = apply(cx, Op::Div, &[x, below])?;
         choose(cx, nothing, zero, scaled)
     };
     Ok(ImportedNumber::complex(unit(re)?, unit(im)?))

@@ -3,8 +3,8 @@
 use super::attributes::{find, list, list_or, need_list};
 use super::context::{LoweredValues, ModuleLowering, Val, written_type};
 use super::elementwise::convert_to;
-use crate::emit::element::ElementType;
 use super::reduce::{Combiner, by_op, fold, recognized};
+use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
 use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, Value};

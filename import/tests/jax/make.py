@@ -311,6 +311,8 @@ PROGRAMS = {
     "symbolic_images": (symbolic_images, f32(2, 6, 6, 2), f32(3, 3, 2, 3)),
     "symbolic_nearest": (symbolic_nearest, f32(5, 2), f32(3, 2)),
     "singular_values": (singular_values, f32(5, 3)),
+    "rectified": (lambda x: (jax.nn.relu(x), jax.nn.relu6(6 * x) + jnp.maximum(x, 0.0)), np.array([0.0, -1.0, 1.0, 0.5], np.float32)),
+    "magnitude": (lambda x, y: jnp.abs(x + 1j * y), np.array([0.0, 3.0, -1.0], np.float32), np.array([0.0, 4.0, 0.0], np.float32)),
 }
 # Shapes of the arguments of programs that are exported with symbols.
 SYMBOLIC = {

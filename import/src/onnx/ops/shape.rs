@@ -61,7 +61,7 @@ fn wanted_shape(
     for d in shape.iter().filter(|d| d.known().is_none()) {
         match symbols.iter().position(|s| s == d) {
             Some(k) => drop(symbols.remove(k)),
-            None => return refuse(format!("the extent {d} must be given: --dim {d}=N")),
+            None => return refuse(format!("the extent {d} must be given: --dim {d}=EXTENT")),
         }
     }
     let product =
@@ -73,7 +73,7 @@ fn wanted_shape(
     shape[rest] = match (symbols.as_slice(), left) {
         ([], n) => Dim::Const(n),
         ([d], 1) => *d,
-        ([d, ..], _) => return refuse(format!("the extent {d} must be given: --dim {d}=N")),
+        ([d, ..], _) => return refuse(format!("the extent {d} must be given: --dim {d}=EXTENT")),
     };
     Ok(shape)
 }
