@@ -1,7 +1,7 @@
 """Runs JAX functions, and their gradients, with adfuse: `adfuse.value_and_grad(loss, mem_budget="2GB")(params, batch)`.
 
-JAX traces the function; the program `adfuse` imports it, differentiates it, plans it and runs it. That program is the
-one that the environment variable ADFUSE names, or the one on PATH. Docs: docs/import.md, "From Python"."""
+JAX traces the function; the program `adfuse`, which the variable ADFUSE names or which is on PATH, imports it,
+differentiates it, plans it and runs it. Docs: docs/import.md, "From Python"."""
 
 import atexit, contextlib, json, os, shutil, subprocess, tempfile, warnings
 from pathlib import Path
@@ -32,9 +32,9 @@ class Error(RuntimeError):
 def value_and_grad(f, argnums=0, *, has_aux=False, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives, a float scalar, and its gradient as `jax.value_and_grad` does.
 
-    `argnums` is the position, or the positions, to differentiate with respect to. With `has_aux`, `f` gives a pair of the
-    scalar and anything else. `mem_budget` is the most memory that all arrays together may take, such as "2GB": what does
-    not fit is computed again. `engine` is "cpu" or "gpu". `fp` is "strict", "reproducible" or "fast"."""
+    `argnums` is the position, or the positions, to differentiate with respect to. With `has_aux`, `f` gives a pair of
+    the scalar and anything else. `mem_budget` is the most memory that all arrays together may take, such as "2GB": what
+    does not fit is computed again. `engine` is "cpu" or "gpu". `fp` is "strict", "reproducible" or "fast"."""
     return _Program(f, argnums, has_aux, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
@@ -83,24 +83,26 @@ class _Program:
         program, shapes = jax.make_jaxpr(self.f, return_shape=True)(*args)
         f = core.jaxpr_as_fun(program.replace(jaxpr=_marked(program.jaxpr, own)))
         if self.argnums is not None:
-            # JAX checks the arguments, and says what types gradients have.
-            by_jax = jax.value_and_grad(self.f, self.argnums, self.has_aux)
-            shapes = jax.eval_shape(by_jax, *args)
+            of, wrt = shapes[0] if self.has_aux else shapes, [args[k] for k in np.atleast_1d(self.argnums)]
+            inexact = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(wrt))
+            if getattr(of, "shape", 0) != () or not jnp.issubdtype(of.dtype, jnp.floating) or not inexact:
+                raise TypeError("gradients are those of one float scalar, with respect to floats and complex numbers")
+            shapes = shapes, wrt[0] if isinstance(self.argnums, int) else tuple(wrt)
             if own:
                 warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own[0]}")
-                f = lambda *leaves: jax.tree.leaves(by_jax(*jax.tree.unflatten(structure, leaves)))
+                both = jax.value_and_grad(self.f, self.argnums, self.has_aux)
+                f = lambda *leaves: jax.tree.leaves(both(*jax.tree.unflatten(structure, leaves)))
             else:
-                numbers = iter(range(2 * len(leaves)))
+                numbers, gradients = iter(range(2 * len(leaves))), len(jax.tree.leaves(wrt))
                 each = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
                 wrt = jax.tree.leaves([each[k] for k in np.atleast_1d(self.argnums)])
                 given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in wrt)]
-                gradients = len(jax.tree.leaves(shapes[1]))
 
         def adfuse_program(*parts):
-            made = _parts(f(*_joined(parts, leaves)))
-            # The scalar alone is differentiated: of what is beside it the bits are handed on.
+            made = _parts(f(*_joined(parts, leaves)))  # Of what is beside the scalar bits alone are handed on.
             bits = lambda r: jax.lax.bitcast_convert_type(r, f"u{r.dtype.itemsize}")
-            return [bits(r) if k and gradients and jnp.issubdtype(r.dtype, jnp.floating) else r for k, r in enumerate(made)]
+            beside = lambda k, r: gradients and k > 0 and jnp.issubdtype(r.dtype, jnp.floating)
+            return [bits(r) if beside(k, r) else r for k, r in enumerate(made)]
 
         text = jax.jit(adfuse_program, keep_unused=True).lower(*_parts(leaves)).as_text()
         return _Server(text, given, *jax.tree.flatten(shapes), gradients)
@@ -140,23 +142,21 @@ class _Server:
         raise Error(self.errors.read().strip() or f"adfuse ended with status {self.process.returncode}")
 
     def plan(self):
-        """What `adfuse plan` tells; what is wrong, as text."""
-        for form in ["--json"], []:
+        for form in ["--json"], []:  # What is wrong is told as text.
             ran = subprocess.run([self.program, "plan", *form, *self.given], capture_output=True, text=True)
             if ran.returncode == 0:
                 return json.loads(ran.stdout)
         raise Error(ran.stderr.strip())
 
     def close(self):
-        """Ends the process, which ends with its input."""
-        self.process.communicate()
+        self.process.communicate()  # It ends with its input.
         self.errors.close()
         self.folder.cleanup()
 
 
 def _marked(jaxpr, own):
-    """The program with a call for each stop_gradient but those in functions of JAX, whose derivatives are those of what they
-    compute. Functions with other derivatives are noted in `own`."""
+    """The program with a call for each stop_gradient but those in functions of JAX, whose derivatives are those of what
+    they compute. Functions with other derivatives are noted in `own`."""
     is_program = lambda p: isinstance(p, (core.Jaxpr, core.ClosedJaxpr))
     inner = lambda p: (p.replace(jaxpr=_marked(p.jaxpr, own)) if isinstance(p, core.ClosedJaxpr)
                        else _marked(p, own) if is_program(p) else p)

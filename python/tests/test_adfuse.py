@@ -86,6 +86,13 @@ class Adfuse(unittest.TestCase):
             f = lambda x: (jax.nn.relu(x) * jax.nn.softmax(x) + jax.nn.silu(x)).sum()
             self.near(adfuse.value_and_grad(f)(X), jax.value_and_grad(f)(X))
 
+    def test_loops_that_jax_does_not_differentiate_have_gradients(self):
+        half = lambda s: (s[0] * s[1], s[1] / 2 + 0.25)
+        f = lambda x: jax.lax.while_loop(lambda s: jnp.abs(s[1]) > 0.6, half, (x, jnp.float32(3.0)))[0].sum()
+        value, gradient = adfuse.value_and_grad(f)(X)
+        scale = jax.lax.while_loop(lambda s: jnp.abs(s[1]) > 0.6, half, (1.0, jnp.float32(3.0)))[0]
+        self.near((value, gradient), (f(X), jnp.full_like(X, scale)))
+
     def test_arguments_that_are_not_used_are_kept(self):
         f = lambda x, unused, k: (x * x).sum() * k
         got = adfuse.value_and_grad(f, (0, 1))(X, Y, 2)
