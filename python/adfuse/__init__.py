@@ -1,24 +1,17 @@
-"""Runs JAX functions, and their gradients, with adfuse.
+"""Runs JAX functions, and their gradients, with adfuse: `adfuse.value_and_grad(loss, mem_budget="2GB")(params, batch)`.
 
-    import adfuse
-    loss_and_gradient = adfuse.value_and_grad(loss, mem_budget="2GB")
-    value, gradient = loss_and_gradient(params, batch)
+JAX traces the function; the program `adfuse`, which the variable ADFUSE names or which is on PATH, imports it,
+differentiates it, plans it and runs it. Docs: docs/import.md, "From Python"."""
 
-JAX traces the function; the program `adfuse` imports it, differentiates it, plans it and runs it. That program is the
-one that the environment variable ADFUSE names, or the one on PATH. Docs: docs/import.md, "From Python"."""
-
-import atexit
-import json
-import os
-import re
-import shutil
-import subprocess
-import tempfile
+import atexit, contextlib, functools, json, os, re, shutil, subprocess, tempfile, warnings
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
+
+from ._stop_gradient import marked
 
 __all__ = ["Error", "grad", "jit", "value_and_grad"]
 
@@ -31,130 +24,127 @@ class Error(RuntimeError):
     """What the program `adfuse` says is wrong."""
 
 
-def value_and_grad(f, argnums=0, *, mem_budget=None, engine=None, fp=None):
+def value_and_grad(f, argnums=0, *, has_aux=False, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives, a float scalar, and its gradient as `jax.value_and_grad` does.
 
-    `argnums` is the position, or the positions, to differentiate with respect to. `mem_budget` is the most memory that
-    all arrays together may take, such as "2GB": what does not fit is computed again. `engine` is "cpu" or "gpu". `fp`
-    is "strict", "reproducible" or "fast"."""
-    options = {"mem-budget": mem_budget, "engine": engine, "fp": fp}
-    return _Program(f, (argnums,) if isinstance(argnums, int) else tuple(argnums), isinstance(argnums, int), options)
+    `argnums` is the position, or the positions, to differentiate with respect to. With `has_aux`, `f` gives a pair of
+    the scalar and anything else. `mem_budget` is the most memory that all arrays together may take, such as "2GB": what
+    does not fit is computed again. `engine` is "cpu" or "gpu". `fp` is "strict", "reproducible" or "fast"."""
+    return _Program(f, argnums, has_aux, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
-def grad(f, argnums=0, **options):
-    """The gradient alone; options are those of `value_and_grad`."""
-    both = value_and_grad(f, argnums, **options)
-    return lambda *args: both(*args)[1]
+def grad(f, argnums=0, *, has_aux=False, **options):
+    """The gradient alone, or a pair of it and what is beside the scalar; options are those of `value_and_grad`."""
+    both = value_and_grad(f, argnums, has_aux=has_aux, **options)
+    return lambda *args: (lambda value, gradient: (gradient, value[1]) if has_aux else gradient)(*both(*args))
 
 
 def jit(f, *, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives; options are those of `value_and_grad`."""
-    return _Program(f, (), False, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
+    return _Program(f, None, False, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
 class _Program:
     """A function, and a running `adfuse` for each structure, shape and type of arguments that it was called with."""
 
-    def __init__(self, f, argnums, single, options):
-        self.f, self.argnums, self.single = f, argnums, single
+    def __init__(self, f, argnums, has_aux, options):
+        self.f, self.argnums, self.has_aux = f, argnums, has_aux
         self.options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         self.servers = {}
 
     def __call__(self, *args):
         args, server = self._server(args)
-        results = server.call(jax.tree.leaves(args))
-        count = server.tree.num_leaves
-        value = jax.tree.unflatten(server.tree, [_typed(r, t) for r, t in zip(results, server.types)])
-        if not self.argnums:
-            return value
-        wrt = tuple(args[k] for k in self.argnums)
-        flat, structure = jax.tree.flatten(wrt)
-        gradients = jax.tree.unflatten(structure, [_typed(r, x) for r, x in zip(results[count:], flat)])
-        return value, gradients[0] if self.single else gradients
+        made = _joined(server.call(_parts(jax.tree.leaves(args))), server.types)
+        # JAX's gradient of a complex number is the conjugate of that of its parts.
+        return jax.tree.unflatten(server.tree, [jnp.conj(x) if k >= server.count else x for k, x in enumerate(made)])
 
     def peak(self, *args):
         """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
         return self._server(args)[1].plan()["peak_bytes"]
-
-    def report(self, path, *args):
-        """Writes a page about the plan for these arguments: memory over time, the kernels with lines of Python, and what
-        other plans would cost. Nothing runs."""
-        args = jax.tree.map(jnp.asarray, args)
-        traced = self._trace(args)
-        with tempfile.TemporaryDirectory(prefix="adfuse-") as folder:
-            file = Path(folder) / f"{getattr(self.f, '__name__', 'f').strip('<>')}.mlir"
-            file.write_text(traced.lower().as_text(debug_info=True))
-            given = list(self.options)
-            if self.argnums:
-                self._check(args, jax.tree.leaves(traced.out_info))
-                # Parameters have the names of the arguments' trees.
-                header = _printed([_program(), "import", file]).split(") -> ", 1)[0]
-                names = re.findall(r"%([^\s:]+): ", header)
-                given += ["--grad", "--wrt=" + ",".join(names[n] for n in self._wrt(args))]
-            _printed([_program(), "report", file, *given, "-o", Path(path).absolute()])
 
     def _server(self, args):
         """The arguments as arrays, and the program for their structure, shapes and types."""
         args = jax.tree.map(jnp.asarray, args)
         leaves, tree = jax.tree.flatten(args)
         key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        if key not in self.servers or not self.servers[key].is_alive():
+        if key not in self.servers or self.servers[key].process.poll() is not None:
             self.servers[key] = self._start(args)
         return args, self.servers[key]
 
+    def report(self, path, *args):
+        """Writes a page about the plan for these arguments: memory over time, the kernels with lines of Python, and what
+        other plans would cost. Nothing runs."""
+        lowered, wrt, *_ = self._lowered(jax.tree.map(jnp.asarray, args))
+        with tempfile.TemporaryDirectory(prefix="adfuse-") as folder:
+            file = Path(folder) / f"{getattr(self.f, '__name__', 'f').strip('<>')}.mlir"
+            file.write_text(lowered.as_text(debug_info=True))
+            # Parameters have the names of the arguments' trees.
+            names = re.findall(r"%([^\s:]+): ", _run(_program(), "import", file).split(") -> ", 1)[0])
+            _run(_program(), "report", file, *self._given(names, wrt), "-o", Path(path).absolute())
+
+    def _given(self, names, wrt):
+        return self.options + (["--grad", "--wrt=" + ",".join(names[n] for n in wrt)] if wrt else [])
+
     def _start(self, args):
         """Traces the function at these arguments and starts the program."""
-        traced = self._trace(args)
-        types, tree = jax.tree.flatten(traced.out_info)
-        given = list(self.options)
-        if self.argnums:
-            self._check(args, types)
-            given += ["--grad", "--wrt=" + ",".join(f"arg{n}" for n in self._wrt(args))]
-        return _Server(traced.lower().as_text(), given, types, tree)
+        lowered, wrt, *results = self._lowered(args)
+        names = [f"arg{n}" for n in range(2 * len(jax.tree.leaves(args)))]
+        return _Server(lowered.as_text(), self._given(names, wrt), *results)
 
-    def _trace(self, args):
-        return jax.jit(self.f, keep_unused=True).trace(*args)
+    def _lowered(self, args):
+        """The function in StableHLO, the positions of the parameters by which adfuse differentiates, the types of the results,
+        their tree, and how many of them are gradients."""
+        leaves, structure = jax.tree.flatten(args)
+        wrt, gradients, own = [], 0, []
+        program, shapes = jax.make_jaxpr(self.f, return_shape=True)(*args)
+        f = core.jaxpr_as_fun(program.replace(jaxpr=marked(program.jaxpr, own)))
+        if self.argnums is not None:
+            of, by = shapes[0] if self.has_aux else shapes, [args[k] for k in np.atleast_1d(self.argnums)]
+            inexact = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(by))
+            if getattr(of, "shape", 0) != () or not jnp.issubdtype(of.dtype, jnp.floating) or not inexact:
+                raise TypeError("gradients are those of one float scalar, with respect to floats and complex numbers")
+            shapes = shapes, by[0] if isinstance(self.argnums, int) else tuple(by)
+            if own:
+                warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own[0]}")
+                both = jax.value_and_grad(self.f, self.argnums, self.has_aux)
+                f = lambda *leaves: jax.tree.leaves(both(*jax.tree.unflatten(structure, leaves)))
+            else:
+                numbers, gradients = iter(range(2 * len(leaves))), len(jax.tree.leaves(by))
+                each = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
+                wrt = jax.tree.leaves([each[k] for k in np.atleast_1d(self.argnums)])
 
-    def _wrt(self, args):
-        """The positions of the parameters to differentiate with respect to: the leaves of an argument are side by side."""
-        ends = np.cumsum([len(jax.tree.leaves(arg)) for arg in args])
-        return [n for k in self.argnums for n in range(ends[k] - len(jax.tree.leaves(args[k])), ends[k])]
+        @functools.wraps(self.f)  # Parameters have the names of its arguments.
+        def adfuse_program(*args):
+            made = _parts(f(*_joined(jax.tree.leaves(args), leaves)))  # Of what is beside the scalar bits alone are handed on.
+            bits = lambda r: jax.lax.bitcast_convert_type(r, f"u{r.dtype.itemsize}")
+            beside = lambda k, r: gradients and k > 0 and jnp.issubdtype(r.dtype, jnp.floating)
+            return [bits(r) if beside(k, r) else r for k, r in enumerate(made)]
 
-    def _check(self, args, types):
-        if len(types) != 1 or types[0].shape != () or not jnp.issubdtype(types[0].dtype, jnp.floating):
-            raise TypeError(f"the function to differentiate gives {types}, not one float scalar")
-        for leaf in jax.tree.leaves([args[k] for k in self.argnums]):
-            if not jnp.issubdtype(leaf.dtype, jnp.floating):
-                raise TypeError(f"there is no gradient with respect to elements of type {leaf.dtype}")
+        parts = jax.tree.map(lambda leaf: (lambda own: own if len(own) > 1 else own[0])(_parts([leaf])), args)
+        lowered = jax.jit(adfuse_program, keep_unused=True).lower(*parts)
+        return lowered, wrt, *jax.tree.flatten(shapes), gradients
 
 
 class _Server:
     """A process that has imported, planned and compiled one function, and runs it at each request."""
 
-    def __init__(self, text, options, types, tree):
-        self.types, self.tree = types, tree
+    def __init__(self, text, options, types, tree, gradients):
+        self.types, self.tree, self.count = types, tree, len(types) - gradients
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
-        self.program = _program()
-        self.given = [self.at / "f.mlir", *options]
-        self.errors = open(self.at / "stderr", "w+")
-        command, pipe = [self.program, "run", "--serve", *self.given], subprocess.PIPE
+        self.given, self.errors = [self.at / "f.mlir", *options], open(self.at / "stderr", "w+")
+        command, pipe = [_program(), "run", "--serve", *self.given], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True)
         atexit.register(self.close)
 
-    def is_alive(self):
-        return self.process.poll() is None
-
-    def call(self, leaves):
+    def call(self, parts):
         """The results, then the gradients."""
         given, made = self.at / "in.npz", self.at / "out.npz"
-        np.savez(given, **{f"arg{k}": _stored(leaf) for k, leaf in enumerate(leaves)})
-        try:
+        np.savez(given, **{f"arg{k}": _stored(part) for k, part in enumerate(parts)})
+        with contextlib.suppress(BrokenPipeError):  # It has ended, and says why.
             self.process.stdin.write(f"{given}\t{made}\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # It has ended, and says why.
         reply = self.process.stdout.readline().strip()
         if reply == "ok":
             with np.load(made) as arrays:
@@ -166,52 +156,52 @@ class _Server:
         raise Error(self.errors.read().strip() or f"adfuse ended with status {self.process.returncode}")
 
     def plan(self):
-        """What `adfuse plan` tells."""
-        return json.loads(_printed([self.program, "plan", *self.given]))
+        return json.loads(_run(_program(), "plan", *self.given))
 
     def close(self):
-        """Ends the process, which ends with its input."""
-        if self.is_alive():
-            self.process.stdin.close()
-            self.process.wait()
+        self.process.communicate()  # It ends with its input.
         self.errors.close()
         self.folder.cleanup()
 
 
 def _program():
-    """The program `adfuse`."""
     found = os.environ.get("ADFUSE") or shutil.which("adfuse")
     if found is None:
         raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
     return found
 
 
-def _printed(command):
-    """What a command of the program prints, as JSON where there are data."""
+def _run(*command):
+    """What a command prints, as JSON where there are data."""
     ran = subprocess.run([*command, "--json"], capture_output=True, text=True)
-    if ran.returncode != 0:
-        raise Error(_messages(ran.stderr))
-    return ran.stdout
+    if ran.returncode == 0:
+        return ran.stdout
+    with contextlib.suppress(ValueError):  # Notes may stand before the errors, which are JSON.
+        errors = json.loads(ran.stderr[ran.stderr.index("{\n"):])["errors"]
+        raise Error("\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors))
+    raise Error(ran.stderr.strip())
 
 
-def _messages(text):
-    """The errors of a command that prints JSON, a line each. Notes may stand before them."""
-    try:
-        errors = json.loads(text[text.index("{\n"):])["errors"]
-    except ValueError:
-        return text.strip()
-    hints = [f" ({e['hint']})" if e["hint"] else "" for e in errors]
-    return "\n".join(e["message"] + hint for e, hint in zip(errors, hints))
+def _parts(leaves):
+    """The leaves, with two in place of each that is complex: its real and its imaginary part."""
+    return [part for x in leaves for part in ((x.real, x.imag) if jnp.iscomplexobj(x) else (x,))]
+
+
+def _joined(parts, types):
+    """The leaves of these types that have these parts."""
+    rest = iter(parts)
+    part = lambda t: _typed(next(rest), np.empty(0, f"f{t.dtype.itemsize // 2}"))
+    return [jax.lax.complex(part(t), part(t)) if t.dtype.kind == "c" else _typed(next(rest), t) for t in types]
 
 
 def _stored(leaf):
-    """An array as the program takes it."""
-    array = np.asarray(leaf)
-    stored = STORED.get(array.dtype.name, array.dtype.name)
-    # 64 bits without sign keep their bits.
-    return array.view(stored) if array.dtype.name == "uint64" else array.astype(stored)
+    """An array as the program takes it. Integers of 64 bits without sign keep their bits."""
+    stored = STORED.get(leaf.dtype.name, leaf.dtype.name)
+    return np.asarray(leaf).view(stored) if leaf.dtype.name == "uint64" else np.asarray(leaf).astype(stored)
 
 
 def _typed(array, like):
     """An array of the program as JAX has it."""
+    if array.dtype.kind == "u" and jnp.issubdtype(like.dtype, jnp.floating):
+        return jnp.asarray(array.astype(f"u{like.dtype.itemsize}").view(like.dtype))
     return jnp.asarray(array.view("uint64") if like.dtype == "uint64" else array.astype(like.dtype))

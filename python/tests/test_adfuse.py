@@ -4,6 +4,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import warnings
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "examples")]
@@ -31,7 +32,8 @@ class Adfuse(unittest.TestCase):
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted)):
             self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape))
             size = max(1.0, np.abs(b).max(initial=0))
-            self.assertLessEqual(np.abs(np.subtract(a, b, dtype=np.float64)).max(initial=0), bound * size)
+            kind = np.complex128 if a.dtype.kind == "c" else np.float64
+            self.assertLessEqual(np.abs(np.subtract(a, b, dtype=kind)).max(initial=0), bound * size)
 
     def test_values_and_gradients_are_those_of_jax(self):
         for argnums in [0, 1, (0, 2), (2, 1)]:
@@ -59,6 +61,50 @@ class Adfuse(unittest.TestCase):
             self.assertNotIn("params.w", page.read_text())
             with self.assertRaises(adfuse.Error):
                 adfuse.value_and_grad(loss, mem_budget=8).report(page, PARAMS, X, Y)
+
+    def test_complex_numbers_are_arguments_and_results(self):
+        z, x = X + 1j * jnp.cos(X), X[0]
+        f = lambda z, x: {"f": jnp.fft.fft(z, axis=0), "x": x}
+        self.near(adfuse.jit(f)(z, x), jax.jit(f)(z, x))
+        g = lambda z, x: (jnp.abs(jnp.fft.fft(z, axis=0) * x) ** 2).sum()
+        self.near(adfuse.value_and_grad(g, (0, 1))(z, x), jax.value_and_grad(g, (0, 1))(z, x))
+
+    def test_what_is_beside_the_loss_comes_along(self):
+        def f(w, x):
+            h = jnp.tanh(x @ w)
+            return (h * h).sum(), {"h": h, "half": h.astype(jnp.bfloat16), "n": jnp.argmax(h), "z": h + 1j}
+
+        for both, of in [(adfuse.value_and_grad, jax.value_and_grad), (adfuse.grad, jax.grad)]:
+            self.near(both(f, has_aux=True)(PARAMS["w"], X), of(f, has_aux=True)(PARAMS["w"], X))
+
+    def test_gradients_stop_where_jax_stops_them(self):
+        stop = jax.lax.stop_gradient
+        rounded = lambda x: ((x + stop(jnp.round(x) - x)) * x).sum()
+        scanned = lambda x: jax.lax.scan(lambda c, r: (jnp.tanh(stop(c) * r + c), None), X[0], x)[0].sum()
+        for f in [rounded, scanned, jax.jit(scanned)]:
+            self.near(adfuse.value_and_grad(f)(X), jax.value_and_grad(f)(X))
+        self.assertNotIn("adfuse", jax.jit(rounded).lower(X).as_text())
+
+    def test_jax_differentiates_what_has_a_rule_of_its_own(self):
+        clipped, softly = jax.custom_vjp(lambda x: x * 2), jax.custom_jvp(lambda x: x * 3)
+        clipped.defvjp(lambda x: (x * 2, None), lambda _, g: (jnp.clip(g, -0.1, 0.1),))
+        softly.defjvp(lambda x, t: (x[0] * 3, t[0] * 7))
+        sampled = lambda x: jax.random.gamma(jax.random.key(1), x * x + 1).sum()
+        within = lambda x: jax.lax.fori_loop(0, 3, lambda _, c: clipped(c), x).sum()
+        for f in [lambda x: (clipped(x) ** 2).sum(), lambda x: softly(x).sum(), sampled, jax.jit(within)]:
+            with self.assertWarns(UserWarning):
+                self.near(adfuse.value_and_grad(f)(X), jax.value_and_grad(f)(X))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            f = lambda x: (jax.nn.relu(x) * jax.nn.softmax(x) + jax.nn.silu(x)).sum()
+            self.near(adfuse.value_and_grad(f)(X), jax.value_and_grad(f)(X))
+
+    def test_loops_that_jax_does_not_differentiate_have_gradients(self):
+        half = lambda s: (s[0] * s[1], s[1] / 2 + 0.25)
+        f = lambda x: jax.lax.while_loop(lambda s: jnp.abs(s[1]) > 0.6, half, (x, jnp.float32(3.0)))[0].sum()
+        value, gradient = adfuse.value_and_grad(f)(X)
+        scale = jax.lax.while_loop(lambda s: jnp.abs(s[1]) > 0.6, half, (1.0, jnp.float32(3.0)))[0]
+        self.near((value, gradient), (f(X), jnp.full_like(X, scale)))
 
     def test_arguments_that_are_not_used_are_kept(self):
         f = lambda x, unused, k: (x * x).sum() * k

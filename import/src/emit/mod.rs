@@ -104,6 +104,18 @@ impl InstEmitter {
         Ok(self.emit_all(op, args, attrs, Some(std::slice::from_ref(ty)), &[])?[0])
     }
 
+    /// A value without this many elements before and behind each axis. Axes that keep all may be symbols, which a slice cannot have.
+    pub(crate) fn cut(&mut self, x: Val, before: &[i64], behind: &[i64]) -> Result<Val, Unlowered> {
+        let dtype = x.element.storage();
+        let fill = self.b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
+        let attrs = Attrs::none()
+            .with_ints("low", before.iter().map(|n| -n))
+            .with_ints("high", behind.iter().map(|n| -n))
+            .with_ints("interior", before.iter().map(|_| 0));
+        let full = self.b.materialize(x.value);
+        Ok(Val { value: self.emit(Op::Pad, &[full, fill], attrs)?, ..x })
+    }
+
     /// The same numbers in another storage type.
     pub(crate) fn storage(&mut self, x: Value, dtype: DType) -> Result<Value, Unlowered> {
         let ty = self.b.ty(x).clone();

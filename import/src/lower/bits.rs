@@ -2,7 +2,7 @@
 //! neighbouring numbers.
 
 use super::attributes::{find, number};
-use super::context::{LoweredValues, ModuleLowering, Val};
+use super::context::{LoweredValues, ModuleLowering, Val, written_type};
 use crate::emit::element::ElementType;
 use crate::emit::integers::{count, wrap};
 use crate::emit::refusal::{Unlowered, refuse};
@@ -12,11 +12,12 @@ use smallvec::smallvec;
 
 pub(crate) fn bitcast(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let x = cx.operand(inst, 0)?;
-    let (element, ty) = cx.result_type(inst, 0)?;
+    let element = cx.element_of(written_type(inst, 0)?)?;
     if element == x.element {
         return Ok(smallvec![x]);
     }
     if element.bits() != x.element.bits() {
+        let (_, ty) = cx.result_type(inst, 0)?;
         return regroup(cx, x, element, &ty).map(|v| smallvec![v]);
     }
     Ok(smallvec![bitcast_to(cx, x, element)?])
@@ -30,6 +31,10 @@ pub(crate) fn bitcast_to(
 ) -> Result<Val, Unlowered> {
     let (from, dtype) = (x.element.storage(), to.storage());
     let ty = cx.b.ty(x.value).clone();
+    if x.element.is_float() && to.is_float() && x.element.bits() == 16 {
+        let raw = bits_of_half(cx, x, HALF_WORD)?;
+        return half_of_bits(cx, raw, to);
+    }
     if x.element.is_promoted() || to.is_promoted() {
         return match (x.element.is_float(), to.is_float()) {
             // Between signs: the lowest bits are the same.
@@ -39,7 +44,7 @@ pub(crate) fn bitcast_to(
             }
             (true, false) => bits_of_half(cx, x, to),
             (false, true) => half_of_bits(cx, x, to),
-            (true, true) => refuse("bits of a float of 16 bits as those of another"),
+            (true, true) => refuse("bits of a float as those of another"),
         };
     }
     if from == dtype {
@@ -116,6 +121,7 @@ pub(crate) fn regroup(
 }
 
 /// The word of 32 bits and the float that has its bits.
+const HALF_WORD: ElementType = ElementType::Int { bits: 16, signed: false };
 const WORD: ElementType = ElementType::Int { bits: 32, signed: false };
 const SINGLE: ElementType = ElementType::Float(DType::F32);
 
@@ -224,9 +230,11 @@ pub(crate) fn fewer_bits(
     let ElementType::Float(dtype) = x.element else { return refuse("elements that are no floats") };
     let wide = widened(cx, x)?;
     let (bits, mantissa, bias) = if dtype == DType::F64 { (64, 52, 1023) } else { (32, 23, 127) };
-    if e == 0 || e > bits - 1 - mantissa || m > mantissa {
+    if e == 0 {
         return refuse(format!("a format of {e} and {m} bits"));
     }
+    // A format with more bits has every number.
+    let (e, m) = (e.min(bits - 1 - mantissa), m.min(mantissa));
     let int = ElementType::Int { bits, signed: true };
     let mut raw = bitcast_to(cx, wide, int)?.value;
     if m < mantissa {

@@ -353,7 +353,9 @@ fn quotient(
     let (large, small) = (choose(cx, wide, c, d)?, choose(cx, wide, d, c)?);
     let zero = zero_like(cx, c);
     let nothing = apply(cx, Op::Eq, &[large, zero])?;
-    let ratio = apply(cx, Op::Div, &[small, large])?;
+    let one = number_like(cx, c, 1.0);
+    let divisor = choose(cx, nothing, one, large)?;
+    let ratio = apply(cx, Op::Div, &[small, divisor])?;
     let ratio = choose(cx, nothing, zero, ratio)?;
     let below = apply(cx, Op::Mul, &[small, ratio])?;
     let below = apply(cx, Op::Add, &[large, below])?;
@@ -384,8 +386,9 @@ fn hypot(cx: &mut ModuleLowering<'_>, x: Val, y: Val) -> Result<Val, Unlowered> 
     let (large, small) = (apply(cx, Op::Max, &[x, y])?, apply(cx, Op::Min, &[x, y])?);
     let same = apply(cx, Op::Eq, &[large, small])?;
     let (zero, one) = (zero_like(cx, x), number_like(cx, x, 1.0));
-    // Of two zeros and two infinities there is no ratio.
-    let ratio = apply(cx, Op::Div, &[small, large])?;
+    // Of two zeros and two infinities there is no ratio, nor a derivative of one.
+    let below = choose(cx, same, one, large)?;
+    let ratio = apply(cx, Op::Div, &[small, below])?;
     let ratio = choose(cx, same, one, ratio)?;
     let square = apply(cx, Op::Mul, &[ratio, ratio])?;
     let square = apply(cx, Op::Add, &[square, one])?;
@@ -401,8 +404,10 @@ fn sign(cx: &mut ModuleLowering<'_>, args: &[ImportedNumber]) -> Result<Imported
     let size = hypot(cx, re, im)?;
     let zero = zero_like(cx, size);
     let nothing = apply(cx, Op::Eq, &[size, zero])?;
+    let one = number_like(cx, size, 1.0);
+    let below = choose(cx, nothing, one, size)?;
     let mut unit = |x: Val| {
-        let scaled = apply(cx, Op::Div, &[x, size])?;
+        let scaled = apply(cx, Op::Div, &[x, below])?;
         choose(cx, nothing, zero, scaled)
     };
     Ok(ImportedNumber::complex(unit(re)?, unit(im)?))
@@ -452,7 +457,10 @@ fn fft<'t>(cx: &mut ModuleLowering<'t>, inst: &'t Instruction<'t>, _: &OpRow) ->
     };
     for (k, &n) in lengths.iter().enumerate() {
         let last = k + 1 == lengths.len();
-        let extent = cx.dims(x.re)?[first + k] as i64;
+        let Some(extent) = cx.b.ty(x.re.value).shape[first + k].known() else {
+            return refuse("a transform along an axis whose extent is a symbol");
+        };
+        let extent = extent as i64;
         let wanted = if last && halved && inverse { n / 2 + 1 } else { n };
         if n < 1 || extent != wanted {
             return refuse(format!("a length of {n} for an axis of {extent}"));

@@ -8,7 +8,7 @@ pub(crate) use crate::emit::{InstEmitter, LoweredValues, Val, Vals};
 use crate::known::KnownValues;
 use crate::report::{Issue, Usage};
 use crate::text::tree::{FunctionTree, Instruction, OperandName, RegionTree, Type};
-use adfuse_ir::{Dim, Op, Provenance, Symbol, TensorType};
+use adfuse_ir::{Attrs, Dim, Op, Provenance, Symbol, TensorType, Value};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
@@ -204,6 +204,21 @@ impl<'t> ModuleLowering<'t> {
             Some(shape) if ty.rank() == 0 => Ok((element, shape.with_dtype(ty.dtype))),
             Some(_) => refuse("a tensor in a function of elements"),
         }
+    }
+
+    /// Appends an instruction with the result type that is written; with the one that its operands have where an extent is not.
+    pub(crate) fn emit_written(
+        &mut self,
+        inst: &Instruction<'_>,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+    ) -> Result<Value, Unlowered> {
+        if written_type(inst, 0)?.is_dynamic() {
+            return self.emit(op, args, attrs);
+        }
+        let (_, ty) = self.result_type(inst, 0)?;
+        self.emit_as(op, args, attrs, &ty)
     }
 
     /// Names results.

@@ -11,7 +11,7 @@ use super::number::{
 use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, FunctionTree, Instruction, RegionTree};
-use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value};
+use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::smallvec;
 
 /// The types of all results.
@@ -157,8 +157,9 @@ fn call_of<'t>(
             callee.body.params.len()
         ));
     }
+    let rectifier = is_rectifier(callee);
     let in_place = match cx.lift {
-        None => takes_a_slice(callee) || extents::is_dynamic(callee),
+        None => takes_a_slice(callee) || extents::is_dynamic(callee) || rectifier,
         Some(_) => !args.is_empty(),
     };
     if in_place {
@@ -166,7 +167,11 @@ fn call_of<'t>(
         let params: Vec<Option<ImportedNumber>> = args.iter().copied().map(Some).collect();
         let results = cx.block(&callee.body, &params);
         cx.leave();
-        return results;
+        let results = results?;
+        return match results[..] {
+            [ImportedNumber { re, im: None }] if rectifier => Ok(vec![rectified(cx, re)?.into()]),
+            _ => Ok(results),
+        };
     }
     for (given, param) in types_of(cx, &args).iter().zip(&callee.body.params) {
         if *given != cx.number_type(&param.ty)? {
@@ -178,6 +183,42 @@ fn call_of<'t>(
     let attrs = Attrs::none().with("func", IrAttr::Func(name));
     let results = cx.emit_all(Op::Call, &values, attrs, Some(&value_types(&types)), &[])?;
     Ok(numbers_of(&types, results))
+}
+
+/// Whether a function is JAX's `relu` or `relu6`, by its name.
+fn is_rectifier(f: &FunctionTree<'_>) -> bool {
+    let numbered = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let name =
+        f.name.rsplit_once('_').filter(|(_, n)| numbered(n)).map_or(f.name, |(name, _)| name);
+    f.private && matches!(name, "relu" | "relu6") && f.body.insts.len() <= 8
+}
+
+/// `max(x, 0)`, and the minimum of it with a number, as JAX differentiates its functions of these: nothing flows back from
+/// elements that are a bound, where `maximum` and `minimum` have half of it.
+fn rectified(cx: &mut ModuleLowering<'_>, v: Val) -> Result<Val, Unlowered> {
+    let operands = |cx: &ModuleLowering<'_>, v: Value, op: Op| {
+        let f = cx.b.func();
+        let ValueDef::Inst(i, _) = f.def(v) else { return None };
+        match *f.args(i) {
+            [x, bound] if f.op(i) == op => Some((x, bound, f.literal(bound)?)),
+            _ => None,
+        }
+    };
+    let (inner, bound) = match operands(cx, v.value, Op::Min) {
+        Some((inner, bound, _)) => (inner, Some(bound)),
+        None => (v.value, None),
+    };
+    let zero = |(x, _, l): (Value, Value, Literal)| l.is_zero().then_some(x);
+    let Some(x) = operands(cx, inner, Op::Max).and_then(zero).filter(|_| v.element.is_float())
+    else {
+        return Ok(v);
+    };
+    let mut value = cx.op(Op::Relu, &[x])?;
+    if let Some(bound) = bound {
+        let beyond = cx.op(Op::Ge, &[x, bound])?;
+        value = cx.op(Op::SelectN, &[beyond, value, bound])?;
+    }
+    Ok(Val { value, ..v })
 }
 
 /// Whether a function does little but read or write a slice: loops that call it are recognized by what it does.
@@ -197,6 +238,8 @@ enum Custom {
     Identity,
     /// A test's comparison of two operands.
     Check(Compare),
+    /// The operand, which nothing flows back to.
+    StopGradient,
     /// JAX's check of extents: what of it is known is true, or the text is refused.
     Extents,
 }
@@ -209,6 +252,7 @@ const CUSTOM: &[(&str, Custom)] = &[
     ("SPMDFullToShardShape", Custom::Identity),
     ("SPMDShardToFullShape", Custom::Identity),
     ("Sharding", Custom::Identity),
+    ("adfuse.stop_gradient", Custom::StopGradient),
     ("annotate_device_placement", Custom::Identity),
     ("shape_assertion", Custom::Extents),
     ("check.expect_almost_eq", Custom::Check(Compare::Within(0.001))),
@@ -224,6 +268,10 @@ pub(crate) fn custom_call<'t>(
         inst.symbol.or(inst.attr("call_target_name").and_then(Attribute::word)).unwrap_or("");
     match CUSTOM.iter().find(|(n, _)| *n == name) {
         Some((_, Custom::Identity)) => super::elementwise::identity(cx, inst),
+        Some((_, Custom::StopGradient)) => {
+            let x = cx.operand(inst, 0)?;
+            Ok(smallvec![Val { value: cx.op(Op::StopGradient, &[x.value])?, ..x }])
+        }
         Some((_, Custom::Check(compare))) => check(cx, inst, *compare),
         Some((_, Custom::Extents)) => extents::assertion(cx, inst),
         None => match super::linalg::lapack(name) {
@@ -256,6 +304,13 @@ fn check(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>, compare: Compare) 
 
 pub(crate) fn check_equal(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     check(cx, inst, Compare::Equal)
+}
+
+pub(crate) fn check_close(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
+    match inst.attr("max_ulp_difference").map_or(Ok(3), number)? {
+        3 => check(cx, inst, Compare::Close),
+        n => refuse(format!("a tolerance of {n} units")),
+    }
 }
 
 /// Within an absolute difference: the one written, or .001.

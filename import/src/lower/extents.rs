@@ -247,12 +247,11 @@ pub(crate) fn sliced(
         let attrs = attrs.with_ints("limit", ends).with_ints("stride", stride.iter().copied());
         return Ok(smallvec![Val { value: cx.emit(Op::Slice, &[full], attrs)?, ..x }]);
     }
-    // A pad by less than nothing leaves elements out, and axes that it does not touch may be symbols.
-    let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
+    let (mut before, mut behind) = (vec![0; rank], vec![0; rank]);
     for d in 0..rank {
         match (shape[d], limit[d]) {
             (Dim::Const(n), Some(end)) if 0 <= start[d] && start[d] <= end && end <= n as i64 => {
-                (low[d], high[d]) = (-start[d], end - n as i64);
+                (before[d], behind[d]) = (start[d], n as i64 - end);
             }
             (_, None) if start[d] == 0 => {}
             _ => return refuse("part of an axis whose extent is a symbol, or beyond an axis"),
@@ -261,9 +260,5 @@ pub(crate) fn sliced(
             return refuse("strides beside an axis whose extent is a symbol");
         }
     }
-    let scalar = TensorType::scalar(x.element.storage());
-    let fill = cx.b.literal(&scalar, Literal::zero(x.element.storage()));
-    let attrs = Attrs::none().with_ints("low", low).with_ints("high", high);
-    let attrs = attrs.with_ints("interior", vec![0; rank]);
-    Ok(smallvec![Val { value: cx.emit(Op::Pad, &[full, fill], attrs)?, ..x }])
+    Ok(smallvec![cx.cut(x, &before, &behind)?])
 }

@@ -34,6 +34,10 @@ fn operands<const N: usize>(
     inst: &Instruction<'_>,
 ) -> Result<[Val; N], Unlowered> {
     let mut args = cx.operands(inst)?;
+    // Behind the arrays, the shapes of results, which follow from them.
+    if inst.attr("indices_of_shape_operands").is_some() {
+        args.truncate(N);
+    }
     if args.iter().any(|a| !a.element.is_float()) {
         return refuse("elements that are no floats");
     }
@@ -129,30 +133,40 @@ fn syevd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let attrs = Attrs::none().with("upper", IrAttr::Bool(upper));
     let made = cx.emit_all(Op::Eigh, &[a.value], attrs, None, &[])?;
     let (values, vectors) = (made[0], made[1]);
-    let dims = cx.dims(a)?;
-    let batch = TensorType::of(DType::I32, &dims[..dims.len().saturating_sub(2)]);
-    let value = cx.b.literal(&batch, Literal::zero(DType::I32));
-    let info = Val { element: ElementType::I32, value };
+    let info = no_failure(cx, a);
     Ok(smallvec![Val { value: vectors, ..a }, Val { value: values, ..a }, info])
 }
 
 /// Singular values and vectors: `mode` says whether there are as many vectors as singular values, all, or none.
 fn gesdd(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
     let [a] = operands(cx, inst)?;
-    let full = match letter(inst, "mode")? {
-        'A' => true,
-        // Without vectors LAPACK leaves theirs as they were: nothing reads them.
-        'S' | 'N' => false,
+    let (full, vectors) = match letter(inst, "mode")? {
+        'A' => (true, true),
+        'S' => (false, true),
+        'N' => (false, false),
         l => return refuse(format!("`mode` of `{l}`")),
     };
     let attrs = Attrs::none().with("full", IrAttr::Bool(full));
     let made = cx.emit_all(Op::Svd, &[a.value], attrs, None, &[])?;
-    let dims = cx.dims(a)?;
-    let batch = TensorType::of(DType::I32, &dims[..dims.len().saturating_sub(2)]);
+    let info = no_failure(cx, a);
+    let [mut u, s, mut v] = [made[0], made[1], made[2]].map(|value| Val { value, ..a });
+    if !vectors {
+        // LAPACK leaves them as they were, whatever shape they have: nothing reads them.
+        for (k, part) in [(2, &mut u), (3, &mut v)] {
+            let (_, ty) = cx.result_type(inst, k)?;
+            part.value = cx.b.literal(&ty, Literal::zero(ty.dtype));
+        }
+    }
+    Ok(smallvec![a, s, u, v, info])
+}
+
+/// What a call of LAPACK gives where it succeeds, for each matrix.
+fn no_failure(cx: &mut ModuleLowering<'_>, a: Val) -> Val {
+    let shape = &cx.b.ty(a.value).shape;
+    let batch = shape[..shape.len().saturating_sub(2)].iter().copied();
+    let batch = TensorType::new(DType::I32, batch.collect::<Vec<_>>());
     let value = cx.b.literal(&batch, Literal::zero(DType::I32));
-    let info = Val { element: ElementType::I32, value };
-    let parts = [made[0], made[1], made[2]].map(|value| Val { value, ..a });
-    Ok(smallvec![a, parts[1], parts[0], parts[2], info])
+    Val { element: ElementType::I32, value }
 }
 
 fn geqrf(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
@@ -169,9 +183,9 @@ fn orgqr(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> LoweredValues {
 
 /// The number, from 1 on, of the first element on the diagonals that does not compare so with 0; 0 where all do.
 fn first_pivot(cx: &mut ModuleLowering<'_>, x: Value, holds: Op) -> Result<Val, Unlowered> {
-    let dims = cx.dims(Val { element: ElementType::I32, value: x })?;
-    let rank = dims.len();
-    let of = |dtype| TensorType::of(dtype, &dims);
+    let ty = cx.b.ty(x).clone();
+    let rank = ty.rank();
+    let of = |dtype| ty.with_dtype(dtype);
     let mut places = |axis: usize| {
         cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", axis as i64), &of(DType::I32))
     };

@@ -138,6 +138,14 @@ pub(crate) fn by_op(
     let (Some(op), Some(each)) = (combine.reduction(), combine.op()) else {
         return refuse("no reduction");
     };
+    let given = cx.b.func().literal(init.value);
+    let from_nothing = given.is_some() && given == combine.neutral(x.element);
+    if !from_nothing
+        && matches!(combine, Combiner::Add | Combiner::Mul)
+        && let Some(value) = super::short::fold_from(cx, (each, x, init), axes)?
+    {
+        return Ok(Val { value, ..x });
+    }
     let attrs = Attrs::none().with_ints("axes", axes.iter().copied());
     let full = cx.b.materialize(x.value);
     let mut value = if matches!(combine, Combiner::Max | Combiner::Min) {
@@ -149,8 +157,7 @@ pub(crate) fn by_op(
     };
     value = crate::emit::integers::wrap(cx, x.element, value)?;
     let result = Val { value, ..x };
-    let given = cx.b.func().literal(init.value);
-    if given.is_some() && given == combine.neutral(x.element) {
+    if from_nothing {
         return Ok(result);
     }
     let shape = cx.b.ty(value).clone();
@@ -176,8 +183,8 @@ fn arg_extremum<'t>(
     let Some(largest) = extremum_form(region).filter(|_| counts && !x.element.is_u64()) else {
         return Ok(None);
     };
-    let extent = cx.b.ty(x.value).shape.get(axis as usize).and_then(|d| d.known());
-    if extent.is_none_or(|n| n == 0) || x.element == ElementType::Bool {
+    let extent = cx.b.ty(x.value).shape.get(axis as usize).copied();
+    if extent.is_none_or(|n| n == Dim::Const(0)) || x.element == ElementType::Bool {
         return Ok(None);
     }
     let (arg, best) =

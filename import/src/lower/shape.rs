@@ -296,12 +296,6 @@ pub(crate) fn dot(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -> Lowere
     let x = super::elementwise::convert_to(cx, x, element)?.value;
     let y = super::elementwise::convert_to(cx, y, element)?.value;
     let (x, y) = (cx.b.materialize(x), cx.b.materialize(y));
-    let value = match written.is_dynamic() {
-        true => cx.emit(Op::DotGeneral, &[x, y], attrs)?,
-        false => {
-            let (_, ty) = cx.result_type(inst, 0)?;
-            cx.emit_as(Op::DotGeneral, &[x, y], attrs, &ty)?
-        }
-    };
+    let value = cx.emit_written(inst, Op::DotGeneral, &[x, y], attrs)?;
     Ok(smallvec![Val { element, value: crate::emit::integers::wrap(cx, element, value)? }])
 }

@@ -9,10 +9,10 @@ use adfuse_ir::{Attr, Attrs, Op, TensorType, Value};
 use smallvec::SmallVec;
 
 /// The most terms of a sum that is written out.
-const MOST_TERMS: u64 = 8;
+const MOST_TERMS: u64 = 16;
 
 /// The most elements of a window whose sum is written out.
-const MOST_OF_WINDOW: i64 = 9;
+const MOST_OF_WINDOW: i64 = 16;
 
 /// The product of two complex numbers.
 type ComplexProduct = fn(
@@ -60,6 +60,30 @@ pub(super) fn running_sum(
         sums.reverse();
     }
     cx.emit(Op::Concatenate, &sums, Attrs::none().with_int("axis", axis as i64)).map(Some)
+}
+
+/// The fold along an axis of floats from an initial value that changes something, in the order of the elements; `None` where it
+/// is long.
+pub(super) fn fold_from(
+    cx: &mut ModuleLowering<'_>,
+    (op, x, init): (Op, Val, Val),
+    axes: &[i64],
+) -> Result<Option<Value>, Unlowered> {
+    let ([axis], Some(dims)) = (axes, cx.b.ty(x.value).dims()) else { return Ok(None) };
+    let axis = usize::try_from(*axis).unwrap_or(usize::MAX);
+    let short = dims.get(axis).is_some_and(|n| (1..=MOST_TERMS).contains(n));
+    if !short || !x.element.is_float() {
+        return Ok(None);
+    }
+    let kept = dims.iter().enumerate().filter(|&(d, _)| d != axis).map(|(_, &n)| n);
+    let ty = TensorType::of(x.element.storage(), &kept.collect::<SmallVec<[u64; 4]>>());
+    let mut sum = cx.splat(init, &ty)?.value;
+    for k in 0..dims[axis] {
+        let one = at(cx, x.value, axis, k)?;
+        let term = cx.emit_as(Op::Reshape, &[one], Attrs::none(), &ty)?;
+        sum = cx.op(op, &[sum, term])?;
+    }
+    Ok(Some(sum))
 }
 
 /// The elements of a window, where it is short.

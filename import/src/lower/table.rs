@@ -27,6 +27,7 @@ macro_rules! whole {
 pub(crate) const ROWS: &[OpRow] = &[
     by!("check.expect_almost_eq", control::check_within, "tolerance"),
     by!("check.expect_almost_eq_const", control::check_within, "tolerance"),
+    by!("check.expect_close", control::check_close, "max_ulp_difference"),
     by!("check.expect_eq", control::check_equal),
     by!("check.expect_eq_const", control::check_equal, "value"),
     map("chlo.acos", Op::Acos),
@@ -90,7 +91,13 @@ pub(crate) const ROWS: &[OpRow] = &[
     ),
     map("stablehlo.cosine", Op::Cos),
     map("stablehlo.count_leading_zeros", Op::Clz),
-    by!("stablehlo.custom_call", control::custom_call, "call_target_name", "error_message"),
+    by!(
+        "stablehlo.custom_call",
+        control::custom_call,
+        "call_target_name",
+        "error_message",
+        "indices_of_shape_operands"
+    ),
     map("stablehlo.divide", Op::Div),
     by!("stablehlo.dot", shape::dot),
     by!(

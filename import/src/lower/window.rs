@@ -1,12 +1,13 @@
 //! Windows: `reduce_window`, `select_and_scatter`, `convolution`.
 
 use super::attributes::{find, list, list_or, need_list};
-use super::context::{LoweredValues, ModuleLowering, Val};
+use super::context::{LoweredValues, ModuleLowering, Val, written_type};
 use super::elementwise::convert_to;
 use super::reduce::{Combiner, by_op, fold, recognized};
+use crate::emit::element::ElementType;
 use crate::emit::refusal::{Unlowered, refuse};
 use crate::text::tree::{Attribute, Instruction};
-use adfuse_ir::{Attr as IrAttr, Attrs, Literal, Op, Value};
+use adfuse_ir::{Attr as IrAttr, Attrs, DType, Dim, Literal, Op, Value};
 use smallvec::smallvec;
 
 /// The windows of an instruction: an entry of each list for every axis.
@@ -45,14 +46,16 @@ impl Windows {
     }
 
     /// The axis and the direction of a running fold: windows of a whole axis that end, or begin, at each element.
-    fn running(&self, dims: &[u64]) -> Option<(usize, bool)> {
+    fn running(&self, shape: &[Dim]) -> Option<(usize, bool)> {
         let trivial = |k: usize| self.strides[k] == 1 && self.base[k] == 1 && self.dilation[k] == 1;
-        let mut axes = (0..dims.len())
+        let mut axes = (0..shape.len())
             .filter(|&k| self.sizes[k] != 1 || self.low[k] != 0 || self.high[k] != 0);
         let axis = axes.next()?;
-        let n = dims[axis] as i64;
-        let whole =
-            axes.next().is_none() && (0..dims.len()).all(trivial) && self.sizes[axis] == n && n > 1;
+        let n = shape[axis].known()? as i64;
+        let whole = axes.next().is_none()
+            && (0..shape.len()).all(trivial)
+            && self.sizes[axis] == n
+            && n > 1;
         match (self.low[axis], self.high[axis]) {
             (low, 0) if whole && low == n - 1 => Some((axis, false)),
             (0, high) if whole && high == n - 1 => Some((axis, true)),
@@ -114,8 +117,8 @@ fn pooled(
         return Ok(None);
     }
     let full = cx.b.materialize(x.value);
-    let dims = cx.dims(x)?;
-    let value = if let Some((axis, reverse)) = windows.running(&dims) {
+    let shape = cx.b.ty(x.value).shape.clone();
+    let value = if let Some((axis, reverse)) = windows.running(&shape) {
         let op = match combine {
             Combiner::Add => Op::Cumsum,
             Combiner::Mul => Op::Cumprod,
@@ -159,7 +162,8 @@ fn short_sums(
     }
     let positive = |all: &[i64]| all.iter().all(|&n| n > 0);
     let stepping = positive(&windows.strides) && positive(&windows.dilation);
-    if !stepping || super::short::short_window(&windows.sizes).is_none() {
+    let known = cx.b.ty(x.value).dims().is_some();
+    if !stepping || !known || super::short::short_window(&windows.sizes).is_none() {
         return Ok(None);
     }
     let padded = padded(cx, windows, x, init)?;
@@ -210,10 +214,10 @@ pub(crate) fn select_and_scatter<'t>(
         return refuse("other than three operands and two regions");
     };
     let (x, source, init) = (*x, *source, *init);
-    if recognized(scatter) != Some(Combiner::Add)
-        || x.element.is_u64()
-        || !(x.element.is_float() || x.element.is_int())
-    {
+    let combine = recognized(scatter).map(|c| c.on(x.element));
+    let truths = x.element == ElementType::Bool && combine == Some(Combiner::Or);
+    let numbers = (x.element.is_float() || x.element.is_int()) && combine == Some(Combiner::Add);
+    if !(truths || numbers) || x.element.is_u64() {
         return refuse("a scatter that is no sum of numbers");
     }
     if cx.b.func().literal(init.value).is_none_or(|l| !l.is_zero()) {
@@ -231,15 +235,20 @@ pub(crate) fn select_and_scatter<'t>(
         }
         _ => return refuse("a selection other than a comparison"),
     };
-    let (x, source) =
-        (cx.b.materialize(x.value), Val { value: cx.b.materialize(source.value), ..source });
+    // Truth values are counted.
+    let [x, from] = [x, source].map(|v| cx.b.materialize(v.value));
+    let [x, from] = match truths {
+        true => [cx.storage(x, DType::I32)?, cx.storage(from, DType::I32)?],
+        false => [x, from],
+    };
     let attrs = Attrs::none()
         .with_ints("window", windows.sizes)
         .with_ints("strides", windows.strides)
         .with_ints("low", windows.low)
         .with_ints("high", windows.high)
         .with("select", IrAttr::Word(word));
-    let value = cx.emit(Op::SelectAndScatterAdd, &[source.value, x], attrs)?;
+    let value = cx.emit(Op::SelectAndScatterAdd, &[from, x], attrs)?;
+    let value = cx.storage(value, source.element.storage())?;
     Ok(smallvec![Val { value: crate::emit::integers::wrap(cx, source.element, value)?, ..source }])
 }
 
@@ -288,7 +297,8 @@ pub(crate) fn convolution(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
     let rhs_dilation = of("rhs_dilate", "rhs_dilation", spatial, 1)?;
     let reversal = of("reverse", "window_reversal", spatial, 0)?;
     let count = |name: &str| inst.attr(name).map_or(Ok(1), super::attributes::number);
-    let (element, ty) = cx.result_type(inst, 0)?;
+    let written = written_type(inst, 0)?;
+    let element = cx.element_of(written)?;
     let (x, w) = (cx.operand(inst, 0)?, cx.operand(inst, 1)?);
     let (x, w) = (convert_to(cx, x, element)?.value, convert_to(cx, w, element)?.value);
     let (x, mut w) = (cx.b.materialize(x), cx.b.materialize(w));
@@ -311,10 +321,13 @@ pub(crate) fn convolution(cx: &mut ModuleLowering<'_>, inst: &Instruction<'_>) -
         .with_ints("out_spec", specs[2].clone())
         .with_int("feature_group_count", count("feature_group_count")?)
         .with_int("batch_group_count", count("batch_group_count")?);
-    if ty.elements() == Some(0) {
-        let value = cx.b.literal(&ty, Literal::zero(ty.dtype));
-        return Ok(smallvec![Val { element, value }]);
+    if !written.is_dynamic() {
+        let (_, ty) = cx.result_type(inst, 0)?;
+        if ty.elements() == Some(0) {
+            let value = cx.b.literal(&ty, Literal::zero(ty.dtype));
+            return Ok(smallvec![Val { element, value }]);
+        }
     }
-    let value = cx.emit_as(Op::ConvGeneralDilated, &[x, w], attrs, &ty)?;
+    let value = cx.emit_written(inst, Op::ConvGeneralDilated, &[x, w], attrs)?;
     Ok(smallvec![Val { element, value: crate::emit::integers::wrap(cx, element, value)? }])
 }

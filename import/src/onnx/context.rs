@@ -290,7 +290,9 @@ impl<'m> OnnxLowering<'m> {
     pub(crate) fn extent(&self, d: Dim) -> Result<u64, Unlowered> {
         match d {
             Dim::Const(n) => Ok(n),
-            Dim::Sym(s) => refuse(format!("the extent {} must be given", s.as_str())),
+            Dim::Sym(s) => {
+                refuse(format!("the extent {0} must be given: --dim {0}=EXTENT", s.as_str()))
+            }
         }
     }
 

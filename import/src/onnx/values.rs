@@ -265,12 +265,18 @@ impl<'m> OnnxLowering<'m> {
         if axis >= rank {
             return refuse(format!("axis {axis} of {rank}"));
         }
-        let (mut start, mut limit) = (vec![0; rank], Vec::new());
-        for (d, &n) in shape.iter().enumerate() {
-            // A whole axis needs no known extent, but the op writes it.
-            limit.push(self.extent(if d == axis { Dim::Const(to) } else { n })? as i64);
-        }
+        let extent = self.extent(shape[axis])?;
+        let (mut start, mut behind) = (vec![0; rank], vec![0; rank]);
         start[axis] = from as i64;
+        let known: Option<Vec<u64>> = shape.iter().map(|d| d.known()).collect();
+        let Some(known) = known else {
+            if from > to || to > extent {
+                return refuse(format!("elements {from} to {to} of {extent}"));
+            }
+            behind[axis] = (extent - to) as i64;
+            return self.cut(x, &start, &behind);
+        };
+        let limit = known.iter().enumerate().map(|(d, &n)| if d == axis { to } else { n } as i64);
         let attrs = Attrs::none()
             .with_ints("start", start)
             .with_ints("limit", limit)

@@ -229,6 +229,24 @@ def symbolic_scan(x, h):
     return lax.scan(lambda c, r: (jnp.tanh(c + r), None), h, x.swapaxes(0, 1))[0] * x[:, 0]
 
 
+def symbolic_images(x, w):
+    """Images of an unknown number through a convolution, both kinds of pools and a random mask."""
+    y = jax.nn.relu(lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    y = lax.reduce_window(y, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 1, 1), "SAME")
+    return jnp.where(jax.random.bernoulli(jax.random.PRNGKey(2), 0.7, y.shape), y, 0.0).sum((1, 2))
+
+
+def symbolic_nearest(x, y):
+    """The nearest of some points, for each of others."""
+    apart = ((x[:, None] - y[None]) ** 2).sum(-1)
+    return apart.min(1).mean(), apart.argmin(1).sum().astype(jnp.float32)
+
+
+def singular_values(a):
+    return jnp.linalg.svd(a, compute_uv=False), jnp.linalg.norm(a, 2)
+
+
 IDS = np.array([0, 2, 2, 4], np.int32)
 SHARDED = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
 PROGRAMS = {
@@ -290,12 +308,19 @@ PROGRAMS = {
     "symbolic_mlp": (symbolic_mlp, f32(5, 4), f32(4, 3), f32(3)),
     "symbolic_words": (symbolic_words, f32(7, 4), f32(4, 4), np.array([[3, 1, 4], [1, 5, 2]], np.int32)),
     "symbolic_scan": (symbolic_scan, f32(3, 4, 2), f32(3, 2)),
+    "symbolic_images": (symbolic_images, f32(2, 6, 6, 2), f32(3, 3, 2, 3)),
+    "symbolic_nearest": (symbolic_nearest, f32(5, 2), f32(3, 2)),
+    "singular_values": (singular_values, f32(5, 3)),
+    "rectified": (lambda x: (jax.nn.relu(x), jax.nn.relu6(6 * x) + jnp.maximum(x, 0.0)), np.array([0.0, -1.0, 1.0, 0.5], np.float32)),
+    "magnitude": (lambda x, y: jnp.abs(x + 1j * y), np.array([0.0, 3.0, -1.0], np.float32), np.array([0.0, 4.0, 0.0], np.float32)),
 }
 # Shapes of the arguments of programs that are exported with symbols.
 SYMBOLIC = {
     "symbolic_mlp": ("rows, 4", "4, 3", "3"),
     "symbolic_words": ("7, 4", "4, 4", "b, t"),
     "symbolic_scan": ("b, 4, 2", "b, 2"),
+    "symbolic_images": ("b, 6, 6, 2", "3, 3, 2, 3"),
+    "symbolic_nearest": ("n, 2", "k, 2"),
 }
 # Versions of VHLO in which programs are written as bytecode; the older ones in older versions of MLIR's container.
 VERSIONS = ["1.17.0", "1.0.0", "0.17.0", "0.14.0", "0.9.0"]

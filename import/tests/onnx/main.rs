@@ -100,6 +100,24 @@ fn named_extents_are_symbols_and_shapes_are_folded() {
     assert!(made.module.funcs.values().next().expect("a function").symbols.is_empty());
 }
 
+/// Parts of an axis of known extent, beside a batch of unknown extent.
+#[test]
+fn parts_of_a_known_axis_need_no_other_extent() {
+    let nodes = [
+        node("Split", &["x"], &["y", "z"], &[int("axis", 1)]),
+        node("Slice", &["x", "from", "to", "axis"], &["w"], &[]),
+    ];
+    let bounds = [ints("from", &[1], &[1]), ints("to", &[1], &[-1]), ints("axis", &[1], &[1])];
+    let of = |name: &str| value(name, F32, &[Err("batch"), Ok(2)]);
+    let x = value("x", F32, &[Err("batch"), Ok(4)]);
+    let made = imported(&model(&graph([&nodes, &bounds, &[x], &[of("y"), of("z"), of("w")]])));
+    let f = made.module.funcs.values().next().expect("a function");
+    let at = specialize(f, &[(f.symbols[0], 2)].into()).expect("fits");
+    let x: Vec<f32> = (0..8).map(|k| k as f32).collect();
+    let wanted = [[0.0, 1.0, 4.0, 5.0], [2.0, 3.0, 6.0, 7.0], [1.0, 2.0, 5.0, 6.0]];
+    assert_eq!(run_function(&made, &at, &[array(&[2, 4], &x)]), wanted);
+}
+
 #[test]
 fn inputs_that_decide_shapes_are_named_and_can_be_fixed() {
     let m = model(&graph([

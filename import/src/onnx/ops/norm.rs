@@ -160,16 +160,23 @@ pub(crate) fn instance<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValu
 pub(crate) fn group<'m>(cx: Cx<'_, 'm>, n: &OnnxOperation<'m>) -> LoweredValues {
     let (epsilon, groups) = (n.float("epsilon", 1e-5), n.int("num_groups", 0).max(0) as u64);
     let (x, mut scale, mut bias) = (n.input(0)?, n.input(1)?, n.input(2)?);
-    let dims = cx.extents(x)?;
-    let Some(&channels) = dims.get(1).filter(|c| groups > 0 && c.is_multiple_of(groups)) else {
-        return refuse(format!("{groups} groups of channels"));
+    let shape = cx.shape(x);
+    let [batch, channels, inner @ ..] = &shape[..] else {
+        return refuse("other than a batch of channels");
     };
+    let channels = cx.extent(*channels)?;
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return refuse(format!("{groups} groups of {channels} channels"));
+    }
+    let mut rest = channels / groups;
+    for &d in inner {
+        rest = rest.saturating_mul(cx.extent(d)?);
+    }
     let wide = wide(n, x);
     let y = cx.convert(x, wide)?;
-    let rest: u64 = dims[2..].iter().product::<u64>() * (channels / groups);
-    let y = cx.reshape_to(y, &[dims[0], groups, rest])?;
+    let y = cx.reshape(y, &[*batch, Dim::Const(groups), Dim::Const(rest)])?;
     let y = normalized(cx, y, &[2], epsilon)?.value;
-    let y = cx.reshape_to(y, &dims)?;
+    let y = cx.reshape(y, &shape)?;
     let y = cx.convert(y, x.element)?;
     if n.version < 21 {
         // Each group has one element of both.

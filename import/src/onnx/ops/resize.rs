@@ -221,10 +221,7 @@ fn extents(
     (x, axes): (Val, &[usize]),
     (scales, sizes): (Option<Val>, Option<Val>),
 ) -> Result<Vec<Axis>, Unlowered> {
-    let mut from = Vec::new();
-    for &k in axes {
-        from.push(cx.extent(cx.shape(x)[k])?);
-    }
+    let shape = cx.shape(x);
     let given = |v: Option<Val>, cx: &OnnxLowering<'_>| {
         v.filter(|&v| cx.shape(v).first() != Some(&Dim::Const(0)))
     };
@@ -233,10 +230,18 @@ fn extents(
     let made = |from: u64, to: u64, scale: f64| Axis { from, to, scale, region: (0.0, 1.0) };
     let all: Vec<Axis> = match (scales, sizes) {
         (Some(v), _) => {
-            let all = cx.floats(v)?;
-            from.iter().zip(all).map(|(&f, s)| made(f, (f as f64 * s).floor() as u64, s)).collect()
+            let mut each = Vec::new();
+            for (&k, s) in axes.iter().zip(cx.floats(v)?) {
+                // An axis that stays as it is may be a symbol: how long it is does not matter.
+                let stays = s == 1.0 && shape[k].known().is_none();
+                let f = if stays { 1 } else { cx.extent(shape[k])? };
+                each.push(made(f, (f as f64 * s).floor() as u64, s));
+            }
+            each
         }
         (None, Some(v)) => {
+            let from: Vec<u64> =
+                axes.iter().map(|&k| cx.extent(shape[k])).collect::<Result<_, _>>()?;
             let all: Vec<f64> = cx.ints(v)?.iter().map(|&s| s.max(0) as f64).collect();
             let ratios = from.iter().zip(&all).map(|(&f, s)| s / f as f64);
             let common = match policy {

@@ -61,7 +61,7 @@ fn wanted_shape(
     for d in shape.iter().filter(|d| d.known().is_none()) {
         match symbols.iter().position(|s| s == d) {
             Some(k) => drop(symbols.remove(k)),
-            None => return refuse(format!("the extent {d} must be given")),
+            None => return refuse(format!("the extent {d} must be given: --dim {d}=EXTENT")),
         }
     }
     let product =
@@ -73,7 +73,7 @@ fn wanted_shape(
     shape[rest] = match (symbols.as_slice(), left) {
         ([], n) => Dim::Const(n),
         ([d], 1) => *d,
-        ([d, ..], _) => return refuse(format!("the extent {d} must be given")),
+        ([d, ..], _) => return refuse(format!("the extent {d} must be given: --dim {d}=EXTENT")),
     };
     Ok(shape)
 }
@@ -263,7 +263,17 @@ fn strided(
     stride: &[i64],
 ) -> LoweredValue {
     let (mut low, mut limit, mut step, mut turned) = (vec![], vec![], vec![], vec![]);
-    for (k, &d) in cx.shape(x).iter().enumerate() {
+    let shape = cx.shape(x);
+    if shape.iter().any(|d| d.known().is_none()) && stride.iter().all(|&s| s == 1) {
+        let (mut before, mut behind) = (vec![0; shape.len()], vec![0; shape.len()]);
+        for (k, &d) in shape.iter().enumerate() {
+            if let Some(count) = counts[k] {
+                (before[k], behind[k]) = (start[k], cx.extent(d)? as i64 - start[k] - count);
+            }
+        }
+        return cx.cut(x, &before, &behind);
+    }
+    for (k, &d) in shape.iter().enumerate() {
         let Some(count) = counts[k] else {
             low.push(0);
             limit.push(cx.extent(d)? as i64);
