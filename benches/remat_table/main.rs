@@ -1,10 +1,12 @@
 //! Schedules of cost graphs under ten budgets, beside dynamic tensor rematerialization and segments of equal length.
 //!
-//!     cargo run --release -p adfuse-benches --bin remat_table [-- FOLDER]
+//!     cargo run --release -p adfuse-benches --bin remat_table [-- [--effort N] [FOLDER]]
+//!     cargo run --release -p adfuse-benches --bin remat_table -- --write FOLDER
 //!
+//! The second command writes the networks of `nets.rs` as cost graphs, for `benches/peers/lp_rounding.py`. The first
 //! prints a table for each network of `nets.rs`, or for each `*.json` of a folder, in the form that
 //! `adfuse plan --cost-graph` reads: the extra time, in percent of running everything once, at shares of the peak of
-//! saving everything. `bound` is what no schedule is below.
+//! saving everything. `bound` is what no schedule is below. `--effort` is that of [`FrontierOptions`].
 
 #![allow(clippy::print_stdout)] // A table for people to read.
 
@@ -59,12 +61,12 @@ fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
     of_points("DTR", &points, budgets)
 }
 
-fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
+fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box<dyn Error>> {
     let all = evaluate(g, &OpSchedule::save_all(g))?;
     let budgets: Vec<u64> =
         SHARES.iter().map(|s| (u128::from(all.peak) * u128::from(*s) / 100) as u64).collect();
     let began = Instant::now();
-    let found = frontier(g, &FrontierOptions::default());
+    let found = frontier(g, options);
     let took = began.elapsed().as_millis();
     let points: Vec<(u64, u64)> = found.points().iter().map(|p| (p.peak, p.time)).collect();
     // Where nothing fits, the cut has a weight beyond any time.
@@ -97,9 +99,17 @@ fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Some(folder) = std::env::args().nth(1) else {
+    let mut args = std::env::args().skip(1).peekable();
+    if args.next_if_eq("--write").is_some() {
+        return write(Path::new(&args.next().ok_or("--write needs a folder")?));
+    }
+    let mut options = FrontierOptions::default();
+    if args.next_if_eq("--effort").is_some() {
+        options.effort = args.next().ok_or("--effort needs a number")?.parse()?;
+    }
+    let Some(folder) = args.next() else {
         for (name, g) in nets::all()? {
-            table(name, &g)?;
+            table(name, &g, &options)?;
         }
         return Ok(());
     };
@@ -111,7 +121,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = std::fs::read_to_string(&path)?;
         let g = CostGraph::from_json(&text).map_err(|e| format!("{}: {e}", path.display()))?;
         let name = path.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        table(&name, &g)?;
+        table(&name, &g, &options)?;
+    }
+    Ok(())
+}
+
+/// Writes the networks as cost graphs.
+fn write(folder: &Path) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(folder)?;
+    for (name, g) in nets::all()? {
+        let name = name.split(',').next().unwrap_or(name);
+        std::fs::write(folder.join(format!("{name}.json")), g.to_json().to_string())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
 use adfuse::fusion::{
     AnyEngine, EngineModel, KernelFacts, Lossy, LoweringMemo, MachineModel, PlanOptions,
-    SizedProgram, decide_loops, lower, memory_beside, narrow_storage, plan_among,
+    SizedProgram, StepSizes, decide_loops, lower, memory_beside, narrow_storage, plan_among,
 };
 use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::{At, Diagnostic, Function, Kind};
@@ -248,6 +248,13 @@ impl EngineModel for Counting {
         match &self.by {
             CountedBy::On(session) | CountedBy::OnOrAny(session) => session.facts(program, device),
             CountedBy::Any(_) => None,
+        }
+    }
+
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        match &self.by {
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.step_sizes(),
+            CountedBy::Any(_) => AnyEngine.step_sizes(),
         }
     }
 

@@ -45,7 +45,7 @@ pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
 pub use lower::steps::{computed_by_steps, steps_of};
 pub use lower::{lower, lower_with_memo};
-pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram};
+pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram, StepSizes};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;

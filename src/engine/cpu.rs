@@ -1,12 +1,13 @@
 //! The engine `cpu`: functions as machine code of the host.
 
-use super::session::OwnSession;
+use super::session::{OwnSession, OwnSizes};
 use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::fusion::{
     self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram,
+    StepSizes,
 };
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -193,6 +194,10 @@ impl fusion::EngineModel for Cpu {
 
     fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
         fusion::EngineModel::facts(&self.session(), program, device)
+    }
+
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        Some(Box::new(OwnSizes::of(self.session())?))
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

@@ -3,7 +3,7 @@
 
 mod sizing;
 
-pub(super) use sizing::OwnSession;
+pub(super) use sizing::{OwnSession, OwnSizes};
 
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};

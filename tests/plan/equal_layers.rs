@@ -3,9 +3,10 @@
 use crate::common::programs::decode;
 use crate::common::{layers, models, parallel, random};
 use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    AnyEngine, Effort, Fp, LoweringMemo, MachineModel, PlanOptions, lower, lower_with_memo, plan,
-    plan_frontier, plan_point, prepare,
+    AnyEngine, Effort, EngineModel, Fp, LoweringMemo, MachineModel, PlanOptions, PlanPoint, lower,
+    lower_with_memo, plan, plan_frontier, plan_point, prepare,
 };
 use adfuse::ir::kernel::EqualSteps;
 use adfuse::ir::{DType, Function, Module};
@@ -21,8 +22,8 @@ fn gradients(module: &Module, f: &Function) -> Option<Function> {
 
 /// Lowers all plans of a frontier with one memo, twice, and compares programs and costs with what lowering gives
 /// without one.
-fn agrees(f: &Function, options: &PlanOptions) -> Result<(), String> {
-    let Ok(frontier) = plan_frontier(f, options, &AnyEngine) else { return Ok(()) };
+fn agrees(f: &Function, options: &PlanOptions, engine: &dyn EngineModel) -> Result<(), String> {
+    let Ok(frontier) = plan_frontier(f, options, engine) else { return Ok(()) };
     let memo = LoweringMemo::new(&options.device);
     for point in frontier.points() {
         let why = |m: String| format!("{m}\n{}\n{f}", point.plan.text(f));
@@ -41,11 +42,11 @@ fn agrees(f: &Function, options: &PlanOptions) -> Result<(), String> {
                 return Err(why("other steps or outputs".into()));
             }
         }
-        // The frontier was made with a memo of its own.
-        let alone = plan_point(f, point.plan.clone(), options, &AnyEngine);
+        // The frontier was made with a memo of its own, and most of its plans were not lowered.
+        let alone = plan_point(f, point.plan.clone(), options, engine);
         let alone = alone.map_err(|d| why(d.to_string()))?;
-        let figures = (alone.seconds.to_bits(), alone.peak, alone.saved, &alone.again);
-        if figures != (point.seconds.to_bits(), point.peak, point.saved, &point.again) {
+        let of = |p: &PlanPoint| (p.seconds.to_bits(), p.peak, p.saved, p.compile, p.again.clone());
+        if of(&alone) != of(point) {
             return Err(why(format!("{alone:?} is not {point:?}")));
         }
     }
@@ -57,8 +58,11 @@ fn models_are_lowered_as_without_a_memo() {
     parallel::each(&models::all(), |(stem, module, f)| {
         let Some(g) = gradients(module, f) else { return };
         for how in [options(Effort::Quick, Fp::Fast), options(Effort::Default, Fp::Strict)] {
-            agrees(&g, &how).unwrap_or_else(|why| panic!("{stem}: {why}"));
+            agrees(&g, &how, &AnyEngine).unwrap_or_else(|why| panic!("{stem}: {why}"));
         }
+        // The engine says what it makes of steps, and sizes each by itself.
+        let cpu = Cpu { plan: options(Effort::Default, Fp::Strict), ..Cpu::default() };
+        agrees(&g, &cpu.plan, &cpu).unwrap_or_else(|why| panic!("{stem} on cpu: {why}"));
     });
 }
 
@@ -67,7 +71,11 @@ fn random_programs_are_lowered_as_without_a_memo() {
     random::programs(77, 40, |steps| {
         let f = decode(steps, DType::F32);
         match gradients(&Module::single(f.clone()), &f) {
-            Some(g) => agrees(&g, &options(Effort::Quick, Fp::Strict)),
+            Some(g) => {
+                let cpu = Cpu { plan: options(Effort::Quick, Fp::Strict), ..Cpu::default() };
+                agrees(&g, &cpu.plan, &AnyEngine)?;
+                agrees(&g, &cpu.plan, &cpu)
+            }
             None => Ok(()),
         }
     });

@@ -4,11 +4,11 @@ use super::capabilities::CAPABILITIES;
 use super::executable::{CpuExecutable, CpuOptions};
 use super::facts::facts;
 use super::legal::LegalProgram;
-use super::prepare::{peak_of, prepared, side_by_side};
+use super::prepare::{buffers_peak, peak_of, prepared, side_by_side, step_scratch};
 use super::thread_pool::ThreadPool;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism, StepSizing};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
@@ -111,6 +111,10 @@ impl Backend for CpuEngine {
         }
     }
 
+    fn step_sizing(&self) -> Option<&dyn StepSizing> {
+        Some(self)
+    }
+
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
@@ -118,6 +122,16 @@ impl Backend for CpuEngine {
     ) -> Result<Box<dyn backend::Prepared<Executable = CpuExecutable> + 'a>, Diagnostic> {
         let legal = prepared(program, arrange)?;
         Ok(Box::new(CpuPrepared { engine: self, program: program.clone(), legal }))
+    }
+}
+
+impl StepSizing for CpuEngine {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        step_scratch(program)
+    }
+
+    fn peak(&self, buffers: &Program, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
+        buffers_peak(buffers, layout)
     }
 }
 

@@ -11,10 +11,10 @@ use super::steps::work;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
-use crate::runtime::host_memory::OffsetAllocator;
+use crate::runtime::host_memory::{ALIGN, OffsetAllocator, too_much};
 use crate::runtime::legalize::{Legalized, legalize, legalize_block};
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Block, Program, Step, Verified};
+use adfuse_ir::kernel::{Block, Buffer, Program, Role, Step, Verified};
 
 /// Bytes that each step of a program needs beside the buffers while it runs: parts of folds over the
 /// domain, operands that are computed before they are multiplied, updates of a scatter, sums that are of
@@ -36,6 +36,26 @@ pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
 /// As [`Executable::compile`](super::CpuExecutable::compile).
 pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
     peak_of(program, &prepared(program, &side_by_side)?, arena)
+}
+
+/// As [`scratch`], for steps that the verifier accepts and that run no other programs, whatever else is in their program.
+pub(super) fn step_scratch(program: &Program) -> Result<Vec<u64>, Diagnostic> {
+    Ok(prepared(program, &side_by_side)?.needed)
+}
+
+/// As [`peak`], for a program of which nothing but the buffers is there, and whose arena has all that its steps need.
+pub(super) fn buffers_peak(program: &Program, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
+    let most = arena.bytes.checked_next_multiple_of(ALIGN).ok_or_else(|| too_much(arena.bytes))?;
+    let mut constants = OffsetAllocator::default();
+    for data in program.buffers.values().filter(|data| matches!(data.role, Role::Constant(_))) {
+        constants.take(i64::try_from(data.bytes()).unwrap_or(i64::MAX), 1)?;
+    }
+    let size = |b: Buffer| program.buffers[b].ty().map_or(0, |ty| bytes(&ty) as u64);
+    let in_input =
+        |b: Buffer| program.buffers[b].role == Role::Output && arena.in_donor[b].is_some();
+    let results = program.outputs.iter().copied().filter(|&b| !in_input(b));
+    let handed = program.inputs().chain(results).map(size);
+    Ok(handed.chain([most, constants.most]).fold(0, u64::saturating_add))
 }
 
 /// As [`peak`], for a program that is prepared.

@@ -69,6 +69,12 @@ pub trait Backend: Debug + Send + Sync {
         None
     }
 
+    /// The sizes of single steps, where the engine runs the steps that it is given and what one needs depends on it and its
+    /// buffers alone; `None` where it divides steps.
+    fn step_sizing(&self) -> Option<&dyn StepSizing> {
+        None
+    }
+
     /// A program as this engine runs it, before its memory is planned; `arrange` plans that of the programs in it.
     ///
     /// # Errors
@@ -78,6 +84,23 @@ pub trait Backend: Debug + Send + Sync {
         program: &Verified<Program>,
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn Prepared<Executable = Self::Executable> + 'a>, Diagnostic>;
+}
+
+/// The sizes of steps, each by itself, whatever program it is in: what plans that have most steps in common are sized by.
+pub trait StepSizing {
+    /// Bytes of scratch memory that each step of a program needs beside its buffers. The verifier accepts the steps
+    /// ([`verify_steps`](adfuse_ir::kernel::verify_steps)); the program need not be whole.
+    ///
+    /// # Errors
+    /// As [`Backend::prepare`].
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic>;
+
+    /// Bytes at the peak of a program with these buffers and results, whose layout has room for the scratch memory of all
+    /// its steps: as [`Prepared::peak`]. The steps need not be there, and none runs other programs.
+    ///
+    /// # Errors
+    /// As [`Prepared::peak`].
+    fn peak(&self, buffers: &Program, layout: &ArenaLayout) -> Result<u64, Diagnostic>;
 }
 
 /// Plans the arena of a program whose steps need so much scratch memory, and of which some read again what they have
@@ -213,6 +236,10 @@ where
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
         self.0.place(array)
+    }
+
+    fn step_sizing(&self) -> Option<&dyn StepSizing> {
+        self.0.step_sizing()
     }
 
     fn prepare<'a>(

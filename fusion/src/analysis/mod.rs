@@ -5,6 +5,7 @@ pub(crate) mod class;
 pub(crate) mod contraction_operands;
 pub(crate) mod facts;
 pub(crate) mod float_range;
+mod gather;
 pub(crate) mod index_columns;
 pub(crate) mod inlinable;
 pub(crate) mod leaves;

@@ -9,7 +9,7 @@ use super::groups::Groups;
 use super::inline;
 use crate::analysis::facts::Facts;
 use crate::plan::options::{Effort, PlanOptions};
-use adfuse_ir::{Diagnostic, Function, Inst};
+use adfuse_ir::{Diagnostic, Function, Inst, Value};
 use cranelift_entity::SecondaryMap;
 
 /// Groups the instructions of a prepared function.
@@ -32,6 +32,8 @@ pub(crate) struct RegroupFrom<'a> {
     pub(crate) since: SecondaryMap<Inst, u32>,
     /// What another plan inlines; `None` where it is to be found.
     pub(crate) inlined: Option<&'a [Inst]>,
+    /// The facts of the function that the instructions are instances of, and of which value each is one.
+    pub(crate) known: Option<(&'a Facts<'a>, &'a SecondaryMap<Value, Option<Value>>)>,
 }
 
 /// As [`group`], with instructions that compute again what was computed before. Where it is known what another plan
@@ -44,7 +46,10 @@ pub(crate) fn regroup<'f>(
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
     let (device, effort) = (&options.device, options.effort);
     let apart = effort == Effort::Off;
-    let mut facts = Facts::of(f, apart)?;
+    let mut facts = match from.known {
+        Some(known) => Facts::of_instances(f, apart, known)?,
+        None => Facts::of(f, apart)?,
+    };
     for &i in from.inlined.unwrap_or_default() {
         facts.set_free(i);
     }

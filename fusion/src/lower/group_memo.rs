@@ -58,6 +58,15 @@ pub(crate) struct LoweredGroup {
     program: Program,
     price: OnceLock<GroupPrice>,
     code: OnceLock<Vec<CodeOfStep>>,
+    uses: OnceLock<Vec<BufferUses>>,
+    /// Bytes of scratch memory of each step; `None` where an engine does not size steps by themselves.
+    scratch: OnceLock<Option<Vec<u64>>>,
+}
+
+/// The buffers that a step reads and writes, by their numbers in the group.
+pub(crate) struct BufferUses {
+    pub(crate) reads: Vec<Buffer>,
+    pub(crate) writes: Vec<Buffer>,
 }
 
 /// The seconds of a group.
@@ -76,6 +85,22 @@ impl LoweredGroup {
     pub(crate) fn price(&self, count: impl FnOnce(&Program) -> GroupPrice) -> &GroupPrice {
         self.price.get_or_init(|| count(&self.program))
     }
+
+    /// The scratch memory of its steps, counted once.
+    pub(crate) fn scratch(
+        &self,
+        count: impl FnOnce(&Program) -> Option<Vec<u64>>,
+    ) -> Option<&[u64]> {
+        self.scratch.get_or_init(|| count(&self.program)).as_deref()
+    }
+
+    fn uses(&self) -> &[BufferUses] {
+        let of = |step: &Step| BufferUses {
+            reads: step.reads().collect(),
+            writes: step.writes().collect(),
+        };
+        self.uses.get_or_init(|| self.program.steps.iter().map(of).collect())
+    }
 }
 
 /// A step of a program that is one of a lowered group.
@@ -86,6 +111,16 @@ pub(crate) struct StepOfGroup {
 }
 
 impl StepOfGroup {
+    /// The program of the group, and which of its steps it is.
+    pub(crate) fn program(&self) -> (&Program, usize) {
+        (&self.group.program, self.step)
+    }
+
+    /// The buffers of the group that it reads and writes.
+    pub(crate) fn uses(&self) -> &BufferUses {
+        &self.group.uses()[self.step]
+    }
+
     /// The code of the step, counted once.
     pub(crate) fn code(&self, count: impl Fn(&Program, &Step) -> CodeOfStep) -> CodeOfStep {
         let program = &self.group.program;
@@ -192,8 +227,13 @@ impl LoweringMemo {
             }
             own.steps.push(step);
         }
-        let (price, code) = (OnceLock::new(), OnceLock::new());
-        let made = Arc::new(LoweredGroup { program: own, price, code });
+        let made = Arc::new(LoweredGroup {
+            program: own,
+            price: OnceLock::new(),
+            code: OnceLock::new(),
+            uses: OnceLock::new(),
+            scratch: OnceLock::new(),
+        });
         locked(&self.groups).insert(key.tokens, Some(Arc::clone(&made)));
         Some(made)
     }

@@ -14,6 +14,7 @@ mod host;
 pub(crate) mod indirect;
 pub(crate) mod instances;
 pub(crate) mod kernel;
+pub(crate) mod linked;
 pub(crate) mod loop_schedule;
 pub(crate) mod single_group;
 pub(crate) mod stages;

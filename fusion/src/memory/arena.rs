@@ -1,10 +1,10 @@
 //! The arena: temporaries and the scratch of steps as a problem of the memory planner.
 
-use super::donation::DonorOf;
-use super::layout::{ALIGN, Memory};
+use super::layout::{ALIGN, DonorOf, Memory};
 use super::size::{MOST_BYTES, bytes, first_reading};
+use super::step_uses::StepUses;
 use crate::plan::options::Effort;
-use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place};
+use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space};
 use adfuse_memplan::{
     BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, plan,
     plan_in_order,
@@ -14,7 +14,9 @@ use std::ops::Range;
 
 /// What memory is planned for.
 pub(super) struct ArenaRequest<'a> {
+    /// The buffers; steps are looked at through `uses` alone.
     pub(super) program: &'a Program,
+    pub(super) uses: &'a dyn StepUses,
     pub(super) effort: Effort,
     /// Bytes of scratch memory of each step.
     pub(super) scratch: &'a [u64],
@@ -51,11 +53,11 @@ pub(super) struct Arena {
 impl Arena {
     /// Of all temporaries that are not elsewhere. `None` where there are too many bytes.
     pub(super) fn of(wanted: &ArenaRequest<'_>, elsewhere: &DonorOf) -> Option<Arena> {
-        let ArenaRequest { program, lives, .. } = *wanted;
+        let ArenaRequest { program, uses, lives, .. } = *wanted;
         let mut arena = Arena {
             problem: Problem::new(),
             blocks: SecondaryMap::new(),
-            scratch: Vec::with_capacity(program.steps.len()),
+            scratch: Vec::with_capacity(uses.steps()),
             in_place: Vec::new(),
         };
         for (b, data) in program.buffers.iter() {
@@ -65,7 +67,7 @@ impl Arena {
                 arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
             }
         }
-        for n in 0..program.steps.len() {
+        for n in 0..uses.steps() {
             let size = wanted.scratch_of(n);
             if size > MOST_BYTES {
                 return None;
@@ -138,16 +140,16 @@ pub(super) fn pairs(
     parents: &dyn Fn(Buffer) -> bool,
     children: &dyn Fn(Buffer) -> bool,
 ) -> Vec<InPlace> {
-    let ArenaRequest { program, lives, .. } = *wanted;
+    let ArenaRequest { program, uses, lives, .. } = *wanted;
     let mut found = Vec::new();
-    for n in first_reading(program, wanted.reads_again) {
+    for n in first_reading(uses, wanted.reads_again) {
         let dies = |b: Buffer| {
             let before =
                 |(from, last)| (from < n || program.buffers[b].role == Role::Input) && last == n;
             parents(b) && lives[b].is_some_and(before)
         };
         let made = |b: Buffer| children(b) && lives[b].is_some_and(|(from, _)| from == n);
-        found.extend(in_place(program, n, &dies, &made));
+        found.extend(uses.in_place(n, &dies, &made));
     }
     found
 }

@@ -5,9 +5,11 @@
 //! good, and the caller finds the result in the input. What is free before and after is for temporaries
 //! ([`super::donors`]).
 
+use super::arena::ArenaRequest;
+use super::layout::DonorOf;
 use super::size::{bytes, first_reading};
-use adfuse_ir::kernel::{Buffer, DonorSlice, Lives, Program, Role, in_place, is_donor, misplaced};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use adfuse_ir::kernel::{Buffer, DonorSlice, Program, Role, is_donor, misplaced};
+use cranelift_entity::EntitySet;
 
 /// A donated input.
 struct DonatedInput {
@@ -19,11 +21,9 @@ struct DonatedInput {
     taken: bool,
 }
 
-/// For each buffer where it is in the memory of a donor, if it is in one's.
-pub(crate) type DonorOf = SecondaryMap<Buffer, Option<DonorSlice>>;
-
 /// Which results are in the memory of donated inputs.
-pub(crate) fn results_in_inputs(program: &Program, lives: &Lives, reads_again: &[bool]) -> DonorOf {
+pub(super) fn results_in_inputs(wanted: &ArenaRequest<'_>) -> DonorOf {
+    let ArenaRequest { program, uses, lives, reads_again, .. } = *wanted;
     let mut found = DonorOf::new();
     let mut given: Vec<DonatedInput> = Vec::new();
     for (b, data) in program.buffers.iter() {
@@ -41,12 +41,12 @@ pub(crate) fn results_in_inputs(program: &Program, lives: &Lives, reads_again: &
     let mut ours: EntitySet<Buffer> = EntitySet::new();
     ours.extend(given.iter().map(|g| g.input));
     // In place first: nothing else may be written at that step.
-    for n in first_reading(program, reads_again) {
+    for n in first_reading(uses, reads_again) {
         let dies = |b: Buffer| ours.contains(b) && lives[b].is_some_and(|(_, last)| last == n);
         let made = |b: Buffer| {
             results.contains(&b) && found[b].is_none() && lives[b].is_some_and(|(at, _)| at == n)
         };
-        let fit = in_place(program, n, &dies, &made);
+        let fit = uses.in_place(n, &dies, &made);
         for pair in fit {
             let slice = DonorSlice::start(pair.parent);
             let g = given.iter_mut().find(|g| g.input == pair.parent && !g.taken);

@@ -143,8 +143,8 @@ impl WithDonors {
         memory: &Memory,
         donors: Vec<(u64, Buffer)>,
     ) -> Result<WithDonors, PlanError> {
-        let ArenaRequest { program, lives, .. } = *wanted;
-        let end = program.steps.len() as u64 + FIRST + 1;
+        let ArenaRequest { program, uses, lives, .. } = *wanted;
+        let end = uses.steps() as u64 + FIRST + 1;
         let mut rooms = Rooms::new(ALIGN, end);
         for &(bytes, _) in &donors {
             rooms.room(bytes)?;
@@ -174,7 +174,7 @@ impl WithDonors {
                 temporaries.push(b);
             }
         }
-        let scratch = (0..program.steps.len()).map(|n| {
+        let scratch = (0..uses.steps()).map(|n| {
             let size = wanted.scratch_of(n);
             (size > 0).then(|| rooms.push_in_arena(time((n, n)), size))
         });

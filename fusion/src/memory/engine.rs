@@ -21,6 +21,12 @@ pub trait EngineModel: Sync {
         Ok(Box::new(scratch(program, Effort::Quick)?))
     }
 
+    /// The sizes of single steps, where the engine runs the steps that it is given and what one needs depends on it and its
+    /// buffers alone: plans that are compared have most steps in common. `None` where programs are sized as wholes.
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        None
+    }
+
     /// What the engine makes of each step of a program on a machine: which vectors its loops have, what it does one element
     /// at a time. `None` where it does not say, and the structure of the program says what a step costs.
     fn facts(&self, _program: &Program, _device: &MachineModel) -> Option<Vec<KernelFacts>> {
@@ -51,6 +57,23 @@ pub trait EngineModel: Sync {
     }
 }
 
+/// The sizes of steps, each by itself, whatever program it is in.
+pub trait StepSizes {
+    /// The scratch memory of each step of a program, in bytes. The verifier accepts the steps
+    /// ([`verify_steps`](adfuse_ir::kernel::verify_steps)); the program need not be whole.
+    ///
+    /// # Errors
+    /// As [`EngineModel::sized`].
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic>;
+
+    /// Bytes at the peak of a program with these buffers and results where its memory is planned so: as
+    /// [`SizedProgram::peak`]. The steps need not be there, and none runs other programs.
+    ///
+    /// # Errors
+    /// As there.
+    fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic>;
+}
+
 /// A program as an engine would run it.
 pub trait SizedProgram {
     /// The scratch memory of each of its steps, in bytes.
@@ -79,7 +102,21 @@ impl SizedProgram for Vec<u64> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyEngine;
 
-impl EngineModel for AnyEngine {}
+impl EngineModel for AnyEngine {
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        Some(Box::new(AnyEngine))
+    }
+}
+
+impl StepSizes for AnyEngine {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        scratch(program, Effort::Quick)
+    }
+
+    fn peak(&self, _: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        Ok(memory.peak)
+    }
+}
 
 /// An engine, with what was lowered of the plans that are compared for it.
 pub struct MemoEngine<'e> {
@@ -106,6 +143,10 @@ impl<'e> MemoEngine<'e> {
 impl EngineModel for MemoEngine<'_> {
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         self.engine.sized(program)
+    }
+
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        self.engine.step_sizes()
     }
 
     fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {

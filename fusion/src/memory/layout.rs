@@ -7,6 +7,9 @@ use cranelift_entity::SecondaryMap;
 /// widest load of any engine needs.
 pub const ALIGN: u64 = SLICE_ALIGN;
 
+/// For each buffer where it is in the memory of a donor, if it is in one's.
+pub(super) type DonorOf = SecondaryMap<Buffer, Option<DonorSlice>>;
+
 /// Where temporaries are, and what a program takes. Everything is in bytes, of the engine's memory:
 /// buffers in the memory of the caller do not count and have no offset.
 #[derive(Clone, PartialEq, Debug, Default)]

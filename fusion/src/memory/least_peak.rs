@@ -1,14 +1,25 @@
 //! A lower bound on what a program takes, without planning its memory.
 
 use super::size::bytes;
-use adfuse_ir::kernel::{Program, Role, lives};
+use super::step_uses::StepUses;
+use crate::lower::linked::LinkedProgram;
+use adfuse_ir::kernel::{Program, Role};
 
 /// Bytes that a program takes at the least, whatever the engine divides its steps into and wherever buffers are: inputs
 /// and constants, and what steps before some moment leave for steps after it. Results count all the time, where no
 /// donated input may have them.
 pub(crate) fn least_peak(program: &Program) -> u64 {
-    let lives = lives(program);
-    let steps = program.steps.len();
+    least_peak_of(program, program)
+}
+
+/// As [`least_peak`], for a program that is not written out.
+pub(crate) fn least_linked_peak(program: &LinkedProgram) -> u64 {
+    least_peak_of(&program.frame, program)
+}
+
+fn least_peak_of(program: &Program, uses: &dyn StepUses) -> u64 {
+    let lives = uses.lives();
+    let steps = uses.steps();
     // What comes and goes between a step and the next.
     let mut changes = vec![0i128; steps + 1];
     let (mut given, mut donated, mut results) = (0i128, 0i128, 0i128);

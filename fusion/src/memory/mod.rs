@@ -14,15 +14,19 @@ pub(crate) mod least_peak;
 pub(crate) mod peak;
 pub(crate) mod residuals;
 pub(crate) mod size;
+mod step_uses;
 
+use crate::lower::linked::LinkedProgram;
 use crate::plan::options::Effort;
-use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, is_donor, lives};
+use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, is_donor};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{Packing, PlanError, Violation, check};
 use arena::{Arena, ArenaRequest};
 use cranelift_entity::SecondaryMap;
-use donation::{DonorOf, results_in_inputs};
+use donation::results_in_inputs;
+use layout::DonorOf;
 use size::{MOST_BYTES, bytes};
+use step_uses::StepUses;
 
 pub use layout::{ALIGN, Memory};
 
@@ -81,7 +85,7 @@ pub fn memory_apart(
     scratch: &[u64],
     reads_again: &[bool],
 ) -> Result<Memory, Diagnostic> {
-    planned(program, effort, (scratch, reads_again), true)
+    planned((program, program), effort, (scratch, reads_again), true)
 }
 
 /// As [`memory_apart`], for a program that a loop or a branch runs: its results are carried values and parts of stacks,
@@ -95,19 +99,31 @@ pub fn block_memory(
     scratch: &[u64],
     reads_again: &[bool],
 ) -> Result<Memory, Diagnostic> {
-    planned(program, effort, (scratch, reads_again), false)
+    planned((program, program), effort, (scratch, reads_again), false)
+}
+
+/// As [`memory_beside`], for a program that is not written out.
+///
+/// # Errors
+/// As [`memory`].
+pub(crate) fn linked_memory(
+    program: &LinkedProgram,
+    effort: Effort,
+    scratch: &[u64],
+) -> Result<Memory, Diagnostic> {
+    planned((&program.frame, program), effort, (scratch, &[]), true)
 }
 
 /// Plans the memory of a program; `donors` says whether there are arrays of the caller's to use.
 fn planned(
-    program: &Program,
+    (program, uses): (&Program, &dyn StepUses),
     effort: Effort,
     (scratch, reads_again): (&[u64], &[bool]),
     donors: bool,
 ) -> Result<Memory, Diagnostic> {
     let donors = donors && effort != Effort::Off;
-    let lives = lives(program);
-    let wanted = ArenaRequest { program, effort, scratch, reads_again, lives: &lives };
+    let lives = uses.lives();
+    let wanted = ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives };
     let arena = Arena::of(&wanted, &DonorOf::new()).ok_or_else(|| too_large(program))?;
     let packing = arena.pack(effort).map_err(|e| asked(program, e))?;
     // Bound or free to share, what is in place must be so as a pair that is free to.
@@ -144,7 +160,7 @@ impl PackedArena<'_> {
         let PackedArena { wanted, arena, packing } = self;
         let program = wanted.program;
         let results = match inputs {
-            true => results_in_inputs(program, wanted.lives, wanted.reads_again),
+            true => results_in_inputs(wanted),
             false => DonorOf::new(),
         };
         let mut memory = outside(program, &results).ok_or_else(|| too_large(program))?;

@@ -22,7 +22,22 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
     if let Some(x) = instances(f, plan)? {
         return saved_bytes(&x.f, &x.plan);
     }
-    let mut facts = Facts::of(f, true)?;
+    saved_of(Facts::of(f, true)?, plan)
+}
+
+/// As [`saved_bytes`], where the facts of the function are known, before anything is inlined.
+///
+/// # Errors
+/// As there.
+pub(crate) fn saved_with(known: &Facts<'_>, plan: &Plan) -> Result<u64, Diagnostic> {
+    match instances(known.f, plan)? {
+        Some(x) => saved_of(Facts::of_instances(&x.f, true, (known, &x.value))?, &x.plan),
+        None => saved_of(known.clone(), plan),
+    }
+}
+
+fn saved_of(mut facts: Facts<'_>, plan: &Plan) -> Result<u64, Diagnostic> {
+    let f = facts.f;
     plan.inline.iter().for_each(|&i| facts.set_free(i));
     let (mut saved, storage) = (0u64, storage(plan));
     for kept in stored(&facts, plan).into_iter().filter(|s| s.later) {

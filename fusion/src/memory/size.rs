@@ -1,6 +1,7 @@
 //! Sizes of buffers, and the first step that reads one.
 
-use adfuse_ir::kernel::{BufferData, Program, Space};
+use super::step_uses::StepUses;
+use adfuse_ir::kernel::{BufferData, Space};
 
 /// What is planned for at most: with so little, nothing that engines add up overflows.
 pub(crate) const MOST_BYTES: u64 = 1 << 62;
@@ -25,9 +26,9 @@ pub(crate) fn bytes(data: &BufferData) -> Option<u64> {
 
 /// The numbers of the steps that have read all when they begin to write.
 pub(crate) fn first_reading(
-    program: &Program,
+    uses: &dyn StepUses,
     reads_again: &[bool],
 ) -> impl Iterator<Item = usize> {
     let again = |n: &usize| reads_again.get(*n) == Some(&true);
-    (0..program.steps.len()).filter(move |n| !again(n))
+    (0..uses.steps()).filter(move |n| !again(n))
 }

@@ -4,7 +4,7 @@
 use super::divide::divided;
 use super::group_graph::GroupGraph;
 use super::instantiate::{recurring, regrouped, without_dead};
-use super::pruning::KnownPoints;
+use super::pruning::PlanEvaluator;
 use super::schedule::frontier::{Frontier, FrontierOptions, FrontierPoint, frontier};
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
@@ -29,6 +29,8 @@ struct BasePlan<'f> {
     plan: Plan,
     price: f64,
     point: PlanPoint,
+    /// The facts of the function, and those that the plan rests on.
+    known: Facts<'f>,
     facts: Facts<'f>,
     graph: GroupGraph,
     schedules: Frontier,
@@ -42,7 +44,7 @@ pub(super) fn candidates(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-    known: &KnownPoints,
+    evaluator: &PlanEvaluator<'_>,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut points = Vec::new();
     // Without a price, the plan of the wanted effort, improved by single changes.
@@ -80,7 +82,7 @@ pub(super) fn candidates(
             of_base.push(k);
         }
     }
-    let made = each(&schedules, |(base, schedule)| base.scheduled(f, schedule, options));
+    let made = each(&schedules, |(base, schedule)| base.scheduled(schedule, options));
     let made = made.into_iter().collect::<Result<Vec<Vec<Plan>>, Diagnostic>>()?;
     // Schedules of small functions have most plans in common: each is measured once.
     let mut seen: HashSet<Decided<'_>> = HashSet::new();
@@ -88,8 +90,11 @@ pub(super) fn candidates(
     for (k, plans) in of_base.into_iter().zip(&made) {
         new.extend(plans.iter().filter(|plan| seen.insert(decided(plan))).map(|plan| (k, plan)));
     }
-    points.iter().chain(bases.iter().map(|base| &base.point)).for_each(|point| known.add(point));
-    let figures = each(&new, |(_, plan)| measured_divided(f, plan, options, (engine, known)));
+    let all = points.iter().chain(bases.iter().map(|base| &base.point));
+    all.for_each(|point| evaluator.add(point));
+    let plans: Vec<&Plan> = new.iter().map(|(_, plan)| *plan).collect();
+    // Where the groups of a plan are not all ones that kernels compute, they are divided.
+    let figures = evaluator.measured_all(&plans, |plan| divided(f, plan, &options.device));
     let mut figures = new.iter().map(|(k, _)| *k).zip(figures).peekable();
     for (k, base) in bases.iter().enumerate() {
         points.push(base.point.clone());
@@ -98,23 +103,6 @@ pub(super) fn candidates(
         }
     }
     Ok(points)
-}
-
-/// The cost of a plan; where its groups are not all ones that kernels compute, that of the plan whose groups are
-/// divided. `None` for what has no lowering even then, and for what others are known to beat.
-fn measured_divided(
-    f: &Function,
-    plan: &Plan,
-    options: &PlanOptions,
-    (engine, known): (&dyn EngineModel, &KnownPoints),
-) -> Option<PlanPoint> {
-    let made = known.measured(f, plan.clone(), options, engine).or_else(|_| {
-        let plan = divided(f, plan, &options.device)?;
-        known.measured(f, plan, options, engine)
-    });
-    let point = made.ok()??;
-    known.add(&point);
-    Some(point)
 }
 
 /// At most this many points evenly by peak, and a quarter as many between those whose times differ most: there the
@@ -148,21 +136,22 @@ impl<'f> BasePlan<'f> {
         engine: &dyn EngineModel,
     ) -> Result<BasePlan<'f>, Diagnostic> {
         let made = measured(f, plan.clone(), options, engine)?;
-        let mut facts = Facts::of(f, true)?;
+        let known = Facts::of(f, true)?;
+        let mut facts = known.clone();
         plan.inline.iter().for_each(|&i| facts.set_free(i));
         let graph = GroupGraph::of(&facts, plan, &made.program, &made.seconds).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;
         let schedules = frontier(&graph.graph, &FrontierOptions::default());
-        Ok(BasePlan { plan: plan.clone(), price, point: made.point, facts, graph, schedules })
+        let (plan, point) = (plan.clone(), made.point);
+        Ok(BasePlan { plan, price, point, known, facts, graph, schedules })
     }
 
     /// The plan in which groups recur as a schedule says, and the one with its instructions grouped anew; none where
     /// nothing recurs.
     fn scheduled(
         &self,
-        f: &Function,
         schedule: &OpSchedule,
         options: &PlanOptions,
     ) -> Result<Vec<Plan>, Diagnostic> {
@@ -170,7 +159,7 @@ impl<'f> BasePlan<'f> {
         if !again.contains(&true) {
             return Ok(Vec::new());
         }
-        let joined = regrouped(f, &plan, &again, options, self.price)?;
+        let joined = regrouped(&self.known, (&plan, &again), options, self.price)?;
         let plan = without_dead(&self.facts, plan);
         let joined = joined.filter(|joined| *joined != plan);
         Ok([Some(plan), joined].into_iter().flatten().collect())

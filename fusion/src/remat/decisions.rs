@@ -5,7 +5,7 @@
 
 use super::alternatives::{self, StorageForms};
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
-use super::pruning::KnownPoints;
+use super::pruning::PlanEvaluator;
 use super::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
@@ -299,13 +299,13 @@ impl<'a> Decider<'a> {
     pub(super) fn alternatives(
         &self,
         v: Value,
-        known: &KnownPoints,
+        evaluator: &PlanEvaluator<'_>,
     ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
         let readings = &self.crossing.readings[v];
         let plans = self.plans(v, &self.choice(v, readings), readings)?;
         let price = |plan| {
             let plan = self.forms.given(self.f, plan).ok()?;
-            known.measured(self.f, plan, self.options, self.engine).ok()
+            evaluator.measured(&plan).ok()
         };
         Ok(plans.into_iter().filter_map(price).collect())
     }

@@ -10,7 +10,7 @@ use crate::fuse::group::{RegroupFrom, regroup};
 use crate::lower::instances::instances;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
-use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use adfuse_ir::{Diagnostic, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The plan that runs the groups of another as a schedule says. Steps of one group that follow each other are a
@@ -186,16 +186,20 @@ pub(crate) fn without_dead(facts: &Facts<'_>, plan: Plan) -> Plan {
 /// # Errors
 /// Those of planning.
 pub(crate) fn regrouped(
-    f: &Function,
-    plan: &Plan,
-    again: &[bool],
+    known: &Facts<'_>,
+    (plan, again): (&Plan, &[bool]),
     options: &PlanOptions,
     price: f64,
 ) -> Result<Option<Plan>, Diagnostic> {
+    let f = known.f;
     let Some(x) = instances(f, plan)? else { return Ok(None) };
     let mut place: SecondaryMap<Inst, u32> = SecondaryMap::new();
     x.f.body_insts().iter().zip(0..).for_each(|(&i, at)| place[i] = at);
-    let mut from = RegroupFrom { inlined: Some(&x.plan.inline), ..RegroupFrom::default() };
+    let mut from = RegroupFrom {
+        inlined: Some(&x.plan.inline),
+        known: Some((known, &x.value)),
+        ..RegroupFrom::default()
+    };
     for (group, _) in x.plan.groups.iter().zip(again).filter(|(_, again)| **again) {
         let members = || group.parts.iter().flatten().copied();
         let first = members().map(|i| place[i]).min().unwrap_or(0);

@@ -33,7 +33,7 @@ use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::bundles::bundled;
+use crate::search::bundles::bundled_of;
 use crate::search::measure::Predicted;
 use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
@@ -44,7 +44,7 @@ use adfuse_ir::{Diagnostic, Function};
 pub use crossing::{Reading, ValueSource};
 pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
-use pruning::KnownPoints;
+use pruning::PlanEvaluator;
 pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
@@ -60,13 +60,13 @@ pub fn plan_frontier(
 ) -> Result<PlanFrontier, Diagnostic> {
     // Plans of one function have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    let known = KnownPoints::default();
-    let points = candidates::candidates(f, options, engine, &known)?;
+    let evaluator = PlanEvaluator::of(f, options, engine)?;
+    let points = candidates::candidates(f, options, engine, &evaluator)?;
     let mut found = chosen(f, points, options, engine);
     if options.effort >= Effort::Default
         && let Some(fastest) = found.fastest()
     {
-        let more = single_changes::decided_otherwise(f, fastest, options, (engine, &known))?;
+        let more = single_changes::decided_otherwise(f, fastest, options, (engine, &evaluator))?;
         found = chosen(f, [found.compact, more].concat(), options, engine);
     }
     if options.effort == Effort::Search {
@@ -75,7 +75,7 @@ pub fn plan_frontier(
     // Last: what shares a launch is in the way of other changes.
     let mut points = found.compact;
     for point in found.points {
-        let plan = bundled(f, point.plan.clone(), options, engine);
+        let plan = bundled_of(evaluator.base(), (f, point.plan.clone()), options, engine);
         if plan != point.plan {
             points.push(measured(f, plan, options, engine)?.point);
         }

@@ -1,16 +1,19 @@
-//! Plans that are dropped before their memory is planned: of most plans it is known by then that another is better.
+//! What the plans of a frontier cost. Most plans are dropped before their memory is planned, since another one is known to
+//! be better by then, and few are lowered: their programs are linked from groups that other plans have.
 
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
-use crate::search::point::{PlanPoint, PricedPlan, priced};
+use crate::search::parallel::each;
+use crate::search::point::{LinkedPlan, PlanPoint, priced};
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::{Mutex, PoisonError};
 
 /// What is known of the points of a frontier so far. Threads share it; which of them comes first changes what is measured
 /// and not what the frontier is, since what is dropped is beaten by what stays.
 #[derive(Default)]
-pub(crate) struct KnownPoints(Mutex<Vec<KnownPoint>>);
+struct KnownPoints(Mutex<Vec<KnownPoint>>);
 
 #[derive(Clone, Copy)]
 struct KnownPoint {
@@ -27,10 +30,7 @@ impl KnownPoint {
 }
 
 impl KnownPoints {
-    /// Notes a point, which the frontier is chosen from.
-    pub(super) fn add(&self, point: &PlanPoint) {
-        let PlanPoint { peak, seconds, compile, .. } = point;
-        let new = KnownPoint { peak: *peak, seconds: *seconds, compile: compile.seconds };
+    fn add(&self, new: KnownPoint) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.iter().any(|point| point.beats(&new)) {
             known.retain(|point| !new.beats(point));
@@ -38,30 +38,135 @@ impl KnownPoints {
         }
     }
 
-    /// Whether a point beats a plan, wherever its buffers will be.
-    fn beat(&self, plan: &PricedPlan) -> bool {
-        let PricedPlan { seconds, compile, .. } = plan;
-        let least =
-            KnownPoint { peak: plan.least_peak(), seconds: *seconds, compile: compile.seconds };
+    /// Whether a point beats every plan that takes at least this.
+    fn beat(&self, least: &KnownPoint) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().any(|point| point.beats(&least))
+        known.iter().any(|point| point.beats(least))
+    }
+}
+
+/// Measures the plans of a function that a frontier is chosen from.
+pub(crate) struct PlanEvaluator<'a> {
+    f: &'a Function,
+    options: &'a PlanOptions,
+    engine: &'a dyn EngineModel,
+    /// `None` where plans of the function are not linked.
+    base: Option<LinkBase<'a>>,
+    known: KnownPoints,
+}
+
+/// A plan on the way to its cost.
+enum EvaluatedPlan {
+    /// What it costs; `None` where a known point beats it.
+    Point(Box<Option<PlanPoint>>),
+    /// It is linked, and its memory is not planned.
+    Linked(Box<LinkedPlan>),
+}
+
+impl<'a> PlanEvaluator<'a> {
+    /// For plans of a function and an engine.
+    ///
+    /// # Errors
+    /// For what has no lowering.
+    pub(super) fn of(
+        f: &'a Function,
+        options: &'a PlanOptions,
+        engine: &'a dyn EngineModel,
+    ) -> Result<PlanEvaluator<'a>, Diagnostic> {
+        let base = LinkBase::of(f)?;
+        Ok(PlanEvaluator { f, options, engine, base, known: KnownPoints::default() })
+    }
+
+    /// What plans are linked from, where they are.
+    pub(super) fn base(&self) -> Option<&LinkBase<'a>> {
+        self.base.as_ref()
+    }
+
+    /// Notes a point, which the frontier is chosen from.
+    pub(super) fn add(&self, point: &PlanPoint) {
+        let PlanPoint { peak, seconds, compile, .. } = point;
+        self.known.add(KnownPoint { peak: *peak, seconds: *seconds, compile: compile.seconds });
     }
 
     /// The cost of a plan; `None` where a known point beats it.
     ///
     /// # Errors
     /// As [`lower`](crate::lower()), and those of the engine.
-    pub(super) fn measured(
+    pub(super) fn measured(&self, plan: &Plan) -> Result<Option<PlanPoint>, Diagnostic> {
+        match self.evaluated(plan)? {
+            EvaluatedPlan::Point(point) => Ok(*point),
+            EvaluatedPlan::Linked(plan) => self.planned(*plan),
+        }
+    }
+
+    /// The cost of each plan, or of what `instead` makes of one that has none; `None` where a known point beats it, and for
+    /// what has no cost even then. All are priced before memory is planned, and the fastest come first: no plan is
+    /// beaten by a slower one.
+    pub(super) fn measured_all(
         &self,
-        f: &Function,
-        plan: Plan,
-        options: &PlanOptions,
-        engine: &dyn EngineModel,
-    ) -> Result<Option<PlanPoint>, Diagnostic> {
-        let priced = priced(f, plan, options, engine)?;
-        if self.beat(&priced) {
+        plans: &[&Plan],
+        instead: impl Fn(&Plan) -> Result<Plan, Diagnostic> + Sync,
+    ) -> Vec<Option<PlanPoint>> {
+        let evaluated = each(plans, |plan| {
+            let other = |_| self.evaluated(&instead(plan)?);
+            let made = self.evaluated(plan).or_else(other).ok()?;
+            if let EvaluatedPlan::Point(point) = &made {
+                point.iter().for_each(|point| self.add(point));
+            }
+            Some(made)
+        });
+        let mut found: Vec<Option<PlanPoint>> = plans.iter().map(|_| None).collect();
+        let mut linked = Vec::new();
+        for (k, evaluated) in evaluated.into_iter().enumerate() {
+            match evaluated {
+                Some(EvaluatedPlan::Point(point)) => found[k] = *point,
+                Some(EvaluatedPlan::Linked(plan)) => linked.push((k, Mutex::new(Some(plan)))),
+                None => {}
+            }
+        }
+        let seconds = |of: &Mutex<Option<Box<LinkedPlan>>>| {
+            let plan = of.lock().unwrap_or_else(PoisonError::into_inner);
+            plan.as_ref().map_or(0.0, |plan| plan.seconds)
+        };
+        linked.sort_by(|(_, a), (_, b)| seconds(a).total_cmp(&seconds(b)));
+        let made = each(&linked, |(k, plan)| {
+            let plan = plan.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let point = self.planned(*plan?).ok()??;
+            self.add(&point);
+            Some((*k, point))
+        });
+        made.into_iter().flatten().for_each(|(k, point)| found[k] = Some(point));
+        found
+    }
+
+    /// A plan with its time. What is lowered has its memory planned at once: programs are large.
+    fn evaluated(&self, plan: &Plan) -> Result<EvaluatedPlan, Diagnostic> {
+        let PlanEvaluator { f, options, engine, base, .. } = self;
+        let linked = base.as_ref().and_then(|base| LinkedPlan::of(base, plan, options, *engine));
+        if let Some(linked) = linked {
+            return Ok(EvaluatedPlan::Linked(Box::new(linked)));
+        }
+        let priced = priced(f, plan.clone(), options, *engine)?;
+        let (seconds, compile) = (priced.seconds, priced.compile.seconds);
+        if self.known.beat(&KnownPoint { peak: priced.least_peak(), seconds, compile }) {
+            return Ok(EvaluatedPlan::Point(Box::new(None)));
+        }
+        let point = priced.measured(f, options, *engine)?.point;
+        Ok(EvaluatedPlan::Point(Box::new(Some(point))))
+    }
+
+    /// The cost of a linked plan; `None` where a known point beats it.
+    fn planned(&self, plan: LinkedPlan) -> Result<Option<PlanPoint>, Diagnostic> {
+        let Some(base) = &self.base else { return Ok(None) };
+        let (seconds, compile) = (plan.seconds, plan.compile.seconds);
+        let beaten = |peak: u64| self.known.beat(&KnownPoint { peak, seconds, compile });
+        if beaten(plan.least_peak()) {
             return Ok(None);
         }
-        Ok(Some(priced.measured(f, options, engine)?.point))
+        let peak = plan.peak(self.options, self.engine)?;
+        if beaten(peak) {
+            return Ok(None);
+        }
+        Ok(Some(plan.point(base, peak)?))
     }
 }

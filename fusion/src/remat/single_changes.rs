@@ -2,7 +2,7 @@
 //! are better.
 
 use super::decisions::{ALIKE, Decider};
-use super::pruning::KnownPoints;
+use super::pruning::PlanEvaluator;
 use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::search::point::PlanPoint;
@@ -22,7 +22,7 @@ pub(crate) fn decided_otherwise(
     f: &Function,
     start: &PlanPoint,
     options: &PlanOptions,
-    (engine, known): (&dyn EngineModel, &KnownPoints),
+    (engine, evaluator): (&dyn EngineModel, &PlanEvaluator<'_>),
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut left = (TRIED / f.inst_count().max(1)).clamp(1, MOST);
     let mut found: Vec<PlanPoint> = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn decided_otherwise(
                 continue;
             }
             settled.push(v);
-            let tried = decider.alternatives(v, known)?;
+            let tried = decider.alternatives(v, evaluator)?;
             left = left.saturating_sub(tried.len());
             // A plan that is beaten is no faster than where this began, which is the fastest.
             let points: Vec<PlanPoint> = tried.into_iter().flatten().collect();
@@ -51,7 +51,7 @@ pub(crate) fn decided_otherwise(
                 |p: &PlanPoint| p.saved <= here.saved || p.seconds < here.seconds * (1.0 - ALIKE);
             let from = found.len();
             found.extend(points.into_iter().filter(told));
-            found[from..].iter().for_each(|point| known.add(point));
+            found[from..].iter().for_each(|point| evaluator.add(point));
             if faster.is_some() {
                 next = faster;
                 break;

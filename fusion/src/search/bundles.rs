@@ -8,6 +8,7 @@
 
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
+use crate::lower::linked::LinkBase;
 use crate::lower::steps::steps_of;
 use crate::lower::{LowerWith, placed};
 use crate::memory::engine::EngineModel;
@@ -15,7 +16,7 @@ use crate::memory::memory_beside;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use crate::search::point::{seconds_of_steps, total};
+use crate::search::point::{LinkedPlan, seconds_of_steps, total};
 use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Value};
@@ -48,6 +49,29 @@ pub(crate) fn bundled(
         return plan;
     }
     better(f, &plan, options, engine).unwrap_or(plan)
+}
+
+/// As [`bundled`], for one of many plans of a function: most have fewer than two kernels that may share a launch, which is
+/// seen before they are lowered.
+pub(crate) fn bundled_of(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, Plan),
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Plan {
+    let launch_s = options.device.launch_s;
+    let short = |linked: &LinkedPlan| {
+        let steps = linked.steps().filter(|(program, step, seconds)| {
+            matches!(step, Step::Kernel(kernel) if is_elementwise(program, kernel))
+                && launch_s > WORTH * seconds
+        });
+        steps.count()
+    };
+    let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
+    match linked.is_some_and(|linked| short(&linked) < 2) {
+        true => plan,
+        false => bundled(f, plan, options, engine),
+    }
 }
 
 fn better(

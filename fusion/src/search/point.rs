@@ -4,16 +4,17 @@ use crate::cost::compile_cost::{CompileCost, step_code, together};
 use crate::cost::step_cost_with;
 use crate::lower::group_memo::{GroupPrice, LoweredGroup, StepOfGroup};
 use crate::lower::instances::recomputed_values;
+use crate::lower::linked::{LinkBase, LinkedProgram, linked};
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
 use crate::memory::engine::EngineModel;
-use crate::memory::least_peak::least_peak;
-use crate::memory::memory_beside;
-use crate::memory::residuals::saved_bytes;
+use crate::memory::least_peak::{least_linked_peak, least_peak};
+use crate::memory::residuals::{saved_bytes, saved_with};
+use crate::memory::{linked_memory, memory_beside};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::facts::KernelFacts;
-use adfuse_ir::kernel::{Program, Step};
+use adfuse_ir::kernel::{Program, Step, verify_steps};
 use adfuse_ir::{Diagnostic, Function, Value};
 
 /// A plan with its cost.
@@ -132,6 +133,90 @@ impl PricedPlan {
         let point = PlanPoint { plan, peak, seconds, saved, again, compile };
         let PlacedProgram { program, holders, .. } = placed;
         Ok(MeasuredPlan { point, program, holders, seconds: of_steps })
+    }
+}
+
+/// A plan that was linked and priced, before its memory is planned: as [`PricedPlan`], without a program.
+pub(crate) struct LinkedPlan {
+    plan: Plan,
+    program: LinkedProgram,
+    scratch: Vec<u64>,
+    /// Predicted seconds of each step, and of all.
+    of_steps: Vec<f64>,
+    pub(crate) seconds: f64,
+    pub(crate) compile: CompileCost,
+}
+
+impl LinkedPlan {
+    /// Links and prices a plan. `None` where it is not linked, or its engine sizes programs as wholes: then it is lowered.
+    pub(crate) fn of(
+        base: &LinkBase<'_>,
+        plan: &Plan,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Option<LinkedPlan> {
+        let plan = match engine.donated() {
+            [] => plan.clone(),
+            given => plan.clone().donating(given),
+        };
+        let device = &options.device;
+        let memo = engine.memo().filter(|memo| memo.is_for(device))?;
+        let sizes = engine.step_sizes()?;
+        let program = linked(base, &plan, (device, memo))?;
+        let scratch_of = |program: &Program| {
+            verify_steps(program).ok()?;
+            sizes.scratch(program).ok()
+        };
+        let (mut of_steps, mut scratch) = (Vec::new(), Vec::new());
+        for StepOfGroup { group, step } in program.steps.iter().map(|step| &step.of) {
+            of_steps.push(group_price(group, engine, device).steps[*step]);
+            scratch.push(group.scratch(scratch_of)?[*step]);
+        }
+        let count = |program: &Program, step: &Step| step_code(program, step, device);
+        let code = program.steps.iter().map(|step| step.of.code(count));
+        let compile = together(code).on(program.steps.len(), device);
+        let seconds = total(&of_steps);
+        Some(LinkedPlan { plan, program, scratch, of_steps, seconds, compile })
+    }
+
+    /// Its steps with their seconds, each in the program of its group.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (&Program, &Step, f64)> {
+        self.program.steps.iter().zip(&self.of_steps).map(|(step, &seconds)| {
+            let (program, at) = step.of.program();
+            (program, &program.steps[at], seconds)
+        })
+    }
+
+    /// As [`PricedPlan::least_peak`].
+    pub(crate) fn least_peak(&self) -> u64 {
+        least_linked_peak(&self.program)
+    }
+
+    /// Bytes at the peak where its memory is planned.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn peak(
+        &self,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<u64, Diagnostic> {
+        let memory = linked_memory(&self.program, options.effort, &self.scratch)?;
+        match engine.step_sizes() {
+            Some(sizes) => sizes.peak(&self.program.frame, &memory),
+            None => Ok(memory.peak),
+        }
+    }
+
+    /// The plan with its cost, where its peak is known.
+    ///
+    /// # Errors
+    /// As [`saved_bytes`].
+    pub(crate) fn point(self, base: &LinkBase<'_>, peak: u64) -> Result<PlanPoint, Diagnostic> {
+        let LinkedPlan { plan, seconds, compile, .. } = self;
+        let saved = saved_with(&base.facts, &plan)?;
+        let again = recomputed_values(base.facts.f, &plan);
+        Ok(PlanPoint { plan, peak, seconds, saved, again, compile })
     }
 }
 

@@ -46,4 +46,4 @@ pub use stage::{
 };
 pub use unroll::unrolled;
 pub use verified::Verified;
-pub use verify::verify;
+pub use verify::{verify, verify_steps};

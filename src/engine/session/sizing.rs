@@ -1,10 +1,10 @@
 //! Programs that are sized before they are compiled, as the backend of a session runs them.
 
 use super::{Session, arena_layout, verified};
-use crate::backends::backend::{Backend, Parallelism, Prepared};
-use crate::fusion::{self, Memory, SizedProgram};
-use crate::ir::Diagnostic;
+use crate::backends::backend::{Backend, Parallelism, Prepared, StepSizing};
+use crate::fusion::{self, Memory, SizedProgram, StepSizes};
 use crate::ir::kernel::Program;
+use crate::ir::{At, Diagnostic, Kind};
 
 /// Frontiers count the memory of programs as the backend runs them.
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
@@ -24,6 +24,10 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         self.backend.facts(program, machine)
     }
 
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        Some(Box::new(BackendSizes(self.backend.step_sizing()?)))
+    }
+
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         let prepared = self.prepared(&verified(program.clone())?)?;
         let mut scratch = prepared.scratch().to_vec();
@@ -37,6 +41,19 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
             }
         }
         Ok(Box::new(PreparedProgram { session: self, prepared, scratch }))
+    }
+}
+
+/// The sizes of steps on a backend.
+struct BackendSizes<'a>(&'a dyn StepSizing);
+
+impl StepSizes for BackendSizes<'_> {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        self.0.scratch(program)
+    }
+
+    fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        self.0.peak(buffers, &arena_layout(memory))
     }
 }
 
@@ -80,6 +97,31 @@ impl<'a, B: Backend + ?Sized> OwnSession<'a, B> {
     ) -> Result<Self, Diagnostic> {
         let scratch = fusion::EngineModel::scratch(&session, program)?;
         Ok(OwnSession { session, program, scratch })
+    }
+}
+
+/// The sizes of steps on the backend of a session that is made for them.
+pub(in crate::engine) struct OwnSizes<B: ?Sized>(Session<B>);
+
+impl<B: Backend + ?Sized> OwnSizes<B> {
+    /// Those of a session; `None` where its backend sizes programs as wholes.
+    pub(in crate::engine) fn of(session: Session<B>) -> Option<Self> {
+        session.backend.step_sizing().is_some().then_some(OwnSizes(session))
+    }
+
+    fn sizing(&self) -> Result<&dyn StepSizing, Diagnostic> {
+        let none = || Diagnostic::new(At::default(), Kind::Internal, "steps are not sized alone");
+        self.0.backend.step_sizing().ok_or_else(none)
+    }
+}
+
+impl<B: Backend + ?Sized> StepSizes for OwnSizes<B> {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        self.sizing()?.scratch(program)
+    }
+
+    fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        self.sizing()?.peak(buffers, &arena_layout(memory))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::cost_graph::{CostGraph, GraphError, OpId, OpRole, Operation};
 use adfuse_ir::Phase;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -165,6 +166,46 @@ impl CostGraph {
         }
         Ok(g)
     }
+
+    /// The graph as JSON, from which [`CostGraph::from_json`] reads it again.
+    pub fn to_json(&self) -> Value {
+        let ops = self.ops();
+        let names = |of: &[OpId]| of.iter().map(|&o| json!(ops[o].name)).collect::<Vec<Value>>();
+        let (mut inputs, mut operations): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
+        for (id, op) in ops.iter() {
+            if matches!(op.role, OpRole::Source | OpRole::Donated) {
+                let donated = op.role == OpRole::Donated;
+                inputs.push(json!({"name": op.name, "bytes": op.bytes, "donated": donated}));
+                continue;
+            }
+            if op.result_of.is_some() {
+                continue;
+            }
+            let reads: Vec<OpId> =
+                op.inputs.iter().copied().filter(|&p| Some(p) != op.alias).collect();
+            let mut line = json!({
+                "name": op.name, "time": op.time, "inputs": names(&reads), "phase": op.phase.0,
+                "keep": op.role == OpRole::Once,
+            });
+            let further = self.users(id).iter().map(|&u| &ops[u]);
+            let further = further.filter(|r| r.result_of == Some(id));
+            let results: Vec<&Operation> = std::iter::once(op).chain(further).collect();
+            if let Some(of) = op.alias {
+                line["alias"] = json!(ops[of].name);
+            }
+            if let [only] = results[..] {
+                (line["bytes"], line["output"]) = (json!(only.bytes), json!(only.output));
+            } else {
+                let result =
+                    |r: &&Operation| json!({"name": r.name, "bytes": r.bytes, "output": r.output});
+                line["results"] = results.iter().map(result).collect();
+                // Others read the results by their names.
+                line["name"] = json!(format!("{} and others", op.name));
+            }
+            operations.push(line);
+        }
+        json!({"inputs": inputs, "operations": operations})
+    }
 }
 
 /// Why an operation cannot read what has not come yet.
@@ -209,6 +250,10 @@ fn not_there(
 mod tests {
     use super::*;
 
+    fn read_back(g: &CostGraph) -> CostGraph {
+        CostGraph::from_json(&g.to_json().to_string()).expect("is a graph")
+    }
+
     #[test]
     fn graphs_are_read_whole() {
         let g = CostGraph::from_json(
@@ -227,6 +272,7 @@ mod tests {
         let v = push(Operation::new("v", 0, 0).view(a).once());
         push(Operation::new("b", 1, 2).reads(&[v]).phase(1).output());
         assert_eq!(g.ops(), due.ops());
+        assert_eq!(read_back(&g).ops(), due.ops());
     }
 
     #[test]
@@ -248,6 +294,7 @@ mod tests {
         push(Operation::new("b", 1, 2).reads(&[y, mean]).phase(1));
         assert_eq!(g.ops(), due.ops());
         assert_eq!((g.further_bytes(y), g.further_bytes(mean)), (2, 0));
+        assert_eq!(read_back(&g).ops(), due.ops());
     }
 
     #[test]

@@ -50,6 +50,25 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
     if errors.is_empty() { Ok(Verified::accepted(program)) } else { Err(errors) }
 }
 
+/// Checks the steps of a part of a program: what they read and do not write is taken to be written before them. Buffers
+/// need no names, and none is returned.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_steps(part: &Program) -> Result<(), Vec<Diagnostic>> {
+    let mut check =
+        ProgramVerifier { program: part, written: SecondaryMap::new(), errors: Vec::new() };
+    if check.references() {
+        let reads = part.steps.iter().flat_map(Step::reads);
+        let mut given: SecondaryMap<Buffer, bool> = SecondaryMap::new();
+        reads.for_each(|b| given[b] = true);
+        part.steps.iter().flat_map(Step::writes).for_each(|b| given[b] = false);
+        check.written = given;
+        check.steps();
+    }
+    if check.errors.is_empty() { Ok(()) } else { Err(check.errors) }
+}
+
 struct ProgramVerifier<'p> {
     program: &'p Program,
     /// The buffers that the steps so far have written.
