@@ -14,6 +14,7 @@ pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod place;
+pub(crate) mod pieces;
 pub(crate) mod play;
 pub(crate) mod prepare;
 pub(crate) mod staging;
