@@ -51,6 +51,9 @@ struct Gpt2Flags {
     /// Of how many tokens the scores are in memory at a time.
     #[arg(long, default_value_t = 4096)]
     score_rows: u64,
+    /// Writes the first weights and all batches to a safetensors file, for a comparison with other programs, and ends.
+    #[arg(long)]
+    export: Option<PathBuf>,
     /// Prints the program of a step, which `adfuse plan` and `adfuse bench` read, and ends.
     #[arg(long)]
     print_step: bool,
@@ -184,8 +187,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let epochs = (0..)
         .map(|epoch| pieces.shuffled(shared.seed).epoch(epoch).batches(batch as usize).drop_last());
+    let batches = (1..=steps).zip(epochs.flatten());
+    if let Some(path) = &flags.export {
+        let mut arrays = adfuse::tree::named_leaves(&state.params()?);
+        arrays.extend(batches.map(|(k, piece)| (format!("batch.{k}"), piece)));
+        let named = arrays.iter().map(|(name, array)| (name.as_str(), array));
+        return Ok(data::safetensors::write(path, named, &Default::default())?);
+    }
     let mut since = Instant::now();
-    for (k, piece) in (1..=steps).zip(epochs.flatten()) {
+    for (k, piece) in batches {
         let loss = state.step(&piece)?;
         if k == 1 {
             println!("step     1, loss {loss:.4}, compiled in {:.2} s", since.elapsed().as_secs_f64());

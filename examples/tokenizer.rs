@@ -5,14 +5,14 @@ use std::error::Error;
 use std::path::Path;
 
 /// What makes tokens of a text.
-pub enum Tokenizer {
+pub(crate) enum Tokenizer {
     /// A token for each byte.
     Bytes,
     Bpe(Bpe),
 }
 
 /// Byte pair encoding (Sennrich et al. 2016) of the bytes of words.
-pub struct Bpe {
+pub(crate) struct Bpe {
     /// The number of a token, by its bytes as [`letter`]s.
     vocabulary: BTreeMap<String, i32>,
     /// The rank of a pair that is merged; lower ones are merged first.
@@ -21,7 +21,7 @@ pub struct Bpe {
 
 impl Tokenizer {
     /// The byte-level BPE of a `tokenizer.json`.
-    pub fn read(path: &Path) -> Result<Tokenizer, Box<dyn Error>> {
+    pub(crate) fn read(path: &Path) -> Result<Tokenizer, Box<dyn Error>> {
         let wrong = |what: &str| format!("{}: {what}", path.display());
         let file: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
         let model = &file["model"];
@@ -45,7 +45,7 @@ impl Tokenizer {
     }
 
     /// How many different tokens there are: numbers are below it.
-    pub fn vocabulary(&self) -> u64 {
+    pub(crate) fn vocabulary(&self) -> u64 {
         match self {
             Tokenizer::Bytes => 256,
             Tokenizer::Bpe(bpe) => {
@@ -55,7 +55,7 @@ impl Tokenizer {
     }
 
     /// The tokens of a text.
-    pub fn encode(&self, text: &str) -> Result<Vec<i32>, Box<dyn Error>> {
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<i32>, Box<dyn Error>> {
         let Tokenizer::Bpe(bpe) = self else {
             return Ok(text.bytes().map(i32::from).collect());
         };

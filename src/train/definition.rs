@@ -229,11 +229,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             let (kept, scaling) = kept.split_at(self.kept.len() - self.scale_count());
             let drawn = &seed + if n == 1 { steps.clone() } else { &steps * n as f64 };
             let scale = scaling.first();
-            let inputs = LossInputs { params: &params, seed: &drawn, scale, batch: &batch };
-            let mut of = differentiated.of(&inputs);
+            let batch = batch.as_slice();
+            let inputs = LossInputs { params: &params, seed: &drawn, scale, batch };
+            let of = differentiated.of(&inputs);
             let next = &steps + 1.0;
             let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
-            let updated = self.updated(&next, &values, &mut of.gradients, (kept, scaling));
+            let updated = self.updated(&next, &values, of.gradients, (kept, scaling));
             let mut out = updated.params;
             targets.extend(wrt.iter().map(|&k| ResultTarget::Param(k)));
             out.extend(of.running);
@@ -257,19 +258,20 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         next: &Tensor,
         values: &[Tensor],
-        gradients: &mut Vec<Tensor>,
+        gradients: Vec<Tensor>,
         (kept, scaling): (&[Tensor], &[Tensor]),
     ) -> Updated {
         let trained = trained(&self.params);
-        if let [scale, ..] = scaling {
-            *gradients = gradients.iter().map(|g| g / like(scale, g)).collect();
-        }
+        let gradients = match scaling.first() {
+            Some(scale) => gradients.iter().map(|g| g / like(scale, g)).collect(),
+            None => gradients,
+        };
         let mut step = next.convert(DType::F64);
         if let [_, _, skipped] = scaling {
             step = step - skipped.convert(DType::F64);
         }
-        let context =
-            UpdateContext { step, params: &trained, values, gradients, state: kept };
+        let (params, gradients) = (trained.as_slice(), gradients.as_slice());
+        let context = UpdateContext { step, params, values, gradients, state: kept };
         let mut updated = self.optimizer.update(&context);
         expect(next, "parameters", values, &updated.params);
         expect(next, "tensors of state", kept, &updated.state);

@@ -5,9 +5,6 @@ use super::objective::Objective;
 use crate::ir::{At, DType, Diagnostic, Dim, Function, Kind, TensorType};
 use crate::trace::Tensor;
 
-/// As many micro-batches are written out one after the other; more are the turns of a loop. The sums are the same.
-const WRITTEN_OUT: u64 = 8;
-
 /// What the loss and its gradients gave over a batch.
 pub(super) struct Gradients {
     pub(super) loss: Tensor,
@@ -32,6 +29,7 @@ pub(super) struct DifferentiatedLoss<'a> {
 }
 
 /// What a step gives the loss.
+#[derive(Clone, Copy)]
 pub(super) struct LossInputs<'a> {
     pub(super) params: &'a [Tensor],
     /// The seed of the random draws of the first micro-batch, a scalar `i64`.
@@ -83,62 +81,25 @@ impl<'a> DifferentiatedLoss<'a> {
     /// Of a batch in `n` parts, one after the other: gradients are added up in at least `f32`, from the first part to the last.
     fn several(&self, inputs: &LossInputs<'_>, n: u64) -> Gradients {
         let batch: Vec<Tensor> = inputs.batch.iter().map(|t| parts(t, n)).collect();
-        let sum = match n <= WRITTEN_OUT {
-            true => self.written_out(inputs, &batch, n),
-            false => self.looped(inputs, &batch, n),
-        };
+        let sum = self.looped(inputs, &batch, n);
         let mean = |t: &Tensor| t / n as f64;
         let gradients = sum.gradients.iter().map(mean).collect();
         Gradients { loss: mean(&sum.loss), gradients, ..sum }
     }
 
-    /// Of the part of a number, with the parameters as the parts before left them.
-    fn part(
-        &self,
-        inputs: &LossInputs<'_>,
-        running: &[Tensor],
-        seed: &Tensor,
-        batch: &[Tensor],
-    ) -> Gradients {
+    /// Of a part, with the running parameters as the parts before left them.
+    fn part(&self, inputs: &LossInputs<'_>, running: &[Tensor]) -> Gradients {
         let mut params = inputs.params.to_vec();
         for (&k, now) in self.updated.iter().zip(running) {
             params[k] = now.clone();
         }
-        let of = self.one(&LossInputs { params: &params, seed, scale: inputs.scale, batch });
+        let of = self.one(&LossInputs { params: &params, ..*inputs });
         // The first of a sum is as wide as what is added to it.
         let gradients = of.gradients.iter().map(Tensor::compute).collect();
         Gradients { loss: of.loss.compute(), gradients, ..of }
     }
 
-    /// The sums, with a copy of the program for each part.
-    fn written_out(&self, inputs: &LossInputs<'_>, batch: &[Tensor], n: u64) -> Gradients {
-        let mut running: Vec<Tensor> =
-            self.updated.iter().map(|&k| inputs.params[k].clone()).collect();
-        let mut sums: Option<Gradients> = None;
-        let mut aux: Vec<Vec<Tensor>> = vec![Vec::new(); self.aux];
-        for k in 0..n as i64 {
-            let part: Vec<Tensor> = batch.iter().map(|t| t.slice(k)).collect();
-            let seed = inputs.seed + k as f64;
-            let own = self.part(inputs, &running, &seed, &part);
-            aux.iter_mut().zip(own.aux).for_each(|(all, one)| all.push(one));
-            running = own.running;
-            sums = Some(match sums {
-                None => Gradients { aux: Vec::new(), running: Vec::new(), ..own },
-                Some(before) => Gradients {
-                    loss: before.loss + own.loss,
-                    gradients: added(&before.gradients, &own.gradients),
-                    ..before
-                },
-            });
-        }
-        let aux = aux.iter().map(|all| Tensor::stack(&all.iter().collect::<Vec<_>>(), 0)).collect();
-        match sums {
-            Some(sums) => Gradients { aux, running, ..sums },
-            None => self.one(inputs),
-        }
-    }
-
-    /// The sums, as what a loop over the parts hands over.
+    /// The sums, which a loop over the parts hands over from turn to turn, so that one part at a time is in memory.
     fn looped(&self, inputs: &LossInputs<'_>, batch: &[Tensor], n: u64) -> Gradients {
         let t = inputs.seed.tracer();
         let types = self.gradient.result_types();
@@ -152,7 +113,8 @@ impl<'a> DifferentiatedLoss<'a> {
         let ((loss, gradients, running), aux) =
             t.scan(start, (places, batch.to_vec()), |(loss, sums, running), (place, part)| {
                 let seed = inputs.seed + &place;
-                let own = self.part(inputs, &running, &seed, &part);
+                let inputs = LossInputs { seed: &seed, batch: &part, ..*inputs };
+                let own = self.part(&inputs, &running);
                 let sums = added(&sums, &own.gradients);
                 ((loss + own.loss, sums, own.running), own.aux)
             });

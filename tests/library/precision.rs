@@ -77,10 +77,10 @@ fn mixed_precision_is_conversions_around_the_loss() {
     assert!(types.iter().all(|a| a.ty().dtype == DType::F32));
 }
 
-/// A batch in parts is as many steps of an optimizer that accumulates: written out, and as a loop.
+/// A batch in parts is as many steps of an optimizer that accumulates.
 #[test]
 fn micro_batches_are_accumulated_gradients() {
-    for (n, mixed) in [(4, false), (12, false), (3, true), (12, true)] {
+    for (n, mixed) in [(4, false), (3, true), (12, true)] {
         let step = |optimizer: Box<dyn Optimizer>| {
             let step = train_step(optimizer, net(0.3), loss);
             if mixed { step.mixed_precision(MixedPrecision::bf16()) } else { step }

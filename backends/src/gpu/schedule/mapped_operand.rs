@@ -4,7 +4,6 @@
 //! gives. A tile never crosses from one line of axes to the next.
 
 use super::operand_path::{along_depth, feed, first, whole};
-use super::shape::volume;
 use super::warpgroup::{LINE, NEIGHBOURS};
 use crate::gpu::launches::TensorMap;
 use adfuse_ir::DType;
