@@ -4,16 +4,19 @@
 #![allow(dead_code, unreachable_pub)]
 
 use adfuse::device::{Device, bytes};
-use adfuse::ir::Diagnostic;
+use adfuse::ir::{Diagnostic, Fp};
 
 #[derive(clap::Parser, Debug)]
 pub struct ExampleFlags {
     /// Where it runs: `cpu`, `gpu` or `gpu:1`.
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, visible_alias = "device", default_value = "cpu")]
     engine: String,
     /// The most memory that a step may take, such as `2MiB`.
     #[arg(long, value_parser = bytes)]
     mem_budget: Option<u64>,
+    /// The freedom of floating-point arithmetic: `strict`, `reproducible` or `fast`.
+    #[arg(long, value_parser = fp, default_value = "strict")]
+    fp: Fp,
     /// How many steps it takes.
     #[arg(long)]
     steps: Option<u64>,
@@ -27,15 +30,25 @@ pub struct ExampleFlags {
 
 impl ExampleFlags {
     pub fn device(&self) -> Result<Device, Diagnostic> {
-        let device = Device::named(&self.engine)?;
+        let device = Device::named(&self.engine)?.fp(self.fp);
         Ok(match self.mem_budget {
             Some(bytes) => device.mem_budget(bytes),
             None => device,
         })
     }
 
+    /// The most bytes that a step may take.
+    pub fn mem_budget(&self) -> Option<u64> {
+        self.mem_budget
+    }
+
     /// The number of steps: what was asked for, or one of these.
     pub fn steps(&self, usual: u64, small: u64) -> u64 {
         self.steps.unwrap_or(if self.small { small } else { usual })
     }
+}
+
+fn fp(text: &str) -> Result<Fp, String> {
+    let found = Fp::ALL.iter().find(|(_, name)| *name == text);
+    found.map(|(fp, _)| *fp).ok_or_else(|| "modes are strict, reproducible and fast".into())
 }

@@ -5,7 +5,8 @@ use crate::trace::Tensor;
 use crate::tree::Params;
 use std::borrow::Borrow;
 
-/// A block with norms before its parts, as GPT-2 has it but for the exact gelu: `x + attention(norm(x))`, then `x + down(gelu(up(norm(x))))`.
+/// A block with norms before its parts, as GPT-2 has it: `x + attention(norm(x))`, then `x + down(gelu(up(norm(x))))`. The gelu is exact, or GPT-2's by
+/// [`TransformerBlock::tanh_gelu`]; of 16-bit types it is computed in `f32`.
 ///
 /// ```
 /// use adfuse::nn::{self, TransformerBlock};
@@ -34,6 +35,8 @@ pub struct TransformerBlock<T = Tensor> {
     pub down: Linear<T>,
     /// Of what both parts add.
     pub dropout: Dropout,
+    /// Whether the gelu is its approximation by the hyperbolic tangent.
+    pub tanh_gelu: bool,
 }
 
 impl TransformerBlock<Param> {
@@ -46,7 +49,14 @@ impl TransformerBlock<Param> {
             up: Linear::new(features, 4 * features),
             down: Linear::new(4 * features, features),
             dropout: Dropout::new(0.0),
+            tanh_gelu: false,
         }
+    }
+
+    /// With the gelu approximated by the hyperbolic tangent, as GPT-2 has it.
+    #[must_use]
+    pub fn tanh_gelu(self) -> TransformerBlock<Param> {
+        TransformerBlock { tanh_gelu: true, ..self }
     }
 
     /// Where no position sees one after it.
@@ -69,7 +79,9 @@ impl TransformerBlock {
     pub fn apply(&self, x: impl Borrow<Tensor>) -> Tensor {
         let x = x.borrow();
         let x = x + self.dropout.apply(self.attn.apply(self.norm1.apply(x)));
-        let hidden = self.up.apply(self.norm2.apply(&x)).gelu();
-        &x + self.dropout.apply(self.down.apply(hidden))
+        let hidden = self.up.apply(self.norm2.apply(&x));
+        let wide = hidden.compute();
+        let wide = if self.tanh_gelu { wide.gelu_tanh() } else { wide.gelu() };
+        &x + self.dropout.apply(self.down.apply(wide.convert(hidden.dtype())))
     }
 }

@@ -30,6 +30,7 @@ mod layer_context;
 mod layers;
 mod linalg;
 mod loss;
+mod loss_linear;
 mod math;
 mod normalize;
 mod operators;

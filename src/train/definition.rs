@@ -1,14 +1,16 @@
 //! The definition of a training step: a model, a loss and an optimizer, which become one program for the types of a batch.
 
+use super::gradients::{DifferentiatedLoss, LossInputs, TracedLoss, part_type};
 use super::objective::{AuxArrays, Objective};
+use super::precision::{MixedPrecision, all_finite};
 use crate::autodiff::value_and_grad_has_aux;
 use crate::backends::Array;
 use crate::backends::backend::Executable;
 use crate::device::{ArgumentKey, Device};
 use crate::ir::{DType, Diagnostic, Kind, Module, TensorType};
 use crate::nn::{Param, ParamRole};
-use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext};
-use crate::trace::{Tensor, Traced, Tracer, trace, trace_like};
+use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, like};
+use crate::trace::{Tensor, Traced, Tracer, trace_like};
 use crate::tree::{self, Params};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,13 +23,23 @@ pub(super) type LossFunction<M, B, R> =
 pub(super) struct StepDefinition<M: Params<Param>, B, R> {
     /// No other definition has it; 0 is none.
     pub(super) number: u64,
-    pub(super) model: M,
+    pub(super) model: Arc<M>,
     /// The parameters by their paths, in the model's order.
     pub(super) params: Vec<(String, Param)>,
-    pub(super) optimizer: Box<dyn Optimizer>,
-    /// What the optimizer keeps.
+    pub(super) optimizer: Arc<dyn Optimizer>,
+    /// What the optimizer keeps, and then the loss's scale.
     pub(super) kept: Vec<OptimizerState>,
-    pub(super) loss: Box<LossFunction<M, B, R>>,
+    pub(super) loss: Arc<LossFunction<M, B, R>>,
+    pub(super) settings: StepSettings,
+}
+
+/// How a step computes its gradients.
+#[derive(Clone, Debug)]
+pub(super) struct StepSettings {
+    /// `None` where the model computes in the types of its parameters.
+    pub(super) precision: Option<MixedPrecision>,
+    /// In how many parts the gradients of a batch are computed, at least one.
+    pub(super) micro_batches: u64,
 }
 
 /// Where a result of the program goes.
@@ -69,27 +81,35 @@ pub(super) struct TracedStep<R: Objective> {
     aux_count: usize,
 }
 
-/// A traced loss with what it took to trace it.
-struct TracedLoss<R: Objective> {
-    f: Traced,
-    aux: AuxArrays<R>,
-    aux_count: usize,
-    /// The running parameters that it updates; their next values are its last results.
-    updated: Vec<usize>,
-}
-
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
     pub(super) fn new(
         model: M,
-        optimizer: Box<dyn Optimizer>,
-        loss: Box<LossFunction<M, B, R>>,
+        optimizer: Arc<dyn Optimizer>,
+        loss: Arc<LossFunction<M, B, R>>,
     ) -> StepDefinition<M, B, R> {
         let params = tree::named_leaves(&model);
-        let trained = trained(&params);
-        let kept = optimizer.state(&trained);
+        let settings = StepSettings { precision: None, micro_batches: 1 };
+        let (number, kept, model) = (0, Vec::new(), Arc::new(model));
+        StepDefinition { number, model, params, optimizer, kept, loss, settings }
+            .with_settings(|_| {})
+    }
+
+    /// The same with other settings.
+    pub(super) fn with_settings(&self, change: impl FnOnce(&mut StepSettings)) -> Self {
         static DEFINED: AtomicU64 = AtomicU64::new(1);
-        let number = DEFINED.fetch_add(1, Ordering::Relaxed);
-        StepDefinition { number, model, params, optimizer, kept, loss }
+        let mut settings = self.settings.clone();
+        change(&mut settings);
+        let mut kept = self.optimizer.state(&trained(&self.params));
+        kept.extend(settings.precision.iter().flat_map(MixedPrecision::state));
+        StepDefinition {
+            number: DEFINED.fetch_add(1, Ordering::Relaxed),
+            model: Arc::clone(&self.model),
+            params: self.params.clone(),
+            optimizer: Arc::clone(&self.optimizer),
+            kept,
+            loss: Arc::clone(&self.loss),
+            settings,
+        }
     }
 
     /// Inputs for the parameters.
@@ -103,19 +123,46 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     /// The model with these tensors.
     fn with(&self, tensors: &[Tensor]) -> M::With<Tensor> {
         let mut tensors = tensors.iter();
-        tree::map(&self.model, |_, _| {
+        tree::map(&*self.model, |_, _| {
             tensors.next().cloned().unwrap_or_else(|| unreachable!("a tensor for each parameter"))
         })
     }
 
-    /// `(params.., seed, batch..) -> (loss, aux.., updates..)`.
+    /// A tensor as the loss is given it.
+    fn computed(&self, t: &Tensor, role: ParamRole) -> Tensor {
+        match &self.settings.precision {
+            Some(precision) => precision.computed(t, role),
+            None => t.clone(),
+        }
+    }
+
+    /// The types of a part of the batch, in the order of its leaves.
+    ///
+    /// # Errors
+    /// [`Kind::Shape`] where there are no such parts.
+    fn part_types(&self, batch: &B::With<Array>) -> Result<Vec<TensorType>, Diagnostic> {
+        let of =
+            |(path, a): (String, Array)| part_type(&path, &a.ty(), self.settings.micro_batches);
+        tree::named_leaves(batch).into_iter().map(of).collect()
+    }
+
+    /// `(params.., seed, scale?, batch..) -> (scaled loss?, loss, aux.., updates..)`, of a part of the batch.
     fn loss(&self, batch: &B::With<Array>) -> Result<TracedLoss<R>, Diagnostic> {
         let mut updated = Vec::new();
-        let (f, (_, aux, _)) = trace_like("loss", |t| {
+        let mut types = self.part_types(batch)?.into_iter();
+        let (f, (_, _, aux, _)) = trace_like("loss", |t| {
             let params = self.inputs(t);
             t.train(&t.input("seed", TensorType::scalar(DType::I64)));
-            let batch = batch_inputs::<B>(t, batch);
-            let (loss, aux) = (self.loss)(&self.with(&params), batch).parts();
+            let scale = self.scaled().then(|| t.input("scale", TensorType::scalar(DType::F32)));
+            let batch = tree::map(batch, |path, a: &Array| {
+                let ty = types.next().unwrap_or_else(|| a.ty());
+                let input = t.input(&input_name("batch", path.as_str()), ty);
+                self.computed(&input, ParamRole::Trained)
+            });
+            let roles = self.params.iter().map(|(_, p)| p.role);
+            let given: Vec<Tensor> =
+                params.iter().zip(roles).map(|(p, role)| self.computed(p, role)).collect();
+            let (loss, aux) = (self.loss)(&self.with(&given), batch).parts();
             let mut next = Vec::new();
             for (k, (p, (path, param))) in params.iter().zip(&self.params).enumerate() {
                 let Some(to) = t.updated(p) else { continue };
@@ -133,9 +180,20 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                 let m = "an input is updated that is no parameter of the model";
                 loss.fail(Kind::Usage, m.into());
             }
-            (loss, aux, next)
+            let loss = match self.settings.precision {
+                Some(_) => loss.compute(),
+                None => loss,
+            };
+            let scaled: Vec<Tensor> =
+                scale.iter().map(|s| &loss * s.convert(loss.dtype())).collect();
+            (scaled, loss, aux, next)
         })?;
         Ok(TracedLoss { f, aux_count: tree::count(&aux), aux, updated })
+    }
+
+    /// Whether the loss is scaled.
+    fn scaled(&self) -> bool {
+        self.settings.precision.as_ref().is_some_and(|p| !p.state().is_empty())
     }
 
     /// The function of a whole step for batches of the types of this one.
@@ -148,9 +206,10 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let all = || self.params.iter().enumerate();
         let wrt: Vec<usize> = all().filter_map(is(ParamRole::Trained)).collect();
         let gradient = value_and_grad_has_aux(&Module::from(loss.f.clone()), &loss.f, &wrt)?;
-        let results = 1 + loss.aux_count;
+        let n = self.settings.micro_batches;
+        let differentiated = DifferentiatedLoss::new(&gradient, &loss, self.scaled(), n);
         let mut targets = Vec::new();
-        let step = trace("step", |t| {
+        let (step, _) = trace_like("step", |t| {
             let params = self.inputs(t);
             let kept: Vec<Tensor> = self
                 .kept
@@ -160,34 +219,65 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             let steps = t.input("steps", TensorType::scalar(DType::I64));
             let seed = t.input("seed", TensorType::scalar(DType::I64));
             let batch = tree::leaves(&batch_inputs::<B>(t, batch));
-            let drawn = &seed + &steps;
-            let args: Vec<&Tensor> = params.iter().chain([&drawn]).chain(&batch).collect();
-            let mut out = t.call(&gradient, &args);
-            let gradients = out.split_off(results + loss.updated.len());
-            let updates = out.split_off(results);
+            let (kept, scaling) = kept.split_at(self.kept.len() - self.scale_count());
+            let drawn = &seed + if n == 1 { steps.clone() } else { &steps * n as f64 };
+            let scale = scaling.first();
+            let batch = batch.as_slice();
+            let inputs = LossInputs { params: &params, seed: &drawn, scale, batch };
+            let of = differentiated.of(&inputs);
             let next = &steps + 1.0;
-            let trained = trained(&self.params);
             let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
-            let updated = self.optimizer.update(&UpdateContext {
-                step: next.convert(DType::F64),
-                params: &trained,
-                values: &values,
-                gradients: &gradients,
-                state: &kept,
-            });
-            expect(&next, "parameters", &values, &updated.params);
-            expect(&next, "tensors of state", &kept, &updated.state);
-            out.extend(updated.params);
+            let updated = self.updated(&next, &values, of.gradients, (kept, scaling));
+            let mut out = updated.params;
             targets.extend(wrt.iter().map(|&k| ResultTarget::Param(k)));
-            out.extend(updates);
+            out.extend(of.running);
             targets.extend(loss.updated.iter().map(|&k| ResultTarget::Param(k)));
             out.extend(updated.state);
             targets.extend(self.kept.iter().map(|_| ResultTarget::Kept));
             out.push(next);
             targets.push(ResultTarget::Steps);
-            out
+            (of.loss, of.aux, out)
         })?;
         Ok(TracedStep { f: step, targets, aux: loss.aux, aux_count: loss.aux_count })
+    }
+
+    /// The number of tensors that the scale of the loss keeps.
+    fn scale_count(&self) -> usize {
+        self.settings.precision.as_ref().map_or(0, |p| p.state().len())
+    }
+
+    /// What a step makes of parameters and of what is kept, by gradients of a loss that may be scaled.
+    fn updated(
+        &self,
+        next: &Tensor,
+        values: &[Tensor],
+        gradients: Vec<Tensor>,
+        (kept, scaling): (&[Tensor], &[Tensor]),
+    ) -> Updated {
+        let trained = trained(&self.params);
+        let gradients = match scaling.first() {
+            Some(scale) => gradients.iter().map(|g| g / like(scale, g)).collect(),
+            None => gradients,
+        };
+        let mut step = next.convert(DType::F64);
+        if let [_, _, skipped] = scaling {
+            step = step - skipped.convert(DType::F64);
+        }
+        let (params, gradients) = (trained.as_slice(), gradients.as_slice());
+        let context = UpdateContext { step, params, values, gradients, state: kept };
+        let mut updated = self.optimizer.update(&context);
+        expect(next, "parameters", values, &updated.params);
+        expect(next, "tensors of state", kept, &updated.state);
+        let precision = self.settings.precision.as_ref().filter(|_| !scaling.is_empty());
+        if let Some(precision) = precision {
+            let finite = all_finite(gradients).unwrap_or_else(|| next.ge(0.0));
+            let kept_if =
+                |(new, old): (&Tensor, &Tensor)| finite.broadcast_like(new).select(new, old);
+            updated.params = updated.params.iter().zip(values).map(kept_if).collect();
+            updated.state = updated.state.iter().zip(kept).map(kept_if).collect();
+            updated.state.extend(precision.next_state(scaling, &finite));
+        }
+        updated
     }
 
     /// The program for batches like this one, of this key.

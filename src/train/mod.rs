@@ -4,12 +4,14 @@
 mod checkpoint;
 mod definition;
 mod eval;
+mod gradients;
 #[cfg(feature = "train")]
 mod interrupt;
 #[cfg(feature = "train")]
 mod log;
 mod metrics;
 mod objective;
+mod precision;
 mod state;
 #[cfg(feature = "train")]
 mod trainer;
@@ -17,6 +19,7 @@ mod trainer;
 pub use eval::{EvalStep, eval_step};
 pub use metrics::Metrics;
 pub use objective::{AuxArrays, Objective};
+pub use precision::MixedPrecision;
 pub use state::{TrainState, TrainStep, train_step};
 #[cfg(feature = "train")]
 pub use trainer::{TrainOutcome, Trainer};

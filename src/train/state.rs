@@ -1,7 +1,8 @@
 //! Training steps, and the state that they go through: parameters, the optimizer's tensors and the number of steps, which stay on the device.
 
-use super::definition::{ResultTarget, StepDefinition, StepProgram};
+use super::definition::{ResultTarget, StepDefinition, StepProgram, StepSettings};
 use super::objective::Objective;
+use super::precision::MixedPrecision;
 use crate::backends::{Array, Resident};
 use crate::device::{ArgumentKey, Device};
 use crate::ir::{At, DType, Diagnostic, Kind, Literal};
@@ -30,17 +31,52 @@ where
     B: Params<Tensor>,
     R: Objective,
 {
-    let definition = StepDefinition::new(model, Box::new(optimizer), Box::new(loss));
+    let definition = StepDefinition::new(model, Arc::new(optimizer), Arc::new(loss));
     TrainStep { definition: Arc::new(definition) }
 }
 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
+    /// The same step in mixed precision: the model computes in 16 bits, parameters and the optimizer stay `f32`.
+    #[must_use]
+    pub fn mixed_precision(self, precision: MixedPrecision) -> TrainStep<M, B, R> {
+        self.with_settings(|settings| settings.precision = Some(precision))
+    }
+
+    /// The same step with its gradients computed over `n` equal parts of the batch, one after the other, and one update by the mean of them: a
+    /// batch takes the memory of one of its parts, and the sums of the gradients.
+    ///
+    /// The batch's tensors are cut along their first axes, which `n` divides; scalars are in every part. The loss is the mean of those of the
+    /// parts, and other values of the objective have an entry of each part along a new first axis. Layers that draw draw anew for each part, and
+    /// running statistics go from part to part. At least one part is taken.
+    ///
+    /// ```
+    /// use adfuse::nn::Linear;
+    /// use adfuse::optim::Sgd;
+    /// use adfuse::prelude::*;
+    ///
+    /// let loss = |net: &Linear, x: Tensor| net.apply(x).square().mean(..);
+    /// let step = adfuse::train_step(Sgd::new(0.1), Linear::new(2, 1), loss).micro_batches(4);
+    /// let mut state = step.init(Device::cpu(), 0)?;
+    /// let x = Array::from_vec((0..16).map(|k| k as f32 / 16.0).collect(), [8, 2])?;
+    /// let first = state.step(&x)?; // four times two rows
+    /// assert!(state.step(&x)? < first);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[must_use]
+    pub fn micro_batches(self, n: u64) -> TrainStep<M, B, R> {
+        self.with_settings(|settings| settings.micro_batches = n.max(1))
+    }
+
+    fn with_settings(&self, change: impl FnOnce(&mut StepSettings)) -> TrainStep<M, B, R> {
+        TrainStep { definition: Arc::new(self.definition.with_settings(change)) }
+    }
+
     /// The state before the first step, with parameters drawn from the seed. Random layers draw from it too.
     ///
     /// # Errors
     /// [`Kind::Limit`] when memory is not enough; [`Kind::NoDevice`] where the device is not on this host.
     pub fn init(&self, device: Device, seed: u64) -> Result<TrainState<M, B, R>, Diagnostic> {
-        let values = nn::init(&self.definition.model, seed)?;
+        let values = nn::init(&*self.definition.model, seed)?;
         self.with(device, &values, seed)
     }
 
@@ -54,7 +90,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         values: &M::With<Array>,
         seed: u64,
     ) -> Result<TrainState<M, B, R>, Diagnostic> {
-        let (due, found) = (tree::structure(&self.definition.model), tree::structure(values));
+        let (due, found) = (tree::structure(&*self.definition.model), tree::structure(values));
         if due != found {
             let m = "the values have not the model's structure: another length of a list, or another variant";
             return Err(Diagnostic::new(At::default(), Kind::Usage, m));
@@ -259,7 +295,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// What went wrong on the device.
     pub fn params(&self) -> Result<M::With<Array>, Diagnostic> {
         let mut values = self.resident_params()?.iter();
-        tree::try_map(&self.definition.model, |_, _| values.next().ok_or_else(missing)?.fetch())
+        tree::try_map(&*self.definition.model, |_, _| values.next().ok_or_else(missing)?.fetch())
     }
 }
 

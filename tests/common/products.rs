@@ -166,3 +166,86 @@ pub(crate) fn table() -> Vec<Product> {
     }
     all
 }
+
+/// Products of 16-bit floats whose operands have heads between lines and elements, `%x: [batch, heads, time, elements]`, where lines
+/// or the depth are several axes: what a projection does before and after attention, and its gradients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadProduct {
+    pub(crate) dtype: DType,
+    /// Batch, heads, time, elements of a head; columns of the other operand.
+    pub(crate) size: [u64; 5],
+    pub(crate) form: HeadForm,
+}
+
+/// Where the operand with heads stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HeadForm {
+    /// Left: rows are batch and time, the depth heads and elements.
+    Depth,
+    /// Left: rows are heads and elements, the depth batch and time.
+    Rows,
+    /// Right: columns are heads and elements, the depth batch and time.
+    Columns,
+}
+
+impl HeadProduct {
+    /// The program of it.
+    pub(crate) fn text(&self) -> String {
+        let [b, h, t, d, n] = self.size;
+        let name = self.dtype.name();
+        let of_heads = |index: &str| format!("p0 = load %x[{index}] s0 = param.{name} 0 out s0");
+        let of_other = |index: &str| format!("p0 = load %w[{index}] s0 = param.{name} 0 out s0");
+        let (w, y, extents, lhs, rhs, to) = match self.form {
+            HeadForm::Depth => (
+                format!("[{n}, {}]", h * d),
+                format!("[{b}, {t}, {n}]"),
+                format!("rows [{b}, {t}] cols [{n}] depth [{h}, {d}]"),
+                of_heads("d1, d3, d2, d4"),
+                of_other(&format!("d1, d2 * {d} + d3")),
+                "d1, d2, d3",
+            ),
+            HeadForm::Rows => (
+                format!("[{b}, {t}, {n}]"),
+                format!("[{h}, {d}, {n}]"),
+                format!("rows [{h}, {d}] cols [{n}] depth [{b}, {t}]"),
+                of_heads("d3, d1, d4, d2"),
+                of_other("d2, d3, d1"),
+                "d1, d2, d3",
+            ),
+            HeadForm::Columns => (
+                format!("[{b}, {t}, {n}]"),
+                format!("[{n}, {h}, {d}]"),
+                format!("rows [{n}] cols [{h}, {d}] depth [{b}, {t}]"),
+                of_other("d2, d3, d1"),
+                of_heads("d3, d1, d4, d2"),
+                "d1, d2, d3",
+            ),
+        };
+        format!(
+            "program @heads {{
+               input %x: {name}[{b}, {h}, {t}, {d}]
+               input %w: {name}{w}
+               output %y: {name}{y}
+               contract @heads {{
+                 member batch [1] {extents} sum f32 {{
+                   lhs {{ {lhs} }}
+                   rhs {{ {rhs} }}
+                   then {{ p0 = sum s0 = param.f32 0 s1 = convert.{name} s0 %y[{to}] = store s1 }}
+                 }}
+               }}
+               return %y
+             }}"
+        )
+    }
+}
+
+/// Sizes of which tiles lie within heads, and of which they do not.
+pub(crate) fn head_products() -> Vec<HeadProduct> {
+    let sizes =
+        [[2, 3, 256, 64, 128], [3, 2, 512, 128, 192], [2, 3, 72, 64, 128], [2, 5, 256, 40, 64]];
+    let forms = [HeadForm::Depth, HeadForm::Rows, HeadForm::Columns];
+    let of = |dtype: DType| {
+        sizes.into_iter().flat_map(move |size| forms.map(|form| HeadProduct { dtype, size, form }))
+    };
+    of(DType::BF16).chain(of(DType::F16)).collect()
+}

@@ -162,6 +162,7 @@ fn main() -> ExitCode {
         near::products,
         attention::attention_on_matrix_units,
         product::products_without_a_library,
+        product::products_of_heads,
         product::zeros_below_zero_stay,
         strict::programs_of_the_filetests,
         strict::models_and_their_gradients,

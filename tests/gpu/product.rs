@@ -1,7 +1,7 @@
 //! Products without a library: to the bit in strict mode, near it in the others, and the same every time.
 
 use crate::common::kernels::arguments;
-use crate::common::products::{Product, table};
+use crate::common::products::{Product, head_products, table};
 use crate::near::distance;
 use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
@@ -26,8 +26,11 @@ fn most(fp: Fp, dtype: DType) -> f64 {
 }
 
 fn check(gpu: &Gpu, product: &Product, fp: Fp) -> Outcome {
-    let text = product.text();
-    let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
+    check_text(gpu, &product.text(), product.dtype, fp)
+}
+
+fn check_text(gpu: &Gpu, text: &str, dtype: DType, fp: Fp) -> Outcome {
+    let program = verify(read(text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
     let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let args = arguments(&program);
     // Its strict bits are the evaluator's, and it is not as slow.
@@ -44,13 +47,13 @@ fn check(gpu: &Gpu, product: &Product, fp: Fp) -> Outcome {
     };
     let found = made.run(&args).expect("runs");
     if made.run(&args).expect("runs") != found {
-        return Outcome::Wrong(format!("{fp:?} {product:?}: other bits in another run\n{text}"));
+        return Outcome::Wrong(format!("{fp:?}: other bits in another run\n{text}"));
     }
     for (k, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let (apart, most) = (distance(found, expected), most(fp, product.dtype));
+        let (apart, most) = (distance(found, expected), most(fp, dtype));
         let well = if most == 0.0 { found == expected } else { apart <= most };
         if !well {
-            let what = format!("{fp:?} {product:?}: result {k} is {apart:e} apart, not {most:e}");
+            let what = format!("{fp:?}: result {k} is {apart:e} apart, not {most:e}");
             return Outcome::Wrong(format!("{what}\n{text}"));
         }
     }
@@ -63,6 +66,20 @@ pub(crate) fn products_without_a_library() -> Result<(), Skipped> {
     let cases: Vec<(Product, Fp)> =
         table().into_iter().flat_map(|p| modes.map(|fp| (p, fp))).collect();
     all("products_without_a_library", &cases, |(product, fp)| check(&gpu, product, *fp));
+    Ok(())
+}
+
+/// Operands whose lines or depth are several axes: what projections around attention read.
+pub(crate) fn products_of_heads() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    let cases: Vec<_> = head_products()
+        .into_iter()
+        .flat_map(|p| [Fp::Strict, Fp::Fast].map(|fp| (p, fp)))
+        .collect();
+    all("products_of_heads", &cases, |(p, fp)| match check_text(&gpu, &p.text(), p.dtype, *fp) {
+        Outcome::Wrong(why) => Outcome::Wrong(format!("{p:?} {why}")),
+        outcome => outcome,
+    });
     Ok(())
 }
 

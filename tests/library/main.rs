@@ -3,6 +3,7 @@
 mod checkpoint;
 mod nn;
 mod optim;
+mod precision;
 mod train;
 mod transforms;
 mod tree;

@@ -361,6 +361,7 @@ fn main() -> ExitCode {
         products::modes_choose_what_multiplies,
         products::blocks_share_a_long_depth,
         warpgroups::large_products_of_16_bit_floats_have_them,
+        warpgroups::operands_with_heads_are_read_in_place,
         warpgroups::every_tile_is_assembled_without_spills,
         warpgroups::tiles_that_do_not_fit_are_refused,
     ])

@@ -13,8 +13,11 @@ use adfuse::ir::kernel::{Program, Verified, verify};
 const MODES: [Fp; 3] = [Fp::Strict, Fp::Reproducible, Fp::Fast];
 
 pub(crate) fn program(product: &Product) -> Verified<Program> {
-    let text = product.text();
-    let program = read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    read_program(&product.text())
+}
+
+pub(crate) fn read_program(text: &str) -> Verified<Program> {
+    let program = read(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]))
 }
 

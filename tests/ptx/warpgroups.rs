@@ -2,8 +2,8 @@
 //! that what does not fit is refused.
 
 use crate::assembler::Assembly;
-use crate::common::products::{Feed, Product};
-use crate::products::program;
+use crate::common::products::{Feed, HeadForm, Product, head_products};
+use crate::products::{program, read_program};
 use crate::trials::Skipped;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::fusion::Fp;
@@ -58,6 +58,34 @@ pub(crate) fn large_products_of_16_bit_floats_have_them() {
     ] {
         assert!(!of(&product, GpuTarget::SM90A, Fp::Fast), "{product:?}");
     }
+}
+
+/// Tiles that lie within a head are copied from where attention has its operands; others are multiplied otherwise.
+pub(crate) fn operands_with_heads_are_read_in_place() -> Result<(), Skipped> {
+    let mut all = Assembly::default();
+    for product in head_products() {
+        let program = read_program(&product.text());
+        let schedule = ptx::schedule(&program, GpuTarget::SM90A, Fp::Fast);
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}"));
+        let [_, _, time, elements, _] = product.size;
+        let lines = match product.form {
+            HeadForm::Depth => time % 256 == 0,
+            HeadForm::Rows | HeadForm::Columns => time % 64 == 0,
+        };
+        let due = lines && elements % 64 == 0;
+        assert_eq!(schedule.to_string().contains("work 0 warpgroup"), due, "{product:?}");
+        if due {
+            let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+            let maps = module.steps.iter().flat_map(|s| &s.launches).flat_map(|l| &l.maps);
+            let axes: Vec<usize> = maps.map(|map| map.extents.len()).collect();
+            assert_eq!(axes.iter().max(), Some(&4), "{product:?}");
+            all.add(&format!("{product:?}"), &module, &product.text());
+        }
+    }
+    for r in all.assembled()? {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+    }
+    Ok(())
 }
 
 pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {

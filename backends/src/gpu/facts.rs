@@ -9,12 +9,13 @@ use super::schedule::library_split::{multiplied, split};
 use super::schedule::operand_path::OperandPath;
 use super::schedule::product::ScheduledProduct;
 use super::schedule::program::{Scheduled, StepSchedule, schedule_but};
+use super::schedule::rows::ScheduledRows;
 use super::schedule::scatter::ScatterMethod;
 use super::schedule::shape::volume;
 use super::schedule::sort::{ScheduledSort, SortLaunch};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
-use adfuse_ir::kernel::{Buffer, Program, Step, StepForm};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Program, Stage, Step, StepForm, Storage};
 use adfuse_ir::{Diagnostic, Fp};
 use hashbrown::{HashMap, HashSet};
 use std::fmt;
@@ -177,6 +178,12 @@ fn of_works(
                 let serial = tile.serial_bytes(program, m);
                 launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
             }
+            Scheduled::Elementwise(flat) => {
+                facts.pass(PassKind::Pack, flat.packing_threads(program));
+            }
+            Scheduled::Rows(rows) => {
+                facts.pass(PassKind::Pack, packed_reads(program, rows) / READS);
+            }
             Scheduled::Sort(sort) => facts.pass(PassKind::Digit, digits(sort)),
             Scheduled::Scatter(scatter) => {
                 if let ScatterMethod::Sorted(sorted) = &scatter.method {
@@ -186,6 +193,27 @@ fn of_works(
             _ => {}
         }
     }
+}
+
+/// Packed elements that are read in the time in which a thread packs its own.
+const READS: i64 = 4;
+
+/// Elements of packed buffers that a kernel of rows reads.
+fn packed_reads(program: &Program, rows: &ScheduledRows) -> i64 {
+    let kernel = &rows.layout.kernel;
+    let of_stage = |stage: &Stage| {
+        let packed = |param: &&Param| match param {
+            Param::Load(pieces) => pieces.iter().any(|piece| match piece.from {
+                Operand::Buffer(b) => program.buffers[b].storage != Storage::Plain,
+                Operand::Literal(_) => false,
+            }),
+            _ => false,
+        };
+        let count = stage.params.iter().filter(packed).count() as i64;
+        volume(&stage.axes).saturating_mul(count)
+    };
+    let each = kernel.stages.iter().map(of_stage).fold(0, i64::saturating_add);
+    volume(&kernel.domain).saturating_mul(each)
 }
 
 /// Multiply-adds of a product's tiles, and the elements of operands that they compute on the way to shared memory.

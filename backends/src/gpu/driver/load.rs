@@ -3,13 +3,16 @@
 
 use super::cuda::{Refused, answered};
 use super::device::{Facts, GpuDevice};
+use super::pieces::{ModulePiece, pieces};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
 };
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Keeps code of devices from one run for the next.
 pub trait KeptCode: Send + Sync {
@@ -20,11 +23,13 @@ pub trait KeptCode: Send + Sync {
     fn keep(&self, key: &str, code: &[u8]);
 }
 
-/// A module on a device.
+/// A module on a device, loaded in pieces.
 pub(crate) struct Loaded {
     device: Arc<GpuDevice>,
-    module: CUmodule,
-    /// Whether it was kept from a run before.
+    modules: Vec<CUmodule>,
+    /// For each entry point the number of the piece that has it.
+    entries: BTreeMap<String, usize>,
+    /// Whether all of it was kept from a run before.
     pub(crate) kept: bool,
     /// Bytes of its code.
     pub(crate) bytes: u64,
@@ -78,31 +83,62 @@ impl Loaded {
         cache: Option<&dyn KeptCode>,
     ) -> Result<Loaded, Diagnostic> {
         device.enter()?;
-        let key = key(text, device.facts());
-        // Code that the driver does not take is as good as none.
-        let found =
-            cache.and_then(|c| c.find(&key)).and_then(|code| Some((load(&code).ok()?, code)));
-        let kept = found.is_some();
-        let (module, code) = match found {
-            Some(found) => found,
-            None => {
-                let code = assembled(text)?;
-                if let Some(cache) = cache {
-                    cache.keep(&key, &code);
-                }
-                (load(&code)?, code)
+        let pieces = pieces(text);
+        let next = AtomicUsize::new(0);
+        let made: Vec<OnceLock<Result<PieceCode, Diagnostic>>> =
+            pieces.iter().map(|_| OnceLock::new()).collect();
+        // The assembler takes most of the time: a piece for each thread that is free.
+        let work = || {
+            while let Some((piece, place)) = {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                pieces.get(n).zip(made.get(n))
+            } {
+                let code = device.enter().map_err(Diagnostic::from);
+                let code = code.and_then(|()| PieceCode::of(piece, device.facts(), cache));
+                place.set(code).unwrap_or_else(|_| unreachable!("each piece is taken once"));
             }
         };
-        Ok(Loaded { device: Arc::clone(device), module, kept, bytes: code.len() as u64 })
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(pieces.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut loaded = Loaded {
+            device: Arc::clone(device),
+            modules: Vec::new(),
+            entries: BTreeMap::new(),
+            kept: true,
+            bytes: 0,
+        };
+        for (k, (piece, code)) in pieces.into_iter().zip(made).enumerate() {
+            let mut code = code.into_inner().unwrap_or_else(|| unreachable!("all are taken"))?;
+            let module = match load(&code.bytes) {
+                // PieceCode that the driver does not take is as good as none.
+                Err(_) if code.kept => {
+                    code = PieceCode::made(&piece, device.facts(), cache)?;
+                    load(&code.bytes)?
+                }
+                answer => answer?,
+            };
+            loaded.modules.push(module);
+            loaded.entries.extend(piece.entries.into_iter().map(|name| (name, k)));
+            loaded.kept &= code.kept;
+            loaded.bytes += code.bytes.len() as u64;
+        }
+        Ok(loaded)
     }
 
     /// A function, which may use this many bytes of shared memory.
     pub(crate) fn entry(&self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
-        let wrong = |_| Diagnostic::new(At::default(), Kind::Internal, "an entry point has a 0");
-        let name = CString::new(name).map_err(wrong)?;
+        let wrong = |m: String| Diagnostic::new(At::default(), Kind::Internal, m);
+        let piece = self.entries.get(name).and_then(|&k| self.modules.get(k));
+        let &module = piece.ok_or_else(|| wrong(format!("there is no entry point `{name}`")))?;
+        let name = CString::new(name).map_err(|_| wrong("an entry point has a 0".into()))?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the module is loaded, the name ends with 0, and the driver writes a handle.
-        let code = unsafe { sys::cuModuleGetFunction(&raw mut raw, self.module, name.as_ptr()) };
+        let code = unsafe { sys::cuModuleGetFunction(&raw mut raw, module, name.as_ptr()) };
         answered("cuModuleGetFunction", code)?;
         if shared > PLAIN_SHARED {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -123,6 +159,40 @@ impl Loaded {
     }
 }
 
+/// The code of a piece.
+struct PieceCode {
+    bytes: Vec<u8>,
+    /// Whether it was kept from a run before.
+    kept: bool,
+}
+
+impl PieceCode {
+    /// The kept code of a piece, or what the assembler makes of it.
+    fn of(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<PieceCode, Diagnostic> {
+        match cache.and_then(|c| c.find(&key(&piece.text, facts))) {
+            Some(bytes) => Ok(PieceCode { bytes, kept: true }),
+            None => PieceCode::made(piece, facts, cache),
+        }
+    }
+
+    /// What the assembler makes of a piece, which is kept.
+    fn made(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<PieceCode, Diagnostic> {
+        let bytes = assembled(&piece.text)?;
+        if let Some(cache) = cache {
+            cache.keep(&key(&piece.text, facts), &bytes);
+        }
+        Ok(PieceCode { bytes, kept: false })
+    }
+}
+
 /// Bytes of shared memory that every function may use.
 const PLAIN_SHARED: u32 = 48 << 10;
 
@@ -130,8 +200,10 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         // What runs must be done before its code goes.
         if self.device.finish().is_ok() {
-            // SAFETY: it was loaded once, and no work uses it.
-            unsafe { sys::cuModuleUnload(self.module) };
+            for &module in &self.modules {
+                // SAFETY: it was loaded once, and no work uses it.
+                unsafe { sys::cuModuleUnload(module) };
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod executable;
 pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
+pub(crate) mod pieces;
 pub(crate) mod place;
 pub(crate) mod play;
 pub(crate) mod prepare;

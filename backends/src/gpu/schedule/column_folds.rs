@@ -5,6 +5,7 @@
 //! of the strict order, and what the chains leave goes into the tree.
 
 use super::cooperative_row::{BLOCK, Team};
+use super::fold::{LEAST_THREADS, WIDE};
 use super::inline::{Inliner, defs};
 use super::shape::{free, output_type, volume};
 use crate::gpu::target::{GpuTarget, WARP};
@@ -27,6 +28,9 @@ const COUNTED_THREADS: i64 = 256;
 const SHORTEST: i64 = 8;
 /// Instructions of a stage, written once for each element that a thread has.
 const TEXT: i64 = 8000;
+
+/// Rows below which a warp that walks them has few bytes under way: other loops have threads that go down neighbouring columns.
+const SHORT_ROW: i64 = 256;
 
 /// How the columns of a kernel are folded: the points are chains of rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,6 +121,9 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kerne
     let rank = kernel.domain.len();
     let last = kernel.domain.iter().rposition(|&n| n != 1)?;
     let n = kernel.domain[last];
+    if n < SHORT_ROW && has_threads(kernel) {
+        return None;
+    }
     let defs = defs(kernel);
     let (rows, tiles) = (SecondaryMap::new(), SecondaryMap::new());
     let inliner = Inliner { kernel, defs: &defs, rows: &rows, tiles: &tiles };
@@ -158,6 +165,25 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kerne
     let made =
         Kernel { name: kernel.name.clone(), domain, stages: vec![stage], ..Kernel::default() };
     ColumnFold::of(&made, fp, target).is_some().then_some(made)
+}
+
+/// Whether a thread for each four neighbouring results of each chain is enough for a chip.
+fn has_threads(kernel: &Kernel) -> bool {
+    let of = |sink: &Sink| match sink {
+        Sink::Fold { runs, .. } => {
+            let run = runs.first()?;
+            let folded = |a: usize| run.axes.iter().any(|&b| usize::from(b) == a);
+            let product = |of: bool| {
+                let axes = (0..kernel.domain.len()).filter(|&a| folded(a) == of);
+                axes.fold(1i64, |n, a| n.saturating_mul(kernel.domain[a]))
+            };
+            let chains = product(true) / Order::Chain.block() as i64;
+            Some((product(false) / WIDE).saturating_mul(chains) >= LEAST_THREADS)
+        }
+        _ => None,
+    };
+    let mut folds = kernel.stages.iter().flat_map(|s| &s.sinks).filter_map(of).peekable();
+    folds.peek().is_some() && folds.all(|enough| enough)
 }
 
 /// Puts other expressions in the place of a stage's coordinates.

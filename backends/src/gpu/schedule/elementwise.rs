@@ -30,6 +30,16 @@ pub(crate) struct Elementwise {
     pub(crate) vectors: FlatGrid,
 }
 
+impl Elementwise {
+    /// Threads that make parts of packed words; none where no sink packs.
+    pub(crate) fn packing_threads(&self, program: &Program) -> i64 {
+        match packed_bits(program, &self.flat, 1) {
+            0 => 0,
+            _ => volume(&self.flat.domain) / self.vectors.width,
+        }
+    }
+}
+
 /// Bits that neighbours take of a packed word; 0 where no sink packs.
 fn packed_bits(program: &Program, flat: &Flat, width: i64) -> i64 {
     let bits = |sink: &Sink| match sink {
@@ -57,7 +67,9 @@ impl FlatGrid {
             packed_bits(program, flat, width) <= 32
                 && (width < WIDEST || small)
                 && instructions * width as usize <= MOST_INSTRUCTIONS
-                && vectors(program, &flat.stage, &flat.domain, width).is_some_and(|n| n > 0)
+                // Neighbours make parts of words together, whether they read and write vectors or not.
+                && vectors(program, &flat.stage, &flat.domain, width)
+                    .is_some_and(|n| n > 0 || packed_bits(program, flat, width) > 0)
         };
         let width = [WIDEST, 4, 2].into_iter().find(fits).unwrap_or(1);
         FlatGrid { grid: Grid::default(), width }

@@ -18,9 +18,9 @@ use smallvec::SmallVec;
 /// Instructions of a loop's body after unrolling, at most.
 const UNROLLED: i64 = 400;
 /// Neighbouring results of a thread that folds chains.
-const WIDE: i64 = 4;
+pub(crate) const WIDE: i64 = 4;
 /// Threads that are left where each has neighbouring results, at least.
-const LEAST_THREADS: i64 = 1 << 15;
+pub(crate) const LEAST_THREADS: i64 = 1 << 15;
 /// Instructions of a body that several neighbouring results have, at most.
 const WIDE_INSTRUCTIONS: usize = 150;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.

@@ -125,7 +125,7 @@ pub(crate) fn merged(steps: &[i64], extents: &[i64]) -> Option<i64> {
 }
 
 /// Whether neighbours along the depth are nearer in memory than those across it.
-fn along_depth(program: &Program, m: &Member, side: usize) -> bool {
+pub(crate) fn along_depth(program: &Program, m: &Member, side: usize) -> bool {
     let (feed, own) = feed(m, side);
     let (batch, axes) = (m.batch.len(), own.len());
     let rank = batch + axes + m.depth.len();

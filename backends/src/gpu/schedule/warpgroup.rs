@@ -3,29 +3,23 @@
 
 use super::grid::Grid;
 use super::index::{in_order, whole as whole_load};
+use super::mapped_operand::{LINE, MappedOperand, NEIGHBOURS};
 use super::mma_unit::Unit;
-use super::operand_path::{OperandPath, feed, first, operand_path, whole};
 use super::scalar_form::written;
 use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
-use crate::gpu::launches::TensorMap;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Buffer, Extents, Member, Program, Sink, Storage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
-use smallvec::SmallVec;
 use std::fmt;
 
 /// Threads of a warpgroup.
 pub(crate) const GROUP: i64 = 4 * WARP;
 /// Warpgroups that multiply; one more asks for copies.
 pub(crate) const MULTIPLIERS: i64 = 2;
-/// Bytes of the depth of a step: one line of the pattern of banks.
-pub(crate) const LINE: i64 = 128;
 /// Rows that one instruction multiplies.
 pub(crate) const TALL: i64 = 64;
-/// Neighbouring columns that a thread finishes together.
-pub(crate) const NEIGHBOURS: i64 = 8;
 /// Columns whose sums four threads exchange, so that each has [`NEIGHBOURS`] of them.
 pub(crate) const EXCHANGED: i64 = 4 * NEIGHBOURS;
 /// Bytes of the two barriers of a stage, that it is full and that it is empty, and of those by which warpgroups alternate.
@@ -70,21 +64,6 @@ impl fmt::Display for TileOrder {
             TileOrder::PingPong => "pingpong",
         })
     }
-}
-
-/// An operand as the copy engine sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct MappedOperand {
-    pub(crate) buffer: Buffer,
-    /// The number of its first element.
-    pub(crate) first: i64,
-    /// Whether neighbours in memory are along the depth, not along its lines.
-    pub(crate) along: bool,
-    /// Elements of each axis and from one to the next: neighbours, the other axis, and those axes of the batch along which
-    /// it changes.
-    pub(crate) axes: SmallVec<[(i64, i64); 5]>,
-    /// The numbers of those axes of the batch.
-    pub(crate) batch: SmallVec<[usize; 3]>,
 }
 
 /// A product that warpgroups multiply.
@@ -179,51 +158,6 @@ pub(crate) fn column_parts(m: &Member) -> Extents {
         *n = if k == 0 { parts } else { 1 };
     }
     extents
-}
-
-impl MappedOperand {
-    fn of(program: &Program, m: &Member, side: usize, dtype: DType) -> Option<MappedOperand> {
-        let path = operand_path(program, m, side, Unit::Half(dtype), dtype);
-        let OperandPath::Copied { buffer, steps: [line, deep], bytes: 16, along } = path else {
-            return None;
-        };
-        let (feed, own) = feed(m, side);
-        let (_, piece) = whole(program, feed, dtype)?;
-        let rank = m.batch.len() + own.len() + m.depth.len();
-        let steps = program.buffers[buffer].steps(&piece.index, rank)?;
-        let first = first(program, buffer, &piece.index, rank).filter(|&n| n >= 0)?;
-        let (lines, depth) = (volume(own), volume(&m.depth));
-        let (near, far) = if along { (depth, (lines, line)) } else { (lines, (depth, deep)) };
-        // Along an axis of one element nothing moves.
-        let aligned = (near + NEIGHBOURS - 1) / NEIGHBOURS * NEIGHBOURS;
-        let far = if far.0 == 1 { (1, aligned) } else { far };
-        let mut axes: SmallVec<[(i64, i64); 5]> = SmallVec::from_iter([(near, 1), far]);
-        let mut batch = SmallVec::new();
-        for (k, (&n, &step)) in m.batch.iter().zip(&steps).enumerate() {
-            if n != 1 && step != 0 {
-                axes.push((n, step));
-                batch.push(k);
-            }
-        }
-        let most = 1i64 << 32;
-        let fits =
-            axes.iter().all(|&(n, step)| (1..most).contains(&n) && (1..most).contains(&step));
-        (fits && axes.len() <= TensorMap::MOST_AXES).then_some(MappedOperand {
-            buffer,
-            first,
-            along,
-            axes,
-            batch,
-        })
-    }
-
-    /// Elements of a copied box along its axes: lines of 128 bytes, as many as a tile has of them, or 64 where lines lie along
-    /// the tile's side.
-    pub(crate) fn tile(&self, side: i64, deep: i64) -> Vec<u32> {
-        let lines = if self.along { side } else { deep };
-        let all = [deep, lines].into_iter().chain(self.batch.iter().map(|_| 1));
-        all.map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect()
-    }
 }
 
 impl WarpgroupTile {

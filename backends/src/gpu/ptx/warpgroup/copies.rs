@@ -4,21 +4,20 @@ use super::ring::{Ring, RingPlace};
 use super::{TilePlace, WarpgroupKernel};
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::address::{Vars, resolved, value};
-use crate::gpu::ptx::asm::{Class, Reg, made};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::mapped_operand::{AxisPlace, AxisRun, LINE, MappedAxis, MappedOperand};
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{LINE, MappedOperand};
 
 /// The copies of an operand's tiles.
 pub(super) struct OperandCopies {
     /// Where its tensor map is.
     map: Reg,
-    /// Whether neighbours lie along the depth.
-    along: bool,
-    /// The first line, and the places in the batch.
+    /// The first line.
     line: Reg,
-    batch: Vec<Reg>,
+    /// Its axes in memory, with the place of the tile along those of the batch.
+    axes: Vec<(MappedAxis, Option<Reg>)>,
     /// Bytes before what is copied in a stage; copies, the lines and bytes from one to the next.
     begin: Reg,
     count: i64,
@@ -53,17 +52,19 @@ impl WarpgroupKernel<'_> {
                 let args = format!("{rank}, {}, {offset}", own * LINE);
                 begin = made(asm, Class::Word, "mad.lo.u32", args);
             }
-            let places = operand.batch.iter().map(|&axis| {
-                let e = resolved(&batch[axis], &emit.same(&vars), &vars);
-                value(&mut emit.asm, &e, &vars, &[])
+            let places = operand.axes.iter().map(|axis| match axis.place {
+                AxisPlace::Run(_) => (*axis, None),
+                AxisPlace::Batch(k) => {
+                    let e = resolved(&batch[k], &emit.same(&vars), &vars);
+                    (*axis, Some(value(&mut emit.asm, &e, &vars, &[])))
+                }
             });
-            let batch = places.collect();
+            let axes = places.collect();
             let count = if operand.along { 1 } else { own / deep };
             let copies = OperandCopies {
                 map,
-                along: operand.along,
                 line,
-                batch,
+                axes,
                 begin,
                 count,
                 lines: deep,
@@ -84,8 +85,8 @@ impl WarpgroupKernel<'_> {
             arg: Arg::Position,
             offset: bytes(operand.first),
             dtype,
-            extents: operand.axes.iter().map(|axis| axis.0.unsigned_abs()).collect(),
-            strides: operand.axes.iter().skip(1).map(|axis| bytes(axis.1)).collect(),
+            extents: operand.axes.iter().map(|axis| axis.extent.unsigned_abs()).collect(),
+            strides: operand.axes.iter().skip(1).map(|axis| bytes(axis.step)).collect(),
             tile: operand.tile(lines, deep),
         };
         emit.maps.push(EmitMap { buffer: operand.buffer, map });
@@ -115,8 +116,13 @@ impl WarpgroupKernel<'_> {
                     "add.s32",
                     format_args!("{line}, {}", k * operand.lines),
                 );
-                let (near, far) = if operand.along { (depth, line) } else { (line, depth) };
-                let places = [near, far].into_iter().chain(operand.batch.iter().copied());
+                let places = operand.axes.iter().map(|(axis, batch)| match (axis.place, batch) {
+                    (AxisPlace::Run(run), _) => {
+                        let number = if run.depth { depth } else { line };
+                        along_axis(asm, number, run, axis.extent)
+                    }
+                    (AxisPlace::Batch(_), batch) => batch.unwrap_or(depth),
+                });
                 let places: Vec<String> = places.map(|reg| reg.to_string()).collect();
                 let to = format!("{stage}, {}", operand.begin);
                 let to = made(asm, Class::Word, "add.u32", to);
@@ -136,5 +142,17 @@ impl WarpgroupKernel<'_> {
                 }
             }
         }
+    }
+}
+
+/// Where a number of lines, or of elements of the depth, is along one of the axes that it counts.
+fn along_axis(asm: &mut Asm, number: Reg, run: AxisRun, extent: i64) -> Reg {
+    let outer = match run.below {
+        1 => number,
+        below => made(asm, Class::Word, "div.u32", format_args!("{number}, {below}")),
+    };
+    match run.outermost {
+        true => outer,
+        false => made(asm, Class::Word, "rem.u32", format_args!("{outer}, {extent}")),
     }
 }

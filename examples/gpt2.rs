@@ -1,0 +1,223 @@
+//! Trains GPT-2 of any size in mixed precision, and prints tokens a second, memory and loss:
+//! `cargo run --release -p adfuse-examples --example gpt2 -- --device gpu --batch 16 --steps 50 [--mem-budget 6GiB] [--layers 24 ..] [TEXT]`.
+//!
+//! Without a text it reads Shakespeare's sonnets, byte by byte, or as tokens of a `tokenizer.json`. Weights are random at first.
+
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
+
+mod common;
+mod tokenizer;
+
+use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Param, TransformerBlock, trained_elements};
+use adfuse::optim::{Adam, LearningRate, Optimizer};
+use adfuse::prelude::*;
+use adfuse::train::MixedPrecision;
+use adfuse::train_step;
+use clap::{Parser, ValueEnum};
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Instant;
+use tokenizer::Tokenizer;
+
+#[derive(Parser)]
+struct Gpt2Flags {
+    #[command(flatten)]
+    shared: common::ExampleFlags,
+    /// The text.
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/sonnets.txt"))]
+    file: PathBuf,
+    /// A `tokenizer.json` with a byte-level BPE, such as GPT-2's; otherwise bytes are tokens.
+    #[arg(long)]
+    tokenizer: Option<PathBuf>,
+    /// The rows of the table of tokens; at least as many as the tokenizer has.
+    #[arg(long)]
+    vocabulary: Option<u64>,
+    #[arg(long)]
+    layers: Option<usize>,
+    #[arg(long)]
+    heads: Option<u64>,
+    /// A multiple of the heads.
+    #[arg(long)]
+    features: Option<u64>,
+    /// The tokens of a sequence.
+    #[arg(long)]
+    time: Option<u64>,
+    /// The sequences of a batch.
+    #[arg(long)]
+    batch: Option<u64>,
+    /// In how many parts the gradients of a batch are computed.
+    #[arg(long, default_value_t = 1)]
+    micro_batches: u64,
+    /// Of how many tokens the scores are in memory at a time.
+    #[arg(long, default_value_t = 4096)]
+    score_rows: u64,
+    /// Writes the first weights and all batches to a safetensors file, for a comparison with other programs, and ends.
+    #[arg(long)]
+    export: Option<PathBuf>,
+    /// Prints the program of a step, which `adfuse plan` and `adfuse bench` read, and ends.
+    #[arg(long)]
+    print_step: bool,
+    /// What the model computes in; parameters are `f32`.
+    #[arg(long, value_enum, default_value_t = Precision::Bf16)]
+    precision: Precision,
+    #[arg(long, default_value_t = 0.0)]
+    dropout: f64,
+    /// The highest learning rate.
+    #[arg(long, default_value_t = 6e-4)]
+    rate: f64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Precision {
+    Bf16,
+    F16,
+    F32,
+}
+
+/// How large a model is.
+#[derive(Clone, Copy)]
+struct Size {
+    vocabulary: u64,
+    time: u64,
+    features: u64,
+    heads: u64,
+    layers: usize,
+    dropout: f64,
+}
+
+#[derive(Params, Clone)]
+struct Gpt2<T = Tensor> {
+    /// Of tokens; the last layer multiplies by it too.
+    wte: Embedding<T>,
+    /// Of places.
+    wpe: Embedding<T>,
+    blocks: Vec<TransformerBlock<T>>,
+    norm: LayerNorm<T>,
+}
+
+impl Gpt2<Param> {
+    fn new(size: Size) -> Gpt2<Param> {
+        let normal = |std: f64| move |linear: Linear<Param>| linear.init(Init::Normal(std));
+        let (inner, residual) = (normal(0.02), normal(0.02 / (2.0 * size.layers as f64).sqrt()));
+        let mut block = TransformerBlock::new(size.features, size.heads).causal().tanh_gelu();
+        for linear in [&mut block.attn.q, &mut block.attn.k, &mut block.attn.v, &mut block.up] {
+            *linear = inner(linear.clone());
+        }
+        for linear in [&mut block.attn.out, &mut block.down] {
+            *linear = residual(linear.clone());
+        }
+        let table = |rows: u64| Embedding::new(rows, size.features).init(Init::Normal(0.02));
+        Gpt2 {
+            wte: table(size.vocabulary),
+            wpe: table(size.time),
+            blocks: vec![block.dropout(size.dropout); size.layers],
+            norm: LayerNorm::new(size.features),
+        }
+    }
+}
+
+impl Gpt2 {
+    /// The loss of pieces of text, `i32[batch, time + 1]`: each token is scored by those before it. Scores of `rows` tokens are in memory at a
+    /// time.
+    fn loss(&self, pieces: &Tensor, rows: u64) -> Tensor {
+        let x = self.wte.apply(pieces.slice((.., ..-1))) + &self.wpe.weight;
+        let x = self.blocks.iter().fold(x, |x, block| block.apply(x));
+        self.norm.apply(x).linear_cross_entropy(&self.wte.weight, &pieces.slice((.., 1..)), rows)
+    }
+}
+
+/// A step of AdamW on pieces of text, each with the token that follows.
+fn step(
+    flags: &Gpt2Flags,
+    model: Gpt2<Param>,
+    steps: u64,
+) -> adfuse::train::TrainStep<Gpt2<Param>, Tensor, Tensor> {
+    let rate =
+        LearningRate::warmup((steps / 20).max(1), flags.rate).cosine(steps, flags.rate / 10.0);
+    let optimizer = Adam::w(rate).betas(0.9, 0.95).weight_decay(0.1).clip_global_norm(1.0);
+    let rows = flags.score_rows;
+    let step =
+        train_step(optimizer, model, move |net: &Gpt2, pieces: Tensor| net.loss(&pieces, rows));
+    let step = step.micro_batches(flags.micro_batches);
+    match flags.precision {
+        Precision::F32 => step,
+        Precision::Bf16 => step.mixed_precision(MixedPrecision::bf16()),
+        Precision::F16 => step.mixed_precision(MixedPrecision::f16()),
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let flags = Gpt2Flags::parse();
+    let shared = &flags.shared;
+    let tokenizer = match &flags.tokenizer {
+        Some(path) => Tokenizer::read(path)?,
+        None => Tokenizer::Bytes,
+    };
+    let tokens = tokenizer.encode(&std::fs::read_to_string(&flags.file)?)?;
+    // GPT-2 of 124 M parameters, or one that a processor trains within seconds.
+    let usual = |full: u64, small: u64| if shared.small { small } else { full };
+    let size = Size {
+        vocabulary: flags.vocabulary.unwrap_or(tokenizer.vocabulary()),
+        time: flags.time.unwrap_or(usual(1024, 32)),
+        features: flags.features.unwrap_or(usual(768, 32)),
+        heads: flags.heads.unwrap_or(usual(12, 2)),
+        layers: flags.layers.unwrap_or(usual(12, 2) as usize),
+        dropout: flags.dropout,
+    };
+    if size.vocabulary < tokenizer.vocabulary() {
+        return Err(format!("the tokenizer has {} tokens", tokenizer.vocabulary()).into());
+    }
+    let (time, batch) = (size.time as usize, flags.batch.unwrap_or(usual(16, 4)));
+    let pieces: Vec<i32> =
+        tokens.windows(time + 1).step_by((time / 4).max(1)).flatten().copied().collect();
+    let rows = (pieces.len() / (time + 1)) as u64;
+    if rows < batch {
+        return Err(format!("{} tokens are less than a batch", tokens.len()).into());
+    }
+    let pieces = data::Dataset::new(Array::from_vec(pieces, [rows, size.time + 1])?)?;
+
+    let steps = shared.steps(100, 30);
+    let model = Gpt2::new(size);
+    println!("{} tokens, {} parameters", tokens.len(), trained_elements(&model));
+    let step = step(&flags, model, steps);
+    let mut state = step.init(shared.device()?, shared.seed)?;
+    if flags.print_step {
+        let empty = vec![0i32; (batch * (size.time + 1)) as usize];
+        let empty = Array::from_vec(empty, [batch, size.time + 1])?;
+        println!("{}", state.traced(&empty)?.function());
+        return Ok(());
+    }
+    let epochs = (0..)
+        .map(|epoch| pieces.shuffled(shared.seed).epoch(epoch).batches(batch as usize).drop_last());
+    let batches = (1..=steps).zip(epochs.flatten());
+    if let Some(path) = &flags.export {
+        let mut arrays = adfuse::tree::named_leaves(&state.params()?);
+        arrays.extend(batches.map(|(k, piece)| (format!("batch.{k}"), piece)));
+        let named = arrays.iter().map(|(name, array)| (name.as_str(), array));
+        return Ok(data::safetensors::write(path, named, &Default::default())?);
+    }
+    let mut since = Instant::now();
+    for (k, piece) in batches {
+        let loss = state.step(&piece)?;
+        if k == 1 {
+            println!(
+                "step     1, loss {loss:.4}, compiled in {:.2} s",
+                since.elapsed().as_secs_f64()
+            );
+            report_memory(&flags, state.peak_bytes());
+            since = Instant::now();
+        } else if k % (steps / 10).max(1) == 0 || k == steps {
+            let rate = ((k - 1) * batch * size.time) as f64 / since.elapsed().as_secs_f64();
+            println!("step {k:5}, loss {loss:.4}, {rate:.0} tokens/s");
+        }
+    }
+    Ok(())
+}
+
+/// What a step takes, beside what it may take.
+fn report_memory(flags: &Gpt2Flags, peak: u64) {
+    match flags.shared.mem_budget() {
+        Some(budget) => println!("a step takes {} KiB of {} KiB", peak >> 10, budget >> 10),
+        None => println!("a step takes {} KiB", peak >> 10),
+    }
+}
