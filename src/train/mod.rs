@@ -10,6 +10,7 @@ mod interrupt;
 mod log;
 mod metrics;
 mod objective;
+mod parallel;
 mod state;
 #[cfg(feature = "train")]
 mod trainer;
@@ -17,6 +18,6 @@ mod trainer;
 pub use eval::{EvalStep, eval_step};
 pub use metrics::Metrics;
 pub use objective::{AuxArrays, Objective};
-pub use state::{TrainState, TrainStep, train_step};
+pub use state::{TrainState, TrainStep, data_parallel, train_step};
 #[cfg(feature = "train")]
 pub use trainer::{TrainOutcome, Trainer};

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod nn;
 mod optim;
+mod parallel;
 mod train;
 mod transforms;
 mod tree;

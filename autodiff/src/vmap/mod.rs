@@ -9,6 +9,7 @@
 mod attrs;
 mod branch;
 mod call;
+mod collective;
 mod contract;
 mod flow;
 mod indirect;
@@ -50,6 +51,8 @@ pub struct Batching {
     params: Vec<Option<usize>>,
     results: Option<Vec<Option<usize>>>,
     random: Random,
+    /// The axis of ranks that the batch is, if it is one.
+    name: Option<String>,
 }
 
 impl Batching {
@@ -57,13 +60,20 @@ impl Batching {
     /// share it. Every result has the batch as its first axis.
     pub fn new(size: impl Into<Dim>, params: impl IntoIterator<Item = Option<usize>>) -> Batching {
         let params = params.into_iter().collect();
-        Batching { size: size.into(), params, results: None, random: Random::Refused }
+        Batching { size: size.into(), params, results: None, random: Random::Refused, name: None }
     }
 
     /// For each result the axis that is added. Where there is none, the result must not depend on a
     /// mapped parameter; where there is one and it does not, it is repeated.
     pub fn results(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> Batching {
         self.results = Some(axes.into_iter().collect());
+        self
+    }
+
+    /// A batch whose elements are the ranks of the axis of this name: collectives over it become ordinary ops, and what they
+    /// make the same everywhere does not depend on a mapped parameter.
+    pub fn named(mut self, axis: impl Into<String>) -> Batching {
+        self.name = Some(axis.into());
         self
     }
 
@@ -94,7 +104,7 @@ fn body(
     callees: &mut Callees,
 ) -> Result<Function, Diagnostic> {
     let results = check(f, batching)?;
-    let mapped = flow::mapped(f, &batching.params);
+    let mapped = flow::mapped(f, batching);
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     if let Dim::Sym(s) = batching.size
@@ -304,6 +314,12 @@ impl<'f> Batch<'f, '_> {
             let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
             return Err(self.error(i, Kind::Effect, m));
         }
+        if let Some(out) = self.over_ranks(b, i)? {
+            return self.settled(b, i, &out);
+        }
+        if f.op(i) == Op::Call {
+            self.refuse_exchanges(i)?;
+        }
         let moves = f.inst_results(i).iter().any(|&v| self.is_mapped(v));
         match f.op(i).control() {
             Some(Control::Branch) => return self.branch(b, i),
@@ -321,7 +337,7 @@ impl<'f> Batch<'f, '_> {
         let mut out = match body {
             Body::Map(_) => self.map(b, i),
             Body::View(_) => self.view(b, i)?,
-            Body::Reduce(_) | Body::Scan(_) => self.shifted(b, i)?,
+            Body::Reduce(_) | Body::Scan(_) | Body::Collective(_) => self.shifted(b, i)?,
             Body::Contract => vec![self.contract(b, i)],
             Body::Indirect(which) => vec![self.indirect(b, i, which)?],
             Body::Source(_) => vec![self.source(b, i)?],
@@ -335,10 +351,6 @@ impl<'f> Batch<'f, '_> {
                 return Err(self.error(i, Kind::Internal, m));
             }
         };
-        if let Some(d) = b.error() {
-            let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
-            return Err(self.error(i, Kind::Unsupported, m));
-        }
         if let Some(mask) = self.lanes
             && !matches!(body, Body::Map(_))
             && f.args(i).iter().any(|&a| self.shares(a))
@@ -350,7 +362,17 @@ impl<'f> Batch<'f, '_> {
                 }
             }
         }
-        self.values.stand_for(b, f.inst_results(i), &out);
+        self.settled(b, i, &out)
+    }
+
+    /// Has these values stand for the results of an instruction.
+    fn settled(&mut self, b: &mut Builder, i: Inst, out: &[Value]) -> Result<(), Diagnostic> {
+        let f = self.f;
+        if let Some(d) = b.error() {
+            let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
+            return Err(self.error(i, Kind::Unsupported, m));
+        }
+        self.values.stand_for(b, f.inst_results(i), out);
         Ok(())
     }
 

@@ -194,6 +194,9 @@ impl<'a> SentenceWriter<'a> {
             Some(Body::Opaque) => {
                 format!("{subject} is by a function of the user's, whose code is not ours to fuse")
             }
+            Some(Body::Collective(_)) => {
+                format!("{subject} is an exchange between ranks, which has dense arrays")
+            }
             Some(Body::Region(_)) => {
                 format!("{subject} is by a loop or a branch, which runs programs of its own")
             }
@@ -202,7 +205,7 @@ impl<'a> SentenceWriter<'a> {
             }
             _ => {
                 format!(
-                    "nothing joins a scatter, a sort, a function, a loop or an effect, so {subject} does not"
+                    "nothing joins a scatter, a sort, a function, a loop, an exchange or an effect, so {subject} does not"
                 )
             }
         }
