@@ -39,7 +39,7 @@ pub struct Gpu {
     /// As [`Settings::limits`].
     pub limits: RunLimits,
     /// As [`Settings::ranks`]; the engine is that of one of them ([`Gpu::among`]).
-    ranks: RankGroup,
+    pub ranks: RankGroup,
     /// The device, and the executables that are kept there: clones of an engine share both.
     pub engine: gpu::GpuEngine,
 }

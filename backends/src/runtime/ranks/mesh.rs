@@ -168,7 +168,7 @@ impl Peer {
         // Memory grows as bytes come, and a long frame says all along that its sender is there.
         while left > 0 {
             let part = left.min(1 << 22);
-            let read = from.by_ref().take(part).read_to_end(&mut bytes)?;
+            let read = Read::by_ref(from).take(part).read_to_end(&mut bytes)?;
             if read as u64 != part {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
