@@ -1,5 +1,8 @@
 //! Programs of several ranks: as a batch, and on threads that are connected as processes are.
 
+// Not every test program uses all of it.
+#![allow(dead_code)]
+
 use adfuse::autodiff::{Batching, Random, vmap};
 use adfuse::backends::RankGroup;
 use adfuse::backends::ranks::RankEnvironment;

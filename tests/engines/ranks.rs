@@ -2,7 +2,7 @@
 
 use crate::common::batch::bits;
 use crate::common::ranks::{axis_of, of_all_ranks, on_ranks};
-use adfuse::backends::ranks::{AXIS, Communicator};
+use adfuse::backends::ranks::AXIS;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::registry::{ENGINES, Request};
@@ -76,7 +76,7 @@ fn every_collective_is_what_it_is_over_a_batch() {
             count += 1;
         }
     }
-    assert!(count >= 11, "{count} programs");
+    assert!(count >= 10, "{count} programs");
 }
 
 /// Sums of more than is sent whole, with a number of elements that ranks do not divide; of 16-bit floats too; and exchanges that
@@ -199,6 +199,5 @@ fn bytes_arrive_in_order() {
             communicator.exchange(root, &from, &mut same).expect("all are there");
             assert!(same.iter().enumerate().all(|(k, &b)| b == 100 + round + (k % 7) as u8));
         }
-        communicator.check().expect("all are there");
     });
 }

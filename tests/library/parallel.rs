@@ -1,6 +1,6 @@
 //! Data parallel steps: the bits do not depend on the number of ranks, simulated or connected.
 
-use crate::common::ranks::on_ranks;
+use crate::ranks::on_ranks;
 use adfuse::nn::{Dropout, Init, Linear, Param, ParamRole};
 use adfuse::optim::Adam;
 use adfuse::prelude::*;

@@ -70,7 +70,8 @@ fn a_killed_rank_ends_the_others() {
         run.replace("exec ", "")
     );
     let ran = d.shell(&format!("adfuse launch -n 3 -- sh -c '{killed}'"));
-    assert_eq!(ran.code, 137, "{}{}", ran.out, ran.err);
+    // Of the first that is seen to have failed: the killed one, or one that noticed.
+    assert!(matches!(ran.code, 1 | 137), "{} {}{}", ran.code, ran.out, ran.err);
     assert!(ran.err.matches("error[lost-rank]").count() >= 2, "{}", ran.err);
     assert!(ran.err.contains("rank 1 is lost: its connection ended"), "{}", ran.err);
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());

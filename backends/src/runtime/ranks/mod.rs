@@ -141,15 +141,12 @@ impl RankGroup {
                 continue;
             }
             let m = match (over == AXIS, &self.0) {
-                (false, _) => format!(
-                    "`{}` is over the axis `{over}`, processes are the ranks of `{AXIS}`",
-                    f.op(i)
-                ),
-                (true, None) => {
-                    format!("`{}` is over {ranks} ranks, this process is alone", f.op(i))
+                (false, _) => {
+                    format!("ranks of `{over}` exchange here, and processes are ranks of `{AXIS}`")
                 }
+                (true, None) => format!("{ranks} ranks exchange here, and this process is alone"),
                 (true, Some(_)) => {
-                    format!("`{}` is over {ranks} ranks, the group has {}", f.op(i), self.ranks())
+                    format!("{ranks} ranks exchange here, and the group has {}", self.ranks())
                 }
             };
             let hint =
