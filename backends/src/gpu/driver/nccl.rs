@@ -182,9 +182,22 @@ impl GpuLink {
             let set = unsafe { cuMemsetD32Async(to, rank, 1, stream) };
             return Ok(answered("cuMemsetD32Async", set)?);
         }
-        let guard = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(comm) = guard.0 else { return self.check() };
+        // Not locked for the call: the first exchange waits in it for all ranks, and one that waits is ended by an abort.
+        let comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner).0;
+        let Some(comm) = comm else { return self.check() };
         let Some(from) = from.filter(|_| bytes > 0) else { return Ok(()) };
+        let asked = self.ask(kind, (comm, stream), (from, to), bytes);
+        // What an abort ends is not NCCL's fault.
+        asked.or_else(|d| self.check().and(Err(d)))
+    }
+
+    fn ask(
+        &self,
+        kind: ExchangeKind,
+        (comm, stream): (Comm, CUstream),
+        (from, to): (CUdeviceptr, CUdeviceptr),
+        bytes: u64,
+    ) -> Result<(), Diagnostic> {
         let (nccl, count) = (self.nccl, bytes as usize);
         let at = |base: CUdeviceptr, other: u64| (base + other * bytes) as usize as *mut c_void;
         match kind {
