@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Each runs COMMAND with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. When
 /// one fails, the others are ended within 30 seconds, and the exit status is that of the first that failed.
 #[derive(Args)]
-pub(super) struct Launch {
+pub(super) struct LaunchCommand {
     /// How many processes
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     ranks: u32,
@@ -48,7 +48,7 @@ impl Drop for Running {
     }
 }
 
-impl Launch {
+impl LaunchCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let port = match self.port {

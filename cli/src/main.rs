@@ -95,7 +95,7 @@ enum Command {
     Hessian(derivative::Hessian),
     Vmap(vmap::Vmap),
     Run(run::RunCommand),
-    Launch(launch::Launch),
+    Launch(launch::LaunchCommand),
     Check(check::CheckCommand),
     Bench(bench::Bench),
     Emit(emit::EmitCommand),

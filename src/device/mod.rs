@@ -137,7 +137,7 @@ impl Device {
         &self.request.ranks
     }
 
-    /// As a device that runs so many ranks by itself, a power of two: training steps have the bits that they have on as many
+    /// As a device that runs this number of ranks by itself, a power of two: training steps have the bits that they have on as many
     /// processes. For tests, and to see what a program of many ranks does.
     #[must_use]
     pub fn simulated_ranks(mut self, ranks: u32) -> Device {

@@ -32,7 +32,7 @@ pub struct RankAxis {
 }
 
 impl RankAxis {
-    /// The axis of this name with so many ranks. That of processes is called `ranks`.
+    /// The axis of this name with this number of ranks. That of processes is called `ranks`.
     pub fn new(name: &str, ranks: u32) -> RankAxis {
         RankAxis { name: name.into(), ranks }
     }

@@ -11,7 +11,7 @@ use crate::ir::{At, DType, Diagnostic, Kind, TensorType};
 use crate::trace::{RankAxis, Tensor, Tracer};
 use crate::tree::{self, Params};
 
-/// Tensors of at least so many bytes are summed over ranks by themselves; smaller ones are joined.
+/// Tensors of at least this number of bytes are summed over ranks by themselves; smaller ones are joined.
 const ALONE_BYTES: u64 = 1 << 20;
 
 /// The most bytes of small tensors that are summed together: the first are on their way while others are computed.

@@ -166,7 +166,7 @@ fn a_rank_that_is_gone_ends_the_others() {
     }
 }
 
-/// Bytes go where they should, also many at a time in both directions.
+/// Bytes go where they should, large parts in both directions at one time.
 #[test]
 fn bytes_arrive_in_order() {
     let n = 3 << 20;

@@ -1,18 +1,11 @@
 //! Collectives over a batch: those over the batch's own axis are ordinary ops, whose elements are the ranks; those over
 //! another axis take the batch along.
 
-use super::{Batch, Batching};
+use super::Batch;
+use super::flow::depends;
 use adfuse_ir::op::Collective;
 use adfuse_ir::rewrite::over_batch;
-use adfuse_ir::{Builder, Diagnostic, Dim, Function, Inst, Kind, Value};
-
-/// Whether the results of an instruction depend on the element, where that does not follow from its operands: of a collective
-/// over the batch.
-pub(super) fn depends(f: &Function, batching: &Batching, i: Inst) -> Option<bool> {
-    let which = f.op(i).collective()?;
-    let name = batching.name.as_deref()?;
-    (f.attrs(i).text("over") == name).then(|| !which.is_same_everywhere())
-}
+use adfuse_ir::{Builder, Diagnostic, Dim, Inst, Kind, Value};
 
 impl Batch<'_, '_> {
     /// Places a collective over the ranks that the batch is of; `None` for other instructions.

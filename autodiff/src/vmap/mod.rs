@@ -7,6 +7,7 @@
 //! regions, say more. Every element has the bits that the function gives it alone.
 
 mod attrs;
+mod batching;
 mod branch;
 mod call;
 mod collective;
@@ -19,6 +20,7 @@ mod source;
 mod update;
 mod view;
 
+pub use batching::{Batching, Random};
 pub(crate) use call::Callees;
 
 use crate::forward::prepare;
@@ -33,56 +35,6 @@ use adfuse_ir::{
 };
 use cranelift_entity::EntitySet;
 use mask::{LaneMask, gated};
-
-/// What becomes of bits that a program draws from a seed and an offset which all elements share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Random {
-    /// It is an error: elements that must differ would not. Mapping the seed or the offset gives each
-    /// element bits of its own.
-    Refused,
-    /// All elements draw the same bits, as the function does when it runs on each by itself.
-    Same,
-}
-
-/// Where the batch is: its extent, and its axis in every parameter and result.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Batching {
-    size: Dim,
-    params: Vec<Option<usize>>,
-    results: Option<Vec<Option<usize>>>,
-    random: Random,
-    /// The axis of ranks that the batch is, if it is one.
-    name: Option<String>,
-}
-
-impl Batching {
-    /// A batch of this extent; for each parameter the axis that is added, or none where all elements
-    /// share it. Every result has the batch as its first axis.
-    pub fn new(size: impl Into<Dim>, params: impl IntoIterator<Item = Option<usize>>) -> Batching {
-        let params = params.into_iter().collect();
-        Batching { size: size.into(), params, results: None, random: Random::Refused, name: None }
-    }
-
-    /// For each result the axis that is added. Where there is none, the result must not depend on a
-    /// mapped parameter; where there is one and it does not, it is repeated.
-    pub fn results(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> Batching {
-        self.results = Some(axes.into_iter().collect());
-        self
-    }
-
-    /// A batch whose elements are the ranks of the axis of this name: collectives over it become ordinary ops, and what they
-    /// make the same everywhere does not depend on a mapped parameter.
-    pub fn named(mut self, axis: impl Into<String>) -> Batching {
-        self.name = Some(axis.into());
-        self
-    }
-
-    /// What becomes of random bits that do not depend on a mapped parameter.
-    pub fn random(mut self, random: Random) -> Batching {
-        self.random = random;
-        self
-    }
-}
 
 /// As [`vmap`](fn@crate::vmap); calls of functions with a rule stay, to batched callees that go into `callees`.
 pub(crate) fn open(

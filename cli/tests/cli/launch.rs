@@ -99,7 +99,7 @@ fn runs_without_ranks_say_what_to_do() {
         let ran = d.run(&format!("run sum.ir --input n=1 --input x=ones {engine}"));
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
         assert!(
-            ran.err.contains("error[no-device]") && ran.err.contains("adfuse launch"),
+            ran.err.contains("error[no-device]") && ran.err.contains("adfuse vmap --axis-name"),
             "{}",
             ran.err
         );

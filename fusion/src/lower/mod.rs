@@ -385,12 +385,8 @@ impl Lower<'_> {
                     let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
-                PartKind::Control(_)
-                | PartKind::Attention(_)
-                | PartKind::Opaque(_)
-                | PartKind::Exchange(_)
-                | PartKind::Effect(_) => {
-                    let step = self.whole(part.shape)?;
+                kind => {
+                    let step = self.whole(kind)?;
                     self.program.steps.extend(step);
                 }
             }

@@ -191,7 +191,7 @@ pub struct Transfer {
     pub to: Buffer,
 }
 
-/// An exchange between the ranks of an axis: every rank runs the same program, and comes by the same exchanges in
+/// An exchange between the ranks of an axis: every rank runs the same program, and has the same exchanges in
 /// the same order. Buffers are dense.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Exchange {

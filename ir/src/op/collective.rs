@@ -33,8 +33,6 @@ pub(super) const TO_ALL: &[AttrSpec] =
 pub(super) const FROM_ROOT: &[AttrSpec] =
     &[OVER, RANKS, need("root", AttrKind::Within(0, MAX_RANKS - 1))];
 
-type Inferred = Result<Types, InferError>;
-
 fn named(cx: &InferCx<'_>) -> Result<i64, InferError> {
     let name = cx.attrs.text("over");
     match is_word(name) {
@@ -71,12 +69,12 @@ fn joined(
     Ok((axis, n.saturating_mul(ranks as u64)))
 }
 
-pub(super) fn infer_reduce(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_reduce(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     named(cx)?;
     Ok(smallvec![cx.require(0, DTypeSet::Number)?.clone()])
 }
 
-pub(super) fn infer_gather(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_gather(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     let ranks = named(cx)?;
     let mut x = cx.require(0, DTypeSet::Any)?.clone();
     let (axis, extent) = joined(cx, &x, "axis", ranks)?;
@@ -84,7 +82,7 @@ pub(super) fn infer_gather(cx: &mut InferCx<'_>) -> Inferred {
     Ok(smallvec![x])
 }
 
-pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     let ranks = named(cx)?;
     let mut x = cx.require(0, DTypeSet::Number)?.clone();
     let (axis, extent) = divided(cx, &x, "axis", ranks)?;
@@ -92,7 +90,7 @@ pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Inferred {
     Ok(smallvec![x])
 }
 
-pub(super) fn infer_to_all(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_to_all(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     let ranks = named(cx)?;
     let mut x = cx.require(0, DTypeSet::Any)?.clone();
     let (axis, extent) = divided(cx, &x, "split", ranks)?;
@@ -102,7 +100,7 @@ pub(super) fn infer_to_all(cx: &mut InferCx<'_>) -> Inferred {
     Ok(smallvec![x])
 }
 
-pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     let (ranks, root) = (named(cx)?, cx.attrs.int("root"));
     if root >= ranks {
         return Err(InferError::attr(format!("`root`: there is no rank {root} among {ranks}")));
@@ -110,7 +108,7 @@ pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Inferred {
     Ok(smallvec![cx.require(0, DTypeSet::Any)?.clone()])
 }
 
-pub(super) fn infer_index(cx: &mut InferCx<'_>) -> Inferred {
+pub(super) fn infer_index(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
     named(cx)?;
     Ok(smallvec![TensorType::scalar(DType::I32)])
 }
@@ -125,13 +123,11 @@ fn along(attrs: &Attrs) -> Attrs {
     over(attrs).with_int("axis", attrs.int("axis"))
 }
 
-type Cotangents<'a> = &'a [Option<Value>];
-
 pub(super) fn transpose_reduce(
     b: &mut Builder,
     cx: &RuleCx<'_>,
     _: &[bool],
-    cts: Cotangents<'_>,
+    cts: &[Option<Value>],
 ) -> Tangents {
     one(b.op_with(Op::AllReduce, &[ct(cts)], over(cx.attrs)))
 }
@@ -140,7 +136,7 @@ pub(super) fn transpose_gather(
     b: &mut Builder,
     cx: &RuleCx<'_>,
     _: &[bool],
-    cts: Cotangents<'_>,
+    cts: &[Option<Value>],
 ) -> Tangents {
     one(b.op_with(Op::ReduceScatter, &[ct(cts)], along(cx.attrs)))
 }
@@ -149,7 +145,7 @@ pub(super) fn transpose_scatter(
     b: &mut Builder,
     cx: &RuleCx<'_>,
     _: &[bool],
-    cts: Cotangents<'_>,
+    cts: &[Option<Value>],
 ) -> Tangents {
     one(b.op_with(Op::AllGather, &[ct(cts)], along(cx.attrs)))
 }
@@ -158,7 +154,7 @@ pub(super) fn transpose_to_all(
     b: &mut Builder,
     cx: &RuleCx<'_>,
     _: &[bool],
-    cts: Cotangents<'_>,
+    cts: &[Option<Value>],
 ) -> Tangents {
     let (split, concat) = (cx.attrs.int("split"), cx.attrs.int("concat"));
     let back = over(cx.attrs).with_int("split", concat).with_int("concat", split);
@@ -170,7 +166,7 @@ pub(super) fn transpose_broadcast(
     b: &mut Builder,
     cx: &RuleCx<'_>,
     _: &[bool],
-    cts: Cotangents<'_>,
+    cts: &[Option<Value>],
 ) -> Tangents {
     let sum = b.op_with(Op::AllReduce, &[ct(cts)], over(cx.attrs));
     let ty = b.ty(sum).clone();

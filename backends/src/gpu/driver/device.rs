@@ -195,7 +195,8 @@ impl GpuDevice {
     /// [`Kind::LostRank`](adfuse_ir::Kind::LostRank) when a rank is gone.
     pub(crate) fn connect(&self, group: &RankGroup) -> Result<(), Diagnostic> {
         if self.link.get().is_none() {
-            let link = GpuLink::connect(self, group)?;
+            self.enter()?;
+            let link = GpuLink::connect(group)?;
             let _ = self.link.set(link);
         }
         match self.link.get().is_some_and(|link| link.group.is(group)) {

@@ -6,8 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::cuda::{absent, answered};
-use super::device::GpuDevice;
-use super::shared_library::{Symbol, folders, open, symbol};
+use super::shared_library::{FunctionAddress, folders, open, symbol};
 use crate::runtime::ranks::{RankGroup, lost};
 use adfuse_ir::kernel::ExchangeKind;
 use adfuse_ir::{At, Diagnostic, Kind};
@@ -34,7 +33,7 @@ const LEAVING: Duration = Duration::from_secs(5);
 type Comm = *mut c_void;
 
 /// What the library answers: 0 where all is well.
-type Answer = c_int;
+type NcclResult = c_int;
 
 /// What all ranks are told so that they find each other.
 #[repr(C)]
@@ -49,8 +48,8 @@ macro_rules! functions {
     ($($field:ident $name:literal ($($arg:ty),*);)*) => {
         /// The library.
         struct Nccl {
-            $($field: unsafe extern "C" fn($($arg),*) -> Answer,)*
-            text: unsafe extern "C" fn(Answer) -> *const c_char,
+            $($field: unsafe extern "C" fn($($arg),*) -> NcclResult,)*
+            text: unsafe extern "C" fn(NcclResult) -> *const c_char,
         }
 
         impl Nccl {
@@ -58,12 +57,12 @@ macro_rules! functions {
             fn found() -> Option<Nccl> {
                 Some(Nccl {
                     // SAFETY: the function of this name has these operands in every version of the library.
-                    $($field: unsafe { std::mem::transmute::<Symbol, unsafe extern "C" fn($($arg),*) -> Answer>(
+                    $($field: unsafe { std::mem::transmute::<FunctionAddress, unsafe extern "C" fn($($arg),*) -> NcclResult>(
                         symbol(&NAMES, $name)?,
                     ) },)*
                     // SAFETY: as above.
                     text: unsafe {
-                        std::mem::transmute::<Symbol, unsafe extern "C" fn(Answer) -> *const c_char>(
+                        std::mem::transmute::<FunctionAddress, unsafe extern "C" fn(NcclResult) -> *const c_char>(
                             symbol(&NAMES, c"ncclGetErrorString")?,
                         )
                     },
@@ -98,7 +97,7 @@ fn library() -> Option<&'static Nccl> {
 }
 
 impl Nccl {
-    fn done(&self, call: &str, answer: Answer) -> Result<(), Diagnostic> {
+    fn done(&self, call: &str, answer: NcclResult) -> Result<(), Diagnostic> {
         if answer == 0 {
             return Ok(());
         }
@@ -125,14 +124,11 @@ pub(crate) struct GpuLink {
 }
 
 impl GpuLink {
-    /// Connects the GPUs of all ranks. All of them call this.
+    /// Connects the GPU that the thread has entered with those of all ranks. All of them call this.
     ///
     /// # Errors
     /// [`Kind::NoDevice`] where there is no NCCL; [`Kind::LostRank`] when a rank is gone; what NCCL refuses.
-    pub(crate) fn connect(
-        device: &GpuDevice,
-        group: &RankGroup,
-    ) -> Result<Arc<GpuLink>, Diagnostic> {
+    pub(crate) fn connect(group: &RankGroup) -> Result<Arc<GpuLink>, Diagnostic> {
         let communicator =
             group.communicator().ok_or_else(|| absent("there are no other ranks"))?;
         let Some(nccl) = library() else {
@@ -140,7 +136,6 @@ impl GpuLink {
             let hint = format!("install `nvidia-nccl-cu13`, or name its folder by {FOLDER}");
             return Err(absent(m).hint(hint));
         };
-        device.enter()?;
         let mut id = UniqueId([0; 128]);
         if communicator.rank() == 0 {
             // SAFETY: the library writes the identifier.

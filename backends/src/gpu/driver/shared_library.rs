@@ -32,7 +32,7 @@ pub(crate) fn folders(packages: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The address of a function of a library.
-pub(crate) type Symbol = *mut c_void;
+pub(crate) type FunctionAddress = *mut c_void;
 
 /// Opens a library of one of these names in a folder, for the rest of the process; in no folder, where libraries are.
 #[cfg(target_os = "linux")]
@@ -56,7 +56,7 @@ fn opened(path: &Path, how: libc::c_int) -> *mut c_void {
 
 /// A function of a library of one of these names that is open.
 #[cfg(target_os = "linux")]
-pub(crate) fn symbol(names: &[&str], function: &CStr) -> Option<Symbol> {
+pub(crate) fn symbol(names: &[&str], function: &CStr) -> Option<FunctionAddress> {
     let open = |name: &&str| opened(Path::new(name), libc::RTLD_NOW | libc::RTLD_NOLOAD);
     let handle = names.iter().map(open).find(|handle| !handle.is_null())?;
     // SAFETY: the handle is that of an open library, which is never closed, and the name ends with 0.
@@ -70,6 +70,6 @@ pub(crate) fn open(_: &Path, _: &[&str]) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn symbol(_: &[&str], _: &CStr) -> Option<Symbol> {
+pub(crate) fn symbol(_: &[&str], _: &CStr) -> Option<FunctionAddress> {
     None
 }

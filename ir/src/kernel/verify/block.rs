@@ -47,7 +47,7 @@ impl ProgramVerifier<'_> {
         }
     }
 
-    /// Ranks exchange where all of them come by, as often.
+    /// Ranks exchange where all of them do, as often.
     fn exchanges_nothing(&self, block: &Block) -> Result<(), Wrong> {
         match block.program.steps.iter().any(|step| matches!(step, Step::Exchange(_))) {
             false => Ok(()),
