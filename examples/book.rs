@@ -28,6 +28,9 @@ struct JaxPage;
 #[doc = include_str!("../docs/guide/gpu.md")]
 struct GpuPage;
 
+#[doc = include_str!("../docs/guide/ranks.md")]
+struct RanksPage;
+
 #[doc = include_str!("../docs/guide/rule.md")]
 struct RulePage;
 

@@ -28,6 +28,7 @@ pub use runtime::element::Element;
 pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;
 pub use runtime::limits::{self, RunLimits};
+pub use runtime::ranks::{self, RankGroup};
 pub use runtime::report::{MemoryReport, StepReport};
 pub use runtime::resident::{self, Resident};
 pub use runtime::trace::{TimedSpan, Trace};

@@ -8,6 +8,7 @@ use super::losses;
 use super::machine::{machine, session};
 use super::program::LoadedProgram;
 use super::streams::Streams;
+use adfuse::backends::RankGroup;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::limits::RunLimits;
@@ -157,7 +158,9 @@ impl EngineArgs {
     ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
         let (given, fp, budget) = (settled.given.take(), settled.fp, settled.budget.0);
-        let Some(engine) = self.session(ResolvedFreedom { asked, ..settled }, donated)? else {
+        let ranks = ranks_of(module, f)?;
+        let settled = ResolvedFreedom { asked, ..settled };
+        let Some(engine) = self.session(settled, donated, ranks)? else {
             return Ok(None);
         };
         let make = || -> Result<Result<AnyCompiled, Diagnostic>, Failure> {
@@ -213,7 +216,7 @@ impl EngineArgs {
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
         let (asked, budget) = (settled.asked, settled.budget.0);
-        let Some(session) = self.session(settled, Vec::new())? else {
+        let Some(session) = self.session(settled, Vec::new(), RankGroup::alone())? else {
             return run(&Reference { limits: self.limits() }).map_err(|d| program.wrong(d));
         };
         if let Some(budget @ MemBudget::Share(_)) = budget {
@@ -234,6 +237,7 @@ impl EngineArgs {
         &self,
         settled: ResolvedFreedom,
         donated: Vec<usize>,
+        ranks: RankGroup,
     ) -> Result<Option<Session>, Failure> {
         let named = self.engine.unwrap_or_else(registry::usual);
         if named.row.open.is_none() && settled.asked {
@@ -255,12 +259,14 @@ impl EngineArgs {
         };
         let usual = Request::new(plan.clone());
         let limits = self.limits();
-        let request = Request { number: named.number, threads, vectors, code, limits, ..usual };
+        let number = named.number;
+        let request =
+            Request { number, threads, vectors, code, limits, ranks: ranks.clone(), ..usual };
         let (memory, compile_budget) = budget;
         let mem_budget = memory.and_then(MemBudget::known);
         let usual = Settings::new(plan);
         let settings =
-            Settings { mem_budget, compile_budget, cache, lossy, donated, limits, ..usual };
+            Settings { mem_budget, compile_budget, cache, lossy, donated, ranks, limits, ..usual };
         session(named, settings, &request)
     }
 
@@ -278,6 +284,18 @@ impl EngineArgs {
     /// Whether the reference engine takes over after this error.
     fn falls(&self, d: &Diagnostic) -> bool {
         self.engine.is_none() && d.kind == Wrong::Unsupported
+    }
+}
+
+/// The ranks that the environment tells of, for a function that exchanges with them.
+fn ranks_of(module: &Module, f: &Function) -> Result<RankGroup, Failure> {
+    let mut exchanges = false;
+    for g in std::iter::once(f).chain(module.reached(f).funcs.values()) {
+        exchanges |= g.body_insts().iter().any(|&i| g.op(i).collective().is_some());
+    }
+    match exchanges {
+        true => RankGroup::from_env().map_err(Failure::Usage),
+        false => Ok(RankGroup::alone()),
     }
 }
 

@@ -21,6 +21,7 @@ mod given;
 mod import;
 mod inputs;
 mod json;
+mod launch;
 mod losses;
 mod machine;
 mod model;
@@ -94,6 +95,7 @@ enum Command {
     Hessian(derivative::Hessian),
     Vmap(vmap::Vmap),
     Run(run::RunCommand),
+    Launch(launch::LaunchCommand),
     Check(check::CheckCommand),
     Bench(bench::Bench),
     Emit(emit::EmitCommand),
@@ -173,6 +175,7 @@ fn run_command(command: Command, streams: &mut Streams<'_>) -> Result<ExitCode, 
         Command::Hessian(command) => command.execute(streams),
         Command::Vmap(command) => command.execute(streams),
         Command::Run(command) => command.execute(streams),
+        Command::Launch(command) => command.execute(streams),
         Command::Check(command) => command.execute(streams),
         Command::Bench(command) => command.execute(streams),
         Command::Emit(command) => command.execute(streams),

@@ -165,6 +165,7 @@ fn code(kind: Kind) -> &'static str {
         Kind::Usage => "usage",
         Kind::Unsupported => "unsupported",
         Kind::NoDevice => "no-device",
+        Kind::LostRank => "lost-rank",
         Kind::Internal => "internal",
         _ => "other",
     }

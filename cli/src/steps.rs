@@ -18,6 +18,7 @@ pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
         }
         Step::Scatter(s) => vec![s.domain.clone()],
         Step::Argsort(s) => vec![program.buffers[s.from].dims.clone()],
+        Step::Exchange(e) => vec![program.buffers[e.to].dims.clone()],
         Step::Library(_) | Step::Transfer(_) | Step::Print(_) | Step::Loop(_) | Step::Branch(_) => {
             Vec::new()
         }

@@ -29,6 +29,10 @@ pub(super) struct Vmap {
     /// axis counts from the last
     #[arg(long, value_name = "AXIS,..", value_delimiter = ',', value_parser = axis, allow_hyphen_values = true)]
     out_axes: Vec<AxisArg>,
+    /// The elements are the ranks of the axis of this name: collectives over it become ordinary ops, and results
+    /// that are the same on all ranks need no axis
+    #[arg(long, value_name = "NAME")]
+    axis_name: Option<String>,
     /// Let all elements draw the same random bits where they share seed and offset
     #[arg(long)]
     same_bits: bool,
@@ -76,7 +80,10 @@ impl Vmap {
             axes[k] = axis.of(f, params[k], &format!("%{name}"))?;
         }
         let random = if self.same_bits { Random::Same } else { Random::Refused };
-        let batching = Batching::new(self.size, axes).random(random);
+        let mut batching = Batching::new(self.size, axes).random(random);
+        if let Some(name) = &self.axis_name {
+            batching = batching.named(name);
+        }
         if self.out_axes.is_empty() {
             return Ok(batching);
         }

@@ -82,6 +82,8 @@ pub enum Kind {
     Unsupported,
     /// The device that something is to run on is not there.
     NoDevice,
+    /// Another process that runs the program is gone.
+    LostRank,
     /// A broken invariant of the compiler itself.
     Internal,
 }

@@ -432,6 +432,12 @@ impl Function {
             || self.inst_results(i).iter().any(token)
     }
 
+    /// Whether an instruction, or one in it, happens once and in the order of the function: it has an effect, or ranks
+    /// exchange. An exchange that nothing reads may be left out, as it is on all ranks.
+    pub fn is_ordered(&self, i: Inst) -> bool {
+        self.has_effect(i) || self.op(i).collective().is_some()
+    }
+
     /// Types of the parameters, tokens included, in their order; extents may be symbols.
     pub fn param_types(&self) -> Vec<TensorType> {
         self.params().iter().map(|&v| self.ty(v).clone()).collect()

@@ -18,7 +18,7 @@ pub(crate) use program_cache::{ArgumentKey, ProgramCache};
 
 use crate::backends::backend::Executable;
 use crate::backends::functions::Registry;
-use crate::backends::{AnyBackend, RunLimits};
+use crate::backends::{AnyBackend, RankGroup, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};
@@ -36,6 +36,8 @@ pub struct Device {
     mem_budget: Option<u64>,
     compile_budget: Option<Duration>,
     plan_cache: Option<PlanCache>,
+    /// Ranks that it runs by itself.
+    simulated: u32,
     /// What has been opened for these options.
     opened: Arc<Mutex<Option<Arc<AnyBackend>>>>,
 }
@@ -81,7 +83,8 @@ impl Device {
         let mut request = Request { number: engine.number, ..Request::new(plan) };
         request.threads = threads;
         let (mem_budget, compile_budget, plan_cache) = (None, None, None);
-        Device { engine, request, mem_budget, compile_budget, plan_cache, opened: Arc::default() }
+        let (simulated, opened) = (1, Arc::default());
+        Device { engine, request, mem_budget, compile_budget, plan_cache, simulated, opened }
     }
 
     /// With this many threads of the host, at least one. They change no bit.
@@ -112,6 +115,39 @@ impl Device {
     #[must_use]
     pub fn functions(self, functions: Registry) -> Device {
         self.with(|request| request.functions = functions)
+    }
+
+    /// As the device of one of these ranks: programs with collectives exchange with the others, and a training step divides its
+    /// batch among them. A GPU exchanges by NCCL.
+    ///
+    /// ```no_run
+    /// use adfuse::backends::RankGroup;
+    /// use adfuse::prelude::*;
+    ///
+    /// let device = Device::cpu().ranks(RankGroup::from_env()?);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[must_use]
+    pub fn ranks(self, ranks: RankGroup) -> Device {
+        self.with(|request| request.ranks = ranks)
+    }
+
+    /// The ranks that it is one of; one alone where nothing was said.
+    pub fn group(&self) -> &RankGroup {
+        &self.request.ranks
+    }
+
+    /// As a device that runs this number of ranks by itself, a power of two: training steps have the bits that they have on as many
+    /// processes. For tests, and to see what a program of many ranks does.
+    #[must_use]
+    pub fn simulated_ranks(mut self, ranks: u32) -> Device {
+        self.simulated = ranks.max(1);
+        self
+    }
+
+    /// How many ranks it runs by itself.
+    pub(crate) fn simulated(&self) -> u32 {
+        self.simulated
     }
 
     /// The most bytes that inputs, outputs, constants and everything between may take together in a run. It is kept, or nothing is made.
@@ -183,6 +219,7 @@ impl Device {
             cache: self.plan_cache.clone(),
             donated: donated.to_vec(),
             functions: self.request.functions.clone(),
+            ranks: self.request.ranks.clone(),
             limits: self.request.limits,
             ..Settings::new(self.request.plan.clone())
         };
@@ -239,9 +276,10 @@ impl PartialEq for Device {
         let asked = |d: &Device| {
             let r = &d.request;
             let options = (r.plan.clone(), r.threads, r.vectors, r.limits);
-            (d.engine.row.name, r.number, options, d.mem_budget, d.compile_budget)
+            let ranks = (d.simulated, r.ranks.ranks(), r.ranks.rank());
+            (d.engine.row.name, r.number, options, (d.mem_budget, d.compile_budget), ranks)
         };
-        asked(self) == asked(other)
+        asked(self) == asked(other) && self.group().is(other.group())
     }
 }
 

@@ -5,6 +5,7 @@ use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Ses
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
+use crate::backends::ranks::RankGroup;
 use crate::fusion::{
     self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram,
     StepSizes,
@@ -21,17 +22,26 @@ use std::time::Duration;
 pub struct SharedCpuEngine(Arc<Mutex<Option<Arc<cpu::CpuEngine>>>>);
 
 impl SharedCpuEngine {
-    /// The engine for these options and functions: the same as before, unless that was
+    /// The engine for these options, functions and ranks: the same as before, unless that was
     /// made for others.
-    fn engine(&self, options: cpu::CpuOptions, functions: &Registry) -> Arc<cpu::CpuEngine> {
+    fn engine(
+        &self,
+        options: cpu::CpuOptions,
+        functions: &Registry,
+        ranks: &RankGroup,
+    ) -> Arc<cpu::CpuEngine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
-            Some(engine) if engine.options() == options && engine.functions().is(functions) => {
+            Some(engine)
+                if engine.options() == options
+                    && engine.functions().is(functions)
+                    && engine.ranks().is(ranks) =>
+            {
                 Arc::clone(engine)
             }
             _ => {
                 let engine = cpu::CpuEngine::with_functions(options, functions.clone());
-                Arc::clone(kept.insert(Arc::new(engine)))
+                Arc::clone(kept.insert(Arc::new(engine.among(ranks.clone()))))
             }
         }
     }
@@ -58,6 +68,8 @@ pub struct Cpu {
     pub donated: Vec<usize>,
     /// The user functions.
     pub functions: Registry,
+    /// The ranks that run the same program; this process alone by default.
+    pub ranks: RankGroup,
     /// How far programs may go.
     pub limits: RunLimits,
     /// The cache of executables, and their thread pool.
@@ -81,6 +93,7 @@ impl Default for Cpu {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
+            ranks: RankGroup::alone(),
             limits: RunLimits::default(),
             kept: SharedCpuEngine::default(),
         }
@@ -94,7 +107,16 @@ impl Cpu {
     /// A session with the present settings.
     pub fn session(&self) -> Session<cpu::CpuEngine> {
         let Cpu {
-            plan, mem_budget, compile_budget, cache, lossy, donated, functions, limits, ..
+            plan,
+            mem_budget,
+            compile_budget,
+            cache,
+            lossy,
+            donated,
+            functions,
+            ranks,
+            limits,
+            ..
         } = self.clone();
         let settings = Settings {
             mem_budget,
@@ -103,10 +125,14 @@ impl Cpu {
             lossy,
             donated,
             functions,
+            ranks,
             limits,
             ..Settings::new(plan)
         };
-        Session { settings, backend: self.kept.engine(self.options(), &self.functions) }
+        Session {
+            settings,
+            backend: self.kept.engine(self.options(), &self.functions, &self.ranks),
+        }
     }
 
     /// As [`Session::compile`]: plans a function of a verified module and makes machine code of it.

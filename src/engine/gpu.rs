@@ -5,6 +5,7 @@ use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Ses
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::backends::limits::RunLimits;
+use crate::backends::ranks::RankGroup;
 use crate::fusion::{self, Effort, Fp, Lossy, Narrowed, Plan, SizedProgram};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -37,6 +38,8 @@ pub struct Gpu {
     pub donated: Vec<usize>,
     /// As [`Settings::limits`].
     pub limits: RunLimits,
+    /// As [`Settings::ranks`]; the engine is that of one of them ([`Gpu::among`]).
+    pub ranks: RankGroup,
     /// The device, and the executables that are kept there: clones of an engine share both.
     pub engine: gpu::GpuEngine,
 }
@@ -66,7 +69,17 @@ impl Gpu {
             lossy: Lossy::default(),
             donated: Vec::new(),
             limits: RunLimits::default(),
+            ranks: RankGroup::alone(),
         })
+    }
+
+    /// The same as the engine of one of these ranks: the GPUs of all are connected, by NCCL. All ranks call this.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`](crate::ir::Kind::NoDevice) where there is no NCCL; [`Kind::LostRank`](crate::ir::Kind::LostRank) when a
+    /// rank is gone.
+    pub fn among(self, ranks: RankGroup) -> Result<Gpu, Diagnostic> {
+        Ok(Gpu { engine: self.engine.among(ranks.clone())?, ranks, ..self })
     }
 
     /// The default machine of plans.
@@ -81,7 +94,7 @@ impl Gpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::GpuEngine> {
-        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, limits, .. } =
+        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, limits, ranks, .. } =
             self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
@@ -93,6 +106,7 @@ impl Gpu {
             lossy,
             donated,
             functions,
+            ranks,
             limits,
             ..Settings::new(plan)
         };

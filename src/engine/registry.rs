@@ -9,6 +9,7 @@ use crate::backends::backend::erased;
 use crate::backends::cpu::Vectors;
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
+use crate::backends::ranks::RankGroup;
 use crate::backends::reference::Evaluator;
 use crate::fusion::{self, MachineModel};
 use crate::ir::Diagnostic;
@@ -56,6 +57,8 @@ pub struct Request {
     pub code: Option<KernelCache>,
     /// The user functions.
     pub functions: Registry,
+    /// The ranks that run the same program.
+    pub ranks: RankGroup,
     /// How far programs may go.
     pub limits: RunLimits,
 }
@@ -72,6 +75,7 @@ impl Request {
             #[cfg(feature = "gpu")]
             code: None,
             functions,
+            ranks: RankGroup::alone(),
             limits: RunLimits::default(),
         }
     }
@@ -94,7 +98,9 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "cpu",
         open: Some(|request| {
-            let evaluator = Evaluator::new(request.functions.clone()).within(request.limits);
+            let evaluator = Evaluator::new(request.functions.clone())
+                .within(request.limits)
+                .among(request.ranks.clone());
             Ok(erased(Arc::new(evaluator)))
         }),
     },
@@ -105,8 +111,8 @@ pub const ENGINES: &[EngineRow] = &[
         threads: true,
         machine: "cpu",
         open: Some(|request| {
-            let Request { plan, threads, vectors, functions, limits, .. } = request.clone();
-            let cpu = Cpu { plan, threads, vectors, functions, limits, ..Cpu::default() };
+            let Request { plan, threads, vectors, functions, ranks, limits, .. } = request.clone();
+            let cpu = Cpu { plan, threads, vectors, functions, ranks, limits, ..Cpu::default() };
             Ok(cpu.session().erased().backend)
         }),
     },
@@ -118,8 +124,8 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "h200",
         open: Some(|request| {
-            let Request { plan, code, number, limits, .. } = request.clone();
-            let gpu = Gpu { plan, code, limits, ..Gpu::open(number)? };
+            let Request { plan, code, number, limits, ranks, .. } = request.clone();
+            let gpu = Gpu { plan, code, limits, ..Gpu::open(number)?.among(ranks)? };
             Ok(gpu.session().erased().backend)
         }),
     },

@@ -11,6 +11,7 @@ use crate::backends::ArenaLayout;
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
+use crate::backends::ranks::RankGroup;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
@@ -46,6 +47,8 @@ pub struct Settings {
     pub donated: Vec<usize>,
     /// The user functions, for backends that call any.
     pub functions: Registry,
+    /// The ranks that run the same program.
+    pub ranks: RankGroup,
     /// How far programs may go.
     pub limits: RunLimits,
 }
@@ -61,6 +64,7 @@ impl Settings {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
+            ranks: RankGroup::alone(),
             limits: RunLimits::default(),
         }
     }
@@ -368,6 +372,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
         check_donations(f, plan, &self.session.settings.donated)?;
+        self.session.settings.ranks.admit(f)?;
         match self.session.backend.capabilities().functions {
             true => self.session.settings.functions.check(f),
             false => Ok(()),

@@ -20,11 +20,16 @@ const SEED: &str = "adfuse.seed";
 const OPTIMIZER: &str = "optimizer.";
 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
-    /// Writes the state to a file. Training that is loaded from it goes on with the same bits.
+    /// Writes the state to a file. Training that is loaded from it goes on with the same bits, on any number of ranks. Of several
+    /// ranks the first writes, and the others do nothing.
     ///
     /// # Errors
     /// [`Kind::Usage`] when the file cannot be written: what was there stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
+        // All ranks have the same state: one writes it.
+        if self.device().group().rank() > 0 {
+            return Ok(());
+        }
         let path = path.as_ref();
         let suffix = path.extension().map(|suffix| suffix.to_ascii_lowercase());
         if suffix.is_some_and(|s| ["npz", "npy", "csv", "gz"].iter().any(|other| s == *other)) {

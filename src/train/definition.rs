@@ -2,12 +2,14 @@
 
 use super::gradients::{DifferentiatedLoss, LossInputs, TracedLoss, part_type};
 use super::objective::{AuxArrays, Objective};
+use super::parallel::Division;
 use super::precision::{MixedPrecision, all_finite};
-use crate::autodiff::value_and_grad_has_aux;
+use crate::autodiff::{Batching, Random, value_and_grad_has_aux, vmap};
 use crate::backends::Array;
 use crate::backends::backend::Executable;
+use crate::backends::ranks::AXIS;
 use crate::device::{ArgumentKey, Device};
-use crate::ir::{DType, Diagnostic, Kind, Module, TensorType};
+use crate::ir::{DType, Diagnostic, Function, Kind, Module, TensorType};
 use crate::nn::{Param, ParamRole};
 use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, like};
 use crate::trace::{Tensor, Traced, Tracer, trace_like};
@@ -58,6 +60,7 @@ pub(super) struct StepProgram<R: Objective> {
     /// What it is for.
     pub(super) batch: ArgumentKey,
     pub(super) executable: Arc<dyn Executable>,
+    pub(super) division: Division,
     /// The other values, with arrays in place of those to come.
     pub(super) aux: AuxArrays<R>,
     /// The number of those.
@@ -200,8 +203,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     ///
     /// # Errors
     /// Those of the traces and of differentiation.
-    pub(super) fn traced(&self, batch: &B::With<Array>) -> Result<TracedStep<R>, Diagnostic> {
-        let loss = self.loss(batch)?;
+    pub(super) fn traced(
+        &self,
+        batch: &B::With<Array>,
+        division: Division,
+    ) -> Result<TracedStep<R>, Diagnostic> {
+        let own = rebuilt::<B>(batch, &division.own(batch, 0)?);
+        let leaf = rebuilt::<B>(batch, &division.leaf(&own)?);
+        let loss = self.loss(&leaf)?;
         let is = |role| move |(k, (_, p)): (usize, &(String, Param))| (p.role == role).then_some(k);
         let all = || self.params.iter().enumerate();
         let wrt: Vec<usize> = all().filter_map(is(ParamRole::Trained)).collect();
@@ -218,13 +227,13 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                 .collect();
             let steps = t.input("steps", TensorType::scalar(DType::I64));
             let seed = t.input("seed", TensorType::scalar(DType::I64));
-            let batch = tree::leaves(&batch_inputs::<B>(t, batch));
+            let batch = tree::leaves(&batch_inputs::<B>(t, &own));
             let (kept, scaling) = kept.split_at(self.kept.len() - self.scale_count());
             let drawn = &seed + if n == 1 { steps.clone() } else { &steps * n as f64 };
             let scale = scaling.first();
-            let batch = batch.as_slice();
-            let inputs = LossInputs { params: &params, seed: &drawn, scale, batch };
-            let of = differentiated.of(&inputs);
+            let of = division.mean((&batch, &drawn), &|batch, seed| {
+                differentiated.of(&LossInputs { params: &params, seed, scale, batch })
+            });
             let next = &steps + 1.0;
             let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
             let updated = self.updated(&next, &values, of.gradients, (kept, scaling));
@@ -288,12 +297,30 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         device: &Device,
         batch: &B::With<Array>,
-        key: ArgumentKey,
+        (key, leaves): (ArgumentKey, u32),
     ) -> Result<StepProgram<R>, Diagnostic> {
-        let TracedStep { f, targets, aux, aux_count } = self.traced(batch)?;
+        let division = Division::of(leaves, device)?;
+        let TracedStep { f, targets, aux, aux_count } = self.traced(batch, division)?;
         let donated = self.donated(&targets);
-        let executable = device.compile_donating(&f, &donated)?.executable;
-        Ok(StepProgram { batch: key, executable, aux, aux_count, targets })
+        let executable = match device.simulated() {
+            1 => device.compile_donating(&f, &donated)?.executable,
+            ranks => {
+                let all = Self::of_all_ranks(&f, &tree::leaves(batch), ranks)?;
+                device.session(&donated)?.compile(&Module::from(all.clone()), &all)?.executable
+            }
+        };
+        Ok(StepProgram { batch: key, executable, division, aux, aux_count, targets })
+    }
+
+    /// The step of one rank as that of all, on rows that lie side by side. What all have in common, which is all that a step
+    /// leaves, is there once.
+    fn of_all_ranks(f: &Traced, batch: &[Array], ranks: u32) -> Result<Function, Diagnostic> {
+        let others = f.params().len() - batch.len();
+        let rows = batch.iter().map(|array| array.dims().first().map(|_| 0));
+        let axes = std::iter::repeat_n(None, others).chain(rows);
+        let batching = Batching::new(u64::from(ranks), axes).named(AXIS).random(Random::Same);
+        let batching = batching.results(f.results().iter().map(|_| None));
+        vmap(&Module::from(f.clone()), f, &batching)
     }
 }
 
@@ -318,9 +345,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         device: &Device,
         batch: &B::With<Array>,
+        leaves: u32,
     ) -> Result<crate::report::Report, Diagnostic> {
         use crate::report::ValueKind;
-        let TracedStep { f, targets, .. } = self.traced(batch)?;
+        let division = Division::of(leaves, device)?;
+        let TracedStep { f, targets, .. } = self.traced(batch, division)?;
         let role = |(_, p): &(String, Param)| match p.role {
             ParamRole::Trained | ParamRole::Frozen => ValueKind::Parameter,
             ParamRole::Running => ValueKind::State,
@@ -351,6 +380,14 @@ fn expect(step: &Tensor, what: &str, given: &[Tensor], found: &[Tensor]) {
 fn trained(params: &[(String, Param)]) -> Vec<TrainedParam> {
     let trained = params.iter().filter(|(_, p)| p.role == ParamRole::Trained);
     trained.map(|(path, p)| TrainedParam { path: path.clone(), ty: p.ty.clone() }).collect()
+}
+
+/// The tree of a batch with the arrays of another of its structure.
+fn rebuilt<B: Params<Tensor>>(
+    batch: &B::With<Array>,
+    other: &impl Params<Array>,
+) -> B::With<Array> {
+    tree::rebuild(batch, tree::leaves(other))
 }
 
 /// Inputs of the types of a batch's arrays.

@@ -24,6 +24,26 @@ pub(super) struct Gradients {
     pub(super) gradients: Vec<Tensor>,
 }
 
+impl Gradients {
+    /// All of them; the gradients are last.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        [&self.loss].into_iter().chain(&self.aux).chain(&self.running).chain(&self.gradients)
+    }
+
+    /// These tensors in the places of its own: the gradients as they are, the others in the types of its own.
+    pub(super) fn replaced(&self, by: Vec<Tensor>) -> Gradients {
+        let mut by = by.into_iter();
+        let mut typed = |of: &[Tensor]| {
+            let pairs = of.iter().zip(by.by_ref());
+            pairs.map(|(own, new)| new.convert(own.dtype())).collect::<Vec<_>>()
+        };
+        let loss = typed(std::slice::from_ref(&self.loss)).pop();
+        let (aux, running) = (typed(&self.aux), typed(&self.running));
+        let loss = loss.unwrap_or_else(|| self.loss.clone());
+        Gradients { loss, aux, running, gradients: by.collect() }
+    }
+}
+
 /// A traced loss, differentiated.
 pub(super) struct DifferentiatedLoss<'a> {
     gradient: &'a Function,

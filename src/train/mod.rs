@@ -11,6 +11,7 @@ mod interrupt;
 mod log;
 mod metrics;
 mod objective;
+mod parallel;
 mod precision;
 mod state;
 #[cfg(feature = "train")]
@@ -20,6 +21,6 @@ pub use eval::{EvalStep, eval_step};
 pub use metrics::Metrics;
 pub use objective::{AuxArrays, Objective};
 pub use precision::MixedPrecision;
-pub use state::{TrainState, TrainStep, train_step};
+pub use state::{TrainState, TrainStep, data_parallel, train_step};
 #[cfg(feature = "train")]
 pub use trainer::{TrainOutcome, Trainer};

@@ -2,6 +2,7 @@
 
 use super::definition::{ResultTarget, StepDefinition, StepProgram, StepSettings};
 use super::objective::Objective;
+use super::parallel::Division;
 use super::precision::MixedPrecision;
 use crate::backends::{Array, Resident};
 use crate::device::{ArgumentKey, Device};
@@ -17,6 +18,7 @@ use std::sync::Arc;
 /// `M` is the model, `B` what a batch is in a trace, `R` what the closure returns.
 pub struct TrainStep<M: Params<Param>, B, R> {
     definition: Arc<StepDefinition<M, B, R>>,
+    leaves: u32,
 }
 
 /// A training step of a model: the closure is given the model and a batch, and returns the loss, or the loss and other values
@@ -32,7 +34,37 @@ where
     R: Objective,
 {
     let definition = StepDefinition::new(model, Arc::new(optimizer), Arc::new(loss));
-    TrainStep { definition: Arc::new(definition) }
+    TrainStep { definition: Arc::new(definition), leaves: 1 }
+}
+
+/// The step with its batches divided into `leaves` parts of equal size, a power of two, which the ranks of the device share: each is
+/// given the whole batch and takes its own rows. The loss is the mean of those of the parts, and so are gradients, other values of a float
+/// type, and what layers update; integers that the closure returns are summed. They are summed in the order of a fixed tree, so that in strict
+/// mode the bits of a step are the same for every number of ranks up to `leaves`, a power of two, and on one device.
+///
+/// ```
+/// use adfuse::nn::{Init, Param};
+/// use adfuse::optim::Sgd;
+/// use adfuse::prelude::*;
+/// use adfuse::train::data_parallel;
+///
+/// let on = |device: Device| {
+///     let loss = |p: &Tensor, x: Tensor| (&x * p - 1.0).square().mean(..);
+///     let step = data_parallel(adfuse::train_step(Sgd::new(0.1), Param::new([3], Init::Ones), loss), 4);
+///     let mut state = step.init(device, 0)?;
+///     state.step(&Array::from_vec((0..24).map(|n| n as f32 * 0.1).collect(), [8, 3])?)?;
+///     Ok::<_, Diagnostic>(state.params()?.to_f64s())
+/// };
+/// assert_eq!(on(Device::cpu())?, on(Device::cpu().simulated_ranks(4))?);
+/// # Ok::<(), Diagnostic>(())
+/// ```
+pub fn data_parallel<M, B, R>(step: TrainStep<M, B, R>, leaves: u32) -> TrainStep<M, B, R>
+where
+    M: Params<Param>,
+    B: Params<Tensor>,
+    R: Objective,
+{
+    TrainStep { leaves, ..step }
 }
 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
@@ -68,7 +100,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
     }
 
     fn with_settings(&self, change: impl FnOnce(&mut StepSettings)) -> TrainStep<M, B, R> {
-        TrainStep { definition: Arc::new(self.definition.with_settings(change)) }
+        TrainStep { definition: Arc::new(self.definition.with_settings(change)), leaves: self.leaves }
     }
 
     /// The state before the first step, with parameters drawn from the seed. Random layers draw from it too.
@@ -116,7 +148,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         device: &Device,
         batch: &B::With<Array>,
     ) -> Result<crate::report::Report, Diagnostic> {
-        self.definition.report(device, batch)
+        self.definition.report(device, batch, self.leaves)
     }
 
     /// The model as it was described: its leaves are [`Param`](crate::nn::Param)s, not values.
@@ -149,6 +181,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         let scalar = |n: i64| Array::scalar(Literal::from_i64(DType::I64, n)).into();
         Ok(TrainState {
             definition: Arc::clone(&self.definition),
+            leaves: self.leaves,
             programs: Vec::new(),
             device,
             values: resident(values),
@@ -164,6 +197,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
 /// The state of training on a device.
 pub struct TrainState<M: Params<Param>, B, R: Objective> {
     definition: Arc<StepDefinition<M, B, R>>,
+    leaves: u32,
     programs: Vec<StepProgram<R>>,
     device: Device,
     /// The parameters; none after a step that failed while it ran.
@@ -193,11 +227,13 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         let program = match known {
             Some(k) => &self.programs[k],
             None => {
-                self.programs.push(self.definition.program(&self.device, batch, key)?);
+                let made = self.definition.program(&self.device, batch, (key, self.leaves))?;
+                self.programs.push(made);
                 &self.programs[self.programs.len() - 1]
             }
         };
         self.resident_params()?;
+        let arrays = self.rows(batch, program.division)?;
         let mut args = std::mem::take(&mut self.values);
         // What no step changes is lent.
         let mut values: Vec<Option<Resident>> = Vec::new();
@@ -223,12 +259,21 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         Ok(R::report(loss, tree::rebuild(&program.aux, aux)))
     }
 
+    /// What the program is given of a batch: the rows of this rank, or those of all ranks side by side.
+    fn rows(&self, batch: &B::With<Array>, division: Division) -> Result<Vec<Array>, Diagnostic> {
+        match self.device.simulated() {
+            1 => Ok(tree::leaves(&division.own(batch, self.device.group().rank())?)),
+            _ => division.side_by_side(tree::leaves(batch)),
+        }
+    }
+
     /// The function of a whole step for batches of the types of this one, as it is planned: its text is what `adfuse plan` and `adfuse bench` read.
     ///
     /// # Errors
     /// As [`TrainState::step`] has them of the trace.
     pub fn traced(&self, batch: &B::With<Array>) -> Result<Traced, Diagnostic> {
-        Ok(self.definition.traced(batch)?.f)
+        let division = Division::of(self.leaves, &self.device)?;
+        Ok(self.definition.traced(batch, division)?.f)
     }
 
     /// The report of the plan of a step for batches of the types of this one, as [`TrainStep::report`].
@@ -237,7 +282,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// As there.
     #[cfg(feature = "report")]
     pub fn report(&self, batch: &B::With<Array>) -> Result<crate::report::Report, Diagnostic> {
-        self.definition.report(&self.device, batch)
+        self.definition.report(&self.device, batch, self.leaves)
     }
 
     /// The number of steps so far.

@@ -102,6 +102,24 @@ impl Trainer {
         &self,
         state: &mut TrainState<M, B, R>,
         batches: impl Fn(u64) -> I,
+        each: impl FnMut(&TrainState<M, B, R>, &mut Metrics) -> Result<(), Diagnostic>,
+    ) -> Result<TrainOutcome, Diagnostic>
+    where
+        M: Params<Param>,
+        B: Params<Tensor>,
+        R: Objective,
+        I: Iterator<Item = B::With<Array>>,
+    {
+        // All ranks see the same: the first tells of it.
+        let first = state.device().group().rank() == 0;
+        let log = self.log.clone().filter(|_| first);
+        Trainer { quiet: self.quiet || !first, log, ..self.clone() }.epochs(state, batches, each)
+    }
+
+    fn epochs<M, B, R, I>(
+        &self,
+        state: &mut TrainState<M, B, R>,
+        batches: impl Fn(u64) -> I,
         mut each: impl FnMut(&TrainState<M, B, R>, &mut Metrics) -> Result<(), Diagnostic>,
     ) -> Result<TrainOutcome, Diagnostic>
     where

@@ -4,7 +4,7 @@ use super::point::{Asked, TracedPoint};
 use crate::autodiff::{Batching, Random};
 use crate::ir::{Dim, Kind, TensorType};
 use crate::trace::closure::input_name;
-use crate::trace::{Tensor, Tracer};
+use crate::trace::{RankAxis, Tensor, Tracer};
 use crate::tree::{Params, count, named_leaves, rebuild};
 
 /// The function for each element of a batch, which lies along the first axis of every tensor of the argument and of
@@ -25,7 +25,7 @@ use crate::tree::{Params, count, named_leaves, rebuild};
 #[track_caller]
 pub fn vmap<A: Params<Tensor>, R: Params<Tensor>>(f: impl Fn(&A) -> R) -> impl Fn(&A) -> R {
     let asked = Asked::here("vmap");
-    move |x| batched(asked, x, (&Some(0), Random::Refused), &f)
+    move |x| batched(asked, x, (&Some(0), Random::Refused, None), &f)
 }
 
 /// As [`vmap`], with the batch along other axes, or along none of a part of the argument that all elements share.
@@ -50,7 +50,32 @@ pub fn vmap_axes<A: Params<Tensor>, R: Params<Tensor>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> R {
     let asked = Asked::here("vmap_axes");
-    move |x| batched(asked, x, (&axes, Random::Refused), &f)
+    move |x| batched(asked, x, (&axes, Random::Refused, None), &f)
+}
+
+/// As [`vmap`], of elements that are the ranks of an axis: collectives over it become ordinary ops, so that a program of any
+/// number of ranks runs on one device.
+///
+/// ```
+/// use adfuse::backends::Array;
+/// use adfuse::trace::{RankAxis, Tensor};
+/// use adfuse::transform::{jit, vmap_ranks};
+///
+/// let f = jit(|xs: Tensor| {
+///     let over = RankAxis::new("ranks", 3);
+///     vmap_ranks(&over, |x: &Tensor| x.all_reduce(&over))(&xs)
+/// });
+/// let xs = Array::from_f32s(&[3, 2], &[1.0, 0.0, 2.0, 1.0, 4.0, 1.0])?;
+/// assert_eq!(f.call(&xs)?.to_f64s(), [7.0, 2.0, 7.0, 2.0, 7.0, 2.0]);
+/// # Ok::<(), adfuse::ir::Diagnostic>(())
+/// ```
+#[track_caller]
+pub fn vmap_ranks<A: Params<Tensor>, R: Params<Tensor>>(
+    over: &RankAxis,
+    f: impl Fn(&A) -> R,
+) -> impl Fn(&A) -> R {
+    let (asked, name) = (Asked::here("vmap_ranks"), over.name().to_string());
+    move |x| batched(asked, x, (&Some(0), Random::Refused, Some(&name)), &f)
 }
 
 /// As [`vmap_axes`], where all elements draw the same random bits if what they draw from does not depend on the element.
@@ -71,7 +96,7 @@ pub fn vmap_same_draws<A: Params<Tensor>, R: Params<Tensor>>(
     f: impl Fn(&A) -> R,
 ) -> impl Fn(&A) -> R {
     let asked = Asked::here("vmap_same_draws");
-    move |x| batched(asked, x, (&axes, Random::Same), &f)
+    move |x| batched(asked, x, (&axes, Random::Same, None), &f)
 }
 
 /// Where the batch is in a tree of tensors: `Some(axis)` or `None` for all of them, or a tuple of these for a tuple.
@@ -108,7 +133,7 @@ tuples!(I A 0, J B 1, K C 2, L D 3, M E 4, N F 5);
 fn batched<A: Params<Tensor>, R: Params<Tensor>>(
     asked: Asked,
     x: &A,
-    (axes, random): (&impl BatchAxes<A>, Random),
+    (axes, random, name): (&impl BatchAxes<A>, Random, Option<&str>),
     f: impl FnOnce(&A) -> R,
 ) -> R {
     let axes = axes.each(x);
@@ -122,7 +147,10 @@ fn batched<A: Params<Tensor>, R: Params<Tensor>>(
     let Some(point) = point else { return out };
     let due: Vec<TensorType> = point.results.iter().map(|ty| with_axis(ty, 0, size)).collect();
     let shared = point.captures().iter().map(|_| None);
-    let batching = Batching::new(size, axes.iter().copied().chain(shared)).random(random);
+    let mut batching = Batching::new(size, axes.iter().copied().chain(shared)).random(random);
+    if let Some(name) = name {
+        batching = batching.named(name);
+    }
     rebuild(&out, point.transformed(&[], &due, |f| f.vmap(&batching)))
 }
 

@@ -33,7 +33,7 @@ mod point;
 mod reverse;
 mod rules;
 
-pub use batch::{BatchAxes, vmap, vmap_axes, vmap_same_draws};
+pub use batch::{BatchAxes, vmap, vmap_axes, vmap_ranks, vmap_same_draws};
 pub use flow::{cond, fori, scan, scan_with, switch, while_loop};
 pub use forward::{Pushforward, hvp, jvp, linearize};
 pub use jacobian::{hessian, hessian_blocks, jacfwd, jacrev};

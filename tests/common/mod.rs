@@ -15,6 +15,7 @@ pub(crate) mod parallel;
 pub(crate) mod products;
 pub(crate) mod programs;
 pub(crate) mod random;
+pub(crate) mod ranks;
 pub(crate) mod schedules;
 
 /// The folder of the sources: where they were built, or where the tests run on another machine.

@@ -2,6 +2,7 @@
 
 use super::count_from_env;
 use super::programs::Step;
+use super::ranks::of_all_ranks;
 use adfuse::backends::Array;
 use adfuse::ir::infer::Class;
 use adfuse::ir::op::{Domain, Infer};
@@ -36,14 +37,17 @@ pub(crate) fn inputs(f: &Function, domains: &[Domain]) -> Vec<Array> {
 }
 
 /// One-instruction functions of a row: its examples, with other float types in place of theirs, and
-/// where it has a plain signature that at every type and some extents, one of them `long`.
+/// where it has a plain signature that at every type and some extents, one of them `long`. A collective is over all of its
+/// ranks, which lie side by side.
 pub(crate) fn cases(op: Op, long: u64) -> Vec<Module> {
     let mut cases = Vec::new();
     for example in op.def().examples {
-        cases.push(parse_example(example).unwrap_or_else(|e| panic!("{example}: {e:?}")));
+        let read = parse_example(example).unwrap_or_else(|e| panic!("{example}: {e:?}"));
+        cases.push(of_all_ranks(&read));
         for other in ["f64", "bf16", "f16"] {
             // Not every example makes sense in every type.
-            cases.extend(parse_example(&example.replace("f32", other)));
+            let read = parse_example(&example.replace("f32", other));
+            cases.extend(read.iter().map(of_all_ranks));
         }
     }
     if let Infer::Map(sig) = op.def().infer

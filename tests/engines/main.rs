@@ -10,6 +10,7 @@ mod introspect;
 mod kernels;
 mod loops;
 mod opaque;
+mod ranks;
 mod recorded;
 mod resident;
 mod steps;

@@ -122,16 +122,21 @@ const STAGES: &[Stage] = &[
     }),
 ];
 
-/// `size=3`, or a symbol; `same` for shared random bits; then axes by parameter.
+/// `size=3`, or a symbol; `ranks=r` where the elements are the ranks of an axis; `same` for shared random bits; then axes by parameter.
 fn batching(f: &Function, d: &Directive) -> autodiff::Batching {
     let size = d.options.get("size").map_or("0", String::as_str);
     let size = match (size.parse(), Symbol::new(size)) {
         (Ok(n), _) => Dim::Const(n),
         (Err(_), symbol) => Dim::Sym(symbol.expect("an extent or a symbol")),
     };
+    let name = d.options.get("ranks");
     let axis = |&p| f.name_of(p).and_then(|n| d.options.get(n)).and_then(|a| a.parse().ok());
     let random = if d.has("same") { autodiff::Random::Same } else { autodiff::Random::Refused };
-    autodiff::Batching::new(size, f.params().iter().map(axis)).random(random)
+    let batching = autodiff::Batching::new(size, f.params().iter().map(axis)).random(random);
+    match name {
+        Some(name) => batching.named(name),
+        None => batching,
+    }
 }
 
 /// Whether this host makes the text of a stage.

@@ -2,6 +2,7 @@
 //! batches, tracing from Rust.
 
 mod accepted;
+mod collectives;
 #[path = "../common/mod.rs"]
 mod common;
 mod compose;

@@ -1,8 +1,12 @@
 //! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
 mod checkpoint;
+// What connects ranks is shared with the tests of engines.
+#[path = "../common/ranks.rs"]
+mod ranks;
 mod nn;
 mod optim;
+mod parallel;
 mod precision;
 mod train;
 mod transforms;

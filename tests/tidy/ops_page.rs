@@ -36,6 +36,7 @@ const SECTIONS: &[Section] = &[
     ("Sources", |b| matches!(b, Body::Constant | Body::Source(_))),
     ("Composed of others", |b| matches!(b, Body::Composed(_))),
     ("Regions and calls", |b| matches!(b, Body::Region(_) | Body::Opaque)),
+    ("Collectives", |b| matches!(b, Body::Collective(_))),
     ("Effects", |b| matches!(b, Body::Effect(_))),
 ];
 

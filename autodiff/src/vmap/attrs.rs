@@ -24,6 +24,8 @@ const ROLES: &[(&str, Role)] = &[
     ("axis", Role::Axes),
     ("axes", Role::Axes),
     ("along", Role::Axes),
+    ("split", Role::Axes),
+    ("concat", Role::Axes),
     ("dims", Role::Places),
     ("perm", Role::Places),
     ("start", Role::Each(0)),
@@ -39,6 +41,9 @@ const ROLES: &[(&str, Role)] = &[
     ("reverse", Role::Kept),
     ("descending", Role::Kept),
     ("count", Role::Kept),
+    ("over", Role::Kept),
+    ("ranks", Role::Kept),
+    ("root", Role::Kept),
 ];
 
 /// The attributes of `op` over operands with a first axis of this extent more.

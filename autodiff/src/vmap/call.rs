@@ -189,12 +189,7 @@ impl<'f> Batch<'f, '_> {
         results: Option<Vec<Option<usize>>>,
     ) -> Result<Function, Diagnostic> {
         let g = inline_keeping_rules(self.module, g, &|c| c.rule.is_none())?;
-        let batching = Batching {
-            size: self.size(),
-            params: params.to_vec(),
-            results,
-            random: self.batching.random,
-        };
+        let batching = Batching { params: params.to_vec(), results, ..self.batching.clone() };
         body(self.module, &g, &batching, self.callees)
     }
 
@@ -227,7 +222,8 @@ impl<'f> Batch<'f, '_> {
         let rule = self.find(i, name)?;
         let params = axes(mapped);
         let g = inline_keeping_rules(self.module, rule, &|c| c.rule.is_none())?;
-        let moving = flow::mapped(&g, &params);
+        let batching = Batching { params: params.clone(), ..self.batching.clone() };
+        let moving = flow::mapped(&g, &batching);
         let residuals = g.results()[results..].iter().map(|&r| moving.contains(r).then_some(0));
         let residuals: Vec<Option<usize>> = residuals.collect();
         let all = std::iter::repeat_n(Some(0), results).chain(residuals.iter().copied()).collect();

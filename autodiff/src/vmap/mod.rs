@@ -7,8 +7,10 @@
 //! regions, say more. Every element has the bits that the function gives it alone.
 
 mod attrs;
+mod batching;
 mod branch;
 mod call;
+mod collective;
 mod contract;
 mod flow;
 mod indirect;
@@ -18,6 +20,7 @@ mod source;
 mod update;
 mod view;
 
+pub use batching::{Batching, Random};
 pub(crate) use call::Callees;
 
 use crate::forward::prepare;
@@ -32,47 +35,6 @@ use adfuse_ir::{
 };
 use cranelift_entity::EntitySet;
 use mask::{LaneMask, gated};
-
-/// What becomes of bits that a program draws from a seed and an offset which all elements share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Random {
-    /// It is an error: elements that must differ would not. Mapping the seed or the offset gives each
-    /// element bits of its own.
-    Refused,
-    /// All elements draw the same bits, as the function does when it runs on each by itself.
-    Same,
-}
-
-/// Where the batch is: its extent, and its axis in every parameter and result.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Batching {
-    size: Dim,
-    params: Vec<Option<usize>>,
-    results: Option<Vec<Option<usize>>>,
-    random: Random,
-}
-
-impl Batching {
-    /// A batch of this extent; for each parameter the axis that is added, or none where all elements
-    /// share it. Every result has the batch as its first axis.
-    pub fn new(size: impl Into<Dim>, params: impl IntoIterator<Item = Option<usize>>) -> Batching {
-        let params = params.into_iter().collect();
-        Batching { size: size.into(), params, results: None, random: Random::Refused }
-    }
-
-    /// For each result the axis that is added. Where there is none, the result must not depend on a
-    /// mapped parameter; where there is one and it does not, it is repeated.
-    pub fn results(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> Batching {
-        self.results = Some(axes.into_iter().collect());
-        self
-    }
-
-    /// What becomes of random bits that do not depend on a mapped parameter.
-    pub fn random(mut self, random: Random) -> Batching {
-        self.random = random;
-        self
-    }
-}
 
 /// As [`vmap`](fn@crate::vmap); calls of functions with a rule stay, to batched callees that go into `callees`.
 pub(crate) fn open(
@@ -94,7 +56,7 @@ fn body(
     callees: &mut Callees,
 ) -> Result<Function, Diagnostic> {
     let results = check(f, batching)?;
-    let mapped = flow::mapped(f, &batching.params);
+    let mapped = flow::mapped(f, batching);
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     if let Dim::Sym(s) = batching.size
@@ -304,6 +266,12 @@ impl<'f> Batch<'f, '_> {
             let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
             return Err(self.error(i, Kind::Effect, m));
         }
+        if let Some(out) = self.over_ranks(b, i)? {
+            return self.settled(b, i, &out);
+        }
+        if f.op(i) == Op::Call {
+            self.refuse_exchanges(i)?;
+        }
         let moves = f.inst_results(i).iter().any(|&v| self.is_mapped(v));
         match f.op(i).control() {
             Some(Control::Branch) => return self.branch(b, i),
@@ -321,7 +289,7 @@ impl<'f> Batch<'f, '_> {
         let mut out = match body {
             Body::Map(_) => self.map(b, i),
             Body::View(_) => self.view(b, i)?,
-            Body::Reduce(_) | Body::Scan(_) => self.shifted(b, i)?,
+            Body::Reduce(_) | Body::Scan(_) | Body::Collective(_) => self.shifted(b, i)?,
             Body::Contract => vec![self.contract(b, i)],
             Body::Indirect(which) => vec![self.indirect(b, i, which)?],
             Body::Source(_) => vec![self.source(b, i)?],
@@ -335,10 +303,6 @@ impl<'f> Batch<'f, '_> {
                 return Err(self.error(i, Kind::Internal, m));
             }
         };
-        if let Some(d) = b.error() {
-            let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
-            return Err(self.error(i, Kind::Unsupported, m));
-        }
         if let Some(mask) = self.lanes
             && !matches!(body, Body::Map(_))
             && f.args(i).iter().any(|&a| self.shares(a))
@@ -350,7 +314,17 @@ impl<'f> Batch<'f, '_> {
                 }
             }
         }
-        self.values.stand_for(b, f.inst_results(i), &out);
+        self.settled(b, i, &out)
+    }
+
+    /// Has these values stand for the results of an instruction.
+    fn settled(&mut self, b: &mut Builder, i: Inst, out: &[Value]) -> Result<(), Diagnostic> {
+        let f = self.f;
+        if let Some(d) = b.error() {
+            let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
+            return Err(self.error(i, Kind::Unsupported, m));
+        }
+        self.values.stand_for(b, f.inst_results(i), out);
         Ok(())
     }
 

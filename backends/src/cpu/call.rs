@@ -210,6 +210,7 @@ impl CpuExecutable {
         mut recorder: Option<&mut SpanRecorder>,
     ) -> Result<(), Diagnostic> {
         self.sized("output", outputs.iter().map(|s| s.len()), &self.output_bytes)?;
+        self.agreement.reach()?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let RunMemory { arena, constants, tables, loops, pointers, .. } = &mut *memory;
         let (arena, constants) = (arena.start(), constants.start());

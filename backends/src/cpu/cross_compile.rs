@@ -3,6 +3,7 @@
 use super::codegen::listing::ListingEntry;
 use super::codegen::vector_width::{Emitter, Vectors};
 use super::executable::CpuExecutable;
+use super::host_services::HostServices;
 use super::machine_code::SweepCompiler;
 use super::prepare::{prepared, side_by_side};
 use super::scratch::ScratchLayout;
@@ -10,6 +11,7 @@ use super::steps::{StepCompiler, StepScope};
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
+use crate::runtime::ranks::RankGroup;
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::scalar::Table;
@@ -135,8 +137,9 @@ fn made(
 ) -> Result<Vec<StepReport>, Diagnostic> {
     let legal = prepared(program, &side_by_side)?;
     let rooms = ScratchLayout::new(program, (&legal.low, &legal.needed), &ArenaLayout::default())?;
-    let functions = Registry::new();
-    let mut compiling = StepCompiler::new(compiler, &functions);
+    let (functions, ranks) = (Registry::new(), RankGroup::alone());
+    let host = HostServices::listed(&functions, &ranks);
+    let mut compiling = StepCompiler::new(compiler, host);
     compiling.products = Some(PRODUCTS);
     Ok(compiling.steps(program, &legal, &rooms, &StepScope::default())?.made)
 }

@@ -3,6 +3,7 @@
 use super::capabilities::CAPABILITIES;
 use super::executable::{CpuExecutable, CpuOptions};
 use super::facts::facts;
+use super::host_services::HostServices;
 use super::legal::LegalProgram;
 use super::prepare::{buffers_peak, peak_of, prepared, side_by_side, step_scratch};
 use super::thread_pool::ThreadPool;
@@ -11,6 +12,7 @@ use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism, StepSizing};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
+use crate::runtime::ranks::RankGroup;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
@@ -29,6 +31,7 @@ const KEPT: usize = 64;
 pub struct CpuEngine {
     options: CpuOptions,
     functions: Registry,
+    ranks: RankGroup,
     pool: Arc<Mutex<ThreadPool>>,
     made: ExecutableCache<CpuExecutable>,
 }
@@ -45,7 +48,14 @@ impl CpuEngine {
     /// As [`CpuEngine::new`], with functions for programs to call.
     pub fn with_functions(options: CpuOptions, functions: Registry) -> CpuEngine {
         let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
-        CpuEngine { options, functions, pool, made: ExecutableCache::new(KEPT) }
+        let (ranks, made) = (RankGroup::alone(), ExecutableCache::new(KEPT));
+        CpuEngine { options, functions, ranks, pool, made }
+    }
+
+    /// The same, as the engine of one of these ranks. Programs with collectives exchange with the others when they run.
+    #[must_use]
+    pub fn among(self, ranks: RankGroup) -> CpuEngine {
+        CpuEngine { ranks, ..self }
     }
 
     /// The executable of a program, made when it is asked for first.
@@ -68,7 +78,8 @@ impl CpuEngine {
         legal: &LegalProgram,
         arena: &ArenaLayout,
     ) -> Result<CpuExecutable, Diagnostic> {
-        let (pool, how) = (Arc::clone(&self.pool), (self.options, &self.functions));
+        let host = HostServices::of(&self.functions, &self.ranks);
+        let (pool, how) = (Arc::clone(&self.pool), (self.options, host));
         CpuExecutable::of_legalized(program, legal, arena, how, pool, false)
     }
 
@@ -80,6 +91,11 @@ impl CpuEngine {
     /// The functions that its programs may call.
     pub fn functions(&self) -> &Registry {
         &self.functions
+    }
+
+    /// The ranks that it is one of.
+    pub fn ranks(&self) -> &RankGroup {
+        &self.ranks
     }
 
     /// How many executables it keeps.

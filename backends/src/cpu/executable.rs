@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 use super::codegen::vector_width::Vectors;
+use super::host_services::HostServices;
 use super::legal::LegalProgram;
 use super::loop_run::{LoopPointers, WorkerTables};
 use super::machine_code::{Code, SweepCompiler};
@@ -18,6 +19,7 @@ use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{AlignedBlock, OffsetAllocator};
 use crate::runtime::legalize::Legalized;
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::{Agreement, RankGroup};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::result_pool::Store;
 use adfuse_ir::kernel::{Program, Role, Verified};
@@ -67,6 +69,7 @@ pub struct CpuExecutable {
     pub(super) store: Arc<Store>,
     pub(super) threads: usize,
     pub(super) limits: RunLimits,
+    pub(super) agreement: Agreement,
     pub(super) pool: Arc<Mutex<ThreadPool>>,
 }
 
@@ -99,7 +102,9 @@ impl CpuExecutable {
     ) -> Result<CpuExecutable, Diagnostic> {
         let pool = ThreadPool::new(options.threads.max(1) - 1);
         let pool = Arc::new(Mutex::new(pool));
-        CpuExecutable::made_of(program, arena, (options, &Registry::new()), pool, false)
+        let (functions, alone) = (Registry::new(), RankGroup::alone());
+        let host = HostServices::of(&functions, &alone);
+        CpuExecutable::made_of(program, arena, (options, host), pool, false)
     }
 
     /// As [`CpuExecutable::compile`], with functions for the program to call.
@@ -113,7 +118,9 @@ impl CpuExecutable {
         functions: &Registry,
     ) -> Result<CpuExecutable, Diagnostic> {
         let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
-        CpuExecutable::made_of(program, arena, (options, functions), pool, false)
+        let alone = RankGroup::alone();
+        let host = HostServices::of(functions, &alone);
+        CpuExecutable::made_of(program, arena, (options, host), pool, false)
     }
 
     /// Compiles a program to be read: as [`CpuExecutable::compile`], with the texts of its sweeps kept.
@@ -126,13 +133,15 @@ impl CpuExecutable {
         options: CpuOptions,
     ) -> Result<CpuExecutable, Diagnostic> {
         let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
-        CpuExecutable::made_of(program, arena, (options, &Registry::new()), pool, true)
+        let (functions, alone) = (Registry::new(), RankGroup::alone());
+        let host = HostServices::listed(&functions, &alone);
+        CpuExecutable::made_of(program, arena, (options, host), pool, true)
     }
 
     fn made_of(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        how: (CpuOptions, &Registry),
+        how: (CpuOptions, HostServices<'_>),
         pool: Arc<Mutex<ThreadPool>>,
         texts: bool,
     ) -> Result<CpuExecutable, Diagnostic> {
@@ -146,7 +155,7 @@ impl CpuExecutable {
         program: &Verified<Program>,
         legal: &LegalProgram,
         arena: &ArenaLayout,
-        (options, functions): (CpuOptions, &Registry),
+        (options, host): (CpuOptions, HostServices<'_>),
         pool: Arc<Mutex<ThreadPool>>,
         texts: bool,
     ) -> Result<CpuExecutable, Diagnostic> {
@@ -159,7 +168,7 @@ impl CpuExecutable {
         arena_layout::check(program, arena, &[])?;
         let mut compiler = SweepCompiler::new(options.fp, options.vectors).map_err(within)?;
         compiler.listing.texts = texts;
-        let mut compiling = StepCompiler::new(&mut compiler, functions);
+        let mut compiling = StepCompiler::new(&mut compiler, host);
         compiling.constants = constants;
         let CompiledSteps { steps, made, slots, arena: all } =
             compiling.steps(program, legal, &rooms, &StepScope::default())?;
@@ -208,6 +217,7 @@ impl CpuExecutable {
             memory: Mutex::new(memory),
             threads: options.threads.max(1),
             limits: options.limits,
+            agreement: Agreement::about(host.ranks, program),
             pool,
         })
     }

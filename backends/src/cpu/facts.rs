@@ -56,7 +56,7 @@ fn of_step(
         shared,
         own,
         slots: 0,
-        functions: None,
+        host: None,
     };
     work(&mut making, step).ok()?;
     Some(collector.step)

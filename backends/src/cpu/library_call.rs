@@ -1,4 +1,4 @@
-//! Calls of user functions and effects, by the thread that runs the program, on the memory of the buffers.
+//! Calls of user functions, exchanges between ranks and effects, by the thread that runs the program, on the memory of the buffers.
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;
@@ -7,11 +7,21 @@ use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
 use crate::runtime::effects::print_effect;
 use crate::runtime::functions::{Call, Opaque, TensorMut, TensorRef};
-use adfuse_ir::kernel::{Buffer, BufferData, DebugPrint, Library};
+use crate::runtime::ranks::Communicator;
+use adfuse_ir::kernel::{Buffer, BufferData, DebugPrint, Exchange, ExchangeKind, Library};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// An exchange, made.
+pub(super) struct CompiledExchange {
+    kind: ExchangeKind,
+    /// Nothing where it is made for its size alone.
+    communicator: Option<Arc<dyn Communicator>>,
+    from: Option<DenseArray>,
+    to: DenseArray,
+}
 
 /// A call, made.
 pub(super) struct CompiledCall {
@@ -42,10 +52,10 @@ impl CompileContext<'_> {
     pub(super) fn library(&mut self, step: &Library) -> Result<CompiledCall, Diagnostic> {
         let name = &step.function;
         let refuse = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
-        let function = match self.functions {
+        let function = match self.host {
             None => None,
-            Some(functions) => {
-                let found = functions.get(name).cloned();
+            Some(host) => {
+                let found = host.functions.get(name).cloned();
                 let unknown = || refuse(format!("there is no library function @{name}"));
                 Some(found.ok_or_else(unknown)?)
             }
@@ -65,6 +75,26 @@ impl CompileContext<'_> {
             scratch: self.shared.take(elements, 1)?,
             scratch_bytes: step.scratch as usize,
         })
+    }
+
+    /// # Errors
+    /// [`Kind::NoDevice`] where this process is not one of as many ranks.
+    pub(super) fn exchange(&self, step: &Exchange) -> Result<CompiledExchange, Diagnostic> {
+        let communicator = match self.host.filter(|host| !host.listed) {
+            None => None,
+            Some(host) if host.ranks.ranks() == step.ranks => host.ranks.communicator().cloned(),
+            Some(host) => {
+                let m = format!(
+                    "`{}` is over {} ranks, there are {}",
+                    step.op(),
+                    step.ranks,
+                    host.ranks.ranks()
+                );
+                return Err(Diagnostic::new(At::default(), Kind::NoDevice, m));
+            }
+        };
+        let from = step.from.map(|b| self.dense(b));
+        Ok(CompiledExchange { kind: step.kind, communicator, from, to: self.dense(step.to) })
     }
 
     pub(super) fn print(&self, step: &DebugPrint) -> CompiledPrint {
@@ -102,6 +132,26 @@ impl CompiledCall {
         };
         let result = TensorMut { dtype: out.dtype, dims: &out.dims, bytes };
         function.call(&self.name, &mut Call { args: &args, result, scratch })
+    }
+}
+
+impl CompiledExchange {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) -> Result<(), Diagnostic> {
+        let Some(communicator) = &self.communicator else { return Ok(()) };
+        let worker = worker_set.worker(0);
+        let from = match &self.from {
+            None => &[][..],
+            // SAFETY: as of the operands of a call: the verifier has seen that the buffer is dense and has its values.
+            Some(d) => unsafe { slice(worker.table[d.buffer], d.bytes) },
+        };
+        let at = worker.table[self.to.buffer];
+        // SAFETY: as of the result of a call: it is written here alone and shares no bytes with what is read, and it is
+        // made zeros as bytes before there is a slice of it.
+        let to = unsafe {
+            at.write_bytes(0, self.to.bytes);
+            slice_mut(at, self.to.bytes)
+        };
+        communicator.exchange(self.kind, from, to)
     }
 }
 

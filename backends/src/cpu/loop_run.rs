@@ -127,6 +127,7 @@ impl StepRun<'_> {
             CompiledStep::Argsort(argsort) => argsort.run(worker_set),
             CompiledStep::Attend(attend) => attend.run(worker_set),
             CompiledStep::Call(call) => call.run(worker_set)?,
+            CompiledStep::Exchange(exchange) => exchange.run(worker_set)?,
             CompiledStep::Print(print) => print.run(worker_set)?,
             CompiledStep::Copy(..)
             | CompiledStep::Loop(_)

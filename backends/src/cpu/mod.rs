@@ -19,6 +19,7 @@ pub(crate) mod executable;
 pub(crate) mod facts;
 pub(crate) mod fold;
 pub(crate) mod gemm;
+mod host_services;
 pub(crate) mod introspect;
 pub(crate) mod kernel;
 pub(crate) mod legal;

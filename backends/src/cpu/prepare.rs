@@ -155,7 +155,7 @@ fn needed(
                     shared: room,
                     own: &mut own,
                     slots: 0,
-                    functions: None,
+                    host: None,
                 };
                 work(&mut making, step).map(|_| ())
             }

@@ -41,6 +41,10 @@ pub(super) fn told(
             notes.push(format!("@{} is called", library.function));
             by = vec!["the user's"];
         }
+        Step::Exchange(exchange) => {
+            notes.push(format!("exchanges with the other {} ranks", exchange.ranks.max(1) - 1));
+            by = vec!["ranks"];
+        }
         Step::Print(print) => {
             notes.push(format!("writes {} out as {:?}", named(program, print.from), print.label));
             by = vec!["rust"];

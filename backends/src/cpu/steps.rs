@@ -4,11 +4,12 @@ use super::argsort::CompiledArgsort;
 use super::attend::CompiledAttention;
 use super::block::{CompiledBlock, CompiledBranch, CompiledLoop, LoopPlaces};
 use super::contract::CompiledMember;
+use super::host_services::HostServices;
 use super::kernel::CompiledKernel;
 use super::kernel::bundle::CompiledBundle;
 use super::kernel::compile::CompileContext;
 use super::legal::LegalProgram;
-use super::library_call::{CompiledCall, CompiledPrint};
+use super::library_call::{CompiledCall, CompiledExchange, CompiledPrint};
 use super::machine_code::SweepCompiler;
 use super::places::BufferPlace;
 use super::scalar_loop::{self, CompiledScalarLoop, ScalarTrips};
@@ -16,7 +17,6 @@ use super::scatter::CompiledScatter;
 use super::scratch::ScratchLayout;
 use super::step_report;
 use crate::runtime::errors::within;
-use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Loop, Program, Step};
@@ -34,6 +34,8 @@ pub(super) enum CompiledStep {
     Attend(Box<CompiledAttention>),
     /// A user function.
     Call(CompiledCall),
+    /// An exchange between ranks.
+    Exchange(CompiledExchange),
     /// An effect.
     Print(CompiledPrint),
     /// Bytes from one buffer to another.
@@ -54,6 +56,7 @@ impl CompiledStep {
             CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
             | CompiledStep::Attend(_)
+            | CompiledStep::Exchange(_)
             | CompiledStep::Print(_)
             | CompiledStep::Copy(..) => {
                 return format!("step {}: {}", made.origin, made.name);
@@ -77,6 +80,7 @@ impl CompiledStep {
             | CompiledStep::Argsort(_)
             | CompiledStep::Attend(_)
             | CompiledStep::Call(_)
+            | CompiledStep::Exchange(_)
             | CompiledStep::Print(_)
             | CompiledStep::ScalarLoop(_)
             | CompiledStep::Copy(..) => Vec::new(),
@@ -106,7 +110,7 @@ pub(super) struct TableLayout<'l> {
 /// Compiles steps, those of programs within steps too.
 pub(super) struct StepCompiler<'a, 'l> {
     pub(super) compiler: &'a mut SweepCompiler,
-    pub(super) functions: &'a Registry,
+    pub(super) host: HostServices<'a>,
     /// What each worker needs.
     pub(super) own: OffsetAllocator,
     pub(super) constants: OffsetAllocator,
@@ -133,11 +137,11 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
     /// One that has compiled nothing.
     pub(super) fn new(
         compiler: &'a mut SweepCompiler,
-        functions: &'a Registry,
+        host: HostServices<'a>,
     ) -> StepCompiler<'a, 'l> {
         StepCompiler {
             compiler,
-            functions,
+            host,
             own: OffsetAllocator::default(),
             constants: OffsetAllocator::default(),
             tables: Vec::new(),
@@ -182,7 +186,7 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
                         shared: &mut shared,
                         own: &mut self.own,
                         slots: all.slots,
-                        functions: Some(self.functions),
+                        host: Some(self.host),
                     };
                     let compiled = work(&mut making, step);
                     all.slots = making.slots;
@@ -271,6 +275,7 @@ pub(super) fn work(
             CompiledStep::Copy(t.from.index(), t.to.index(), n)
         }
         Step::Library(l) => CompiledStep::Call(making.library(l)?),
+        Step::Exchange(exchange) => CompiledStep::Exchange(making.exchange(exchange)?),
         Step::Print(print) => CompiledStep::Print(making.print(print)),
         Step::Attend(s) => CompiledStep::Attend(Box::new(making.attend(s)?)),
         Step::Loop(_) | Step::Branch(_) => {

@@ -153,6 +153,12 @@ impl Eval<'_> {
                 let all = tokens.chain([EvalTensor::from_array(&array)?]);
                 return Ok(all.map(Rc::new).collect());
             }
+            Body::Collective(_) => {
+                let ranks = attrs.int("ranks");
+                let m = format!("`{op}` is over {ranks} ranks, and this engine runs one alone");
+                let hint = "`adfuse vmap --axis-name` makes one program of all ranks";
+                return Err(Diagnostic::new(at_inst(f, i), Kind::NoDevice, m).hint(hint));
+            }
             Body::Effect(Effect::Start) => EvalTensor::token(),
             Body::Effect(Effect::Print) => {
                 let array = arg(1).to_array()?;

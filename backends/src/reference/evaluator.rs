@@ -3,13 +3,14 @@
 //! It is slow, safe, and has no code generator, so its results define the meaning of a plan. It checks the layout of
 //! the arena as other engines do, although it stores each value separately.
 
+use super::kernel::run_observed;
 use super::kernel::state::RunEnvironment;
-use super::kernel::{run_observed, run_within};
 use crate::runtime::arena_layout::{ArenaLayout, check};
 use crate::runtime::array::Array;
 use crate::runtime::backend::{Arrange, Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::{Agreement, RankGroup};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Step, Verified};
@@ -22,6 +23,7 @@ use std::sync::Arc;
 pub struct Evaluator {
     functions: Registry,
     limits: RunLimits,
+    ranks: RankGroup,
 }
 
 /// A program that is evaluated.
@@ -30,6 +32,8 @@ pub struct Evaluated {
     program: Verified<Program>,
     functions: Registry,
     limits: RunLimits,
+    agreement: Agreement,
+    ranks: RankGroup,
     steps: Vec<StepReport>,
     memory: MemoryReport,
 }
@@ -40,12 +44,18 @@ impl Evaluator {
 
     /// With functions for programs to call.
     pub fn new(functions: Registry) -> Evaluator {
-        Evaluator { functions, limits: RunLimits::default() }
+        Evaluator { functions, ..Evaluator::default() }
     }
 
     /// The same within other limits.
     pub fn within(self, limits: RunLimits) -> Evaluator {
         Evaluator { limits, ..self }
+    }
+
+    /// The same, as the engine of one of these ranks.
+    #[must_use]
+    pub fn among(self, ranks: RankGroup) -> Evaluator {
+        Evaluator { ranks, ..self }
     }
 }
 
@@ -170,16 +180,32 @@ impl Prepared for Counted<'_> {
             program: self.program.clone(),
             functions: self.engine.functions.clone(),
             limits: self.engine.limits,
+            agreement: Agreement::about(&self.engine.ranks, &self.program),
+            ranks: self.engine.ranks.clone(),
             steps: steps.collect(),
             memory: self.report(layout)?,
         }))
     }
 }
 
+impl Evaluated {
+    /// Runs it, and tells when each step is done.
+    fn observed(
+        &self,
+        args: &[Array],
+        done: &mut dyn FnMut(usize),
+    ) -> Result<(Vec<Array>, u64), Diagnostic> {
+        self.agreement.reach()?;
+        let (functions, ranks) = (&mut self.functions.clone(), self.ranks.clone());
+        let mut env = RunEnvironment { functions, limits: self.limits, ranks };
+        run_observed(&self.program, args, &mut env, done)
+    }
+}
+
 impl Executable for Evaluated {
     // The arguments are copied: none is written to, donated or not.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
-        run_within(&self.program, args, &mut self.functions.clone(), self.limits)
+        Ok(self.observed(args, &mut |_| {})?.0)
     }
 
     fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
@@ -189,9 +215,7 @@ impl Executable for Evaluated {
             recorder.step(step, begin);
             begin = recorder.now();
         };
-        let functions = &mut self.functions.clone();
-        let mut env = RunEnvironment { functions, limits: self.limits };
-        run_observed(&self.program, args, &mut env, &mut done)?;
+        self.observed(args, &mut done)?;
         Ok(recorder.finish())
     }
 

@@ -22,6 +22,7 @@ pub(crate) mod library_functions;
 pub mod limits;
 #[cfg(feature = "ndarray")]
 mod ndarray_views;
+pub mod ranks;
 pub(crate) mod report;
 pub mod resident;
 pub(crate) mod result_pool;

@@ -12,6 +12,7 @@ mod engine;
 mod folder;
 mod import;
 mod kept;
+mod launch;
 mod losses;
 mod pack;
 mod plan;

@@ -28,6 +28,8 @@ pub(crate) enum InstClass {
     Opaque,
     /// A loop or a branch, whose regions are programs of their own.
     Control,
+    /// An exchange between ranks.
+    Exchange,
     /// An effect, which the host has between groups.
     Effect,
     /// Values written in the program, and tokens with which chains of effects begin. No group computes them.
@@ -44,6 +46,7 @@ impl InstClass {
                 | InstClass::Attention
                 | InstClass::Opaque
                 | InstClass::Control
+                | InstClass::Exchange
                 | InstClass::Effect
         )
     }
@@ -71,6 +74,8 @@ pub(crate) enum PartKind {
     Opaque(Inst),
     /// A loop or a branch.
     Control(Inst),
+    /// An exchange between ranks.
+    Exchange(Inst),
     /// An effect.
     Effect(Inst),
 }
@@ -85,6 +90,7 @@ impl PartKind {
             | PartKind::Attention(_)
             | PartKind::Opaque(_)
             | PartKind::Control(_)
+            | PartKind::Exchange(_)
             | PartKind::Effect(_) => true,
         }
     }
@@ -98,6 +104,7 @@ impl PartKind {
             InstClass::Attention => PartKind::Attention(i),
             InstClass::Opaque => PartKind::Opaque(i),
             InstClass::Control => PartKind::Control(i),
+            InstClass::Exchange => PartKind::Exchange(i),
             InstClass::Effect => PartKind::Effect(i),
             _ => PartKind::Kernel,
         }

@@ -232,8 +232,8 @@ impl<'f> Facts<'f> {
                     self.own().forced[v] = true;
                 }
             }
-            // It reads and leaves dense arrays.
-            Body::Step(_) => {
+            // They read and leave dense arrays.
+            Body::Step(_) | Body::Collective(_) => {
                 for &v in f.args(i).iter().chain(f.inst_results(i)) {
                     self.own().forced[v] = true;
                     self.own().bound[v] = true;
@@ -344,6 +344,7 @@ impl<'f> Facts<'f> {
                 Body::Opaque => InstClass::Opaque,
                 Body::Step(_) => InstClass::Attention,
                 body if is_in_no_group(body) => InstClass::Constant,
+                Body::Collective(_) => InstClass::Exchange,
                 Body::Region(_) => InstClass::Control,
                 Body::Effect(_) => InstClass::Effect,
                 // Composed ones were refused when programs were recorded.

@@ -117,7 +117,7 @@ fn size(step: &Step, device: &MachineModel) -> CodeSize {
         }
         Step::Scatter(scatter) => CodeSize::function(length(&scatter.program)),
         Step::Argsort(_) => CodeSize::function(0),
-        Step::Library(_) | Step::Transfer(_) | Step::Print(_) => none,
+        Step::Library(_) | Step::Transfer(_) | Step::Exchange(_) | Step::Print(_) => none,
         Step::Loop(_) | Step::Branch(_) => {
             let block = |program: &Program| {
                 together(program.steps.iter().map(|step| step_code(program, step, device)))

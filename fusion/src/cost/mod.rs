@@ -19,7 +19,8 @@ use access_cost::AccessPattern;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
-    Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
+    Argsort, Attend, Bundle, Contract, Exchange, ExchangeKind, Kernel, Member, Program, Role, Scatter,
+    Stage, Step,
 };
 use adfuse_ir::op::AttentionShape;
 use adfuse_ir::scalar::Func;
@@ -256,7 +257,7 @@ impl<'d> StepLoad<'d> {
                 work.each(DType::F32, library.operations);
                 self.add(&work, 1.0);
             }
-            Step::Transfer(_) | Step::Print(_) => self.busy = 1.0,
+            Step::Transfer(_) | Step::Exchange(_) | Step::Print(_) => self.busy = 1.0,
             // Their blocks are priced.
             Step::Loop(_) | Step::Branch(_) => {}
         }
@@ -379,6 +380,7 @@ fn priced(
     let reached = (cores * device.core_bytes_per_s / device.memory_bytes_per_s).min(1.0);
     let memory_s = match step {
         Step::Transfer(_) => moved.writes as f64 / device.host_bytes_per_s,
+        Step::Exchange(exchange) => exchange_s(exchange, moved.writes, device),
         // The host reads a copy.
         Step::Print(_) => moved.reads as f64 / device.host_bytes_per_s,
         _ => bytes as f64 / (fastest * reached),
@@ -405,6 +407,18 @@ fn priced(
         seconds: launch_s + serial_s + beside_s,
         bound,
     }
+}
+
+/// Seconds in which a rank is given what it gets of others, of a result of this many bytes.
+fn exchange_s(exchange: &Exchange, bytes: u64, device: &MachineModel) -> f64 {
+    let ranks = f64::from(exchange.ranks.max(1));
+    let others = match exchange.kind {
+        ExchangeKind::Index => return 0.0,
+        // Each rank hands on what it is given.
+        ExchangeKind::Broadcast { .. } => 1.0,
+        ExchangeKind::AllGather | ExchangeKind::AllToAll => (ranks - 1.0) / ranks,
+    };
+    device.link_s + bytes as f64 * others / device.link_bytes_per_s
 }
 
 /// The part of a core's threads that fit, times the part of the values that are not spilled.

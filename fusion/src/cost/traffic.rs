@@ -63,6 +63,7 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
             count.reads = count.reads.saturating_add(library.bytes);
         }
         Step::Transfer(transfer) => count.whole(transfer.from),
+        Step::Exchange(exchange) => exchange.from.iter().for_each(|&b| count.whole(b)),
         Step::Print(print) => count.whole(print.from),
         // What a loop or a branch reads once; its blocks say how often.
         Step::Loop(_) | Step::Branch(_) => step.reads().for_each(|b| count.whole(b)),

@@ -46,6 +46,8 @@ pub enum GroupRole {
     Attention,
     /// The result of a user function.
     Opaque,
+    /// An exchange between ranks.
+    Exchange,
     /// A loop or a branch.
     Control,
     /// An effect.
@@ -68,6 +70,7 @@ impl GroupRole {
             GroupRole::Argsort => "places in order along an axis",
             GroupRole::Attention => "by attention, whose scores are not stored",
             GroupRole::Opaque => "by a function of the user's",
+            GroupRole::Exchange => "from other ranks",
             GroupRole::Control => "by a loop or a branch",
             GroupRole::Effect => "an effect, which the host has",
             GroupRole::Written => "written out where it is used",
@@ -98,6 +101,7 @@ impl SharedGroup {
                     | GroupRole::Argsort
                     | GroupRole::Attention
                     | GroupRole::Opaque
+                    | GroupRole::Exchange
                     | GroupRole::Control
                     | GroupRole::Effect
             )
@@ -346,6 +350,7 @@ impl<'a> Explainer<'a> {
             InstClass::Argsort => GroupRole::Argsort,
             InstClass::Attention => GroupRole::Attention,
             InstClass::Opaque => GroupRole::Opaque,
+            InstClass::Exchange => GroupRole::Exchange,
             InstClass::Control => GroupRole::Control,
             InstClass::Effect => GroupRole::Effect,
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {

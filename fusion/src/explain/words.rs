@@ -194,6 +194,9 @@ impl<'a> SentenceWriter<'a> {
             Some(Body::Opaque) => {
                 format!("{subject} is computed by a user function, whose code cannot be fused")
             }
+            Some(Body::Collective(_)) => {
+                format!("{subject} is an exchange between ranks, which has dense arrays")
+            }
             Some(Body::Region(_)) => {
                 format!(
                     "{subject} is computed by a loop or a branch, which runs a program of its own"
@@ -204,7 +207,7 @@ impl<'a> SentenceWriter<'a> {
             }
             _ => {
                 format!(
-                    "a scatter, a sort, a function, a loop or an effect shares no kernel, so {subject} cannot join"
+                    "a scatter, a sort, a function, a loop, an exchange or an effect shares no kernel, so {subject} cannot join"
                 )
             }
         }

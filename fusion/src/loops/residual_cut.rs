@@ -250,7 +250,7 @@ fn operations(f: &Function, i: Inst) -> u128 {
         Body::Step(_) => NEVER,
         // Each element is found by an index, or put in order.
         Body::Indirect(_) | Body::Composed(_) => 8 * all,
-        Body::Effect(_) | Body::Opaque => NEVER,
+        Body::Effect(_) | Body::Opaque | Body::Collective(_) => NEVER,
         Body::Region(control) => match (control, known_trips(f, i)) {
             (Control::Branch, _) => each_region(f, i).max().unwrap_or(0),
             (Control::Loop(_), Some(trips)) => {

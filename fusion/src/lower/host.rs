@@ -1,9 +1,10 @@
-//! Steps that are one instruction: effects, calls of user functions, attention.
+//! Steps that are one instruction: effects, calls of user functions, attention, exchanges between ranks.
 
 use super::{Lower, is_stored};
 use crate::analysis::class::PartKind;
-use adfuse_ir::kernel::{Attend, Buffer, DebugPrint, Library, Step};
-use adfuse_ir::{Diagnostic, Inst, Op};
+use adfuse_ir::kernel::{Attend, Buffer, DebugPrint, Exchange, ExchangeKind, Library, Step};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{Diagnostic, Inst, Kind, Op};
 
 impl Lower<'_> {
     /// The step of a part that is one instruction and no loops over elements.
@@ -12,6 +13,7 @@ impl Lower<'_> {
             PartKind::Control(i) => self.control(i)?,
             PartKind::Attention(i) => self.attention(i)?,
             PartKind::Opaque(i) => self.opaque(i)?,
+            PartKind::Exchange(i) => self.exchange(i)?,
             PartKind::Effect(i) => self.effect(i)?,
             PartKind::Kernel
             | PartKind::Contract(_)
@@ -25,6 +27,29 @@ impl Lower<'_> {
         let f = self.facts.f;
         let (label, from) = (f.attrs(i).text("label").into(), self.scalar(i, f.args(i)[1])?);
         Ok(Step::Print(DebugPrint { label, from }))
+    }
+
+    /// The step of an exchange between ranks, which is one of those that engines have.
+    fn exchange(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let attrs = f.attrs(i);
+        let first = |name| attrs.int(name) == 0;
+        // The schema has small numbers alone.
+        let number = |name| attrs.int(name) as u32;
+        let kind = match f.op(i) {
+            Op::AllGather if first("axis") => ExchangeKind::AllGather,
+            Op::AllToAll if first("split") && first("concat") => ExchangeKind::AllToAll,
+            Op::Broadcast => ExchangeKind::Broadcast { root: number("root") },
+            Op::AxisIndex => ExchangeKind::Index,
+            op => {
+                let m = format!("`{op}` is not written in exchanges");
+                return Err(Diagnostic::new(at_inst(f, i), Kind::Unsupported, m));
+            }
+        };
+        let from = f.args(i).first().map(|&v| self.scalar(i, v)).transpose()?;
+        let to = self.results_of(i, 0..1)?[0];
+        let (over, ranks) = (attrs.text("over").into(), number("ranks"));
+        Ok(Step::Exchange(Exchange { kind, over, ranks, from, to }))
     }
 
     /// The step of attention, or of its way back.

@@ -237,8 +237,11 @@ impl Lower<'_> {
                 }
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
-                // A loop, a branch, attention and what acts leave all that they compute, whoever reads it.
-                InstClass::Control | InstClass::Attention | InstClass::Opaque => Role::Temp,
+                // A loop, a branch, attention, an exchange and what acts leave all that they compute, whoever reads it.
+                InstClass::Control
+                | InstClass::Attention
+                | InstClass::Opaque
+                | InstClass::Exchange => Role::Temp,
                 _ if self.grown.read[v] => Role::Temp,
                 _ => continue,
             };
@@ -383,11 +386,8 @@ impl Lower<'_> {
                     let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
-                PartKind::Control(_)
-                | PartKind::Attention(_)
-                | PartKind::Opaque(_)
-                | PartKind::Effect(_) => {
-                    let step = self.whole(part.shape)?;
+                kind => {
+                    let step = self.whole(kind)?;
                     self.program.steps.extend(step);
                 }
             }

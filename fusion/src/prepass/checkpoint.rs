@@ -131,10 +131,10 @@ impl<'f> FollowedPolicies<'f> {
     ) -> Option<Recomputation> {
         let f = self.f;
         let ValueDef::Inst(i, _) = f.def(v) else { return None };
-        // What a phase computes is there for it. Effects happen once, and constants are in memory.
+        // What a phase computes is there for it. Effects and exchanges happen once, and constants are in memory.
         let constant = matches!(f.op(i).def().body, Body::Constant);
         let token = f.inst_results(i).iter().any(|&v| f.ty(v).dtype == DType::Token);
-        if f.inst(i).phase >= phase || constant || token || f.has_effect(i) {
+        if f.inst(i).phase >= phase || constant || token || f.is_ordered(i) {
             return None;
         }
         let scope = &self.scope[v];

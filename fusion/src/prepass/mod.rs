@@ -11,7 +11,7 @@ pub(crate) mod split;
 pub(crate) mod unroll_windows;
 
 use adfuse_ir::rewrite::{
-    Exactness, RuleTable, StepLowering, cse, dce, inline, simplify, with_steps,
+    Exactness, RuleTable, StepLowering, cse, dce, inline, simplify, with_exchanges, with_steps,
 };
 use adfuse_ir::verify::verify_function;
 use adfuse_ir::{Diagnostic, Function, Module};
@@ -41,6 +41,11 @@ pub const PREPASSES: &[Prepass] = &[
         name: "inline",
         about: "calls become the instructions of the functions they call",
         run: inlined,
+    },
+    Prepass {
+        name: "exchanges",
+        about: "collectives become the exchanges that engines have, and sums in the order of ranks",
+        run: |_, f| with_exchanges(f),
     },
     Prepass {
         name: "split_views",

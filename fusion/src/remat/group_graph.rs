@@ -113,8 +113,8 @@ impl GroupGraph {
                 let own = if result { 0 } else { size(v) };
                 let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(latest);
                 let op = if result { op.output() } else { op };
-                // An effect happens once.
-                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i) || f.has_effect(i));
+                // Effects and exchanges happen once.
+                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i) || f.is_ordered(i));
                 let op = if kept { op.once() } else { op };
                 let op = found.graph.push(op)?;
                 op_of[v] = Some(op);
@@ -145,7 +145,7 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
     for (g, group) in plan.groups.iter().enumerate() {
         for (k, part) in group.parts.iter().enumerate() {
             for &i in part {
-                let acts = f.has_effect(i);
+                let acts = f.is_ordered(i);
                 for &v in f.inst_results(i) {
                     home[v] = Some((g, k));
                     // Whether anybody waits for it or not, an effect happens.

@@ -21,7 +21,17 @@ pub enum Follow {
 /// depends on its initial value and on what a step makes of it; everything a `while` carries depends on its
 /// condition.
 pub fn reach(f: &Function, seeds: EntitySet<Value>, follow: Follow) -> EntitySet<Value> {
-    let mut reach = Reach { f, follow, found: seeds };
+    reach_where(f, seeds, follow, &|_| None)
+}
+
+/// As [`reach`], where `decided` may say of an instruction whether its results depend, whatever it reads.
+pub fn reach_where(
+    f: &Function,
+    seeds: EntitySet<Value>,
+    follow: Follow,
+    decided: &dyn Fn(Inst) -> Option<bool>,
+) -> EntitySet<Value> {
+    let mut reach = Reach { f, follow, decided, found: seeds };
     reach.region(f.body());
     reach.found
 }
@@ -29,6 +39,7 @@ pub fn reach(f: &Function, seeds: EntitySet<Value>, follow: Follow) -> EntitySet
 struct Reach<'f> {
     f: &'f Function,
     follow: Follow,
+    decided: &'f dyn Fn(Inst) -> Option<bool>,
     found: EntitySet<Value>,
 }
 
@@ -42,6 +53,12 @@ impl Reach<'_> {
     fn inst(&mut self, i: Inst) {
         let f = self.f;
         let results = f.inst_results(i);
+        if let Some(depends) = (self.decided)(i) {
+            if depends {
+                results.iter().for_each(|&v| self.add(v));
+            }
+            return;
+        }
         match f.op(i).control() {
             None | Some(Control::Call) => {
                 let stops =

@@ -14,7 +14,7 @@ mod prune;
 
 pub use crate::captures::{captures, reads};
 pub use crate::op::{Entered, LoopRoles, Signature, Trips, element, signature, stacked};
-pub use flow::{Follow, reach};
+pub use flow::{Follow, reach, reach_where};
 pub use liveness::Liveness;
 pub use outline::{Outlined, outline};
 pub use place::{LoopBuilder, branch, while_loop};

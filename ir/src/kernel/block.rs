@@ -260,6 +260,7 @@ impl Step {
             | Step::Argsort(_)
             | Step::Library(_)
             | Step::Transfer(_)
+            | Step::Exchange(_)
             | Step::Print(_)
             | Step::Bundle(_) => Vec::new(),
         }

@@ -69,6 +69,7 @@ fn unname(step: &mut Step) {
         | Step::Scatter(_)
         | Step::Argsort(_)
         | Step::Transfer(_)
+        | Step::Exchange(_)
         | Step::Print(_) => {}
     }
 }

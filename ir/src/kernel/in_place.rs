@@ -106,6 +106,7 @@ pub fn in_place(
         | Step::Argsort(_)
         | Step::Library(_)
         | Step::Transfer(_)
+        | Step::Exchange(_)
         | Step::Print(_)
         | Step::Loop(_)
         | Step::Branch(_)

@@ -36,8 +36,8 @@ pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
-    Argsort, Attend, Bundle, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step,
-    Transfer,
+    Argsort, Attend, Bundle, Contract, DebugPrint, Exchange, ExchangeKind, Feed, Library, Member,
+    Program, Scatter, Step, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

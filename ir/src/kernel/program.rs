@@ -51,6 +51,8 @@ pub enum Step {
     Library(Library),
     /// A copy from one memory to another.
     Transfer(Transfer),
+    /// An exchange between the ranks that run the program.
+    Exchange(Exchange),
     /// An effect: a tensor is written where the host's effects go.
     Print(DebugPrint),
     /// A program that is repeated.
@@ -187,6 +189,62 @@ pub struct Transfer {
     pub from: Buffer,
     /// Where it goes: a buffer of the same type in another memory.
     pub to: Buffer,
+}
+
+/// An exchange between the ranks of an axis: every rank runs the same program, and has the same exchanges in
+/// the same order. Buffers are dense.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Exchange {
+    /// What goes where.
+    pub kind: ExchangeKind,
+    /// The axis whose ranks take part.
+    pub over: String,
+    /// How many there are, at least two.
+    pub ranks: u32,
+    /// What this rank has; nothing where it asks for its number.
+    pub from: Option<Buffer>,
+    /// What it is given.
+    pub to: Buffer,
+}
+
+/// What an exchange does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ExchangeKind {
+    /// What all ranks have, one after the other.
+    AllGather,
+    /// As many equal parts as there are ranks, one to each; those that come are in the order of the ranks.
+    AllToAll,
+    /// What one rank has.
+    Broadcast {
+        /// The number of that rank.
+        root: u32,
+    },
+    /// The number of the rank, `i32`.
+    Index,
+}
+
+impl Exchange {
+    /// The attributes of the op.
+    pub fn attrs(&self) -> Attrs {
+        let over = Attrs::none().with("over", Attr::Str(self.over.clone()));
+        let attrs = over.with_int("ranks", self.ranks.into());
+        match self.kind {
+            ExchangeKind::AllGather => attrs.with_int("axis", 0),
+            ExchangeKind::AllToAll => attrs.with_int("split", 0).with_int("concat", 0),
+            ExchangeKind::Broadcast { root } => attrs.with_int("root", root.into()),
+            ExchangeKind::Index => attrs,
+        }
+    }
+
+    /// The op that it is.
+    pub fn op(&self) -> Op {
+        match self.kind {
+            ExchangeKind::AllGather => Op::AllGather,
+            ExchangeKind::AllToAll => Op::AllToAll,
+            ExchangeKind::Broadcast { .. } => Op::Broadcast,
+            ExchangeKind::Index => Op::AxisIndex,
+        }
+    }
 }
 
 /// A `debug_print`: the host writes a buffer out when all steps before it are done. It writes no buffer. Steps with effects

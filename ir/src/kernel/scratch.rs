@@ -43,6 +43,7 @@ impl Program {
             | Step::Scatter(_)
             | Step::Argsort(_)
             | Step::Transfer(_)
+            | Step::Exchange(_)
             | Step::Print(_)
             | Step::Branch(_)
             | Step::Bundle(_) => 0,

@@ -96,6 +96,7 @@ impl Step {
             Step::Argsort(a) => met.add(a.from),
             Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.from),
+            Step::Exchange(e) => e.from.into_iter().for_each(|b| met.add(b)),
             Step::Print(p) => met.add(p.from),
             Step::Loop(l) => {
                 l.trips.bounds().into_iter().for_each(|b| met.add(b));
@@ -122,6 +123,7 @@ impl Step {
             Step::Argsort(a) => met.add(a.out),
             Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.to),
+            Step::Exchange(e) => met.add(e.to),
             Step::Print(_) => {}
             Step::Loop(l) => {
                 l.all_carries().for_each(|c| met.add(c.to));
@@ -158,6 +160,7 @@ impl Step {
             Step::Argsort(a) => [&mut a.from, &mut a.out].into_iter().for_each(visit),
             Step::Library(l) => l.inputs.iter_mut().chain(&mut l.outputs).for_each(visit),
             Step::Transfer(t) => [&mut t.from, &mut t.to].into_iter().for_each(visit),
+            Step::Exchange(e) => e.from.iter_mut().chain([&mut e.to]).for_each(visit),
             Step::Loop(l) => loop_mut(l, visit),
             Step::Branch(branch) => {
                 visit(&mut branch.selector);
@@ -177,6 +180,7 @@ impl Step {
             Step::Argsort(_) => "argsort",
             Step::Library(_) => "library",
             Step::Transfer(_) => "transfer",
+            Step::Exchange(e) => e.op().name(),
             Step::Print(_) => Op::DebugPrint.name(),
             Step::Loop(_) => "loop",
             Step::Branch(_) => "branch",
@@ -197,6 +201,7 @@ impl Step {
             | Step::Scatter(_)
             | Step::Argsort(_)
             | Step::Transfer(_)
+            | Step::Exchange(_)
             | Step::Print(_) => self.kind(),
         }
     }
@@ -268,9 +273,11 @@ struct Title<'s>(&'s Step);
 impl fmt::Display for Title<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            step @ (Step::Attend(_) | Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_)) => {
-                f.write_str(step.kind())
-            }
+            step @ (Step::Attend(_)
+            | Step::Scatter(_)
+            | Step::Argsort(_)
+            | Step::Transfer(_)
+            | Step::Exchange(_)) => f.write_str(step.kind()),
             Step::Print(print) => write!(f, "{} {}", self.0.kind(), print.quoted()),
             step => write!(f, "{} @{}", step.kind(), step.name()),
         }

@@ -227,6 +227,23 @@ pub struct Place<'r> {
 /// A generated source: the element at a place, from scalar operands, in the given type.
 pub type SourceBody = for<'r> fn(Place<'r>, &[S<'r>], DType) -> S<'r>;
 
+/// Ops that exchange values with the same program on other ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Collective {
+    /// What the ranks have, folded, on all of them.
+    AllReduce(Monoid),
+    /// What the ranks have, one after the other, on all of them.
+    AllGather,
+    /// Each rank's part of the sum.
+    ReduceScatter,
+    /// Parts, one to each rank.
+    AllToAll,
+    /// What one rank has, on all of them.
+    Broadcast,
+    /// The number of the rank.
+    Index,
+}
+
 /// Ops ordered by tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
@@ -295,6 +312,8 @@ pub enum Body {
     Source(SourceBody),
     /// Nested regions or a callee.
     Region(Control),
+    /// An exchange between the ranks that run the program.
+    Collective(Collective),
     /// Ordered by a token.
     Effect(Effect),
     /// A function that the engine's user gives, by name: pure, and of no meaning here.

@@ -4,8 +4,8 @@ use super::inverse::*;
 use super::opcode::Op;
 use super::table::for_each_op;
 use super::{
-    attention, composed, contract, control, fourier, indirect, linalg, opaque, order, pad, reduce,
-    reshape,
+    attention, collective, composed, contract, control, fourier, indirect, linalg, opaque, order,
+    pad, reduce, reshape,
 };
 use super::{def::*, maps::*, rows::*, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};

@@ -1,6 +1,7 @@
 //! Ops: the table, one row each, and what is read off it.
 
 mod attention;
+mod collective;
 mod composed;
 mod contract;
 mod control;
@@ -26,6 +27,7 @@ mod signature;
 mod skew;
 mod source;
 mod table;
+mod table_collectives;
 mod table_linalg;
 mod tensor_program;
 mod tensor_writer;
@@ -34,9 +36,9 @@ mod view;
 pub use attention::{ATTENTION_BLOCK, AttentionShape};
 pub use composed::{composition, composition_of_step};
 pub use def::{
-    Arity, Body, Bounds, Check, Compose, Composition, Control, Deriv, Domain, Effect, Indirect,
-    Infer, JvpRule, LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx,
-    SourceBody, StepBody, Tangents, TransposeRule, Update, ViewCx,
+    Arity, Body, Bounds, Check, Collective, Compose, Composition, Control, Deriv, Domain, Effect,
+    Indirect, Infer, JvpRule, LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place,
+    RuleCx, SourceBody, StepBody, Tangents, TransposeRule, Update, ViewCx,
 };
 pub use inverse_row::{Accuracy, FloatRange, Inverse, InverseBody, InverseError, Recovery};
 pub use loop_roles::{Entered, LoopRoles, Trips};

@@ -2,7 +2,7 @@
 
 /// Hands the rows of `table.rs` and those of linear algebra after them to the macro of this name.
 macro_rules! for_each_op_and_decomposition {
-    ($use_rows:ident $($rows:tt)*) => { $use_rows! {
+    ($use_rows:ident $($rows:tt)*) => { $crate::op::table_collectives::for_each_op_and_collective! { $use_rows
     $($rows)*
 
     /// The solution `X` of `A X = B`, for batches of triangular matrices A and right sides B. Of A the lower triangle is

@@ -2,6 +2,7 @@
 //! stable forms.
 
 mod algebra;
+mod collectives;
 mod copy;
 mod cse;
 mod dce;
@@ -15,6 +16,7 @@ mod steps;
 mod widen;
 
 pub use algebra::{ALGEBRA, simplify};
+pub use collectives::{WHOLE_BYTES, folded_in_pairs, over_batch, with_exchanges};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;

@@ -43,6 +43,7 @@ fn is_small(program: &Program) -> bool {
             KernelStep::Argsort(_)
             | KernelStep::Library(_)
             | KernelStep::Transfer(_)
+            | KernelStep::Exchange(_)
             | KernelStep::Print(_) => true,
             KernelStep::Loop(_) | KernelStep::Branch(_) => {
                 let steps = match step {

@@ -1,6 +1,6 @@
 //! Every row over a batch gives the bits that a loop over the row gives.
 
-use super::cases::all;
+use super::cases::runnable;
 use crate::common::batch::{Side, agrees, has_tokens};
 use adfuse::autodiff::{Batching, vmap};
 use adfuse::ir::rewrite::specialize;
@@ -11,7 +11,7 @@ use adfuse::sample::{rng, sample};
 fn every_row_over_a_batch_is_a_loop_over_it() {
     let (mut checks, mut refused) = (0, 0);
     for &op in Op::ALL {
-        for case in all(op) {
+        for case in runnable(op) {
             let (f, domains) = (case.f(), case.domains());
             if has_tokens(f) {
                 let axes = f.params().iter().map(|_| None);

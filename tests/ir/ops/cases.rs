@@ -1,5 +1,6 @@
 //! One-instruction programs of every row: from its examples, or from its signature.
 
+use crate::common::ranks::of_all_ranks;
 use adfuse::backends::Array;
 use adfuse::ir::attrs::AttrKind;
 use adfuse::ir::infer::{Class, Sig};
@@ -111,6 +112,12 @@ pub(crate) fn all(op: Op) -> Vec<OneOp> {
         }
     }
     cases
+}
+
+/// As [`all`], in a form that one process can run: a collective over all of its ranks, which lie side by side.
+pub(crate) fn runnable(op: Op) -> Vec<OneOp> {
+    let over_ranks = |case: OneOp| OneOp { op, module: of_all_ranks(&case.module) };
+    all(op).into_iter().map(over_ranks).collect()
 }
 
 /// Sampled arguments; tokens take none.

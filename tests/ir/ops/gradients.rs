@@ -2,6 +2,7 @@
 
 use super::cases::{OneOp, arguments, examples, map_case, reads_parameters, signature};
 use super::derivatives::{Point, check, check_adjoint};
+use crate::common::ranks::of_all_ranks;
 use adfuse::ir::op::{Body, Deriv, Domain, LinearSlots};
 use adfuse::ir::rewrite::widen;
 use adfuse::ir::text::parse;
@@ -19,7 +20,10 @@ fn is_differentiable(op: Op) -> bool {
 
 /// The row's programs in `f64`: its examples, or its signature at a few shapes.
 fn cases(op: Op) -> Vec<OneOp> {
-    let wide = |c: OneOp| OneOp { op, module: widen(&c.module).expect("widens") };
+    let wide = |c: OneOp| {
+        let module = widen(&c.module).expect("widens");
+        OneOp { op, module: of_all_ranks(&module) }
+    };
     let mut cases: Vec<OneOp> = examples(op).into_iter().map(wide).collect();
     if signature(op).is_some() && !op.def().declared {
         cases.extend([&[3][..], &[3, 4], &[], &[0, 2]].map(|dims| map_case(op, DType::F64, dims)));

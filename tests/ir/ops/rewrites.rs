@@ -1,7 +1,7 @@
 //! Rewrites keep every bit, and a second time they change nothing. The programs are those of the op
 //! table and of the filetests.
 
-use super::cases::{all, arguments};
+use super::cases::{arguments, runnable};
 use crate::common::effects::Printed;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
@@ -56,7 +56,7 @@ fn programs() -> &'static [Program] {
 fn all_programs() -> Vec<Program> {
     let mut out = Vec::new();
     for &op in Op::ALL {
-        for case in all(op) {
+        for case in runnable(op) {
             out.push(program(op.name(), &case.module, case.f()));
         }
     }

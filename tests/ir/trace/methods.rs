@@ -2,7 +2,7 @@
 
 use adfuse::ir::Op;
 use adfuse::prelude::*;
-use adfuse::trace::OpaqueFunction;
+use adfuse::trace::{OpaqueFunction, RankAxis};
 
 /// Ops that no closure makes, with what does.
 const MADE_ELSEWHERE: &[(Op, &str)] = &[
@@ -183,9 +183,22 @@ const OTHERS: &[(Op, Make)] = &[
         t.call(&inner.expect("the closure is right"), &[x])
     }),
     (Op::Opaque, |t, x, _, _| t.opaque(&OpaqueFunction::new("mine"), &[x], &[x.ty()])),
+    (Op::AllReduce, |_, x, _, _| vec![x.all_reduce(&ranks())]),
+    (Op::AllReduceMax, |_, x, _, _| vec![x.all_reduce_max(&ranks())]),
+    (Op::AllReduceMin, |_, x, _, _| vec![x.all_reduce_min(&ranks())]),
+    (Op::AllGather, |_, x, _, _| vec![x.all_gather(&ranks(), -1)]),
+    (Op::ReduceScatter, |_, x, _, _| vec![x.reduce_scatter(&ranks(), 0)]),
+    (Op::AllToAll, |_, x, _, _| vec![x.all_to_all(&ranks(), 0, 1)]),
+    (Op::Broadcast, |_, x, _, _| vec![x.from_rank(&ranks(), 1)]),
+    (Op::AxisIndex, |t, _, _, _| vec![t.axis_index(&ranks())]),
     (Op::CreateToken, |t, _, _, _| vec![t.create_token()]),
     (Op::DebugPrint, |t, x, _, _| vec![x.debug_print(&t.create_token(), "x")]),
 ];
+
+/// An axis of two ranks.
+fn ranks() -> RankAxis {
+    RankAxis::new("ranks", 2)
+}
 
 /// Windows of two along the last of two axes.
 fn pairs() -> ReduceWindow {

@@ -7,6 +7,7 @@ use super::{
 use crate::cpu::codegen::affine_form::affine;
 use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
+use crate::cpu::host_services::HostServices;
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
 use crate::cpu::shape::{
@@ -15,7 +16,6 @@ use crate::cpu::shape::{
 use crate::cpu::strict_folds::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
-use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{OffsetAllocator, too_much};
 use crate::runtime::strides::row_major;
 use adfuse_ir::index::IndexExpr;
@@ -48,8 +48,8 @@ pub(in crate::cpu) struct CompileContext<'a> {
     pub(in crate::cpu) own: &'a mut OffsetAllocator,
     /// The most slots any step has.
     pub(in crate::cpu) slots: u32,
-    /// The user's functions; `None` if only the memory is asked for.
-    pub(in crate::cpu) functions: Option<&'a Registry>,
+    /// What is outside of the program; `None` if only the memory is asked for.
+    pub(in crate::cpu) host: Option<HostServices<'a>>,
 }
 
 /// What the sinks of a stage have in common.

@@ -5,6 +5,7 @@
 //! with it; only those are chosen from that add up in an order of their own every time.
 #![allow(unsafe_code)]
 
+use super::shared_library::{folders, open};
 use crate::gpu::schedule::library_product::{Matrix, Product};
 use adfuse_ir::kernel::Buffer;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
@@ -14,7 +15,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use std::ffi::c_void;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The functions that are called.
@@ -41,6 +42,9 @@ const FOLDER: &str = "ADFUSE_CUBLASLT";
 /// Names of the library's file.
 const NAMES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
 
+/// Folders of Python packages that have it.
+const PACKAGES: [&str; 2] = ["cu13/lib", "cublas/lib"];
+
 /// What algorithms may take beside the matrices, at most.
 const MOST_WORKSPACE: usize = 32 << 20;
 
@@ -56,11 +60,13 @@ pub fn library() -> Option<usize> {
             return None;
         }
         if let Some(folder) = named {
-            open(Path::new(&folder));
+            open(Path::new(&folder), &NAMES);
         }
         // SAFETY: opening the library runs what it does when it is loaded, as every program that uses
         // it has it.
-        if !unsafe { sys::is_culib_present() } && !folders().iter().any(|f| open(f)) {
+        if !unsafe { sys::is_culib_present() }
+            && !folders(&PACKAGES).iter().any(|f| open(f, &NAMES))
+        {
             return None;
         }
         // SAFETY: as above. What was opened by its path is found by its name from then on.
@@ -74,51 +80,6 @@ pub fn library() -> Option<usize> {
         // SAFETY: the function is there.
         NEEDED.iter().all(has).then(|| unsafe { sys::cublasLtGetVersion() })
     })
-}
-
-/// Folders in which Python packages and the toolkit have it.
-fn folders() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for name in ["CUDA_HOME", "CUDA_PATH"] {
-        found.extend(std::env::var_os(name).map(|v| PathBuf::from(v).join("lib64")));
-    }
-    found.push("/usr/local/cuda/lib64".into());
-    let own = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
-    for root in own.into_iter().chain(["/usr/local".into(), "/usr".into()]) {
-        let entries = std::fs::read_dir(root.join("lib")).into_iter().flatten();
-        let mut pythons: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-        pythons
-            .retain(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python")));
-        pythons.sort();
-        for python in pythons {
-            for part in ["site-packages", "dist-packages"] {
-                let package = python.join(part).join("nvidia");
-                found.push(package.join("cu13/lib"));
-                found.push(package.join("cublas/lib"));
-            }
-        }
-    }
-    found
-}
-
-/// Opens the library in a folder, for the rest of the process.
-#[cfg(target_os = "linux")]
-fn open(folder: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    NAMES.iter().any(|name| {
-        let path = folder.join(name);
-        if !path.is_file() {
-            return false;
-        }
-        let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return false };
-        // SAFETY: the path ends with 0; opening runs what the library does when it is loaded.
-        !unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) }.is_null()
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open(_: &Path) -> bool {
-    false
 }
 
 fn answered(call: &str, status: cublasStatus_t) -> Result<(), Diagnostic> {

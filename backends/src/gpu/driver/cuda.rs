@@ -51,6 +51,7 @@ const NEEDED: &[&str] = &[
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
     "cuMemcpyAsync",
+    "cuMemsetD32Async",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
     "cuModuleGetFunction",

@@ -6,10 +6,12 @@
 
 use super::cublaslt::{Handle, TuningCache};
 use super::cuda::{Refused, absent, answered, there};
+use super::nccl::GpuLink;
 use super::staging::Staging;
 use super::tensor_map::has_maps;
 use crate::gpu::compile::target;
 use crate::gpu::target::GpuTarget;
+use crate::runtime::ranks::RankGroup;
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUmemoryPool, CUstream,
@@ -30,6 +32,8 @@ pub struct GpuDevice {
     multiplies: OnceLock<Option<Handle>>,
     /// What that has chosen for products.
     pub(crate) tunings: TuningCache,
+    /// The connection with the GPUs of other ranks.
+    link: OnceLock<Arc<GpuLink>>,
 }
 
 /// A stream in which graphs are drawn.
@@ -93,6 +97,7 @@ impl GpuDevice {
             pool: std::ptr::null_mut(),
             multiplies: OnceLock::new(),
             tunings: TuningCache::default(),
+            link: OnceLock::new(),
         };
         made.enter()?;
         made.stream = stream()?;
@@ -179,7 +184,35 @@ impl GpuDevice {
         self.enter()?;
         // SAFETY: the stream lives as long as the device.
         let done = unsafe { sys::cuStreamSynchronize(self.stream) };
-        Ok(answered("cuStreamSynchronize", done)?)
+        answered("cuStreamSynchronize", done)?;
+        self.check_link()
+    }
+
+    /// Connects it with the GPUs of other ranks, once. All ranks call this.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice) where there is no NCCL, or the device is one of other ranks already;
+    /// [`Kind::LostRank`](adfuse_ir::Kind::LostRank) when a rank is gone.
+    pub(crate) fn connect(&self, group: &RankGroup) -> Result<(), Diagnostic> {
+        if self.link.get().is_none() {
+            self.enter()?;
+            let link = GpuLink::connect(group)?;
+            let _ = self.link.set(link);
+        }
+        match self.link.get().is_some_and(|link| link.group.is(group)) {
+            true => Ok(()),
+            false => Err(absent("the GPU is connected with other ranks")),
+        }
+    }
+
+    /// The connection with the GPUs of other ranks.
+    pub(crate) fn link(&self) -> Option<&Arc<GpuLink>> {
+        self.link.get()
+    }
+
+    /// Errs when another rank was lost: what was computed since is worth nothing.
+    pub(crate) fn check_link(&self) -> Result<(), Diagnostic> {
+        self.link.get().map_or(Ok(()), |link| link.check())
     }
 
     /// Has the calling thread work on this device.
@@ -274,6 +307,7 @@ impl Drop for GpuDevice {
         let drawing = self.drawing.get_mut().unwrap_or_else(PoisonError::into_inner).0;
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).free();
         drop(self.multiplies.take());
+        drop(self.link.take());
         for stream in [self.stream, drawing].into_iter().filter(|s| !s.is_null()) {
             // SAFETY: streams are destroyed once, here; work in them goes on to its end.
             unsafe { sys::cuStreamDestroy_v2(stream) };

@@ -12,6 +12,7 @@ use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
 use crate::runtime::executable_cache::{ExecutableCache, key};
+use crate::runtime::ranks::RankGroup;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::resident::Resident;
 use crate::runtime::trace::Trace;
@@ -29,6 +30,8 @@ const KEPT: usize = 16;
 pub struct GpuEngine {
     device: Arc<GpuDevice>,
     options: Options,
+    /// The ranks that it is one of.
+    ranks: RankGroup,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
     made: Arc<ExecutableCache<GpuExecutable>>,
@@ -45,14 +48,27 @@ impl GpuEngine {
     /// The engine on a device.
     pub fn new(device: Arc<GpuDevice>) -> GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
-        let (options, forms, facts) = (Options::default(), Arc::default(), Arc::default());
-        GpuEngine { device, options, code: None, made, forms, facts }
+        let (options, ranks) = (Options::default(), RankGroup::alone());
+        let (forms, facts) = (Arc::default(), Arc::default());
+        GpuEngine { device, options, ranks, code: None, made, forms, facts }
     }
 
     /// The same with other options, and another place for the code of kernels.
     #[must_use]
     pub fn with(&self, options: Options, code: Option<Arc<dyn KeptCode>>) -> GpuEngine {
         GpuEngine { options, code, ..self.clone() }
+    }
+
+    /// The same as the engine of one of these ranks: its device is connected with theirs, by NCCL. All ranks call this.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice) where there is no NCCL; [`Kind::LostRank`](adfuse_ir::Kind::LostRank) when a
+    /// rank is gone.
+    pub fn among(&self, ranks: RankGroup) -> Result<GpuEngine, Diagnostic> {
+        if ranks.ranks() > 1 {
+            self.device.connect(&ranks)?;
+        }
+        Ok(GpuEngine { ranks, ..self.clone() })
     }
 
     /// The GPU that programs are loaded to, which its engines share.
@@ -90,10 +106,11 @@ impl Backend for GpuEngine {
         program: &Verified<Program>,
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
-        let prepared = {
+        let mut prepared = {
             let with = (&*self.forms, arrange);
             GpuPrepared::new(&self.device, program, self.options, with)?
         };
+        prepared.ranks = self.ranks.clone();
         Ok(Box::new(OfEngine { engine: self, prepared }))
     }
 }

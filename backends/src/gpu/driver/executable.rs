@@ -15,6 +15,7 @@ use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::Agreement;
 use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
@@ -39,6 +40,7 @@ pub struct GpuExecutable {
     pub(crate) written: Vec<Option<String>>,
     pub(crate) report: MemoryReport,
     pub(crate) limits: RunLimits,
+    pub(crate) agreement: Agreement,
     pub(crate) held: Mutex<Held>,
 }
 
@@ -218,13 +220,14 @@ impl GpuPrepared {
             places,
             report,
             limits: self.limits,
+            agreement: Agreement::about(&self.ranks, self.program()),
             held: Mutex::new(Held { block, pinned, readback, drawn: Vec::new() }),
         })
     }
 }
 
 fn told(step: &Step, origin: usize, work: &Work) -> StepReport {
-    let is_copied = matches!(work, Work::Copy { .. } | Work::Print(_));
+    let is_copied = matches!(work, Work::Copy { .. } | Work::Print(_) | Work::Exchange(_));
     debug_assert!(is_transfer(step) == is_copied, "a copy is a transfer");
     StepReport { name: step.name().into(), ..told_of(origin, work) }
 }
@@ -235,6 +238,7 @@ fn told_of(origin: usize, work: &Work) -> StepReport {
         Work::Product(..) => "cublaslt",
         Work::Copy { .. } => "copy",
         Work::Print(_) => "host",
+        Work::Exchange(_) => "nccl",
     };
     let notes = match work {
         Work::Loop(work) => {
@@ -310,6 +314,7 @@ impl GpuExecutable {
         marks: &[super::graph::Event],
     ) -> Result<(), Diagnostic> {
         self.device.enter()?;
+        self.agreement.reach()?;
         let (device, limits) = (&self.device, self.limits);
         let player = Player { device, limits, readback: &held.readback };
         let at = DeviceFrame {

@@ -183,7 +183,7 @@ pub(crate) fn ask(
         }
         Work::Copy { from, to, bytes } => copy(at.all[*from], at.all[*to], *bytes, stream)?,
         // Those are driven by the host, between graphs.
-        Work::Loop(_) | Work::Branch(_) | Work::Print(_) => {
+        Work::Loop(_) | Work::Branch(_) | Work::Print(_) | Work::Exchange(_) => {
             return Err(internal("a step that the host drives is drawn in a graph"));
         }
     }

@@ -87,7 +87,8 @@ impl DeviceBlock {
         assert!(to.len() as u64 <= self.bytes, "more than there is");
         self.device.enter()?;
         let mut staging = self.device.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(staging.download(self.at, to, self.device.stream)?)
+        staging.download(self.at, to, self.device.stream)?;
+        self.device.check_link()
     }
 }
 

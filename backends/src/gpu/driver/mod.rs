@@ -1,4 +1,4 @@
-//! Runs what was compiled for a GPU: devices, memory, modules, graphs of launches, and cuBLASLt, through the CUDA driver.
+//! Runs what was compiled for a GPU: devices, memory, modules, graphs of launches, cuBLASLt and NCCL, through the CUDA driver.
 //!
 //! Driver and library are loaded when they are first needed; where there is none, that is an error of its own kind.
 
@@ -13,10 +13,12 @@ pub(crate) mod executable;
 pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
+pub(crate) mod nccl;
 pub(crate) mod pieces;
 pub(crate) mod place;
 pub(crate) mod play;
 pub(crate) mod prepare;
+pub(crate) mod shared_library;
 pub(crate) mod staging;
 pub(crate) mod tensor_map;
 #[cfg(test)]

@@ -6,13 +6,14 @@
 //! answers of tests and the selectors of branches are read back.
 #![allow(unsafe_code)]
 
+use super::cuda::absent;
 use super::device::GpuDevice;
 use super::graph::{DeviceFrame, Event, Graph, ask, copy, launch, launch_with};
 use super::memory::{Pinned, canonical};
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
-    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, PrintWork, StartWork, TripsWork,
-    Work, internal,
+    BlockWork, BranchWork, CarryWork, DeviceLaunch, ExchangeWork, LoopWork, PrintWork, StartWork,
+    TripsWork, Work, internal,
 };
 use crate::gpu::launches::{BlockBinding, FILL_THREADS, TURNS};
 use crate::gpu::turns::{CarryPlace, LoopAction, LoopPlan};
@@ -110,6 +111,7 @@ impl Player<'_> {
                 (Work::Loop(work), DrawnPart::Loop(known)) => self.repeat(work, at, known)?,
                 (Work::Branch(work), DrawnPart::Branch(known)) => self.branch(work, at, known)?,
                 (Work::Print(work), _) => self.print(work, at)?,
+                (Work::Exchange(work), _) => self.exchange(work, at)?,
                 (_, DrawnPart::Straight(known, is_fresh)) => {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
@@ -187,6 +189,14 @@ impl Player<'_> {
         canonical(work.dtype, &mut bytes);
         print_effect(&work.label, &Array::from_bytes(work.dtype, &work.dims, bytes));
         Ok(())
+    }
+
+    /// Asks for an exchange with the GPUs of other ranks, in the order of the other work.
+    fn exchange(&self, work: &ExchangeWork, at: &DeviceFrame) -> Result<(), Diagnostic> {
+        let link =
+            self.device.link().ok_or_else(|| absent("the GPU is connected with no other"))?;
+        let from = work.from.map(|b| at.all[b]);
+        link.exchange(work.kind, (from, at.all[work.to]), work.bytes, self.device.stream)
     }
 
     fn branch(

@@ -11,6 +11,7 @@ use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use crate::runtime::backend::Arrange;
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::RankGroup;
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct GpuPrepared {
     /// For each step, what it has beside the buffers.
     pub(crate) memory: Vec<StepMemory>,
     pub(crate) limits: RunLimits,
+    /// The ranks that run it.
+    pub(crate) ranks: RankGroup,
     /// What beside program and text says how it runs: the mode, and the steps that a library does.
     pub(crate) how: String,
 }
@@ -119,8 +122,8 @@ impl GpuPrepared {
             with_slack(all).max(memory.get(n).map_or(0, |step| step.bytes))
         };
         let scratch = tuned.iter().enumerate().map(needed).collect();
-        let (limits, how) = (RunLimits::default(), String::new());
-        GpuPrepared { device, divided, module, tuned, scratch, memory, limits, how }
+        let (limits, ranks, how) = (RunLimits::default(), RankGroup::alone(), String::new());
+        GpuPrepared { device, divided, module, tuned, scratch, memory, limits, ranks, how }
     }
 
     /// The program that runs: what its memory is planned for.
@@ -156,7 +159,7 @@ impl GpuPrepared {
     }
 }
 
-/// Whether a step is a copy between memories, or an effect, which begins with one.
+/// Whether a step is a copy between memories, an effect, which begins with one, or an exchange between ranks.
 pub(crate) fn is_transfer(step: &Step) -> bool {
-    matches!(step, Step::Transfer(_) | Step::Print(_))
+    matches!(step, Step::Transfer(_) | Step::Exchange(_) | Step::Print(_))
 }

@@ -10,7 +10,9 @@ use crate::gpu::launches::{
     fill_entry,
 };
 use crate::runtime::errors::within;
-use adfuse_ir::kernel::{Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Step, Storage};
+use adfuse_ir::kernel::{
+    Buffer, Carry, ExchangeKind, Loop, LoopTrips, Operand, Program, Role, Step, Storage,
+};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 use std::collections::BTreeMap;
@@ -28,8 +30,19 @@ pub(crate) enum Work {
         bytes: u64,
     },
     Print(Box<PrintWork>),
+    Exchange(ExchangeWork),
     Loop(Box<LoopWork>),
     Branch(Box<BranchWork>),
+}
+
+/// An exchange between ranks, made.
+#[derive(Clone, Copy)]
+pub(crate) struct ExchangeWork {
+    pub(crate) kind: ExchangeKind,
+    pub(crate) from: Option<usize>,
+    pub(crate) to: usize,
+    /// From each rank to each, or in all where one sends.
+    pub(crate) bytes: u64,
 }
 
 /// An effect, made: a buffer that the host reads and writes out.
@@ -44,7 +57,7 @@ pub(crate) struct PrintWork {
 impl Work {
     /// Whether it is launches, calls and copies alone, which a graph has.
     pub(crate) fn is_straight(&self) -> bool {
-        !matches!(self, Work::Loop(_) | Work::Branch(_) | Work::Print(_))
+        !matches!(self, Work::Loop(_) | Work::Branch(_) | Work::Print(_) | Work::Exchange(_))
     }
 }
 
@@ -233,6 +246,15 @@ impl WorkMaker<'_> {
                 to: t.to.index(),
                 bytes: program.buffers[t.from].bytes(),
             }),
+            Step::Exchange(exchange) => {
+                let size = exchange.from.map_or(0, |b| program.buffers[b].bytes());
+                let bytes = match exchange.kind {
+                    ExchangeKind::AllToAll => size / u64::from(exchange.ranks.max(1)),
+                    _ => size,
+                };
+                let (from, to) = (exchange.from.map(EntityRef::index), exchange.to.index());
+                Ok(Work::Exchange(ExchangeWork { kind: exchange.kind, from, to, bytes }))
+            }
             Step::Print(print) => {
                 let data = &program.buffers[print.from];
                 Ok(Work::Print(Box::new(PrintWork {
@@ -422,7 +444,7 @@ pub(crate) fn launch_count(work: &Work) -> u32 {
     match work {
         Work::Launches(launches) => launches.len() as u32,
         Work::Product(..) | Work::Copy { .. } => 1,
-        Work::Print(_) => 0,
+        Work::Print(_) | Work::Exchange(_) => 0,
         Work::Loop(work) => work.blocks().iter().map(|block| block.launch_count()).sum(),
         Work::Branch(work) => work.blocks.iter().map(BlockWork::launch_count).sum(),
     }
@@ -436,7 +458,7 @@ pub(crate) fn most(work: &Work, of: fn(&Entry) -> u32) -> u32 {
     };
     match work {
         Work::Launches(all) => all.iter().map(|l| of(&l.entry)).max().unwrap_or(0),
-        Work::Product(..) | Work::Copy { .. } | Work::Print(_) => 0,
+        Work::Product(..) | Work::Copy { .. } | Work::Print(_) | Work::Exchange(_) => 0,
         Work::Loop(work) => work.blocks().into_iter().map(block).max().unwrap_or(0),
         Work::Branch(work) => work.blocks.iter().map(block).max().unwrap_or(0),
     }

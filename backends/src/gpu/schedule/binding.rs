@@ -150,7 +150,10 @@ fn in_place(program: &Program, b: Buffer) -> bool {
     let mut users = program.steps.iter().filter(uses);
     if data.bytes().is_multiple_of(VECTOR) {
         return users.all(|step| {
-            let by_host = matches!(step, Step::Transfer(_) | Step::Library(_) | Step::Print(_));
+            let by_host = matches!(
+                step,
+                Step::Transfer(_) | Step::Library(_) | Step::Exchange(_) | Step::Print(_)
+            );
             !by_host && !matches!(step, Step::Loop(_) | Step::Branch(_))
         });
     }

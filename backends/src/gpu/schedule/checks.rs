@@ -16,7 +16,7 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
     let mut steps = Vec::new();
     for step in &given.steps {
         match step {
-            Step::Transfer(_) | Step::Print(_) => {
+            Step::Transfer(_) | Step::Exchange(_) | Step::Print(_) => {
                 steps.push(step.clone());
                 continue;
             }

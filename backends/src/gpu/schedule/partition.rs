@@ -103,7 +103,11 @@ impl Lowering {
             }
             Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
             // The programs of a loop and a branch have schedules of their own.
-            Step::Transfer(_) | Step::Print(_) | Step::Loop(_) | Step::Branch(_) => {}
+            Step::Transfer(_)
+            | Step::Exchange(_)
+            | Step::Print(_)
+            | Step::Loop(_)
+            | Step::Branch(_) => {}
         }
         Ok(())
     }

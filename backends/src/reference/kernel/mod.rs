@@ -18,6 +18,7 @@ use crate::runtime::effects::print_effect;
 use crate::runtime::errors::within;
 pub use crate::runtime::library_functions::{LibraryFunctions, NoFunctions};
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::RankGroup;
 use adfuse_ir::kernel::{
     Buffer, Kernel, Param, Program, Role, Space, Stage, Step, Storage, Verified,
 };
@@ -59,7 +60,8 @@ pub fn run_measured(
     args: &[Array],
     functions: &mut dyn LibraryFunctions,
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
-    let mut env = RunEnvironment { functions, limits: RunLimits::default() };
+    let mut env =
+        RunEnvironment { functions, limits: RunLimits::default(), ranks: RankGroup::alone() };
     run_observed(program, args, &mut env, &mut |_| {})
 }
 
@@ -73,7 +75,7 @@ pub fn run_within(
     functions: &mut dyn LibraryFunctions,
     limits: RunLimits,
 ) -> Result<Vec<Array>, Diagnostic> {
-    let mut env = RunEnvironment { functions, limits };
+    let mut env = RunEnvironment { functions, limits, ranks: RankGroup::alone() };
     run_observed(program, args, &mut env, &mut |_| {}).map(|(results, _)| results)
 }
 
@@ -183,6 +185,7 @@ impl ProgramRun<'_> {
             Step::Argsort(step) => self.argsort(step),
             Step::Library(step) => self.library(step, env.functions),
             Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
+            Step::Exchange(step) => self.exchange(step, &env.ranks),
             Step::Print(step) => {
                 print_effect(&step.label, &self.tensor(step.from)?.to_array()?);
                 Ok(())

@@ -4,6 +4,7 @@ use crate::reference::EvalTensor;
 use crate::runtime::array::out_of_memory;
 use crate::runtime::library_functions::LibraryFunctions;
 use crate::runtime::limits::RunLimits;
+use crate::runtime::ranks::RankGroup;
 use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::SecondaryMap;
@@ -25,6 +26,8 @@ pub(crate) struct RunEnvironment<'f> {
     /// What library steps call.
     pub(crate) functions: &'f mut dyn LibraryFunctions,
     pub(crate) limits: RunLimits,
+    /// The ranks that run the program.
+    pub(crate) ranks: RankGroup,
 }
 
 /// What a kernel keeps, for all points of its domain.

@@ -1,12 +1,14 @@
-//! Scatters, argsorts and library functions.
+//! Scatters, argsorts, library functions and exchanges between ranks.
 
 use super::state::{KernelState, OUTSIDE, ProgramRun, coordinates, internal, offset, volume};
 use super::{ParamReader, outputs};
 use crate::reference::indirect::{argsort, joined};
 use crate::reference::{EvalTensor, evaluate, reserve};
 use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
 use crate::runtime::library_functions::LibraryFunctions;
-use adfuse_ir::kernel::{Argsort, Attend, Library, Operand, Scatter};
+use crate::runtime::ranks::RankGroup;
+use adfuse_ir::kernel::{Argsort, Attend, Exchange, Library, Operand, Scatter};
 use adfuse_ir::op::{Composition, composition_of_step};
 use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
 
@@ -70,6 +72,30 @@ impl ProgramRun<'_> {
         let count = self.program.buffers[step.out].dims[axis] as usize;
         let places = argsort(self.tensor(step.from)?, axis, step.descending, count)?;
         self.put(step.out, places)
+    }
+
+    pub(super) fn exchange(
+        &mut self,
+        step: &Exchange,
+        group: &RankGroup,
+    ) -> Result<(), Diagnostic> {
+        let communicator = group.communicator().filter(|c| c.ranks() == step.ranks);
+        let communicator = communicator.ok_or_else(|| {
+            let m = format!(
+                "`{}` is over {} ranks, there are {}",
+                step.op(),
+                step.ranks,
+                group.ranks()
+            );
+            Diagnostic::new(At::default(), Kind::NoDevice, m)
+        })?;
+        let from = step.from.map(|b| self.tensor(b)?.to_array()).transpose()?;
+        let from = from.as_ref().map_or(&[][..], |array| array.bytes());
+        let data = &self.program.buffers[step.to];
+        let dims: Vec<u64> = data.dims.iter().map(|n| n.unsigned_abs()).collect();
+        let mut to = Bytes::zeroed(data.dtype.bytes() as usize, data.bytes())?;
+        communicator.exchange(step.kind, from, &mut to)?;
+        self.put(step.to, Array::from_bytes(data.dtype, &dims, to).to_bits())
     }
 
     pub(super) fn library(

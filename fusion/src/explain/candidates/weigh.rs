@@ -46,6 +46,7 @@ impl Search<'_> {
             | InstClass::Argsort
             | InstClass::Attention
             | InstClass::Opaque
+            | InstClass::Exchange
             | InstClass::Control => {
                 f.args(i).iter().map(|&v| self.facts.elements[v] as f64).fold(out, f64::max)
             }
@@ -57,7 +58,9 @@ impl Search<'_> {
         let each = match self.facts.class[i] {
             InstClass::Contract => 2,
             InstClass::Reduce(_) | InstClass::Scan(_) | InstClass::Scatter => 1,
-            InstClass::Attention | InstClass::Opaque | InstClass::Control => 0,
+            InstClass::Attention | InstClass::Opaque | InstClass::Exchange | InstClass::Control => {
+                0
+            }
             // Levels of a sort.
             InstClass::Argsort => u64::BITS - (self.points(i) as u64).leading_zeros(),
             _ => self.facts.weight[i],

@@ -46,6 +46,8 @@ numbers! {
     cache_bytes_per_s: f64 = 1e6..=1e17;
     core_bytes_per_s: f64 = 1e6..=1e16;
     host_bytes_per_s: f64 = 1e6..=1e16;
+    link_bytes_per_s: f64 = 1e3..=1e16;
+    link_s: f64 = 0.0..=1.0;
     cache_bytes: u64 = 1..=1 << 44;
     ops_per_s: f64 = 1e6..=1e18;
     stride_ops: f64 = 0.0..=1e6;

@@ -22,6 +22,10 @@ pub struct MachineModel {
     pub core_bytes_per_s: f64,
     /// Bytes a second between the caller's memory and the device's.
     pub host_bytes_per_s: f64,
+    /// Bytes a second that a rank is sent by others.
+    pub link_bytes_per_s: f64,
+    /// Seconds to begin an exchange between ranks.
+    pub link_s: f64,
     /// Bytes of the last cache.
     pub cache_bytes: u64,
     /// Primitive operations on `f32` a second, all cores and lanes together; 64-bit types take twice
@@ -143,6 +147,9 @@ impl MachineModel {
             core_bytes_per_s: 19.5e9,
             // A copy within the same memory.
             host_bytes_per_s: 28e9,
+            // Not measured: between processes of one host, by TCP.
+            link_bytes_per_s: 2e9,
+            link_s: 50e-6,
             cache_bytes: 24 << 20,
             ops_per_s: 110e9,
             stride_ops: 25.0,
@@ -223,6 +230,9 @@ impl MachineModel {
             cache_bytes_per_s: 9.5e12,
             core_bytes_per_s: 32e9,
             host_bytes_per_s: 50e9,
+            // Not measured: between GPUs of one host, by NVLink.
+            link_bytes_per_s: 300e9,
+            link_s: 20e-6,
             cache_bytes: 50 << 20,
             ops_per_s: 30e12,
             // Threads have places and guards of their own; what lines of memory are wasted is not known.

@@ -5,7 +5,8 @@ use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
 use crate::kernel::program::{
-    Argsort, Attend, Bundle, DebugPrint, Library, Program, Scatter, Step, Transfer,
+    Argsort, Attend, Bundle, DebugPrint, Exchange, ExchangeKind, Library, Program, Scatter, Step,
+    Transfer,
 };
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
 use crate::op::{Op, Update};
@@ -196,9 +197,13 @@ impl<'s> ProgramParser<'s> {
                 return Ok(Step::Attend(Attend { backward, causal, inputs, outputs }));
             }
         }
+        for op in [Op::AllGather, Op::AllToAll, Op::Broadcast, Op::AxisIndex] {
+            if outputs.len() == 1 && self.cursor.accept(op.name()) {
+                return self.exchange(op, out).map(Step::Exchange);
+            }
+        }
         if !self.cursor.accept("library") {
-            let words =
-                "`scatter`, `argsort`, `attention`, `attention_grad`, `library` or `transfer`";
+            let words = "`scatter`, `argsort`, `attention`, `attention_grad`, `library`, `transfer` or an exchange";
             return Err(self.cursor.wrong(words));
         }
         let function = self.name()?.to_string();
@@ -215,6 +220,29 @@ impl<'s> ProgramParser<'s> {
         let bytes = fact("bytes", "a number of bytes")?;
         let library = Library { function, inputs, outputs, scratch, operations, bytes };
         Ok(Step::Library(library))
+    }
+
+    /// `%x root 1 over @r ranks 4`, after the op's name.
+    fn exchange(&mut self, op: Op, to: Buffer) -> ParseResult<Exchange> {
+        let from = if op == Op::AxisIndex { None } else { Some(self.buffer()?) };
+        let kind = match op {
+            Op::AllGather => ExchangeKind::AllGather,
+            Op::AllToAll => ExchangeKind::AllToAll,
+            Op::Broadcast => {
+                self.cursor.expect("root")?;
+                ExchangeKind::Broadcast { root: self.rank()? }
+            }
+            _ => ExchangeKind::Index,
+        };
+        self.cursor.expect("over")?;
+        let over = self.name()?.to_string();
+        self.cursor.expect("ranks")?;
+        Ok(Exchange { kind, over, ranks: self.rank()?, from, to })
+    }
+
+    fn rank(&mut self) -> ParseResult<u32> {
+        let wrong = self.cursor.wrong("a number of ranks");
+        u32::try_from(self.cursor.int()?).map_err(|_| wrong)
     }
 
     /// `(%x, %y)`

@@ -2,7 +2,7 @@
 
 use crate::index::{Guard, IndexExpr};
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
-use crate::kernel::program::{Contract, Feed, Library, Program, Scatter, Step};
+use crate::kernel::program::{Contract, ExchangeKind, Feed, Library, Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
 use crate::op::Op;
@@ -48,6 +48,14 @@ impl Display for Program {
                 }
                 Step::Transfer(step) => {
                     writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;
+                }
+                Step::Exchange(step) => {
+                    write!(f, "  {} = {}", self.name(step.to), step.op().name())?;
+                    step.from.iter().try_for_each(|&b| write!(f, " {}", self.name(b)))?;
+                    if let ExchangeKind::Broadcast { root } = step.kind {
+                        write!(f, " root {root}")?;
+                    }
+                    writeln!(f, " over @{} ranks {}", step.over, step.ranks)?;
                 }
                 Step::Print(step) => {
                     let (kind, from) = (Op::DebugPrint.name(), self.name(step.from));

@@ -10,6 +10,7 @@ use crate::kernel::block::{
     Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, MAX_NESTING, MAX_TRIPS,
 };
 use crate::kernel::buffer::{Buffer, BufferData, Space, Storage};
+use crate::kernel::program::Step;
 use crate::kernel::stage::Operand;
 use crate::types::MAX_BYTES;
 
@@ -43,6 +44,17 @@ impl ProgramVerifier<'_> {
         if self.program.nesting() > MAX_NESTING {
             let m = format!("programs nest deeper than {MAX_NESTING}");
             self.report(format_args!("@{}", self.program.name), Wrong::new(Kind::Limit, m));
+        }
+    }
+
+    /// Ranks exchange where all of them do, as often.
+    fn exchanges_nothing(&self, block: &Block) -> Result<(), Wrong> {
+        match block.program.steps.iter().any(|step| matches!(step, Step::Exchange(_))) {
+            false => Ok(()),
+            true => {
+                let m = "ranks exchange in a program of a loop or a branch";
+                Err(Wrong::new(Kind::Unsupported, m))
+            }
         }
     }
 
@@ -157,6 +169,7 @@ impl ProgramVerifier<'_> {
 
     /// Checks the inputs of a block.
     fn bound(&self, what: &str, block: &Block, to: BoundTo<'_>) -> Result<(), Wrong> {
+        self.exchanges_nothing(block)?;
         let inputs = block.program.inputs().count();
         if inputs != block.inputs.len() {
             let m = format!("{what} takes {inputs} inputs and is given {}", block.inputs.len());

@@ -109,6 +109,7 @@ impl ProgramVerifier<'_> {
             | Step::Argsort(_)
             | Step::Transfer(_)
             | Step::Print(_) => None,
+            Step::Exchange(step) => Some(&step.over),
         });
         let steps = steps.chain(within.map(|kernel| &kernel.name));
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
@@ -184,6 +185,7 @@ impl ProgramVerifier<'_> {
                 Step::Argsort(step) => self.argsort(&place, step),
                 Step::Library(step) => self.library(&place, step),
                 Step::Transfer(step) => self.transfer(&place, step),
+                Step::Exchange(step) => self.exchange(&place, step),
                 Step::Print(step) => self.print(&place, step),
                 Step::Loop(step) => self.repeated(&place, step),
                 Step::Branch(step) => self.branched(&place, step),

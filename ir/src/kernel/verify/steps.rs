@@ -7,7 +7,7 @@ use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::infer::InferError;
 use crate::kernel::buffer::{Buffer, Storage};
-use crate::kernel::program::{Argsort, Attend, DebugPrint, Library, Scatter, Transfer};
+use crate::kernel::program::{Argsort, Attend, DebugPrint, Exchange, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::{MAX_BYTES, TensorType};
 use smallvec::SmallVec;
@@ -113,12 +113,8 @@ impl ProgramVerifier<'_> {
         self.read_and_written(&step.inputs, &step.outputs)?;
         let mut types = SmallVec::new();
         for &b in step.inputs.iter().chain(&step.outputs) {
-            let data = self.data(b);
-            if data.storage != Storage::Plain || data.strides.is_some() {
-                let m = format!("%{} is packed or strided: attention has dense arrays", data.name);
-                return Err(Wrong::new(Kind::Unsupported, m));
-            }
-            types.push(data.ty());
+            self.dense(b, "attention has dense arrays")?;
+            types.push(self.data(b).ty());
         }
         let results: Vec<_> = types.drain(step.inputs.len()..).flatten().collect();
         let wrong = |e: InferError| Wrong::new(e.kind, e.message);
@@ -172,6 +168,47 @@ impl ProgramVerifier<'_> {
         }
     }
 
+    pub(super) fn exchange(&mut self, place: &str, step: &Exchange) {
+        if let Err(wrong) = self.exchanged(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    /// The buffers are dense, and of the types that the op has.
+    fn exchanged(&self, step: &Exchange) -> Result<(), Wrong> {
+        self.read_and_written(step.from.as_slice(), &[step.to])?;
+        for &b in step.from.iter().chain([&step.to]) {
+            self.dense(b, "ranks exchange dense arrays")?;
+        }
+        if step.ranks < 2 {
+            let m = format!("{} ranks: an exchange is between two at least", step.ranks);
+            return Err(Wrong::new(Kind::Attribute, m));
+        }
+        let types = step.from.iter().map(|&b| self.data(b).ty()).collect();
+        let wrong = |e: InferError| Wrong::new(e.kind, e.message);
+        let (_, due) = step.op().infer(types, &step.attrs(), None).map_err(wrong)?;
+        let found = self.data(step.to).ty();
+        match (due.first(), &found) {
+            (Some(due), Some(found)) if due == found => Ok(()),
+            _ => {
+                let m = format!("the result is {due:?}, found {found:?}");
+                Err(Wrong::new(Kind::Shape, m))
+            }
+        }
+    }
+
+    /// Checks that a buffer is neither packed nor strided.
+    fn dense(&self, b: Buffer, why: &str) -> Result<(), Wrong> {
+        let data = self.data(b);
+        match data.storage == Storage::Plain && data.strides.is_none() {
+            true => Ok(()),
+            false => {
+                let m = format!("%{} is packed or strided: {why}", data.name);
+                Err(Wrong::new(Kind::Unsupported, m))
+            }
+        }
+    }
+
     pub(super) fn print(&mut self, place: &str, step: &DebugPrint) {
         if let Err(wrong) = self.printed(step) {
             self.report(place, wrong);
@@ -180,14 +217,7 @@ impl ProgramVerifier<'_> {
 
     fn printed(&self, step: &DebugPrint) -> Result<(), Wrong> {
         self.readable(step.from)?;
-        let data = self.data(step.from);
-        match data.storage == Storage::Plain && data.strides.is_none() {
-            true => Ok(()),
-            false => {
-                let m = format!("%{} is packed or strided: the host reads dense arrays", data.name);
-                Err(Wrong::new(Kind::Unsupported, m))
-            }
-        }
+        self.dense(step.from, "the host reads dense arrays")
     }
 
     fn copied(&self, step: &Transfer) -> Result<(), Wrong> {

@@ -1,0 +1,121 @@
+//! `launch`, and runs of programs with collectives: real processes, connected as users have them.
+
+use crate::folder::Folder;
+use std::time::{Duration, Instant};
+
+const SUM: &str = "func @f(%n: i32[], %x: f32[4]) -> f32[4] {
+  %y = fori 0, %n, %x : f32[4] body(%i: i32[], %c: f32[4]) {
+    %d = sin %c : f32[4]
+    yield %d
+  }
+  %s = all_reduce %y {over = \"ranks\", ranks = 3} : f32[4]
+  return %s
+}
+";
+
+fn folder() -> Folder {
+    let d = Folder::new();
+    d.file("sum.ir", SUM);
+    d
+}
+
+/// Each rank draws inputs of its own, and all print the same, which is what one process makes of all ranks.
+#[cfg(unix)]
+#[test]
+fn ranks_give_what_one_process_gives_of_all() {
+    let d = folder();
+    for rank in 0..3 {
+        d.file(&format!("x{rank}.ir"), "func @x(%x: f32[4]) -> f32[4] {\n  return %x\n}\n");
+        d.good(&format!("run x{rank}.ir --seed {rank} --save x{rank}.npy"));
+    }
+    let run = "adfuse run sum.ir --input n=2 --input x=x$RANK.npy --digest";
+    for engine in ["", "--engine evaluator"] {
+        let ran = d.shell(&format!("adfuse launch -n 3 -- sh -c '{run} {engine}'"));
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let lines: Vec<&str> = ran.out.lines().collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| *line == lines[0]), "{}", ran.out);
+        // One process has all of them as a batch.
+        let batched =
+            d.good("vmap sum.ir --size 3 --axis-name ranks --in-axes x=0 --out-axes none");
+        d.file("all.ir", batched);
+        d.file(
+            "stack.ir",
+            "func @stack(%a: f32[4], %b: f32[4], %c: f32[4]) -> f32[3,4] {
+  %0 = reshape %a : f32[1,4]
+  %1 = reshape %b : f32[1,4]
+  %2 = reshape %c : f32[1,4]
+  %3 = concatenate %0, %1, %2 {axis = 0} : f32[3,4]
+  return %3
+}
+",
+        );
+        d.good("run stack.ir --input a=x0.npy --input b=x1.npy --input c=x2.npy --save x.npy");
+        let alone = d.good("run all.ir --input n=2 --input x=x.npy --digest");
+        let digest = |line: &str| line.split_whitespace().last().map(str::to_string);
+        assert_eq!(digest(lines[0]), digest(alone.trim()), "{} {alone}", lines[0]);
+    }
+}
+
+/// A killed rank ends the others with an error of its class, and `launch` says who it was.
+#[cfg(unix)]
+#[test]
+fn a_killed_rank_ends_the_others() {
+    let d = folder();
+    let begun = Instant::now();
+    // Rank 1 is in a long loop when it is killed; the others wait for it.
+    let run =
+        "exec adfuse run sum.ir --engine cpu --input n=$((RANK % 2 * 2000000000)) --input x=ones";
+    let killed = format!(
+        "if [ $RANK = 1 ]; then {} & child=$!; sleep 2; kill -9 $child; wait $child; else {run}; fi",
+        run.replace("exec ", "")
+    );
+    let ran = d.shell(&format!("adfuse launch -n 3 -- sh -c '{killed}'"));
+    // Of the first that is seen to have failed: the killed one, or one that noticed.
+    assert!(matches!(ran.code, 1 | 137), "{} {}{}", ran.code, ran.out, ran.err);
+    assert!(ran.err.matches("error[lost-rank]").count() >= 2, "{}", ran.err);
+    assert!(ran.err.contains("rank 1 is lost: its connection ended"), "{}", ran.err);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+/// A rank that never comes is not waited for without an end.
+#[cfg(unix)]
+#[test]
+fn a_rank_that_does_not_come_is_told() {
+    let d = folder();
+    let run = "[ $RANK = 2 ] || exec adfuse run sum.ir --input n=0 --input x=ones";
+    let ran = d.shell(&format!("ADFUSE_RANKS_WAIT=1 adfuse launch -n 3 -- sh -c '{run}'"));
+    assert!(
+        ran.code == 2 && ran.err.contains("ranks 2 did not come within 1 s"),
+        "{} {}",
+        ran.code,
+        ran.err
+    );
+}
+
+#[test]
+fn runs_without_ranks_say_what_to_do() {
+    let d = folder();
+    for engine in ["", "--engine reference"] {
+        let ran = d.run(&format!("run sum.ir --input n=1 --input x=ones {engine}"));
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+        assert!(
+            ran.err.contains("error[no-device]") && ran.err.contains("adfuse vmap --axis-name"),
+            "{}",
+            ran.err
+        );
+    }
+    let ran = d.with("WORLD_SIZE", "3", "run sum.ir --input n=1 --input x=ones");
+    assert!(ran.code == 2 && ran.err.contains("RANK is not set"), "{}", ran.err);
+}
+
+#[test]
+fn launch_says_what_it_cannot_do() {
+    let d = folder();
+    let ran = d.run("launch -n 2 -- ./no-such-program");
+    assert!(ran.code == 2 && ran.err.contains("cannot run `./no-such-program`"), "{}", ran.err);
+    assert_eq!(d.run("launch -n 0 -- true").code, 2);
+    assert_eq!(d.run("launch -n 2").code, 2);
+    // The exit status is that of the first that fails.
+    #[cfg(unix)]
+    assert_eq!(d.shell("adfuse launch -n 2 -- sh -c 'exit $((RANK * 7))'").code, 7);
+}
