@@ -132,10 +132,12 @@ fn step(
     model: Gpt2<Param>,
     steps: u64,
 ) -> adfuse::train::TrainStep<Gpt2<Param>, Tensor, Tensor> {
-    let rate = LearningRate::warmup((steps / 20).max(1), flags.rate).cosine(steps, flags.rate / 10.0);
+    let rate =
+        LearningRate::warmup((steps / 20).max(1), flags.rate).cosine(steps, flags.rate / 10.0);
     let optimizer = Adam::w(rate).betas(0.9, 0.95).weight_decay(0.1).clip_global_norm(1.0);
     let rows = flags.score_rows;
-    let step = train_step(optimizer, model, move |net: &Gpt2, pieces: Tensor| net.loss(&pieces, rows));
+    let step =
+        train_step(optimizer, model, move |net: &Gpt2, pieces: Tensor| net.loss(&pieces, rows));
     let step = step.micro_batches(flags.micro_batches);
     match flags.precision {
         Precision::F32 => step,
@@ -198,7 +200,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (k, piece) in batches {
         let loss = state.step(&piece)?;
         if k == 1 {
-            println!("step     1, loss {loss:.4}, compiled in {:.2} s", since.elapsed().as_secs_f64());
+            println!(
+                "step     1, loss {loss:.4}, compiled in {:.2} s",
+                since.elapsed().as_secs_f64()
+            );
             report_memory(&flags, state.peak_bytes());
             since = Instant::now();
         } else if k % (steps / 10).max(1) == 0 || k == steps {

@@ -76,6 +76,49 @@ fn gpt_learns_and_writes() {
 }
 
 #[test]
+fn gpt2_trains_in_16_bits() {
+    let text = printed("gpt2", &["--small"]);
+    falls(&text, "loss", 0.95);
+    assert!(numbers(&text, "loss").len() == 11 && text.contains("tokens/s"), "{text}");
+    // Within a budget, in parts and with a scaled loss it does much the same.
+    let peak = number(&text, "a step takes");
+    let budget = format!("{}KiB", (peak * 0.9) as u64);
+    let within = printed("gpt2", &["--small", "--mem-budget", &budget]);
+    assert!(number(&within, "a step takes") <= peak * 0.9, "{within}");
+    assert_eq!(numbers(&within, "loss"), numbers(&text, "loss"));
+    let parts = printed("gpt2", &["--small", "--micro-batches", "2", "--precision", "f16"]);
+    let apart = numbers(&parts, "loss")
+        .iter()
+        .zip(numbers(&text, "loss"))
+        .map(|(a, b)| a - b)
+        .fold(0.0, |most: f64, x| most.max(x.abs()));
+    assert!(apart < 0.05, "{parts}\n{text}");
+}
+
+/// Tokens of a byte-level BPE: words are not crossed, pairs of lower ranks are merged first.
+#[test]
+fn gpt2_reads_tokenizers() {
+    let folder = std::env::temp_dir().join(format!("adfuse-gpt2-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("is made");
+    let (text, tokenizer) = (folder.join("text"), folder.join("tokenizer.json"));
+    // Of the merges "a b" and "ab a", in both spellings; a space before a word is the letter U+0120.
+    let vocab = r#"{"a": 0, "b": 1, "ab": 2, "aba": 3, "\u0120": 4, "\u010a": 5}"#;
+    for merges in [r#"["a b", "ab a"]"#, r#"[["a", "b"], ["ab", "a"]]"#] {
+        let file =
+            format!(r#"{{"model": {{"type": "BPE", "vocab": {vocab}, "merges": {merges}}}}}"#);
+        std::fs::write(&tokenizer, file).expect("is written");
+        // "aba" is a token, " ba" three, and the ends of lines one each.
+        std::fs::write(&text, "aba ba\n".repeat(40)).expect("is written");
+        let args =
+            [text.to_str(), Some("--tokenizer"), tokenizer.to_str()].map(|a| a.expect("a name"));
+        let small = ["--small", "--steps", "1"];
+        let told = printed("gpt2", &[&args[..], &small[..]].concat());
+        assert!(told.starts_with("200 tokens"), "{told}");
+    }
+    std::fs::remove_dir_all(&folder).expect("is there");
+}
+
+#[test]
 fn lstm_adds() {
     let text = printed("lstm", &["--small"]);
     falls(&text, "loss", 0.2);

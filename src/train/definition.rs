@@ -1,6 +1,6 @@
 //! The definition of a training step: a model, a loss and an optimizer, which become one program for the types of a batch.
 
-use super::gradients::{DifferentiatedLoss, LossInputs, part_type};
+use super::gradients::{DifferentiatedLoss, LossInputs, TracedLoss, part_type};
 use super::objective::{AuxArrays, Objective};
 use super::precision::{MixedPrecision, all_finite};
 use crate::autodiff::value_and_grad_has_aux;
@@ -81,15 +81,6 @@ pub(super) struct TracedStep<R: Objective> {
     aux_count: usize,
 }
 
-/// A traced loss with what it took to trace it.
-pub(super) struct TracedLoss<R: Objective> {
-    pub(super) f: Traced,
-    aux: AuxArrays<R>,
-    pub(super) aux_count: usize,
-    /// The running parameters that it updates; their next values are its last results.
-    pub(super) updated: Vec<usize>,
-}
-
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
     pub(super) fn new(
         model: M,
@@ -150,7 +141,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     /// # Errors
     /// [`Kind::Shape`] where there are no such parts.
     fn part_types(&self, batch: &B::With<Array>) -> Result<Vec<TensorType>, Diagnostic> {
-        let of = |(path, a): (String, Array)| part_type(&path, &a.ty(), self.settings.micro_batches);
+        let of =
+            |(path, a): (String, Array)| part_type(&path, &a.ty(), self.settings.micro_batches);
         tree::named_leaves(batch).into_iter().map(of).collect()
     }
 
@@ -192,7 +184,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                 Some(_) => loss.compute(),
                 None => loss,
             };
-            let scaled: Vec<Tensor> = scale.iter().map(|s| &loss * s.convert(loss.dtype())).collect();
+            let scaled: Vec<Tensor> =
+                scale.iter().map(|s| &loss * s.convert(loss.dtype())).collect();
             (scaled, loss, aux, next)
         })?;
         Ok(TracedLoss { f, aux_count: tree::count(&aux), aux, updated })
@@ -278,9 +271,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let precision = self.settings.precision.as_ref().filter(|_| !scaling.is_empty());
         if let Some(precision) = precision {
             let finite = all_finite(gradients).unwrap_or_else(|| next.ge(0.0));
-            let kept_if = |(new, old): (&Tensor, &Tensor)| {
-                finite.broadcast_like(new).select(new, old)
-            };
+            let kept_if =
+                |(new, old): (&Tensor, &Tensor)| finite.broadcast_like(new).select(new, old);
             updated.params = updated.params.iter().zip(values).map(kept_if).collect();
             updated.state = updated.state.iter().zip(kept).map(kept_if).collect();
             updated.state.extend(precision.next_state(scaling, &finite));

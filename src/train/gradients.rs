@@ -1,9 +1,17 @@
 //! The loss and its gradients as they stand in a step: in the precision of the step, over its micro-batches.
 
-use super::definition::TracedLoss;
-use super::objective::Objective;
+use super::objective::{AuxArrays, Objective};
 use crate::ir::{At, DType, Diagnostic, Dim, Function, Kind, TensorType};
-use crate::trace::Tensor;
+use crate::trace::{Tensor, Traced};
+
+/// A traced loss with what it took to trace it.
+pub(super) struct TracedLoss<R: Objective> {
+    pub(super) f: Traced,
+    pub(super) aux: AuxArrays<R>,
+    pub(super) aux_count: usize,
+    /// The running parameters that it updates; their next values are its last results.
+    pub(super) updated: Vec<usize>,
+}
 
 /// What the loss and its gradients gave over a batch.
 pub(super) struct Gradients {
@@ -155,7 +163,11 @@ pub(super) fn part_type(path: &str, ty: &TensorType, n: u64) -> Result<TensorTyp
         Some(first) if n > 1 => match first.known().filter(|rows| rows % n == 0) {
             Some(rows) => *first = Dim::Const(rows / n),
             None => {
-                let of = if path.is_empty() { "the batch".into() } else { format!("`{path}` of the batch") };
+                let of = if path.is_empty() {
+                    "the batch".into()
+                } else {
+                    format!("`{path}` of the batch")
+                };
                 let m = format!("{of} is {ty}: {n} micro-batches do not divide its first axis");
                 return Err(Diagnostic::new(At::default(), Kind::Shape, m));
             }
@@ -164,4 +176,3 @@ pub(super) fn part_type(path: &str, ty: &TensorType, n: u64) -> Result<TensorTyp
     }
     Ok(part)
 }
-

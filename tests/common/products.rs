@@ -241,7 +241,8 @@ impl HeadProduct {
 
 /// Sizes of which tiles lie within heads, and of which they do not.
 pub(crate) fn head_products() -> Vec<HeadProduct> {
-    let sizes = [[2, 3, 256, 64, 128], [3, 2, 512, 128, 192], [2, 3, 72, 64, 128], [2, 5, 256, 40, 64]];
+    let sizes =
+        [[2, 3, 256, 64, 128], [3, 2, 512, 128, 192], [2, 3, 72, 64, 128], [2, 5, 256, 40, 64]];
     let forms = [HeadForm::Depth, HeadForm::Rows, HeadForm::Columns];
     let of = |dtype: DType| {
         sizes.into_iter().flat_map(move |size| forms.map(|form| HeadProduct { dtype, size, form }))

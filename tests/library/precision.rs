@@ -54,15 +54,13 @@ fn bits<M: Params<Param>, B: Params<Tensor>>(state: &TrainState<M, B, Tensor>) -
 #[test]
 fn mixed_precision_is_conversions_around_the_loss() {
     let adam = || Adam::w(0.05).clip_global_norm(1.0);
-    let mixed =
-        train_step(adam(), net(0.3), loss).mixed_precision(MixedPrecision::bf16());
+    let mixed = train_step(adam(), net(0.3), loss).mixed_precision(MixedPrecision::bf16());
     let by_hand = train_step(adam(), net(0.3), |net: &Net, (x, y): Pair| {
-        let narrow = tree::replace(net, |path, t: &Tensor| {
-            match path.as_str().contains("running") {
+        let narrow =
+            tree::replace(net, |path, t: &Tensor| match path.as_str().contains("running") {
                 true => t.clone(),
                 false => t.convert(DType::BF16),
-            }
-        });
+            });
         loss(&narrow, (x.convert(DType::BF16), y)).convert(DType::F32)
     });
     let mut mixed = mixed.init(Device::cpu(), 1).expect("is made");
@@ -107,24 +105,29 @@ fn micro_batches_are_accumulated_gradients() {
 #[test]
 fn other_values_have_an_entry_of_each_part() {
     for n in [2, 12] {
-        let step = train_step(Sgd::new(0.0), Param::new([], Init::Ones), |p: &Tensor, (x, by): Pair| {
-            let y = &x * p * &by;
-            (y.sum(..), y)
-        });
+        let step =
+            train_step(Sgd::new(0.0), Param::new([], Init::Ones), |p: &Tensor, (x, by): Pair| {
+                let y = &x * p * &by;
+                (y.sum(..), y)
+            });
         let mut state = step.micro_batches(n).init(Device::cpu(), 0).expect("is made");
         let x: Vec<f32> = (0..24).map(|k| k as f32).collect();
         let scalar = Array::from_vec(vec![2f32], []).expect("fits");
         let batch = (Array::from_vec(x.clone(), [24]).expect("fits"), scalar);
         let (_, y) = state.step(&batch).expect("runs");
         assert_eq!(y.dims(), [n, 24 / n]);
-        assert_eq!(y.as_slice::<f32>().expect("f32"), x.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+        assert_eq!(
+            y.as_slice::<f32>().expect("f32"),
+            x.iter().map(|x| 2.0 * x).collect::<Vec<_>>()
+        );
     }
 }
 
 #[test]
 fn a_batch_that_does_not_divide_is_refused() {
     let step = train_step(Sgd::new(0.1), net(0.0), loss).micro_batches(5);
-    let refused = step.init(Device::cpu(), 0).expect("is made").step(&batch(24, 0)).expect_err("24 rows");
+    let refused =
+        step.init(Device::cpu(), 0).expect("is made").step(&batch(24, 0)).expect_err("24 rows");
     assert_eq!(refused.kind, Kind::Shape);
     assert!(refused.to_string().contains("5 micro-batches do not divide"), "{refused}");
 }
@@ -163,11 +166,13 @@ fn scale(state: &TrainState<Param, Tensor, Tensor>, name: &str) -> [f64; 3] {
 #[test]
 fn a_scaled_loss_keeps_small_gradients() {
     let run = |precision: MixedPrecision| {
-        let step = train_step(Sgd::new(1.0), Param::new([4], Init::Ones), |p: &Tensor, by: Tensor| {
-            (p * by * 1e-4).sum(..)
-        });
+        let step =
+            train_step(Sgd::new(1.0), Param::new([4], Init::Ones), |p: &Tensor, by: Tensor| {
+                (p * by * 1e-4).sum(..)
+            });
         let mut state = step.mixed_precision(precision).init(Device::cpu(), 0).expect("is made");
-        let loss = state.step(&Array::from_vec(vec![1e-4f32; 4], [4]).expect("fits")).expect("runs");
+        let loss =
+            state.step(&Array::from_vec(vec![1e-4f32; 4], [4]).expect("fits")).expect("runs");
         (loss, state.params().expect("there").to_f64s()[0])
     };
     let (loss, scaled) = run(MixedPrecision::f16().loss_scale(1024.0));

@@ -3,7 +3,7 @@
 
 use super::cuda::{Refused, answered};
 use super::device::{Facts, GpuDevice};
-use super::pieces::{Piece, pieces};
+use super::pieces::{ModulePiece, pieces};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
@@ -85,7 +85,7 @@ impl Loaded {
         device.enter()?;
         let pieces = pieces(text);
         let next = AtomicUsize::new(0);
-        let made: Vec<OnceLock<Result<Code, Diagnostic>>> =
+        let made: Vec<OnceLock<Result<PieceCode, Diagnostic>>> =
             pieces.iter().map(|_| OnceLock::new()).collect();
         // The assembler takes most of the time: a piece for each thread that is free.
         let work = || {
@@ -94,7 +94,7 @@ impl Loaded {
                 pieces.get(n).zip(made.get(n))
             } {
                 let code = device.enter().map_err(Diagnostic::from);
-                let code = code.and_then(|()| Code::of(piece, device.facts(), cache));
+                let code = code.and_then(|()| PieceCode::of(piece, device.facts(), cache));
                 place.set(code).unwrap_or_else(|_| unreachable!("each piece is taken once"));
             }
         };
@@ -115,9 +115,9 @@ impl Loaded {
         for (k, (piece, code)) in pieces.into_iter().zip(made).enumerate() {
             let mut code = code.into_inner().unwrap_or_else(|| unreachable!("all are taken"))?;
             let module = match load(&code.bytes) {
-                // Code that the driver does not take is as good as none.
+                // PieceCode that the driver does not take is as good as none.
                 Err(_) if code.kept => {
-                    code = Code::made(&piece, device.facts(), cache)?;
+                    code = PieceCode::made(&piece, device.facts(), cache)?;
                     load(&code.bytes)?
                 }
                 answer => answer?,
@@ -160,28 +160,36 @@ impl Loaded {
 }
 
 /// The code of a piece.
-struct Code {
+struct PieceCode {
     bytes: Vec<u8>,
     /// Whether it was kept from a run before.
     kept: bool,
 }
 
-impl Code {
+impl PieceCode {
     /// The kept code of a piece, or what the assembler makes of it.
-    fn of(piece: &Piece, facts: &Facts, cache: Option<&dyn KeptCode>) -> Result<Code, Diagnostic> {
+    fn of(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<PieceCode, Diagnostic> {
         match cache.and_then(|c| c.find(&key(&piece.text, facts))) {
-            Some(bytes) => Ok(Code { bytes, kept: true }),
-            None => Code::made(piece, facts, cache),
+            Some(bytes) => Ok(PieceCode { bytes, kept: true }),
+            None => PieceCode::made(piece, facts, cache),
         }
     }
 
     /// What the assembler makes of a piece, which is kept.
-    fn made(piece: &Piece, facts: &Facts, cache: Option<&dyn KeptCode>) -> Result<Code, Diagnostic> {
+    fn made(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<PieceCode, Diagnostic> {
         let bytes = assembled(&piece.text)?;
         if let Some(cache) = cache {
             cache.keep(&key(&piece.text, facts), &bytes);
         }
-        Ok(Code { bytes, kept: false })
+        Ok(PieceCode { bytes, kept: false })
     }
 }
 

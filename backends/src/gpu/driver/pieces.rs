@@ -7,7 +7,7 @@ const PIECE: usize = 48 << 10;
 const ENTRY: &str = "\n.visible .entry ";
 
 /// A piece of a module: a module by itself.
-pub(crate) struct Piece {
+pub(crate) struct ModulePiece {
     pub(crate) text: String,
     /// The names of its entry points.
     pub(crate) entries: Vec<String>,
@@ -15,14 +15,14 @@ pub(crate) struct Piece {
 
 /// The pieces of a module, in its order. They do not depend on how many threads there are, so that code that was kept for
 /// them is found again.
-pub(crate) fn pieces(text: &str) -> Vec<Piece> {
+pub(crate) fn pieces(text: &str) -> Vec<ModulePiece> {
     let starts: Vec<usize> = text.match_indices(ENTRY).map(|(at, _)| at + 1).collect();
     let Some(&first) = starts.first() else {
-        return vec![Piece { text: text.to_string(), entries: Vec::new() }];
+        return vec![ModulePiece { text: text.to_string(), entries: Vec::new() }];
     };
     let head = &text[..first];
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    let mut all: Vec<Piece> = Vec::new();
+    let mut all: Vec<ModulePiece> = Vec::new();
     for entry in starts.iter().zip(ends).map(|(&start, end)| &text[start..end]) {
         let name = entry[ENTRY.len() - 1..].split(['(', '\n', ' ']).next().unwrap_or_default();
         match all.last_mut().filter(|piece| piece.text.len() - head.len() < PIECE) {
@@ -32,7 +32,7 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece> {
             }
             None => {
                 let text = format!("{head}{entry}");
-                all.push(Piece { text, entries: vec![name.to_string()] });
+                all.push(ModulePiece { text, entries: vec![name.to_string()] });
             }
         }
     }
@@ -45,14 +45,16 @@ mod tests {
 
     #[test]
     fn each_entry_is_in_one_piece_with_what_stands_before_all() {
-        let body = |n: usize| format!(".visible .entry e{n}(\n) {{\n{}}}\n\n", "  ret;\n".repeat(2000));
+        let body =
+            |n: usize| format!(".visible .entry e{n}(\n) {{\n{}}}\n\n", "  ret;\n".repeat(2000));
         let head = "//\n.version 8.0\n\n";
         let text = (0..12).fold(head.to_string(), |text, n| text + &body(n));
         let found = pieces(&text);
         assert!(found.len() > 2 && found.len() < 12, "{}", found.len());
         let names: Vec<String> = found.iter().flat_map(|p| p.entries.clone()).collect();
         assert_eq!(names, (0..12).map(|n| format!("e{n}")).collect::<Vec<_>>());
-        let bodies: String = found.iter().map(|p| p.text.strip_prefix(head).expect("a head")).collect();
+        let bodies: String =
+            found.iter().map(|p| p.text.strip_prefix(head).expect("a head")).collect();
         assert_eq!(format!("{head}{bodies}"), text);
         assert_eq!(pieces(head).len(), 1);
     }

@@ -4,12 +4,15 @@
 //! gives. A tile never crosses from one line of axes to the next.
 
 use super::operand_path::{along_depth, feed, first, whole};
-use super::warpgroup::{LINE, NEIGHBOURS};
 use crate::gpu::launches::TensorMap;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Buffer, Member, Program};
 use smallvec::SmallVec;
 
+/// Bytes of the depth of a step: one line of the pattern of banks.
+pub(crate) const LINE: i64 = 128;
+/// Neighbours of 16 bits that are aligned and copied together, and columns that a thread finishes together.
+pub(crate) const NEIGHBOURS: i64 = 8;
 /// Lines that a tile has at most; those of an inner axis are a multiple where there is an outer one.
 const MOST_LINES: i64 = 256;
 
@@ -111,7 +114,9 @@ fn runs(steps: &[i64], extents: &[i64], depth: bool) -> Option<SmallVec<[MappedA
     let mut found: SmallVec<[(i64, i64); 2]> = SmallVec::new();
     for (&step, &extent) in steps.iter().zip(extents).rev().filter(|(_, n)| **n != 1) {
         match found.last_mut() {
-            Some((n, inner)) if inner.checked_mul(*n) == Some(step) => *n = n.checked_mul(extent)?,
+            Some((n, inner)) if inner.checked_mul(*n) == Some(step) => {
+                *n = n.checked_mul(extent)?
+            }
             _ => found.push((extent, step)),
         }
     }
@@ -131,7 +136,7 @@ fn is_mapped(axes: &[MappedAxis], first: i64, (dtype, lines): (DType, i64)) -> b
     let most = 1i64 << 32;
     let deep = LINE / dtype.bytes() as i64;
     let fits = |n: i64| (1..most).contains(&n);
-    // A tile takes so many of an axis that has another around it.
+    // A tile takes this many of an axis that has another around it.
     let whole = |axis: &MappedAxis| match axis.place {
         AxisPlace::Run(AxisRun { outermost: false, depth, .. }) => {
             axis.extent % if depth { deep } else { lines } == 0

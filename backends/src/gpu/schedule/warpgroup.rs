@@ -3,7 +3,7 @@
 
 use super::grid::Grid;
 use super::index::{in_order, whole as whole_load};
-use super::mapped_operand::MappedOperand;
+use super::mapped_operand::{LINE, MappedOperand, NEIGHBOURS};
 use super::mma_unit::Unit;
 use super::scalar_form::written;
 use super::shape::volume;
@@ -18,12 +18,8 @@ use std::fmt;
 pub(crate) const GROUP: i64 = 4 * WARP;
 /// Warpgroups that multiply; one more asks for copies.
 pub(crate) const MULTIPLIERS: i64 = 2;
-/// Bytes of the depth of a step: one line of the pattern of banks.
-pub(crate) const LINE: i64 = 128;
 /// Rows that one instruction multiplies.
 pub(crate) const TALL: i64 = 64;
-/// Neighbouring columns that a thread finishes together.
-pub(crate) const NEIGHBOURS: i64 = 8;
 /// Columns whose sums four threads exchange, so that each has [`NEIGHBOURS`] of them.
 pub(crate) const EXCHANGED: i64 = 4 * NEIGHBOURS;
 /// Bytes of the two barriers of a stage, that it is full and that it is empty, and of those by which warpgroups alternate.

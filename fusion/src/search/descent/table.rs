@@ -44,6 +44,8 @@ pub(super) struct GroupTable<'f> {
     pub(super) home: SecondaryMap<Value, Option<GroupId>>,
     /// The groups that read a value from its buffer.
     pub(super) readers: SecondaryMap<Value, SmallVec<[GroupId; 4]>>,
+    /// How many of those run in a later phase than the value's own.
+    later: SecondaryMap<Value, u32>,
     /// What values are stored in where they are temporaries.
     storage: SecondaryMap<Value, Storage>,
     results: EntitySet<Value>,
@@ -103,6 +105,7 @@ impl<'f> GroupTable<'f> {
             rows: PrimaryMap::new(),
             home: SecondaryMap::new(),
             readers: SecondaryMap::new(),
+            later: SecondaryMap::new(),
             storage,
             results,
             order,
@@ -240,20 +243,38 @@ impl<'f> GroupTable<'f> {
         }
         let mut reads = Vec::new();
         for &v in members.iter().flat_map(|&i| &self.operands[i]) {
-            if self.home[v] != Some(g) && !self.readers[v].contains(&g) {
+            // A group that is not entered yet is no reader, and one that is being entered is the last.
+            if self.home[v] != Some(g) && self.readers[v].last() != Some(&g) {
                 self.readers[v].push(g);
                 reads.push(v);
             }
         }
         let phases = members.iter().map(|&i| self.facts.f.inst(i).phase);
-        self.rows[g].latest = phases.max().unwrap_or_default();
+        let latest = phases.max().unwrap_or_default();
+        self.rows[g].latest = latest;
+        for &v in &reads {
+            self.later[v] += u32::from(self.is_later(v, latest));
+        }
         self.rows[g].reads = reads;
+    }
+
+    /// Whether a phase is later than that of a value.
+    fn is_later(&self, v: Value, phase: Phase) -> bool {
+        match self.facts.f.def(v) {
+            ValueDef::Inst(i, _) => phase > self.facts.f.inst(i).phase,
+            _ => false,
+        }
     }
 
     /// Forgets what a group computes and reads.
     fn leave(&mut self, g: GroupId) {
+        let latest = self.rows[g].latest;
         for v in std::mem::take(&mut self.rows[g].reads) {
-            self.readers[v].retain(|r| *r != g);
+            // Values that a whole step reads, such as a rate, have hundreds of readers; those that change are the last.
+            if let Some(at) = self.readers[v].iter().rposition(|r| *r == g) {
+                self.readers[v].remove(at);
+            }
+            self.later[v] -= u32::from(self.is_later(v, latest));
         }
         let f = self.facts.f;
         for &i in self.rows[g].group.parts.iter().flatten() {
@@ -272,10 +293,7 @@ impl<'f> GroupTable<'f> {
 
     /// Whether a temporary is read in a later phase than its own.
     fn crosses(&self, v: Value) -> bool {
-        let f = self.facts.f;
-        let ValueDef::Inst(i, _) = f.def(v) else { return false };
-        let later = |&r: &GroupId| self.rows[r].latest > f.inst(i).phase;
-        self.is_temporary(v) && self.readers[v].iter().any(later)
+        self.later[v] > 0 && self.is_temporary(v)
     }
 
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
@@ -350,7 +368,10 @@ impl<'f> GroupTable<'f> {
             for &v in row.group.parts.iter().flatten().flat_map(|&i| f.inst_results(i)) {
                 self.home[v] = Some(g);
             }
-            row.reads.iter().for_each(|&v| self.readers[v].push(g));
+            for &v in &row.reads {
+                self.readers[v].push(g);
+                self.later[v] += u32::from(self.is_later(v, row.latest));
+            }
             self.rows[g] = row;
         }
         for g in applied.new {

@@ -7,9 +7,8 @@ use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::mapped_operand::{AxisPlace, AxisRun, LINE, MappedAxis, MappedOperand};
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::mapped_operand::{AxisPlace, AxisRun, MappedAxis, MappedOperand};
-use crate::gpu::schedule::warpgroup::LINE;
 
 /// The copies of an operand's tiles.
 pub(super) struct OperandCopies {

@@ -12,11 +12,11 @@ mod sums;
 use super::asm::{Asm, Class, Reg, made};
 use super::emit::Emit;
 use super::entry::{Out, begun};
+use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup::{
-    GROUP, LINE, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupProduct, WarpgroupTile,
-    WarpgroupWork,
+    GROUP, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupProduct, WarpgroupTile, WarpgroupWork,
 };
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Member};

@@ -7,7 +7,8 @@ use super::ring::{Ring, RingPlace};
 use super::sums::Sums;
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::warpgroup::{LINE, TALL};
+use crate::gpu::schedule::mapped_operand::LINE;
+use crate::gpu::schedule::warpgroup::TALL;
 use adfuse_ir::DType;
 
 /// Elements of the depth that one instruction takes.
