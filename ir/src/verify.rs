@@ -200,8 +200,7 @@ impl Check<'_> {
         }
         self.nested(i);
         if data.op.collective().is_some() && !f.body_insts().contains(&i) {
-            let m =
-                format!("`{}` is in a region: ranks exchange where all of them do", data.op);
+            let m = format!("`{}` is in a region: ranks exchange where all of them do", data.op);
             self.report(i, Kind::Unsupported, m);
         }
         if data.op == Op::Call {

@@ -100,7 +100,10 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
     }
 
     fn with_settings(&self, change: impl FnOnce(&mut StepSettings)) -> TrainStep<M, B, R> {
-        TrainStep { definition: Arc::new(self.definition.with_settings(change)), leaves: self.leaves }
+        TrainStep {
+            definition: Arc::new(self.definition.with_settings(change)),
+            leaves: self.leaves,
+        }
     }
 
     /// The state before the first step, with parameters drawn from the seed. Random layers draw from it too.

@@ -2,12 +2,12 @@
 
 mod checkpoint;
 // What connects ranks is shared with the tests of engines.
-#[path = "../common/ranks.rs"]
-mod ranks;
 mod nn;
 mod optim;
 mod parallel;
 mod precision;
+#[path = "../common/ranks.rs"]
+mod ranks;
 mod train;
 mod transforms;
 mod tree;

@@ -19,8 +19,8 @@ use access_cost::AccessPattern;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
-    Argsort, Attend, Bundle, Contract, Exchange, ExchangeKind, Kernel, Member, Program, Role, Scatter,
-    Stage, Step,
+    Argsort, Attend, Bundle, Contract, Exchange, ExchangeKind, Kernel, Member, Program, Role,
+    Scatter, Stage, Step,
 };
 use adfuse_ir::op::AttentionShape;
 use adfuse_ir::scalar::Func;
