@@ -22,7 +22,7 @@ use crate::ir::attrs::{Attr, Attrs};
 /// let share = move |x: &Tensor| x / x.all_reduce(&over);
 /// let f = jit(move |xs: Tensor| vmap_ranks(&RankAxis::new("ranks", 4), &share)(&xs));
 /// let shares = f.call(&Array::from_f32s(&[4], &[1.0, 2.0, 3.0, 4.0])?)?;
-/// assert_eq!(shares.to_f64s().iter().sum::<f64>(), 1.0f32 as f64);
+/// assert_eq!(shares.to_vec::<f32>()?, [0.1, 0.2, 0.3, 0.4]);
 /// # Ok::<(), adfuse::ir::Diagnostic>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
