@@ -3,6 +3,8 @@
 // No example uses all of them.
 #![allow(dead_code, unreachable_pub)]
 
+use adfuse::backends::RankGroup;
+use adfuse::backends::ranks::RankEnvironment;
 use adfuse::device::{Device, bytes};
 use adfuse::ir::{Diagnostic, Fp};
 
@@ -30,7 +32,22 @@ pub struct ExampleFlags {
 
 impl ExampleFlags {
     pub fn device(&self) -> Result<Device, Diagnostic> {
-        let device = Device::named(&self.engine)?.fp(self.fp);
+        self.device_named(&self.engine)
+    }
+
+    /// The device of this process where it is one of several ranks: each has a GPU of its own.
+    pub fn device_of_rank(&self) -> Result<Device, Diagnostic> {
+        let device = match RankEnvironment::read()? {
+            Some(of) if self.engine == "gpu" => {
+                self.device_named(&format!("gpu:{}", of.local_rank))
+            }
+            _ => self.device(),
+        };
+        Ok(device?.ranks(RankGroup::from_env()?))
+    }
+
+    fn device_named(&self, engine: &str) -> Result<Device, Diagnostic> {
+        let device = Device::named(engine)?.fp(self.fp);
         Ok(match self.mem_budget {
             Some(bytes) => device.mem_budget(bytes),
             None => device,

@@ -1,6 +1,8 @@
 //! Trains GPT-2 of any size in mixed precision, and prints tokens a second, memory and loss:
 //! `cargo run --release -p adfuse-examples --example gpt2 -- --device gpu --batch 16 --steps 50 [--mem-budget 6GiB] [--layers 24 ..] [TEXT]`.
 //!
+//! On the two GPUs of a host, in 16 sequences each: `adfuse launch -n 2 -- gpt2 --device gpu --batch 32 --leaves 2`.
+//!
 //! Without a text it reads Shakespeare's sonnets, byte by byte, or as tokens of a `tokenizer.json`. Weights are random at first.
 
 #![allow(clippy::print_stdout)] // What it finds is for people to read.
@@ -11,7 +13,7 @@ mod tokenizer;
 use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Param, TransformerBlock, trained_elements};
 use adfuse::optim::{Adam, LearningRate, Optimizer};
 use adfuse::prelude::*;
-use adfuse::train::MixedPrecision;
+use adfuse::train::{MixedPrecision, data_parallel};
 use adfuse::train_step;
 use clap::{Parser, ValueEnum};
 use std::error::Error;
@@ -48,6 +50,9 @@ struct Gpt2Flags {
     /// In how many parts the gradients of a batch are computed.
     #[arg(long, default_value_t = 1)]
     micro_batches: u64,
+    /// Into how many parts a batch is divided, which ranks share: a power of two.
+    #[arg(long, default_value_t = 1)]
+    leaves: u32,
     /// Of how many tokens the scores are in memory at a time.
     #[arg(long, default_value_t = 4096)]
     score_rows: u64,
@@ -138,7 +143,7 @@ fn step(
     let rows = flags.score_rows;
     let step =
         train_step(optimizer, model, move |net: &Gpt2, pieces: Tensor| net.loss(&pieces, rows));
-    let step = step.micro_batches(flags.micro_batches);
+    let step = data_parallel(step.micro_batches(flags.micro_batches), flags.leaves);
     match flags.precision {
         Precision::F32 => step,
         Precision::Bf16 => step.mixed_precision(MixedPrecision::bf16()),
@@ -178,9 +183,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let steps = shared.steps(100, 30);
     let model = Gpt2::new(size);
-    println!("{} tokens, {} parameters", tokens.len(), trained_elements(&model));
+    let device = shared.device_of_rank()?;
+    // Rank 0 alone prints.
+    let tells = device.group().rank() == 0;
+    if tells {
+        println!("{} tokens, {} parameters", tokens.len(), trained_elements(&model));
+    }
     let step = step(&flags, model, steps);
-    let mut state = step.init(shared.device()?, shared.seed)?;
+    let mut state = step.init(device, shared.seed)?;
     if flags.print_step {
         let empty = vec![0i32; (batch * (size.time + 1)) as usize];
         let empty = Array::from_vec(empty, [batch, size.time + 1])?;
@@ -199,6 +209,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut since = Instant::now();
     for (k, piece) in batches {
         let loss = state.step(&piece)?;
+        if !tells {
+            continue;
+        }
         if k == 1 {
             println!(
                 "step     1, loss {loss:.4}, compiled in {:.2} s",
@@ -209,6 +222,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         } else if k % (steps / 10).max(1) == 0 || k == steps {
             let rate = ((k - 1) * batch * size.time) as f64 / since.elapsed().as_secs_f64();
             println!("step {k:5}, loss {loss:.4}, {rate:.0} tokens/s");
+        }
+        if k == steps {
+            println!("the last loss is {loss}");
         }
     }
     Ok(())

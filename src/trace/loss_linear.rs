@@ -34,7 +34,7 @@ impl Tensor {
     /// let y = evaluate(|t| {
     ///     let (x, w) = (t.constant([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]]), t.constant([[1.0, 0.5], [0.0, 1.0]]));
     ///     let labels = t.constant([0, 1, 1]);
-    ///     let whole = x.dot(w.t()).cross_entropy(&labels);
+    ///     let whole = x.dot(&w.t()).cross_entropy(&labels);
     ///     (x.linear_cross_entropy(&w, &labels, 2) - whole).abs().lt(1e-6)
     /// })?;
     /// assert_eq!(y.to_f64s(), [1.0]);

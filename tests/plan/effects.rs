@@ -158,10 +158,10 @@ fn plans_that_repeat_or_reorder_effects_are_refused() {
     let mut swapped = good.groups.clone();
     let first = swapped.remove(a);
     swapped.insert(b, first);
-    assert_eq!(refused(swapped), "the plan changes the order of effects");
+    assert_eq!(refused(swapped), "the plan changes the order of effects and exchanges");
     let mut twice = good.groups.clone();
     twice.push(twice[a].clone());
-    assert_eq!(refused(twice), "an effect happens once, and the plan repeats it");
+    assert_eq!(refused(twice), "an effect or an exchange happens once, and the plan repeats it");
     let mut never = good.groups.clone();
     never.remove(a);
     assert_eq!(refused(never), "no group of the plan computes this");

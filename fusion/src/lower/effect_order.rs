@@ -19,7 +19,7 @@ pub(super) fn in_order(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
     for i in members(plan).filter(acts) {
         let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         if done.contains(i) {
-            return wrong("it happens once, and the plan repeats it");
+            return wrong("an effect or an exchange happens once, and the plan repeats it");
         }
         match due.next() {
             Some(next) if next == i => {}

@@ -80,10 +80,6 @@ const FOREIGN: &[(&str, &str)] = &[
         "`broadcast_in_dim %x {dims = [1]} : f32[4,3]`, where `dims` says which axes %x has",
     ),
     (
-        "broadcast",
-        "`broadcast_in_dim %x {dims = [1]} : f32[4,3]`, where `dims` says which axes %x has",
-    ),
-    (
         "expand",
         "`broadcast_in_dim %x {dims = [1]} : f32[4,3]`, where `dims` says which axes %x has",
     ),
