@@ -103,7 +103,7 @@ impl ScoreRows {
             let class = t.iota(places, 1);
             let is_label = class.eq(labels.spread_at(&[1], &class));
             let log = scores.compute().log_softmax(1);
-            loss = loss - is_label.select(&log, 0.0).sum(..);
+            loss -= is_label.select(&log, 0.0).sum(..);
             if wanted {
                 let is_class = labels.ge(0.0) & labels.lt(self.classes as f64);
                 let known = is_class.convert(wide).spread_at(&[1], &log);

@@ -270,7 +270,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         };
         let mut step = next.convert(DType::F64);
         if let [_, _, skipped] = scaling {
-            step = step - skipped.convert(DType::F64);
+            step -= skipped.convert(DType::F64);
         }
         let (params, gradients) = (trained.as_slice(), gradients.as_slice());
         let context = UpdateContext { step, params, values, gradients, state: kept };

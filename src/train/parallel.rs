@@ -151,7 +151,7 @@ impl Division {
             let rows: Vec<Tensor> = batch.iter().map(own_rows).collect();
             let mut seed = drawn + i64::from(leaf) * SEEDS_APART;
             if let Some(first) = &first {
-                seed = seed + first * SEEDS_APART;
+                seed += first * SEEDS_APART;
             }
             f(&rows, &seed)
         };
