@@ -28,7 +28,7 @@ pub(super) struct LaunchCommand {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     ranks: u32,
     /// The port at which they find each other; without this, one that is free
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// The program and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]

@@ -144,6 +144,8 @@ fn command_line() -> ExitCode {
 /// Runs a command, and prints its result, or writes that to a file once it is whole.
 fn execute(cli: Cli, err: &mut dyn Write) -> Result<ExitCode, Failure> {
     let (json, output) = (cli.shared.json, cli.shared.output);
+    // `-` is standard output, as it is standard input where a file is read.
+    let output = output.filter(|path| path.as_os_str() != "-");
     let Some(path) = output else {
         let mut out = PipeWriter::new(io::stdout().lock());
         let code =

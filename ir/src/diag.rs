@@ -165,9 +165,16 @@ impl std::error::Error for Diagnostic {}
 /// Of the given names, the one nearest to `name` in edits, if near enough to suggest.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = name.len() / 3 + 1;
+    let plain = name.to_ascii_lowercase();
     known
         .into_iter()
-        .map(|k| (edit_distance(name, k), std::cmp::Reverse(common_prefix(name, k)), k))
+        .map(|k| {
+            (
+                edit_distance(&plain, &k.to_ascii_lowercase()),
+                std::cmp::Reverse(common_prefix(name, k)),
+                k,
+            )
+        })
         // Of a name of one letter something must stay.
         .filter(|&(d, _, k)| d <= limit && d < name.len().max(k.len()))
         .min()

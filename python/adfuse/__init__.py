@@ -183,15 +183,22 @@ def _run(*command):
 
 
 def _parts(leaves):
-    """The leaves, with two in place of each that is complex: its real and its imaginary part."""
-    return [part for x in leaves for part in ((x.real, x.imag) if jnp.iscomplexobj(x) else (x,))]
+    """The leaves, with two in place of each that is complex, its real and its imaginary part, and the data of keys."""
+    of = lambda x: (jax.random.key_data(x),) if _is_key(x) else (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+    return [part for x in leaves for part in of(x)]
+
+
+def _is_key(leaf):
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _joined(parts, types):
     """The leaves of these types that have these parts."""
     rest = iter(parts)
     part = lambda t: _typed(next(rest), np.empty(0, f"f{t.dtype.itemsize // 2}"))
-    return [jax.lax.complex(part(t), part(t)) if t.dtype.kind == "c" else _typed(next(rest), t) for t in types]
+    key = lambda t: jax.random.wrap_key_data(_typed(next(rest), np.empty(0, "u4")), impl=t.dtype._impl)
+    of = lambda t: key(t) if _is_key(t) else jax.lax.complex(part(t), part(t)) if t.dtype.kind == "c" else _typed(next(rest), t)
+    return [of(t) for t in types]
 
 
 def _stored(leaf):

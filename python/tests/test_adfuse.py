@@ -69,6 +69,26 @@ class Adfuse(unittest.TestCase):
         g = lambda z, x: (jnp.abs(jnp.fft.fft(z, axis=0) * x) ** 2).sum()
         self.near(adfuse.value_and_grad(g, (0, 1))(z, x), jax.value_and_grad(g, (0, 1))(z, x))
 
+    def test_keys_are_arguments_and_results(self):
+        f = lambda x, key: (x * jax.random.normal(key, x.shape)).sum()
+        key = jax.random.key(3)
+        self.near(adfuse.value_and_grad(f)(X, key), jax.value_and_grad(f)(X, key))
+        split = adfuse.jit(jax.random.split)(key)
+        self.near(jax.random.key_data(split), jax.random.key_data(jax.random.split(key)))
+
+    def test_solutions_have_the_derivatives_of_jax(self):
+        def bisected(f, x):
+            def half(_, s):
+                low, high = s
+                mid = (low + high) / 2
+                return jax.lax.cond(f(mid) > 0, lambda: (low, mid), lambda: (mid, high))
+            return jax.lax.fori_loop(0, 40, half, (x - 4.0, x + 4.0))[0]
+
+        root = lambda a: jax.lax.custom_root(lambda x: x**3 - a, a, bisected, lambda g, y: y / g(1.0))
+        for f, x in [(root, jnp.float32(2.0)), (lambda x: jax.scipy.special.expi(x).sum(), X * X + 0.5)]:
+            with self.assertWarns(UserWarning):
+                self.near(adfuse.value_and_grad(f)(x), jax.value_and_grad(f)(x))
+
     def test_what_is_beside_the_loss_comes_along(self):
         def f(w, x):
             h = jnp.tanh(x @ w)

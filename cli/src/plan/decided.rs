@@ -44,7 +44,7 @@ pub(super) fn one(
             printed::lines(&out)
         }
         None if as_json => printed::json(&Json::Null),
-        None => format!("%{} is needed for no later phase than its own\n", names.get(v)),
+        None => format!("no later phase reads %{}: there is nothing to decide\n", names.get(v)),
     })
 }
 

@@ -27,7 +27,7 @@ fn one_value_is_explained() {
     assert_eq!(lines[5], "  %0 is gt(%r, 0.0): bool[64,256], line 3");
     assert_eq!(lines.len(), 6, "{text}");
     let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s");
-    assert_eq!(text, "%s is needed for no later phase than its own\n");
+    assert_eq!(text, "no later phase reads %s: there is nothing to decide\n");
     let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s --json");
     assert_eq!(text, "null\n");
 }

@@ -57,6 +57,9 @@ impl Explanation {
     }
 }
 
+/// Of a chain of operands at most so many links are told whole.
+const MOST_LINKS: usize = 3;
+
 /// What turns answers into sentences.
 pub(crate) struct SentenceWriter<'a> {
     f: &'a Function,
@@ -92,9 +95,17 @@ impl<'a> SentenceWriter<'a> {
             None => format!("{name}: "),
         };
         let (mut subject, mut about) = (name, apart.value);
-        for &v in &apart.chain {
+        let links = apart.chain.len();
+        for (k, &v) in apart.chain.iter().enumerate() {
             let next = self.name(v);
-            out += &format!("{subject} needs {next}, which is computed after that group; ");
+            // Of a long chain the first link and the last are told.
+            match links > MOST_LINKS && k > 0 && k + 1 < links {
+                true if k == 1 => out += &format!("so on through {} more; ", links - 2),
+                true => {}
+                false => {
+                    out += &format!("{subject} needs {next}, which is computed after that group; ");
+                }
+            }
             (subject, about) = (next, v);
         }
         out += &match apart.obstacle {

@@ -8,6 +8,8 @@ use crate::types::{Dim, TensorType};
 const FOREIGN: &[(&str, &str)] = &[
     ("matmul", "`dot_general %a, %b {contract = [1] x [0]}`"),
     ("mm", "`dot_general %a, %b {contract = [1] x [0]}`"),
+    ("vdot", "`dot_general %a, %b {contract = [0] x [0]}`"),
+    ("addmm", "`dot_general %a, %b {contract = [1] x [0]}`, then `add`"),
     ("dot", "`dot_general %a, %b {contract = [1] x [0]}`, with the axes that are summed over"),
     (
         "linear",
@@ -21,7 +23,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("subtract", "`sub`"),
     ("divide", "`div`"),
     ("true_divide", "`div`"),
-    ("remainder", "`rem`"),
+    ("remainder", "`rem`, which has the sign of the dividend"),
+    ("floor_divide", "`div`, then `floor`"),
     ("mod", "`rem`, which has the sign of the dividend"),
     ("fmod", "`rem`"),
     ("negative", "`neg`"),
@@ -35,6 +38,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("amin", "`reduce_min`"),
     ("sum", "`reduce_sum %x {axes = [0]}`"),
     ("prod", "`reduce_prod %x {axes = [0]}`"),
+    ("reduce_any", "`reduce_or %x {axes = [0]}`"),
+    ("reduce_all", "`reduce_and %x {axes = [0]}`"),
     ("any", "`reduce_or %x {axes = [0]}`"),
     ("all", "`reduce_and %x {axes = [0]}`"),
     ("mean", "`reduce_sum %x {axes = [0]}`, then `div` by the number of elements"),
@@ -62,6 +67,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ),
     ("elu", "`select_n` between `expm1` and the argument"),
     ("leaky_relu", "`select_n` between a `mul` and the argument"),
+    ("hardtanh", "`clamp -1.0, %x, 1.0`"),
     ("relu6", "`clamp 0.0, %x, 6.0`"),
     ("clip", "`clamp 0.0, %x, 1.0`: the least, the value, the greatest"),
     ("where", "`select_n %p, %if_false, %if_true`; mind the order"),
@@ -92,7 +98,14 @@ const FOREIGN: &[(&str, &str)] = &[
     ("permute", "`transpose`"),
     ("swapaxes", "`transpose`"),
     ("flip", "`rev`"),
+    ("moveaxis", "`transpose`"),
     ("cat", "`concatenate`"),
+    ("concat", "`concatenate`"),
+    ("roll", "`slice` twice, then `concatenate`"),
+    ("diag", "`broadcast_in_dim`, and `select_n` where two `iota` are equal"),
+    ("eye", "`iota` twice, `eq`, and `convert_element_type`"),
+    ("tril", "`iota` twice, `ge`, and `select_n`"),
+    ("triu", "`iota` twice, `le`, and `select_n`"),
     ("stack", "`reshape`, then `concatenate`"),
     ("repeat", "`broadcast_in_dim`, then `reshape`"),
     ("take", "`gather`"),
@@ -104,6 +117,8 @@ const FOREIGN: &[(&str, &str)] = &[
     ("one_hot", "`iota` and `eq`, then `convert_element_type`"),
     ("arange", "`iota`"),
     ("zeros", "`broadcast_in_dim` of a scalar"),
+    ("zeros_like", "`broadcast_in_dim` of a scalar"),
+    ("ones_like", "`broadcast_in_dim` of a scalar"),
     ("ones", "`broadcast_in_dim` of a scalar"),
     ("full", "`broadcast_in_dim` of a scalar"),
     ("astype", "`convert_element_type %x : f32[4]`"),
@@ -123,6 +138,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("bitwise_and", "`and`"),
     ("bitwise_or", "`or`"),
     ("isfinite", "`is_finite`"),
+    ("isinf", "`abs`, then `eq` with `inf`"),
     ("isnan", "`ne %x, %x`"),
     ("arcsin", "`asin`"),
     ("arccos", "`acos`"),
@@ -132,12 +148,20 @@ const FOREIGN: &[(&str, &str)] = &[
     ("gammaln", "`lgamma`"),
     ("psi", "`digamma`"),
     ("conv", "`conv_general_dilated`"),
+    ("conv1d", "`conv_general_dilated`"),
     ("conv2d", "`conv_general_dilated`"),
+    ("conv3d", "`conv_general_dilated`"),
     ("max_pool", "`reduce_window_max`"),
+    ("max_pool2d", "`reduce_window_max`"),
     ("avg_pool", "`reduce_window_sum`, then `div` by the size of the window"),
+    ("avg_pool2d", "`reduce_window_sum`, then `div` by the size of the window"),
     ("cumulative_sum", "`cumsum`"),
     ("while_loop", "`while`"),
     ("fori_loop", "`fori`"),
+    ("psum", "`all_reduce %x {over = \"ranks\", ranks = 2}`"),
+    ("pmax", "`all_reduce_max %x {over = \"ranks\", ranks = 2}`"),
+    ("pmin", "`all_reduce_min %x {over = \"ranks\", ranks = 2}`"),
+    ("dropout", "`rng_uniform`, `lt` and `select_n`"),
     ("randn", "`rng_bits`, then arithmetic; or a parameter, which `run` fills at random"),
     ("solve", "`lu` and `triangular_solve`"),
 ];
@@ -170,9 +194,13 @@ pub(super) fn foreign_type(name: &str) -> Option<&'static str> {
 
 /// What stands for another framework's op.
 pub(super) fn foreign(name: &str) -> Option<String> {
-    let plain = name.to_ascii_lowercase();
-    let (_, here) = FOREIGN.iter().find(|(known, _)| *known == plain)?;
-    Some(format!("here that is {here}"))
+    // `jnp.matmul`, `torch.matmul` and `stablehlo.add` are told by their last words.
+    let plain = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
+    let own = || Op::ALL.iter().map(|op| op.name()).find(|own| *own == plain && plain != name);
+    match FOREIGN.iter().find(|(known, _)| *known == plain) {
+        Some((_, here)) => Some(format!("here that is {here}")),
+        None => own().map(|own| format!("here that is `{own}`")),
+    }
 }
 
 /// The instruction that makes an operand fit. `operands` are the names of the instruction's operands, with their sigils.

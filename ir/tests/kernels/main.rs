@@ -187,7 +187,10 @@ fn malformed_text_is_an_error_with_a_place() {
         ("program @f { return } x", "the end"),
         ("program @f { input %x: i32[2] as u3 return }", "`b1`, `u2`, `u4` or `u8`"),
         ("program @f { input %x: i32[2] in place return }", "`host`"),
-        ("program @f { input %x: i32[2] %x = copy %x return }", "`library`, `transfer` or an exchange"),
+        (
+            "program @f { input %x: i32[2] %x = copy %x return }",
+            "`library`, `transfer` or an exchange",
+        ),
         ("program @f { input %x: i32[2] %x = library @f(%x) scratch -1 return }", "of bytes"),
         ("program @f { kernel @k [2] { schedule vector 1 } return }", "`d` with a number"),
         ("program @f { kernel @k [2] { schedule vector d256 } return }", "an axis"),

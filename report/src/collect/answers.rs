@@ -25,7 +25,8 @@ pub(super) fn sentence(r: &Report) -> String {
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
-            "{base}. Compared with one kernel for each operation: {} launches instead of {}, {} bytes moved, {} time, {} memory.",
+            "{base}. Compared with {}: {} launches instead of {}, {} bytes moved, {} time, {} memory.",
+            r.compared_with(),
             count(launches.0),
             count(launches.1),
             change(bytes, "fewer"),
@@ -274,6 +275,9 @@ fn one_bit(r: &Report) -> String {
 }
 
 fn unfused(r: &Report) -> String {
+    if !r.is_compared_with_unfused() {
+        return format!("This page compares with {}.", r.compared_with());
+    }
     match r.figure("launches").and_then(|f| Some((f.fused, f.unfused?))) {
         Some((fused, unfused)) => format!(
             "{}; with fusion {}, {}\u{d7} fewer.",

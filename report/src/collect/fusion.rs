@@ -38,7 +38,9 @@ pub(super) fn candidates(c: &Collected<'_>) -> Result<(Vec<CandidateRow>, usize)
             intensity: x.intensity,
             fused: x.fused,
             reason: match &x.refused {
-                Some(rule) if !x.reason.contains(rule.as_str()) => format!("{rule}. {}", x.reason),
+                Some(rule) if !x.fused && !x.reason.contains(rule.as_str()) => {
+                    format!("{rule}. {}", x.reason)
+                }
                 _ => x.reason.clone(),
             },
         });

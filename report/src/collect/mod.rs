@@ -18,7 +18,7 @@ pub use context::{ReportError, ReportSource};
 pub use measurement_error::MeasurementError;
 
 use crate::data::{Basis, ComparedFigure, FigureUnit, Report, Roof};
-use adfuse_fusion::{MachineModel, recomputed_values};
+use adfuse_fusion::{Effort, MachineModel, recomputed_values};
 use adfuse_ir::text::Names;
 use context::{Collected, LaidOutPlan};
 
@@ -52,6 +52,7 @@ impl Report {
             device: c.device().name.clone(),
             fp: source.options.fp.name().into(),
             effort: source.effort.into(),
+            compared_effort: source.unfused.map_or(Effort::Off, |(_, effort)| effort).name().into(),
             plan: source.plan.hash(f),
             graph: source.plan.graph.clone(),
             sentence: String::new(),
@@ -73,6 +74,27 @@ impl Report {
         report.sentence = answers::sentence(&report);
         report.answers = answers::answers(&report);
         Ok(report)
+    }
+
+    /// Whether it is compared with the plan that fuses nothing.
+    pub(crate) fn is_compared_with_unfused(&self) -> bool {
+        self.compared_effort == Effort::Off.name()
+    }
+
+    /// The plan that it is compared with, in words.
+    pub(crate) fn compared_with(&self) -> String {
+        match self.is_compared_with_unfused() {
+            true => "one kernel for each operation".into(),
+            false => format!("the plan of effort {}", self.compared_effort),
+        }
+    }
+
+    /// What stands at figures of that plan.
+    pub(crate) fn compared_label(&self) -> String {
+        match self.is_compared_with_unfused() {
+            true => "unfused".into(),
+            false => format!("with effort {}", self.compared_effort),
+        }
     }
 
     /// A figure by its key.

@@ -111,9 +111,13 @@ fn lists(out: &mut String, r: &Report) {
     let lead = "Neighbours, scored by the bytes and launches that one kernel saves; why the plan has them together or apart.";
     let candidates = wide(&tables::candidates(r));
     panel(out, ("candidates", "What might share a kernel"), lead, &candidates);
-    let lead = "The same function with nothing fused.";
+    let lead = match r.is_compared_with_unfused() {
+        true => "The same function with nothing fused.",
+        false => "The same function, planned with another effort.",
+    };
     let compared = wide(&tables::compared(r));
-    panel(out, ("compared", "Compared with one kernel for each operation"), lead, &compared);
+    let title = format!("Compared with {}", r.compared_with());
+    panel(out, ("compared", &title), lead, &compared);
     if !r.loops.is_empty() {
         let drawn = loops::pictures(r);
         let drawn =
@@ -201,7 +205,7 @@ fn top(r: &Report) -> String {
     for key in ["launches", "bytes", "seconds", "peak", "saved"] {
         let Some(f) = r.figure(key) else { continue };
         let unfused = f.unfused.map_or_else(String::new, |x| {
-            format!("<dd class=\"was\">{} unfused</dd>", figure(x, f.unit))
+            format!("<dd class=\"was\">{} {}</dd>", figure(x, f.unit), r.compared_label())
         });
         let _ = write!(
             out,

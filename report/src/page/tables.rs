@@ -17,8 +17,9 @@ pub(super) fn basis(of: Basis) -> &'static str {
 
 /// The plan beside the unfused plan.
 pub(super) fn compared(r: &Report) -> String {
-    let mut out = String::from(
-        "<table id=\"figures\"><thead><tr><th>figure</th><th class=\"n\">this plan</th><th class=\"n\">unfused</th><th class=\"n\">times less</th><th>origin</th></tr></thead><tbody>",
+    let mut out = format!(
+        "<table id=\"figures\"><thead><tr><th>figure</th><th class=\"n\">this plan</th><th class=\"n\">{}</th><th class=\"n\">times less</th><th>origin</th></tr></thead><tbody>",
+        r.compared_label()
     );
     for f in &r.figures {
         let unfused = f.unfused.map_or_else(|| "\u{2013}".into(), |x| figure(x, f.unit));

@@ -6,7 +6,7 @@
 
 use super::loop_ir::{FoldOutput, Sweep, SweepOutput};
 use adfuse_ir::DType;
-use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Param, Program};
 use adfuse_ir::scalar::ScalarProgram;
 use cranelift_entity::EntityRef;
@@ -21,7 +21,6 @@ pub(crate) struct SweepForm {
     body: ScalarProgram,
     puts: Vec<FormOutput>,
     slots: (Vec<u32>, Vec<u32>, Option<(u32, DType)>),
-    target: Option<FormTarget>,
     buffers: Vec<BufferData>,
     /// Where the program is: tables of pointers differ from program to program.
     program: usize,
@@ -35,9 +34,6 @@ enum FormOutput {
     Place(u32),
     Fold(FoldOutput),
 }
-
-/// Where the updates of a scatter go.
-type FormTarget = (Buffer, Vec<IndexExpr>, Vec<Guard>, u32);
 
 /// The buffers of a sweep in the order in which it mentions them first.
 pub(crate) type SweepBuffers = SmallVec<[Buffer; MOST_MOVED]>;
@@ -75,6 +71,10 @@ impl BufferNumbers<'_> {
 impl SweepForm {
     /// The form of a sweep, and its buffers in the order of their numbers; `None` where it shares no function.
     pub(crate) fn of(sweep: &Sweep<'_>) -> Option<(SweepForm, SweepBuffers)> {
+        // The updates of a scatter are of a program that lives as long as they are compiled: where it is says nothing.
+        if sweep.target.is_some() {
+            return None;
+        }
         let mut numbers = BufferNumbers { program: sweep.program, met: SweepBuffers::new() };
         let mut params = sweep.params.to_vec();
         for param in &mut params {
@@ -93,9 +93,6 @@ impl SweepForm {
             SweepOutput::Fold(fold) => FormOutput::Fold(fold),
         };
         let puts = sweep.puts.iter().map(put).collect();
-        let target = sweep.target.map(|(b, index, guards, slot)| {
-            (numbers.number(b), index.to_vec(), guards.to_vec(), slot)
-        });
         let form = SweepForm {
             extents: sweep.extents.clone(),
             domain: sweep.domain,
@@ -103,7 +100,6 @@ impl SweepForm {
             body: sweep.body.clone(),
             puts,
             slots: (sweep.slots.rows.clone(), sweep.slots.tiles.clone(), sweep.slots.sums),
-            target,
             buffers: numbers.data()?,
             program: std::ptr::from_ref(sweep.program).addr(),
         };

@@ -69,8 +69,8 @@ impl RankEnvironment {
         let taken =
             get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|v| v.eq_ignore_ascii_case("true"));
         let port = port + u32::from(taken);
-        let port =
-            u16::try_from(port).map_err(|_| wrong(format!("MASTER_PORT: no port {port}")))?;
+        let port = u16::try_from(port).ok().filter(|&port| port > 0);
+        let port = port.ok_or_else(|| wrong("MASTER_PORT: ports are 1 to 65535".into()))?;
         let wait = match get("ADFUSE_RANKS_WAIT") {
             Some(value) => Duration::from_secs(number("ADFUSE_RANKS_WAIT", &value)?.into()),
             None => WAIT,

@@ -89,7 +89,7 @@ pub static ATTENTION: RuleTable = RuleTable {
         name: "attention",
         doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
               that leaves -inf, causal or not; where causality hides a key, a number of -1e9 or less stands for -inf. A softmax \
-              in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys stays, and one that is read elsewhere too.",
+              in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys is not rewritten; nor is one that other instructions read.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
         then: &When { condition: attention::is_attention, build: attention::attention },
