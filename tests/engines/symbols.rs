@@ -331,7 +331,7 @@ fn extents_that_do_not_fit_are_told() {
             Kind::Usage,
             "in @free: no parameter gives `M` an extent (`specialized` and `run_at` take extents by name)",
         ),
-        (Kind::UnknownName, "in @first: it has no symbol `b` (there is B)"),
+        (Kind::UnknownName, "in @first: it has no symbol `b` (did you mean B?)"),
         (Kind::UnknownName, "in @first: it has no symbol `batches` (there is B)"),
         (Kind::Usage, "in @first: the symbol `B` is given twice"),
         (
