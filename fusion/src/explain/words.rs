@@ -57,7 +57,7 @@ impl Explanation {
     }
 }
 
-/// Of a chain of operands at most so many links are told whole.
+/// The longest chain of operands that is told whole.
 const MOST_LINKS: usize = 3;
 
 /// What turns answers into sentences.

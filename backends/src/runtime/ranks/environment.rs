@@ -69,7 +69,7 @@ impl RankEnvironment {
         let taken =
             get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|v| v.eq_ignore_ascii_case("true"));
         let port = port + u32::from(taken);
-        let port = u16::try_from(port).ok().filter(|&port| port > 0);
+        let port = u16::try_from(port).ok().filter(|&port| port > 0 || ranks == 1);
         let port = port.ok_or_else(|| wrong("MASTER_PORT: ports are 1 to 65535".into()))?;
         let wait = match get("ADFUSE_RANKS_WAIT") {
             Some(value) => Duration::from_secs(number("ADFUSE_RANKS_WAIT", &value)?.into()),
@@ -132,6 +132,7 @@ mod tests {
             ("RANK", "x", "RANK is \"x\""),
             ("WORLD_SIZE", "0", "WORLD_SIZE is 0"),
             ("MASTER_PORT", "70000", "MASTER_PORT is \"70000\""),
+            ("MASTER_PORT", "0", "ports are 1 to 65535"),
             ("ADFUSE_RANKS_WAIT", "soon", "ADFUSE_RANKS_WAIT is \"soon\""),
         ] {
             let changed = [&[(name, value)], TORCHRUN].concat();
