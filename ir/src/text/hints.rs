@@ -138,7 +138,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("bitwise_and", "`and`"),
     ("bitwise_or", "`or`"),
     ("isfinite", "`is_finite`"),
-    ("isinf", "`abs`, then `eq` with `inf`"),
+    ("isinf", "`abs`, then `eq` with infinity"),
     ("isnan", "`ne %x, %x`"),
     ("arcsin", "`asin`"),
     ("arccos", "`acos`"),
@@ -161,7 +161,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("psum", "`all_reduce %x {over = \"ranks\", ranks = 2}`"),
     ("pmax", "`all_reduce_max %x {over = \"ranks\", ranks = 2}`"),
     ("pmin", "`all_reduce_min %x {over = \"ranks\", ranks = 2}`"),
-    ("dropout", "`rng_uniform`, `lt` and `select_n`"),
+    ("dropout", "`rng_bits`, `lt` and `select_n`, then `mul` by what keeps the mean"),
     ("randn", "`rng_bits`, then arithmetic; or a parameter, which `run` fills at random"),
     ("solve", "`lu` and `triangular_solve`"),
 ];
@@ -265,6 +265,19 @@ mod tests {
                 |word: &&str| is_op(word) || ["dims", "batch", "contract", "run"].contains(word);
             assert!(ops.iter().all(known), "`{name}`: {here}");
         }
+    }
+
+    #[test]
+    fn names_with_modules_are_told_by_their_last_words() {
+        let matmul = foreign("matmul");
+        assert!(
+            matmul.is_some()
+                && foreign("jnp.matmul") == matmul
+                && foreign("torch.MatMul") == matmul
+        );
+        assert_eq!(foreign("jax.nn.relu").as_deref(), Some("here that is `relu`"));
+        assert_eq!(foreign("relu"), None);
+        assert_eq!(foreign("jnp.nothing_known"), None);
     }
 
     #[test]
