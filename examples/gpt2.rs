@@ -230,7 +230,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a step takes, beside what it may take.
+/// Prints the memory that a step takes, and the budget if there is one.
 fn report_memory(flags: &Gpt2Flags, peak: u64) {
     match flags.shared.mem_budget() {
         Some(budget) => println!("a step takes {} KiB of {} KiB", peak >> 10, budget >> 10),

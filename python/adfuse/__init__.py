@@ -120,7 +120,11 @@ class _Program:
             beside = lambda k, r: gradients and k > 0 and jnp.issubdtype(r.dtype, jnp.floating)
             return [bits(r) if beside(k, r) else r for k, r in enumerate(made)]
 
-        parts = jax.tree.map(lambda leaf: (lambda own: own if len(own) > 1 else own[0])(_parts([leaf])), args)
+        def parameters(leaf):
+            own = _parts([leaf])
+            return own[0] if len(own) == 1 else own
+
+        parts = jax.tree.map(parameters, args)
         lowered = jax.jit(adfuse_program, keep_unused=True).lower(*parts)
         return lowered, wrt, *jax.tree.flatten(shapes), gradients
 

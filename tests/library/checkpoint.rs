@@ -1,7 +1,8 @@
 //! Saved and resumed training is uninterrupted training, to the bit; files are whole whatever happens to their writer.
 
+use super::small_net::{Net, Pair, logits, loss, net};
 use adfuse::data::{Dataset, safetensors};
-use adfuse::nn::{self, BatchNorm, Dropout, Linear, Param};
+use adfuse::nn::{self, Linear, Param};
 use adfuse::optim::{Adam, LearningRate, Optimizer, Sgd};
 use adfuse::prelude::*;
 use adfuse::train::{TrainState, TrainStep, Trainer};
@@ -10,31 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[derive(Params, Clone, Debug)]
-struct Net<T = Tensor> {
-    l1: Linear<T>,
-    norm: BatchNorm<T>,
-    drop: Dropout,
-    l2: Linear<T>,
-}
-
-type Pair = (Tensor, Tensor);
-
-fn net(hidden: u64) -> Net<Param> {
-    Net {
-        l1: Linear::new(6, hidden),
-        norm: BatchNorm::new(hidden),
-        drop: Dropout::new(0.3),
-        l2: Linear::new(hidden, 3),
-    }
-}
-
-fn logits(net: &Net, x: &Tensor) -> Tensor {
-    net.l2.apply(net.drop.apply(net.norm.apply(net.l1.apply(x)).gelu()))
-}
-
 fn step(hidden: u64, optimizer: impl Optimizer + 'static) -> TrainStep<Net<Param>, Pair, Tensor> {
-    train_step(optimizer, net(hidden), |net: &Net, (x, y): Pair| logits(net, &x).cross_entropy(&y))
+    train_step(optimizer, net(hidden, 0.3), loss)
 }
 
 fn usual() -> TrainStep<Net<Param>, Pair, Tensor> {
@@ -129,7 +107,7 @@ fn trainers_log_and_keep() {
     assert_eq!(bits(&back, &at), bits(&state, &at));
     let weights = at.join("weights.safetensors");
     state.save_weights(&weights).expect("is written");
-    let loaded = nn::load(&net(8), &weights).expect("reads");
+    let loaded = nn::load(&net(8, 0.3), &weights).expect("reads");
     let same = |a: &Net<Array>, b: &Net<Array>| {
         tree::leaves(a).iter().map(Array::to_bits).eq(tree::leaves(b).iter().map(Array::to_bits))
     };

@@ -8,6 +8,7 @@ mod parallel;
 mod precision;
 #[path = "../common/ranks.rs"]
 mod ranks;
+mod small_net;
 mod train;
 mod transforms;
 mod tree;

@@ -1,31 +1,12 @@
 //! Mixed precision and micro-batches: the same bits as the same arithmetic written by hand.
 
+use super::small_net::{Net, Pair, loss, net};
 use adfuse::data::safetensors;
-use adfuse::nn::{BatchNorm, Dropout, Init, Linear, Param};
+use adfuse::nn::{Init, Linear, Param};
 use adfuse::optim::{Adam, Optimizer, Sgd};
 use adfuse::prelude::*;
 use adfuse::train::{MixedPrecision, TrainState};
 use adfuse::{train_step, tree};
-
-#[derive(Params, Clone, Debug)]
-struct Net<T = Tensor> {
-    l1: Linear<T>,
-    norm: BatchNorm<T>,
-    drop: Dropout,
-    l2: Linear<T>,
-}
-
-type Pair = (Tensor, Tensor);
-
-fn net(dropout: f64) -> Net<Param> {
-    let (l1, l2) = (Linear::new(6, 8), Linear::new(8, 3));
-    Net { l1, norm: BatchNorm::new(8), drop: Dropout::new(dropout), l2 }
-}
-
-fn loss(net: &Net, (x, y): Pair) -> Tensor {
-    let hidden = net.drop.apply(net.norm.apply(net.l1.apply(x)).gelu());
-    net.l2.apply(hidden).cross_entropy(&y)
-}
 
 fn batch(rows: u64, first: u64) -> (Array, Array) {
     let mut k = first as f64;
@@ -54,8 +35,8 @@ fn bits<M: Params<Param>, B: Params<Tensor>>(state: &TrainState<M, B, Tensor>) -
 #[test]
 fn mixed_precision_is_conversions_around_the_loss() {
     let adam = || Adam::w(0.05).clip_global_norm(1.0);
-    let mixed = train_step(adam(), net(0.3), loss).mixed_precision(MixedPrecision::bf16());
-    let by_hand = train_step(adam(), net(0.3), |net: &Net, (x, y): Pair| {
+    let mixed = train_step(adam(), net(8, 0.3), loss).mixed_precision(MixedPrecision::bf16());
+    let by_hand = train_step(adam(), net(8, 0.3), |net: &Net, (x, y): Pair| {
         let narrow =
             tree::replace(net, |path, t: &Tensor| match path.as_str().contains("running") {
                 true => t.clone(),
@@ -80,7 +61,7 @@ fn mixed_precision_is_conversions_around_the_loss() {
 fn micro_batches_are_accumulated_gradients() {
     for (n, mixed) in [(4, false), (3, true), (12, true)] {
         let step = |optimizer: Box<dyn Optimizer>| {
-            let step = train_step(optimizer, net(0.3), loss);
+            let step = train_step(optimizer, net(8, 0.3), loss);
             if mixed { step.mixed_precision(MixedPrecision::bf16()) } else { step }
         };
         let adam = || Adam::w(0.05);
@@ -125,7 +106,7 @@ fn other_values_have_an_entry_of_each_part() {
 
 #[test]
 fn a_batch_that_does_not_divide_is_refused() {
-    let step = train_step(Sgd::new(0.1), net(0.0), loss).micro_batches(5);
+    let step = train_step(Sgd::new(0.1), net(8, 0.0), loss).micro_batches(5);
     let refused =
         step.init(Device::cpu(), 0).expect("is made").step(&batch(24, 0)).expect_err("24 rows");
     assert_eq!(refused.kind, Kind::Shape);

@@ -5,7 +5,7 @@
 
 use super::Op;
 use super::def::{Collective, RuleCx, Tangents};
-use super::view::{ct, one, scalar_zero};
+use super::view::{ct, one};
 use crate::attrs::{Attr, AttrKind, AttrSpec, Attrs, need};
 use crate::builder::Builder;
 use crate::dtype::{DType, DTypeSet};
@@ -176,8 +176,7 @@ pub(super) fn transpose_broadcast(
     let is_root = b.op(Op::Eq, &[rank, root]);
     let spread = Attrs::none().with_ints("dims", []);
     let is_root = b.op_as(Op::BroadcastInDim, &[is_root], spread, &ty.with_dtype(DType::Bool));
-    let zero = scalar_zero(b, &ty);
-    let zero = b.op_as(Op::BroadcastInDim, &[zero], Attrs::none().with_ints("dims", []), &ty);
+    let zero = b.literal(&ty, Literal::zero(ty.dtype));
     one(b.op(Op::SelectN, &[is_root, zero, sum]))
 }
 

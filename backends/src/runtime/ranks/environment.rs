@@ -30,7 +30,7 @@ impl RankEnvironment {
     /// port for itself, the next one is taken. `ADFUSE_RANKS_WAIT` is the seconds that ranks wait for each other to begin, 300 without it.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for a variable that is missing, or no number, and for a rank that there is not.
+    /// [`Kind::Usage`] if a variable is missing or is not a number, or if the rank is not below the number of ranks.
     pub fn read() -> Result<Option<RankEnvironment>, Diagnostic> {
         RankEnvironment::of(&|name| env::var(name).ok())
     }

@@ -28,8 +28,8 @@ struct Meeting<'e> {
 /// Connects every rank with every other.
 ///
 /// # Errors
-/// [`Kind::LostRank`] where they do not come together in time; [`Kind::Usage`] for two processes of one number, another number
-/// of ranks, and an address that there is not.
+/// [`Kind::LostRank`] if a rank does not come in time; [`Kind::Usage`] if two processes have the same rank, if they disagree on the
+/// number of ranks, or if the address cannot be resolved.
 pub(super) fn meet(environment: &RankEnvironment) -> Result<Peers, Diagnostic> {
     let meeting = Meeting { environment, until: Instant::now() + environment.wait };
     let peers = match environment.rank {
