@@ -20,6 +20,7 @@ pub(crate) mod fold;
 pub(crate) mod isel;
 pub(crate) mod loop_entries;
 pub(crate) mod matmul;
+pub(crate) mod mbarrier;
 pub(crate) mod mma;
 pub(crate) mod module;
 pub(crate) mod operand_staging;

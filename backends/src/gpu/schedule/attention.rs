@@ -3,11 +3,15 @@
 //! The way there is one pass, a block of threads for some rows of a head. The way back is two, which compute the weights
 //! again: one for cotangents of keys and values, where a block has some keys and goes over all rows, and one for cotangents of
 //! queries, where it has some rows and goes over the keys. So every sum has one owner and one order.
+//!
+//! Either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles.
 
 use super::capabilities::ATTENTION;
 use super::grid::Grid;
+use super::mapped_operand::LINE;
 use super::shape::internal;
 use super::text::{DecisionLine, Reader, Writer, wrong};
+use super::warpgroup::{BARRIERS, GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Attend, Buffer, Program};
 use adfuse_ir::op::AttentionShape;
@@ -48,15 +52,40 @@ impl fmt::Display for AttentionPass {
     }
 }
 
+/// What multiplies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AttentionUnit {
+    /// Warps, with operands in registers; all threads copy.
+    Warp,
+    /// Warpgroups, with operands in shared memory. One more warpgroup asks the copy engine for tiles.
+    Warpgroup,
+}
+
+impl AttentionUnit {
+    const ALL: [(AttentionUnit, &'static str); 2] =
+        [(AttentionUnit::Warp, "warp"), (AttentionUnit::Warpgroup, "warpgroup")];
+}
+
+impl fmt::Display for AttentionUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = AttentionUnit::ALL.iter().find(|(unit, _)| unit == self);
+        f.write_str(found.map_or("", |(_, name)| name))
+    }
+}
+
 /// The tile of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AttentionTile {
     pub(crate) pass: AttentionPass,
+    pub(crate) unit: AttentionUnit,
     /// Lines that a block owns: keys where it computes cotangents of keys, rows elsewhere.
     pub(crate) own: i64,
     /// Lines of the others that it goes over at a time.
     pub(crate) step: i64,
+    /// Warps that multiply.
     pub(crate) warps: i64,
+    /// Tiles of the others in shared memory at a time.
+    pub(crate) stages: i64,
     /// Blocks that share a multiprocessor.
     pub(crate) resident: u32,
 }
@@ -68,9 +97,38 @@ impl AttentionTile {
     }
 
     pub(crate) fn grid(&self) -> Grid {
-        Grid { threads: self.warps * WARP, resident: self.resident }
+        let copies = match self.unit {
+            AttentionUnit::Warp => 0,
+            AttentionUnit::Warpgroup => GROUP,
+        };
+        Grid { threads: self.warps * WARP + copies, resident: self.resident }
+    }
+
+    /// Warpgroups that multiply.
+    pub(crate) fn groups(&self) -> i64 {
+        self.warps * WARP / GROUP
+    }
+
+    /// Registers of a thread that asks for copies and of one that multiplies, where warpgroups do: those that a block begins
+    /// with are divided among them.
+    pub(crate) fn group_registers(&self, target: &GpuTarget) -> [i64; 2] {
+        let Grid { threads, resident } = self.grid();
+        let each = target.registers_of(threads * i64::from(resident)).min(MOST_REGISTERS);
+        let left = each * threads - FEW_REGISTERS * GROUP;
+        let unit = i64::from(target.register_unit);
+        let many = left / (self.groups() * GROUP) / unit * unit;
+        [FEW_REGISTERS, many.min(MOST_REGISTERS)]
     }
 }
+
+/// Registers of a thread that asks for copies, and the most of one that multiplies.
+const FEW_REGISTERS: i64 = 24;
+const MOST_REGISTERS: i64 = 240;
+/// Registers of a thread beside sums and scores: places, barriers, and what is known of lines; for a mask or a bias; and where
+/// its cotangents may be stored.
+const OTHER_REGISTERS: i64 = 16;
+const EXTRA_REGISTERS: i64 = 48;
+const STORE_REGISTERS: i64 = 24;
 
 /// The tiles of all passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,6 +167,8 @@ pub(crate) struct AttentionForm {
     pub(crate) depth: i64,
     pub(crate) width: i64,
     pub(crate) extra: Option<ScoreOperand>,
+    /// Whether operands may move from turn to turn of a loop, which tensor maps do not.
+    pub(crate) moves: bool,
 }
 
 /// Attention with the decisions for it.
@@ -134,7 +194,7 @@ impl AttentionForm {
     pub(crate) fn of(
         program: &Program,
         step: &Attend,
-        fp: Fp,
+        (fp, moves): (Fp, bool),
     ) -> Result<AttentionForm, Diagnostic> {
         let ty = |k: usize| program.buffers.get(*step.inputs.get(k)?)?.ty();
         let (Some(q), Some(k), Some(v)) = (ty(0), ty(1), ty(2)) else {
@@ -158,6 +218,7 @@ impl AttentionForm {
             depth: int(shape.depth),
             width: int(shape.width),
             extra,
+            moves,
         })
     }
 
@@ -186,15 +247,30 @@ impl AttentionForm {
         AttentionForm::padded(n) * SIZE + PAD
     }
 
-    /// Bytes of shared memory of a pass: what a block owns, and two stages of what it goes over.
+    /// Bytes of a tile as the copy engine lays it out: panels of lines of [`LINE`] bytes.
+    pub(crate) fn panel_bytes(lines: i64, elements: i64) -> i64 {
+        let across = LINE / SIZE;
+        (elements + across - 1) / across * lines * LINE
+    }
+
+    /// Bytes of shared memory of a pass: what a block owns, and stages of what it goes over.
     pub(crate) fn shared_bytes(&self, tile: &AttentionTile) -> i64 {
-        let (deep, wide) = (AttentionForm::pitch(self.depth), AttentionForm::pitch(self.width));
-        match tile.pass {
-            AttentionPass::Values => tile.own * deep + 2 * tile.step * (deep + wide),
-            // The rows of a stage have two numbers each.
-            AttentionPass::Keys => tile.own * (deep + wide) + 2 * tile.step * (deep + wide + 8),
-            AttentionPass::Queries => (tile.own + 2 * tile.step) * (deep + wide),
-        }
+        let lines = |lines: i64, elements: i64| match tile.unit {
+            AttentionUnit::Warp => lines * AttentionForm::pitch(elements),
+            AttentionUnit::Warpgroup => AttentionForm::panel_bytes(lines, elements),
+        };
+        let both = |n: i64| lines(n, self.depth) + lines(n, self.width);
+        // The rows of a stage have two numbers each.
+        let (own, stage) = match tile.pass {
+            AttentionPass::Values => (lines(tile.own, self.depth), both(tile.step)),
+            AttentionPass::Keys => (both(tile.own), both(tile.step) + 8 * tile.step),
+            AttentionPass::Queries => (both(tile.own), both(tile.step)),
+        };
+        let barriers = match tile.unit {
+            AttentionUnit::Warp => 0,
+            AttentionUnit::Warpgroup => (2 * tile.stages + 1) * BARRIERS,
+        };
+        own + tile.stages * stage + barriers
     }
 
     /// Registers of a thread for sums and scores.
@@ -205,31 +281,81 @@ impl AttentionForm {
             AttentionPass::Keys => deep + wide + 2 * tile.step,
             AttentionPass::Queries => deep + 2 * tile.step,
         };
-        tile.tall() * each / 2
+        match tile.unit {
+            AttentionUnit::Warp => tile.tall() * each / 2,
+            // Rounded weights wait in registers while warpgroups multiply them.
+            AttentionUnit::Warpgroup => {
+                let others = match (&self.extra, tile.pass) {
+                    (None, _) => 0,
+                    (Some(_), AttentionPass::Queries) => EXTRA_REGISTERS + STORE_REGISTERS,
+                    (Some(_), _) => EXTRA_REGISTERS,
+                };
+                (each + tile.step / 2) / 2 + OTHER_REGISTERS + others
+            }
+        }
+    }
+
+    /// Whether warpgroups multiply it: the copy engine brings its operands, which stay where they are, and no block is
+    /// mostly beyond an end.
+    fn takes_warpgroups(&self, target: &GpuTarget) -> bool {
+        target.warpgroups && !self.moves && self.rows >= TALL && self.stream >= TALL
     }
 
     /// Errs for a tile that the pass cannot have.
     pub(crate) fn check(&self, tile: &AttentionTile, target: &GpuTarget) -> Result<(), String> {
-        let &AttentionTile { pass, own, step, warps, resident } = tile;
+        let &AttentionTile { pass, unit, own, step, warps, stages, resident } = tile;
         tile.grid().check(target)?;
         if own < 1 || warps < 1 || own % (warps * UNIT) != 0 || step < 1 || step % UNIT != 0 {
             return Err(format!(
                 "`{pass}`: each warp has {UNIT} lines or a multiple, and steps have multiples of {UNIT} lines"
             ));
         }
-        if own > 1024 || step > 1024 || self.sums(tile) > i64::from(target.thread_registers) {
+        let most = match unit {
+            AttentionUnit::Warp => i64::from(target.thread_registers),
+            AttentionUnit::Warpgroup => tile.group_registers(target)[1],
+        };
+        if own > 1024 || step > 1024 || self.sums(tile) > most {
             return Err(format!(
                 "`{pass}`: a thread has too few registers for {own} x {step} scores"
             ));
         }
+        match unit {
+            AttentionUnit::Warp => self.check_warps(tile)?,
+            AttentionUnit::Warpgroup => self.check_groups(tile, target)?,
+        }
+        let bytes = self.shared_bytes(tile) + i64::from(target.reserved_shared);
+        if !(1..=16).contains(&stages)
+            || bytes * i64::from(resident)
+                > i64::from(target.shared) + i64::from(target.reserved_shared)
+        {
+            return Err(format!(
+                "`{pass}`: {resident} blocks of {bytes} bytes in {stages} stages are too many"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_warps(&self, tile: &AttentionTile) -> Result<(), String> {
+        let &AttentionTile { pass, step, stages, .. } = tile;
+        if stages != 2 {
+            return Err(format!("`{pass}`: warps have two stages, not {stages}"));
+        }
         if pass == AttentionPass::Keys && step > tile.grid().threads {
             return Err(format!("`{pass}`: a thread for each of {step} rows is wanted"));
         }
-        let bytes = self.shared_bytes(tile) + i64::from(target.reserved_shared);
-        if bytes * i64::from(resident)
-            > i64::from(target.shared) + i64::from(target.reserved_shared)
-        {
-            return Err(format!("`{pass}`: {resident} blocks of {bytes} bytes are too many"));
+        Ok(())
+    }
+
+    fn check_groups(&self, tile: &AttentionTile, target: &GpuTarget) -> Result<(), String> {
+        let &AttentionTile { pass, own, step, .. } = tile;
+        if !self.takes_warpgroups(target) {
+            return Err(format!("`{pass}`: warpgroups do not multiply this attention"));
+        }
+        let groups = tile.groups();
+        if !(1..=3).contains(&groups) || own != groups * TALL || step > 256 {
+            return Err(format!(
+                "`{pass}`: one to three warpgroups of {TALL} lines each go over 256 others at most"
+            ));
         }
         Ok(())
     }
@@ -240,19 +366,29 @@ impl AttentionForm {
             false => &[AttentionPass::Values],
             true => &[AttentionPass::Keys, AttentionPass::Queries],
         };
+        let shallow = self.depth.max(self.width) <= 64;
         let best = |&pass: &AttentionPass| {
             let fits = |tile: &AttentionTile| self.check(tile, target).is_ok();
-            let found = candidates(pass, self.depth.max(self.width) <= 64).find(fits);
+            let groups = warpgroup_tiles(pass, shallow);
+            let found = groups.chain(warp_tiles(pass, shallow)).find(fits);
             found.ok_or_else(|| internal("no tile of attention fits"))
         };
         Ok(AttentionDecision { tiles: passes.iter().map(best).collect::<Result<_, _>>()? })
     }
 }
 
-/// Tiles of a pass, the best first; `shallow` where a query and a value have 64 elements at most.
-fn candidates(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
-    let tile =
-        move |(own, step, warps, resident)| AttentionTile { pass, own, step, warps, resident };
+/// Tiles of a pass by warps, the best first; `shallow` where a query and a value have 64 elements at most.
+fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
+    let unit = AttentionUnit::Warp;
+    let tile = move |(own, step, warps, resident)| AttentionTile {
+        pass,
+        unit,
+        own,
+        step,
+        warps,
+        stages: 2,
+        resident,
+    };
     // Of the tiles that were measured on an H200, those without spills that took least, and smaller ones for less shared memory.
     let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
         (AttentionPass::Values, true) => &[(64, 64, 4, 4), (64, 64, 4, 2), (64, 32, 4, 2)],
@@ -261,6 +397,30 @@ fn candidates(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = Attent
         (AttentionPass::Keys, false) => &[(64, 64, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
         (AttentionPass::Queries, true) => &[(64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 2)],
         (AttentionPass::Queries, false) => &[(128, 32, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
+    };
+    list.iter().copied().map(tile)
+}
+
+/// Tiles of a pass by warpgroups, the best first.
+fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
+    let unit = AttentionUnit::Warpgroup;
+    let tile = move |(groups, step, stages, resident)| AttentionTile {
+        pass,
+        unit,
+        own: groups * TALL,
+        step,
+        warps: groups * GROUP / WARP,
+        stages,
+        resident,
+    };
+    // Of the tiles that were measured on an H200, those that took least, and smaller ones for masks and biases.
+    let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
+        (AttentionPass::Values, true) => &[(1, 96, 2, 3), (1, 128, 2, 2), (1, 64, 2, 2)],
+        (AttentionPass::Values, false) => &[(2, 128, 2, 1), (2, 64, 2, 1)],
+        (AttentionPass::Keys, true) => &[(1, 64, 3, 2), (1, 32, 3, 2)],
+        (AttentionPass::Keys, false) => &[(2, 64, 4, 1), (2, 32, 4, 1)],
+        (AttentionPass::Queries, true) => &[(1, 96, 3, 2), (1, 64, 3, 2)],
+        (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1)],
     };
     list.iter().copied().map(tile)
 }
@@ -290,12 +450,15 @@ fn score_operand(program: &Program, buffer: Buffer, of_q: &[i64]) -> ScoreOperan
 
 impl DecisionLine for AttentionDecision {
     fn write(&self, to: &mut Writer) {
-        for AttentionTile { pass, own, step, warps, resident } in &self.tiles {
-            let fields: [(&str, &dyn fmt::Display); 5] = [
+        for tile in &self.tiles {
+            let AttentionTile { pass, unit, own, step, warps, stages, resident } = tile;
+            let fields: [(&str, &dyn fmt::Display); 7] = [
                 ("pass", pass),
+                ("unit", unit),
                 ("own", own),
                 ("step", step),
                 ("warps", warps),
+                ("stages", stages),
                 ("resident", resident),
             ];
             to.line("tile", &fields);
@@ -304,14 +467,19 @@ impl DecisionLine for AttentionDecision {
 
     fn read(from: &mut Reader<'_>) -> Result<AttentionDecision, Diagnostic> {
         let mut tiles = SmallVec::new();
+        let fields = ["pass", "unit", "own", "step", "warps", "stages", "resident"];
         while from.next() == Some("tile") {
-            let line = from.line("tile", &["pass", "own", "step", "warps", "resident"])?;
+            let line = from.line("tile", &fields)?;
             let (name, span) = line.word("pass")?;
             let none = || wrong(span, format!("there is no pass `{name}`"));
             let pass = AttentionPass::ALL.iter().find(|(_, n)| *n == name).ok_or_else(none)?.0;
+            let (name, span) = line.word("unit")?;
+            let none = || wrong(span, format!("there is no unit `{name}`"));
+            let unit = AttentionUnit::ALL.iter().find(|(_, n)| *n == name).ok_or_else(none)?.0;
             let resident = u32::try_from(line.int("resident")?).unwrap_or(u32::MAX);
-            let [own, step, warps] = [line.int("own")?, line.int("step")?, line.int("warps")?];
-            tiles.push(AttentionTile { pass, own, step, warps, resident });
+            let [own, step, warps, stages] =
+                [line.int("own")?, line.int("step")?, line.int("warps")?, line.int("stages")?];
+            tiles.push(AttentionTile { pass, unit, own, step, warps, stages, resident });
         }
         Ok(AttentionDecision { tiles })
     }

@@ -91,7 +91,7 @@ impl Lowering {
             Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| self.kernel(k)),
             Step::Contract(contract) => self.contract(contract),
             Step::Attend(attend) => {
-                let form = AttentionForm::of(&self.program, attend, self.fp)?;
+                let form = AttentionForm::of(&self.program, attend, (self.fp, self.in_block))?;
                 if form.has_work() {
                     self.push(Work::Attention(form));
                 }

@@ -2,7 +2,7 @@
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
 use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
-use super::{AttendPass, TileRange, each_tile, score_cotangent};
+use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::AttentionForm;
@@ -115,7 +115,7 @@ impl AttendPass<'_> {
     }
 
     /// The tiles of rows that see the keys of a block: those of which each row sees all keys come last.
-    fn row_tiles(&self, asm: &mut Asm, first: Reg) -> TileRange {
+    pub(super) fn row_tiles(&self, asm: &mut Asm, first: Reg) -> TileRange {
         let (rows, step) = (self.form.rows, self.tile.step);
         let end = asm.word((rows + step - 1) / step);
         let begin = asm.word(0);
@@ -180,7 +180,7 @@ impl AttendPass<'_> {
         [dk, dv]: [&Accumulators; 2],
     ) {
         let scores = self.products(asm, &tiles.k, &tiles.q, turn);
-        let gated = place.hide(asm, &scores, turn);
+        let gated = place.hide(asm, &scores, (turn.first, turn.partly));
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         let numbers =
             asm.pure(Class::Word, "mad.lo.s32", format_args!("{}, 4, {base}", place.column));
@@ -212,7 +212,10 @@ impl AttendPass<'_> {
                 for half in 0..2 {
                     let all = scores.pair(i, j, half).into_iter().zip(moved.pair(i, j, half));
                     for ((p, ds), delta) in all.zip(deltas) {
-                        score_cotangent(asm, (p, ds), delta, gated);
+                        score_cotangent(asm, (p, ds), delta);
+                        if gated {
+                            gate(asm, (p, ds));
+                        }
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::scores::{ScoreLines, ScorePlace, exponential, shift};
 use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
-use super::{AttendPass, score_cotangent};
+use super::{AttendPass, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::AttentionForm;
@@ -18,9 +18,9 @@ struct QueryTiles {
 }
 
 /// What a thread knows of its rows, two for each tile of 16.
-struct RowNumbers {
-    shifts: Vec<[Reg; 2]>,
-    deltas: Vec<[Reg; 2]>,
+pub(super) struct RowNumbers {
+    pub(super) shifts: Vec<[Reg; 2]>,
+    pub(super) deltas: Vec<[Reg; 2]>,
 }
 
 impl AttendPass<'_> {
@@ -64,7 +64,7 @@ impl AttendPass<'_> {
     }
 
     /// The numbers of a thread's rows; of the last row for those that do not exist.
-    fn row_numbers(
+    pub(super) fn row_numbers(
         &self,
         emit: &mut Emit<'_>,
         place: &ScorePlace<'_>,
@@ -100,7 +100,7 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         let scores = self.products(asm, &tiles.q, &tiles.k, turn);
         let moved = self.products(asm, &tiles.dy, &tiles.v, turn);
-        let gated = place.hide(asm, &scores, turn);
+        let gated = place.hide(asm, &scores, (turn.first, turn.partly));
         for i in 0..scores.tall {
             for half in 0..2 {
                 let (shift, delta) = (numbers.shifts[i][half], numbers.deltas[i][half]);
@@ -108,7 +108,10 @@ impl AttendPass<'_> {
                     let all = scores.pair(i, j, half).into_iter().zip(moved.pair(i, j, half));
                     for (s, ds) in all {
                         let p = exponential(asm, s, shift);
-                        score_cotangent(asm, (p, ds), delta, gated);
+                        score_cotangent(asm, (p, ds), delta);
+                        if gated {
+                            gate(asm, (p, ds));
+                        }
                     }
                 }
             }
@@ -120,7 +123,7 @@ impl AttendPass<'_> {
     }
 
     /// Stores the cotangents of a tile of scores, whose first key is given.
-    fn store_scores(
+    pub(super) fn store_scores(
         &self,
         emit: &mut Emit<'_>,
         ds: &Accumulators,

@@ -8,56 +8,52 @@ use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::AttentionForm;
 
 /// What a thread knows of its lines, two for each tile of 16: the maximum so far and its part of the sum.
-struct RunningSums {
+pub(super) struct RunningSums {
     most: Vec<[Reg; 2]>,
     total: Vec<[Reg; 2]>,
 }
 
 impl RunningSums {
-    fn new(asm: &mut Asm, tall: usize) -> RunningSums {
+    pub(super) fn new(asm: &mut Asm, tall: usize) -> RunningSums {
         let mut all = |number: &str| {
             (0..tall).map(|_| [0; 2].map(|_| made(asm, Class::Single, "mov.b32", number))).collect()
         };
         RunningSums { most: all(LEAST), total: all("0f00000000") }
     }
 
-    /// Scores become weights, and what was summed is scaled to the new maxima.
-    fn weigh(&self, emit: &mut Emit<'_>, scores: &Accumulators, values: &Accumulators) {
-        for i in 0..scores.tall {
-            for half in 0..2 {
-                let (most, total) = (self.most[i][half], self.total[i][half]);
-                let mut now = made(&mut emit.asm, Class::Single, "mov.b32", LEAST);
-                for j in 0..scores.wide {
-                    for s in scores.pair(i, j, half) {
-                        now = made(
-                            &mut emit.asm,
-                            Class::Single,
-                            "max.NaN.f32",
-                            format_args!("{now}, {s}"),
-                        );
-                    }
-                }
-                let now = across(emit, "max.NaN.f32", now);
-                let asm = &mut emit.asm;
-                let now = made(asm, Class::Single, "max.NaN.f32", format_args!("{most}, {now}"));
-                let shift = shift(asm, now);
-                let scale = exponential(asm, most, shift);
-                asm.set(most, now);
-                asm.emit(format_args!("mul.rn.f32 {total}, {total}, {scale}"));
-                for j in 0..scores.wide {
-                    for s in scores.pair(i, j, half) {
-                        let p = exponential(asm, s, shift);
-                        asm.set(s, p);
-                        asm.emit(format_args!("add.rn.f32 {total}, {total}, {p}"));
-                    }
-                }
-                for j in 0..values.wide {
-                    for x in values.pair(i, j, half) {
-                        asm.emit(format_args!("mul.rn.f32 {x}, {x}, {scale}"));
-                    }
-                }
+    /// Scores become weights; what was summed is to be scaled by these numbers to the new maxima.
+    pub(super) fn weigh(&self, emit: &mut Emit<'_>, scores: &Accumulators) -> Vec<[Reg; 2]> {
+        (0..scores.tall)
+            .map(|i| [0, 1].map(|half| self.weigh_line(emit, scores, i, half)))
+            .collect()
+    }
+
+    fn weigh_line(&self, emit: &mut Emit<'_>, scores: &Accumulators, i: usize, half: usize) -> Reg {
+        let (most, total) = (self.most[i][half], self.total[i][half]);
+        let line = |j: usize| scores.pair(i, j, half);
+        let asm = &mut emit.asm;
+        // Two chains, since each comparison waits for the one before.
+        let mut now = line(0);
+        for pair in (1..scores.wide).map(line) {
+            for (now, s) in now.iter_mut().zip(pair) {
+                *now = made(asm, Class::Single, "max.NaN.f32", format_args!("{now}, {s}"));
             }
         }
+        let now = format!("{}, {}", now[0], now[1]);
+        let now = made(asm, Class::Single, "max.NaN.f32", now);
+        let now = across(emit, "max.NaN.f32", now);
+        let asm = &mut emit.asm;
+        let now = made(asm, Class::Single, "max.NaN.f32", format_args!("{most}, {now}"));
+        let shift = shift(asm, now);
+        let scale = exponential(asm, most, shift);
+        asm.set(most, now);
+        asm.emit(format_args!("mul.rn.f32 {total}, {total}, {scale}"));
+        for s in (0..scores.wide).flat_map(line) {
+            let p = exponential(asm, s, shift);
+            asm.set(s, p);
+            asm.emit(format_args!("add.rn.f32 {total}, {total}, {p}"));
+        }
+        scale
     }
 }
 
@@ -67,8 +63,7 @@ impl AttendPass<'_> {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { rows, stream, depth, width, .. } = *form;
         let (head, first) = self.block(&mut emit.asm, each, form.step.causal);
-        let group =
-            made(&mut emit.asm, Class::Word, "div.u32", format_args!("{head}, {}", form.shared));
+        let group = self.group_of(&mut emit.asm, head);
         let q_at = self.head_at(emit, form.step.inputs[0], head, rows, depth * 2);
         let k_at = self.head_at(emit, form.step.inputs[1], group, stream, depth * 2);
         let v_at = self.head_at(emit, form.step.inputs[2], group, stream, width * 2);
@@ -91,15 +86,16 @@ impl AttendPass<'_> {
         self.go_over(emit, &range, v.end() - k.at, &copy, &mut |emit, turn| {
             let asm = &mut emit.asm;
             let scores = self.products(asm, &q, &k, turn);
-            place.hide(asm, &scores, turn);
-            sums.weigh(emit, &scores, &values);
+            place.hide(asm, &scores, (turn.first, turn.partly));
+            let scales = sums.weigh(emit, &scores);
+            values.scale(&mut emit.asm, &scales);
             self.add_weighed(&mut emit.asm, &values, &scores, (&v, turn));
         });
         self.finish(emit, (&sums, &values), &place, head);
     }
 
     /// Divides what was weighed by the sums of weights, and stores it with their logarithms.
-    fn finish(
+    pub(super) fn finish(
         &self,
         emit: &mut Emit<'_>,
         (sums, values): (&RunningSums, &Accumulators),

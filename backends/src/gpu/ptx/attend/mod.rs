@@ -1,11 +1,18 @@
 //! Attention of 16-bit floats on matrix units. Scores and weights are in registers alone. A block of threads owns some lines of
 //! one kind and goes over the lines of the other kind, a tile at a time. While it multiplies one tile, the next is copied.
 //!
-//! The order of sums is fixed: each has one thread, tiles ascend, and nothing is added by several blocks.
+//! Warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which one thread asks the copy engine for tiles.
+//!
+//! The order of sums is fixed: each has one thread, tiles come in turn, and nothing is added by several blocks.
 
 mod backward_keys;
 mod backward_queries;
 mod forward;
+mod forward_groups;
+mod group_products;
+mod keys_groups;
+mod panels;
+mod queries_groups;
 mod scores;
 mod tile;
 
@@ -13,10 +20,12 @@ use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
 use crate::gpu::schedule::attention::{
-    AttentionForm, AttentionPass, AttentionTile, ScheduledAttention, UNIT,
+    AttentionForm, AttentionPass, AttentionTile, AttentionUnit, ScheduledAttention, UNIT,
 };
 use crate::gpu::schedule::mma_unit::Unit;
 use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::warpgroup::GROUP;
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Buffer;
 use tile::{Accumulators, RightOperand, SharedTile, TileTurn, made, multiply, packed};
@@ -25,6 +34,7 @@ use tile::{Accumulators, RightOperand, SharedTile, TileTurn, made, multiply, pac
 struct AttendPass<'a> {
     form: &'a AttentionForm,
     tile: &'a AttentionTile,
+    target: GpuTarget,
 }
 
 /// Launches the passes of an attention.
@@ -35,7 +45,7 @@ pub(crate) fn attention(
 ) -> Result<(), Diagnostic> {
     let form = &attention.form;
     for tile in &attention.decision.tiles {
-        let pass = AttendPass { form, tile };
+        let pass = AttendPass { form, tile, target: s.target };
         let (owners, lines) = match tile.pass {
             AttentionPass::Values | AttentionPass::Queries => (form.heads, form.rows),
             AttentionPass::Keys => (form.heads / form.shared, form.stream),
@@ -46,10 +56,17 @@ pub(crate) fn attention(
             continue;
         }
         let mut emit = begun(s);
-        match tile.pass {
-            AttentionPass::Values => pass.values(&mut emit, each),
-            AttentionPass::Keys => pass.keys(&mut emit, each),
-            AttentionPass::Queries => pass.queries(&mut emit, each),
+        match (tile.unit, tile.pass) {
+            (AttentionUnit::Warp, AttentionPass::Values) => pass.values(&mut emit, each),
+            (AttentionUnit::Warp, AttentionPass::Keys) => pass.keys(&mut emit, each),
+            (AttentionUnit::Warp, AttentionPass::Queries) => pass.queries(&mut emit, each),
+            (AttentionUnit::Warpgroup, AttentionPass::Values) => {
+                pass.values_by_groups(&mut emit, each);
+            }
+            (AttentionUnit::Warpgroup, AttentionPass::Keys) => pass.keys_by_groups(&mut emit, each),
+            (AttentionUnit::Warpgroup, AttentionPass::Queries) => {
+                pass.queries_by_groups(&mut emit, each);
+            }
         }
         let shared = u32::try_from(form.shared_bytes(tile)).unwrap_or(u32::MAX);
         out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
@@ -66,7 +83,76 @@ struct TileRange {
     partly: [bool; 2],
 }
 
+impl TileRange {
+    /// The same with one tile at least, which may be hidden whole.
+    fn some(self, asm: &mut Asm) -> TileRange {
+        let end = made(asm, Class::Word, "max.s32", format_args!("{}, 1", self.end));
+        TileRange { end, ..self }
+    }
+}
+
 impl AttendPass<'_> {
+    /// Makes the barriers of a block.
+    fn init(&self, emit: &mut Emit<'_>, barriers: impl FnOnce(&mut Asm)) {
+        let thread = emit.asm.special("tid.x");
+        let first = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, 0"));
+        emit.when(Some(first), |emit| {
+            barriers(&mut emit.asm);
+            emit.asm.emit("fence.mbarrier_init.release.cluster");
+        });
+        emit.asm.emit("bar.sync 0");
+    }
+
+    /// Divides the threads of a block: the last warpgroup asks for copies, the others multiply and have most registers.
+    fn by_roles(
+        &self,
+        emit: &mut Emit<'_>,
+        copies: impl FnOnce(&mut Emit<'_>),
+        multiplies: impl FnOnce(&mut Emit<'_>),
+    ) {
+        let thread = emit.asm.special("tid.x");
+        let first = self.tile.groups() * GROUP;
+        let [few, many] = self.tile.group_registers(&self.target);
+        let asm = &mut emit.asm;
+        let multiply = asm.pure(Class::Pred, "setp.lt.u32", format_args!("{thread}, {first}"));
+        let (label, end) = (asm.label(), asm.label());
+        asm.emit(format_args!("@{multiply} bra {label}"));
+        asm.open();
+        asm.emit(format_args!("setmaxnreg.dec.sync.aligned.u32 {few}"));
+        copies(emit);
+        emit.asm.close();
+        emit.asm.emit(format_args!("bra {end}"));
+        emit.asm.place(&label);
+        emit.asm.open();
+        emit.asm.emit(format_args!("setmaxnreg.inc.sync.aligned.u32 {many}"));
+        multiplies(emit);
+        emit.asm.close();
+        emit.asm.place(&end);
+    }
+
+    /// Whether the calling thread is the one that asks for copies.
+    fn is_copier(&self, asm: &mut Asm) -> Reg {
+        let thread = asm.special("tid.x");
+        let first = self.tile.groups() * GROUP;
+        asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, {first}"))
+    }
+
+    /// The group of heads that a head is of.
+    fn group_of(&self, asm: &mut Asm, head: Reg) -> Reg {
+        made(asm, Class::Word, "div.u32", format_args!("{head}, {}", self.form.shared))
+    }
+
+    /// Whether any tile has scores that causality or an end hides.
+    fn hides_places(&self, lines: scores::ScoreLines) -> bool {
+        let form = self.form;
+        let ragged = match lines {
+            scores::ScoreLines::Rows => form.stream % self.tile.step != 0,
+            // Rows that do not exist move nothing, but where a bias does not know of them.
+            scores::ScoreLines::Keys => form.extra.is_some() && form.rows % self.tile.step != 0,
+        };
+        form.step.causal || ragged
+    }
+
     /// The head, or the group of heads, of the block, and its first line: the last lines come first where `last_first`.
     fn block(&self, asm: &mut Asm, each: i64, last_first: bool) -> (Reg, Reg) {
         let block = asm.special("ctaid.x");
@@ -246,13 +332,14 @@ fn each_tile(emit: &mut Emit<'_>, at: Reg, end: Reg, mut body: impl FnMut(&mut E
     emit.asm.place(&done);
 }
 
-/// The cotangent of a score, from its weight and the cotangent of the weight, in the register of the latter. Where `gated`,
-/// scores may be hidden: theirs are 0, whatever moves the row.
-fn score_cotangent(asm: &mut Asm, (p, dp): (Reg, Reg), delta: Reg, gated: bool) {
+/// The cotangent of a score, from its weight and the cotangent of the weight, in the register of the latter.
+fn score_cotangent(asm: &mut Asm, (p, dp): (Reg, Reg), delta: Reg) {
     let less = made(asm, Class::Single, "sub.rn.f32", format_args!("{dp}, {delta}"));
     asm.emit(format_args!("mul.rn.f32 {dp}, {p}, {less}"));
-    if gated {
-        let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{p}, 0f00000000"));
-        asm.emit(format_args!("selp.f32 {dp}, 0f00000000, {dp}, {none}"));
-    }
+}
+
+/// The cotangent of a score that may be hidden: 0 then, whatever moves the row.
+fn gate(asm: &mut Asm, (p, ds): (Reg, Reg)) {
+    let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{p}, 0f00000000"));
+    asm.emit(format_args!("selp.f32 {ds}, 0f00000000, {ds}, {none}"));
 }

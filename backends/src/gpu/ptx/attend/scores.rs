@@ -1,6 +1,6 @@
 //! Scores in the registers of a warp: which are hidden, what is added to them, and their exponentials.
 
-use super::tile::{Accumulators, TileTurn, lane, made, warp};
+use super::tile::{Accumulators, lane, made, warp};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::convert::convert;
 use crate::gpu::ptx::emit::Emit;
@@ -21,6 +21,7 @@ pub(super) enum ScoreLines {
 }
 
 /// How the scores of a pass lie: lines are those that the block owns.
+#[derive(Clone)]
 pub(super) struct ScorePlace<'a> {
     pub(super) form: &'a AttentionForm,
     pub(super) lines: ScoreLines,
@@ -71,13 +72,19 @@ impl<'a> ScorePlace<'a> {
         ScorePlace { extra, score_cotangents, ..*self }
     }
 
-    /// Adds the bias of a tile, or hides what its mask, causality or an end does. Whether any may be hidden.
-    pub(super) fn hide(&self, asm: &mut Asm, scores: &Accumulators, turn: TileTurn) -> bool {
-        self.add_extra(asm, scores, turn.first);
-        if turn.partly {
-            self.hide_places(asm, scores, turn.first);
+    /// Adds the bias of a tile, or hides what its mask does and, where it is `partly` hidden, causality or an end. Whether any
+    /// may be hidden.
+    pub(super) fn hide(
+        &self,
+        asm: &mut Asm,
+        scores: &Accumulators,
+        (first, partly): (Reg, bool),
+    ) -> bool {
+        self.add_extra(asm, scores, first);
+        if partly {
+            self.hide_places(asm, scores, first);
         }
-        turn.partly || self.extra.is_some()
+        partly || self.extra.is_some()
     }
 
     /// The thread's line of a tile, in its upper half (0) or its lower one (1).

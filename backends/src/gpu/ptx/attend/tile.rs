@@ -228,12 +228,28 @@ pub(super) struct Accumulators {
 impl Accumulators {
     /// Zeros.
     pub(super) fn zeros(asm: &mut Asm, tall: i64, columns: i64) -> Accumulators {
-        let (tall, wide) = (tall as usize, (columns / 8) as usize);
-        let regs: Vec<Reg> = (0..tall * wide * 4).map(|_| asm.fresh(Class::Single)).collect();
-        for r in &regs {
+        let sums = Accumulators::fresh(asm, tall, columns);
+        for r in &sums.regs {
             asm.emit(format_args!("mov.b32 {r}, 0f00000000"));
         }
+        sums
+    }
+
+    /// Registers that a product will have written.
+    pub(super) fn fresh(asm: &mut Asm, tall: i64, columns: i64) -> Accumulators {
+        let (tall, wide) = (tall as usize, (columns / 8) as usize);
+        let regs = (0..tall * wide * 4).map(|_| asm.fresh(Class::Single)).collect();
         Accumulators { regs, tall, wide }
+    }
+
+    /// Registers for sums of 16 lines and this many columns, rounded, as the left operand of a product.
+    pub(super) fn units(asm: &mut Asm, columns: i64) -> Vec<[Reg; 4]> {
+        (0..columns / UNIT).map(|_| [0; 4].map(|_| asm.fresh(Class::Word))).collect()
+    }
+
+    /// All registers, tile after tile.
+    pub(super) fn all(&self) -> &[Reg] {
+        &self.regs
     }
 
     /// The four of a tile: two columns of a line, and those of the line 8 below.
@@ -253,6 +269,25 @@ impl Accumulators {
         let [left, right] = [self.tile(i, 2 * k), self.tile(i, 2 * k + 1)];
         [[left[0], left[1]], [left[2], left[3]], [right[0], right[1]], [right[2], right[3]]]
             .map(|pair| packed(asm, dtype, pair))
+    }
+
+    /// Rounds all of them, of 16 lines, into registers for a left operand.
+    pub(super) fn round_to(&self, asm: &mut Asm, dtype: DType, units: &[[Reg; 4]]) {
+        for (k, unit) in units.iter().enumerate() {
+            let rounded = self.rounded(asm, dtype, 0, k);
+            unit.iter().zip(rounded).for_each(|(&to, from)| asm.set(to, from));
+        }
+    }
+
+    /// Multiplies the lines by a number each.
+    pub(super) fn scale(&self, asm: &mut Asm, scales: &[[Reg; 2]]) {
+        for (i, pair) in scales.iter().enumerate() {
+            for (half, scale) in pair.iter().enumerate() {
+                for x in (0..self.wide).flat_map(|j| self.pair(i, j, half)) {
+                    asm.emit(format_args!("mul.rn.f32 {x}, {x}, {scale}"));
+                }
+            }
+        }
     }
 }
 

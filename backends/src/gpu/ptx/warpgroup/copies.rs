@@ -1,11 +1,12 @@
 //! The copies that fill stages with the operands of tiles.
 
-use super::ring::{Ring, RingPlace};
+use super::ring::Ring;
 use super::{TilePlace, WarpgroupKernel};
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
+use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::mapped_operand::{AxisPlace, AxisRun, LINE, MappedAxis, MappedOperand};
 use crate::gpu::schedule::shape::volume;

@@ -12,6 +12,7 @@ mod sums;
 use super::asm::{Asm, Class, Reg, made};
 use super::emit::Emit;
 use super::entry::{Out, begun};
+use super::mbarrier::RingPlace;
 use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
@@ -99,7 +100,7 @@ impl WarpgroupKernel<'_> {
 
     /// Asks for the operands of tile after tile.
     fn copies(&self, emit: &mut Emit<'_>, ring: &Ring) {
-        let mut at = ring.begin(emit);
+        let at = RingPlace::begin(&mut emit.asm);
         self.each_tile(emit, false, |emit, place| {
             let operands = self.coordinates(emit, place);
             let zero = emit.asm.word(0);
@@ -110,7 +111,7 @@ impl WarpgroupKernel<'_> {
             ring.wait_empty(&mut emit.asm, &at);
             ring.expect(&mut emit.asm, &at);
             self.copy(emit, ring, &at, &operands, step);
-            ring.advance(&mut emit.asm, &mut at);
+            ring.advance(&mut emit.asm, &at);
             emit.asm.emit(format_args!("add.s32 {step}, {step}, 1"));
             emit.asm.close();
             let more = format!("{step}, {}", self.steps());
@@ -121,7 +122,7 @@ impl WarpgroupKernel<'_> {
 
     /// Multiplies tile after tile, and finishes the sums.
     fn multiplies(&self, emit: &mut Emit<'_>, ring: &Ring) {
-        let mut at = ring.begin(emit);
+        let at = RingPlace::begin(&mut emit.asm);
         let alternates = self.tile.order == TileOrder::PingPong;
         if alternates {
             // The first tile is the other warpgroup's.
@@ -154,7 +155,7 @@ impl WarpgroupKernel<'_> {
             asm.emit("wgmma.wait_group.sync.aligned 1");
             ring.release(asm, before, Some(later));
             asm.set(before, at.stage);
-            ring.advance(asm, &mut at);
+            ring.advance(asm, &at);
             asm.emit(format_args!("add.s32 {step}, {step}, 1"));
             asm.close();
             let more = format!("{step}, {}", self.steps());

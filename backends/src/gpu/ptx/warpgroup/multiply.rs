@@ -3,10 +3,11 @@
 //! Formats: PTX ISA, "Asynchronous warpgroup level matrix instructions", matrix descriptors and the 128-byte swizzle.
 
 use super::WarpgroupKernel;
-use super::ring::{Ring, RingPlace};
+use super::ring::Ring;
 use super::sums::Sums;
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::warpgroup::TALL;
 use adfuse_ir::DType;

@@ -2,6 +2,7 @@
 
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::mbarrier::{RingPlace, expect, init, wait};
 use crate::gpu::schedule::warpgroup::{GROUP, MULTIPLIERS, WarpgroupTile};
 use crate::gpu::target::WARP;
 
@@ -17,12 +18,6 @@ pub(super) struct Ring {
     cluster: i64,
 }
 
-/// A stage, and how often the ring has come around, by its last bit.
-pub(super) struct RingPlace {
-    pub(super) stage: Reg,
-    phase: Reg,
-}
-
 impl Ring {
     /// Makes the barriers.
     pub(super) fn new(emit: &mut Emit<'_>, tile: &WarpgroupTile) -> Ring {
@@ -36,17 +31,12 @@ impl Ring {
         emit.when(Some(first), |emit| {
             for stage in 0..stages {
                 let (full, empty) = (stage * 8, (stages + stage) * 8);
-                emit.asm.emit(format_args!("mbarrier.init.shared::cta.b64 [{barriers}+{full}], 1"));
-                emit.asm.emit(format_args!(
-                    "mbarrier.init.shared::cta.b64 [{barriers}+{empty}], {readers}"
-                ));
+                init(&mut emit.asm, format_args!("{barriers}+{full}"), 1);
+                init(&mut emit.asm, format_args!("{barriers}+{empty}"), readers);
             }
             for group in 0..MULTIPLIERS {
                 let turn = (2 * stages + group) * 8;
-                emit.asm.emit(format_args!(
-                    "mbarrier.init.shared::cta.b64 [{barriers}+{turn}], {}",
-                    GROUP / WARP
-                ));
+                init(&mut emit.asm, format_args!("{barriers}+{turn}"), GROUP / WARP);
             }
             emit.asm.emit("fence.mbarrier_init.release.cluster");
         });
@@ -64,12 +54,6 @@ impl Ring {
         }
     }
 
-    /// The first stage, the first time.
-    pub(super) fn begin(&self, emit: &mut Emit<'_>) -> RingPlace {
-        let zero = emit.asm.word(0);
-        RingPlace { stage: emit.asm.copied(zero), phase: emit.asm.copied(zero) }
-    }
-
     /// Where a stage begins.
     pub(super) fn start(&self, asm: &mut Asm, at: &RingPlace) -> Reg {
         let args = format!("{}, {}, {}", at.stage, self.bytes, self.base);
@@ -83,21 +67,20 @@ impl Ring {
 
     pub(super) fn wait_full(&self, asm: &mut Asm, at: &RingPlace) {
         let barrier = self.full(asm, at);
-        wait(asm, format!("{barrier}"), at.phase);
+        wait(asm, barrier, at.phase);
     }
 
     /// Waits until a stage is empty, as all are in the beginning.
     pub(super) fn wait_empty(&self, asm: &mut Asm, at: &RingPlace) {
         let barrier = self.full(asm, at);
         let other = made(asm, Class::Word, "xor.b32", format_args!("{}, 1", at.phase));
-        wait(asm, format!("{barrier}+{}", self.stages * 8), other);
+        wait(asm, format_args!("{barrier}+{}", self.stages * 8), other);
     }
 
     /// Says that a stage is full when its bytes are there.
     pub(super) fn expect(&self, asm: &mut Asm, at: &RingPlace) {
         let barrier = self.full(asm, at);
-        let bytes = self.bytes;
-        asm.emit(format_args!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"));
+        expect(asm, barrier, self.bytes);
     }
 
     /// Says, for a warpgroup, that a stage is read: where a condition holds, if there is one. A warp of it tells each block of
@@ -139,7 +122,7 @@ impl Ring {
     pub(super) fn wait_turn(&self, asm: &mut Asm, group: Reg, turns: Reg) {
         let args = format!("{group}, 8, {}", self.barriers);
         let barrier = made(asm, Class::Word, "mad.lo.u32", args);
-        wait(asm, format!("{barrier}+{}", 16 * self.stages), turns);
+        wait(asm, format_args!("{barrier}+{}", 16 * self.stages), turns);
         asm.emit(format_args!("xor.b32 {turns}, {turns}, 1"));
     }
 
@@ -169,21 +152,7 @@ impl Ring {
     }
 
     /// The next stage.
-    pub(super) fn advance(&self, asm: &mut Asm, at: &mut RingPlace) {
-        let RingPlace { stage, phase } = at;
-        asm.emit(format_args!("add.s32 {stage}, {stage}, 1"));
-        let around =
-            made(asm, Class::Pred, "setp.eq.s32", format_args!("{stage}, {}", self.stages));
-        asm.emit(format_args!("@{around} xor.b32 {phase}, {phase}, 1"));
-        asm.emit(format_args!("selp.b32 {stage}, 0, {stage}, {around}"));
+    pub(super) fn advance(&self, asm: &mut Asm, at: &RingPlace) {
+        at.advance(asm, self.stages);
     }
-}
-
-/// Waits until a barrier has completed the phase with this last bit.
-fn wait(asm: &mut Asm, barrier: String, phase: Reg) {
-    let label = asm.label();
-    asm.place(&label);
-    let done = asm.fresh(Class::Pred);
-    asm.emit(format_args!("mbarrier.try_wait.parity.shared::cta.b64 {done}, [{barrier}], {phase}"));
-    asm.emit(format_args!("@!{done} bra {label}"));
 }

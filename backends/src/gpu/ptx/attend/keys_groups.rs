@@ -1,0 +1,357 @@
+//! The way back to keys and values by warpgroups: each owns 64 keys. While the scores of a tile of rows become weights, what moves
+//! them is computed, and while they are moved, values are added.
+
+use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
+use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
+use super::scores::{ScoreLines, ScorePlace, exponential, shift};
+use super::tile::{Accumulators, lane, made, warp};
+use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
+use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::mbarrier::{self, RingPlace};
+use crate::gpu::schedule::attention::AttentionForm;
+use crate::gpu::target::WARP;
+
+/// Keys and values that the block owns, and stages of queries, of the cotangents of results, and of two numbers for each row.
+struct KeyPanels {
+    k: PanelTile,
+    v: PanelTile,
+    q: PanelTile,
+    dy: PanelTile,
+    ring: TileRing,
+    /// Bytes before the numbers, in the first stage, and from one stage to the next: shifts, and then mean cotangents.
+    numbers: i64,
+    number_bytes: i64,
+    /// Bytes before the barrier of keys and values.
+    own: i64,
+}
+
+impl KeyPanels {
+    fn new(pass: &AttendPass<'_>) -> KeyPanels {
+        let AttentionForm { depth, width, .. } = *pass.form;
+        let (own, step, stages) = (pass.tile.own, pass.tile.step, pass.tile.stages);
+        let tile = |at, lines, elements| PanelTile { at, lines, elements };
+        let k = tile(0, own, depth);
+        let v = tile(k.end(), own, width);
+        let q = tile(v.end(), step, depth);
+        let dy = tile(q.end(), step, width);
+        let numbers = q.at + stages * (q.bytes() + dy.bytes());
+        let number_bytes = step * 8;
+        let ring = TileRing::new(numbers + stages * number_bytes, stages, &[q, dy]);
+        KeyPanels { k, v, q, dy, ring, numbers, number_bytes, own: ring.end() }
+    }
+}
+
+/// Where a block is: the head, and the tile of its rows; how many tiles are left.
+#[derive(Clone, Copy)]
+struct RowCursor {
+    head: Reg,
+    tile: Reg,
+    left: Reg,
+}
+
+/// Operands of a warpgroup, in the first stage. Rows are lines of one product and places along the depth of the other.
+struct KeyOperands {
+    k: PanelOperand,
+    v: PanelOperand,
+    q: [PanelOperand; 2],
+    dy: [PanelOperand; 2],
+}
+
+/// What a warpgroup sums, and what it has of a tile.
+struct KeySums {
+    dk: Accumulators,
+    dv: Accumulators,
+    scores: Accumulators,
+    moved: Accumulators,
+    weights: Vec<[Reg; 4]>,
+    cotangents: Vec<[Reg; 4]>,
+}
+
+/// What all turns of a warpgroup have.
+struct KeyTurn<'a> {
+    tiles: &'a KeyPanels,
+    operands: &'a KeyOperands,
+    sums: &'a KeySums,
+    place: &'a ScorePlace<'a>,
+}
+
+impl AttendPass<'_> {
+    /// Cotangents of keys and values; `each` blocks have the keys of a group.
+    pub(super) fn keys_by_groups(&self, emit: &mut Emit<'_>, each: i64) {
+        let (group, first) = self.block(&mut emit.asm, each, false);
+        let range = self.row_tiles(&mut emit.asm, first);
+        let tiles = KeyPanels::new(self);
+        self.init(emit, |asm| {
+            tiles.ring.init(asm, [1 + WARP, self.tile.warps]);
+            let own = shared(asm, tiles.own);
+            mbarrier::init(asm, own, 1);
+        });
+        self.by_roles(
+            emit,
+            |emit| self.copy_rows(emit, &tiles, &range, [group, first]),
+            |emit| self.sum_rows(emit, &tiles, &range, [group, first]),
+        );
+    }
+
+    fn cursor(&self, asm: &mut Asm, range: &TileRange, group: Reg) -> RowCursor {
+        let shared = self.form.shared;
+        let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
+        let tile = asm.copied(range.begin);
+        let left = made(asm, Class::Word, "sub.s32", format_args!("{}, {tile}", range.end));
+        let left = made(asm, Class::Word, "mul.lo.s32", format_args!("{left}, {shared}"));
+        RowCursor { head, tile, left }
+    }
+
+    /// Goes on to the next tile, of the next head after the last one.
+    fn next_rows(&self, asm: &mut Asm, range: &TileRange, at: RowCursor) {
+        let RowCursor { head, tile, left } = at;
+        asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
+        asm.emit(format_args!("sub.s32 {left}, {left}, 1"));
+        if self.form.shared > 1 {
+            let over = made(asm, Class::Pred, "setp.ge.s32", format_args!("{tile}, {}", range.end));
+            asm.emit(format_args!("@{over} mov.b32 {tile}, {}", range.begin));
+            asm.emit(format_args!("@{over} add.s32 {head}, {head}, 1"));
+        }
+    }
+
+    /// Brings keys and values, and rows tile after tile: one thread asks the copy engine, another warp brings the numbers.
+    fn copy_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        tiles: &KeyPanels,
+        range: &TileRange,
+        [group, first]: [Reg; 2],
+    ) {
+        let (form, step) = (self.form, self.tile.step);
+        let [q, k, v, _, dy, ..] = form.step.inputs[..] else { return };
+        let of_rows = [form.rows, form.heads];
+        let of_keys = [form.stream, form.heads / form.shared];
+        let at = self.cursor(&mut emit.asm, range, group);
+        let q = PanelCopy::new(emit, tiles.q, (q, form.dtype), of_rows, at.head);
+        let dy = PanelCopy::new(emit, tiles.dy, (dy, form.dtype), of_rows, at.head);
+        let k = PanelCopy::new(emit, tiles.k, (k, form.dtype), of_keys, group);
+        let v = PanelCopy::new(emit, tiles.v, (v, form.dtype), of_keys, group);
+        let warp = warp(&mut emit.asm);
+        let copier = self.tile.warps;
+        let brings = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{warp}, {copier}"));
+        let place = RingPlace::begin(&mut emit.asm);
+        let (numbers, end) = (emit.asm.label(), emit.asm.label());
+        emit.asm.emit(format_args!("@{brings} bra {numbers}"));
+        emit.asm.open();
+        let one = self.is_copier(&mut emit.asm);
+        emit.when(Some(one), |emit| {
+            copy_own(&mut emit.asm, tiles.own, &[&k, &v], first);
+            self.each_rows(emit, range, at, |emit| {
+                let asm = &mut emit.asm;
+                tiles.ring.wait_empty(asm, place);
+                let line =
+                    made(asm, Class::Word, "mul.lo.s32", format_args!("{}, {step}", at.tile));
+                tiles.ring.fill(asm, place, &[&q, &dy], line);
+                tiles.ring.advance(asm, place);
+            });
+        });
+        emit.asm.close();
+        emit.asm.emit(format_args!("bra {end}"));
+        emit.asm.place(&numbers);
+        emit.asm.open();
+        let second = format!("{warp}, {}", copier + 1);
+        let second = emit.asm.pure(Class::Pred, "setp.eq.s32", second);
+        emit.when(Some(second), |emit| {
+            self.each_rows(emit, range, at, |emit| {
+                tiles.ring.wait_empty(&mut emit.asm, place);
+                self.bring_numbers(emit, tiles, at, place);
+                tiles.ring.advance(&mut emit.asm, place);
+            });
+        });
+        emit.asm.close();
+        emit.asm.place(&end);
+    }
+
+    /// Does something for each tile of rows, of which there is one at least.
+    fn each_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        range: &TileRange,
+        at: RowCursor,
+        body: impl FnOnce(&mut Emit<'_>),
+    ) {
+        let label = emit.asm.label();
+        emit.asm.turn(&label);
+        emit.asm.open();
+        body(emit);
+        self.next_rows(&mut emit.asm, range, at);
+        emit.asm.close();
+        let more = made(&mut emit.asm, Class::Pred, "setp.gt.s32", format_args!("{}, 0", at.left));
+        emit.asm.emit(format_args!("@{more} bra {label}"));
+    }
+
+    /// Stores the numbers of a tile's rows in a stage; 0 for rows past the last one.
+    fn bring_numbers(
+        &self,
+        emit: &mut Emit<'_>,
+        tiles: &KeyPanels,
+        at: RowCursor,
+        place: RingPlace,
+    ) {
+        let (rows, step) = (self.form.rows, self.tile.step);
+        let [_, _, _, lse, _, delta, ..] = self.form.step.inputs[..] else { return };
+        let from = [lse, delta].map(|b| self.head_at(emit, b, at.head, rows, 4));
+        let asm = &mut emit.asm;
+        let lane = lane(asm);
+        let first =
+            made(asm, Class::Word, "mad.lo.s32", format_args!("{}, {step}, {lane}", at.tile));
+        let base = shared(asm, tiles.numbers);
+        let to = format!("{}, {}, {base}", place.stage, tiles.number_bytes);
+        let to = made(asm, Class::Word, "mad.lo.u32", to);
+        let to = made(asm, Class::Word, "mad.lo.u32", format_args!("{lane}, 4, {to}"));
+        for k in 0..(step + WARP - 1) / WARP {
+            let row = made(asm, Class::Word, "add.s32", format_args!("{first}, {}", k * WARP));
+            let there = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
+            let own = made(asm, Class::Word, "add.s32", format_args!("{lane}, {}", k * WARP));
+            let stores = made(asm, Class::Pred, "setp.lt.s32", format_args!("{own}, {step}"));
+            for (n, from) in from.into_iter().enumerate() {
+                let from = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, 4, {from}"));
+                let mut x = made(asm, Class::Single, "mov.b32", "0f00000000");
+                asm.emit(format_args!("@{there} ld.global.nc.f32 {x}, [{from}]"));
+                if n == 0 {
+                    x = shift(asm, x);
+                }
+                let at = n as i64 * step * 4 + k * WARP * 4;
+                asm.emit(format_args!("@{stores} st.shared.f32 [{to}+{at}], {x}"));
+            }
+        }
+        let full = tiles.ring.full(asm, place);
+        asm.emit(format_args!("mbarrier.arrive.shared::cta.b64 _, [{full}]"));
+    }
+
+    /// Sums what rows give, tile after tile.
+    fn sum_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        tiles: &KeyPanels,
+        range: &TileRange,
+        [group, first]: [Reg; 2],
+    ) {
+        let (form, step) = (self.form, self.tile.step);
+        let AttentionForm { stream, depth, width, .. } = *form;
+        let asm = &mut emit.asm;
+        let place = ScorePlace::new(asm, form, (ScoreLines::Keys, self.tile), first);
+        let both =
+            |asm: &mut Asm, tile| [true, false].map(|along| PanelOperand::whole(asm, tile, along));
+        let operands = KeyOperands {
+            k: PanelOperand::own(asm, tiles.k),
+            v: PanelOperand::own(asm, tiles.v),
+            q: both(asm, tiles.q),
+            dy: both(asm, tiles.dy),
+        };
+        let sums = KeySums {
+            dk: Accumulators::zeros(asm, 1, AttentionForm::padded(depth)),
+            dv: Accumulators::zeros(asm, 1, AttentionForm::padded(width)),
+            scores: Accumulators::fresh(asm, 1, step),
+            moved: Accumulators::fresh(asm, 1, step),
+            weights: Accumulators::units(asm, step),
+            cotangents: Accumulators::units(asm, step),
+        };
+        let ring = RingPlace::begin(asm);
+        wait_once(asm, tiles.own);
+        let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {}", form.shared));
+        let last = made(asm, Class::Word, "add.s32", format_args!("{head}, {}", form.shared));
+        each_tile(emit, head, last, |emit| {
+            let place = place.at_head(emit, head);
+            let turn = KeyTurn { tiles, operands: &operands, sums: &sums, place: &place };
+            let tile = emit.asm.copied(range.begin);
+            for (end, hides) in [(range.middle, true), (range.end, false)] {
+                if hides && !self.hides_places(ScoreLines::Keys) {
+                    continue;
+                }
+                each_tile(emit, tile, end, |emit| {
+                    self.add_rows(emit, &turn, (tile, ring), hides);
+                    tiles.ring.release(&mut emit.asm, ring.stage, None);
+                    tiles.ring.advance(&mut emit.asm, ring);
+                });
+            }
+        });
+        let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
+        for (b, sums, n) in [(of_k, &sums.dk, depth), (of_v, &sums.dv, width)] {
+            let at = self.head_at(emit, b, group, stream, n * 2);
+            self.store(emit, sums, (at, n, stream), &place);
+        }
+    }
+
+    /// Begins the scores of a stage, and what moves its weights.
+    fn begin_rows(&self, asm: &mut Asm, tile: &KeyTurn<'_>, ring: RingPlace) {
+        let KeyTurn { tiles, operands, sums, .. } = tile;
+        let dtype = self.form.dtype;
+        tiles.ring.wait_full(asm, ring);
+        let [q, dy] = [operands.q[0], operands.dy[0]].map(|tile| tile.at(asm, &tiles.ring, ring));
+        fence(asm);
+        multiply(asm, dtype, (&sums.scores, false), &LeftOperand::Shared(&operands.k), &q);
+        multiply(asm, dtype, (&sums.moved, false), &LeftOperand::Shared(&operands.v), &dy);
+    }
+
+    /// Adds what a tile of rows gives, which a stage has.
+    fn add_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &KeyTurn<'_>,
+        (tile, ring): (Reg, RingPlace),
+        hides: bool,
+    ) {
+        let KeyTurn { tiles, operands, sums, place } = turn;
+        let KeySums { scores, moved, weights, cotangents, .. } = sums;
+        let dtype = self.form.dtype;
+        let asm = &mut emit.asm;
+        self.begin_rows(asm, turn, ring);
+        let [q, dy] = [operands.q[1], operands.dy[1]].map(|tile| tile.at(asm, &tiles.ring, ring));
+        let numbers = self.numbers(asm, tiles, ring, place.column);
+        wait(asm, 1);
+        let first =
+            made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {}", self.tile.step));
+        let gated = place.hide(asm, scores, (first, hides));
+        for j in 0..scores.wide {
+            let shifts = pair(asm, numbers, j as i64 * 32);
+            for half in 0..2 {
+                for (s, shift) in scores.pair(0, j, half).into_iter().zip(shifts) {
+                    let p = exponential(asm, s, shift);
+                    asm.set(s, p);
+                }
+            }
+        }
+        scores.round_to(asm, dtype, weights);
+        fence(asm);
+        multiply(asm, dtype, (&sums.dv, true), &LeftOperand::Rounded(weights), &dy);
+        wait(asm, 1);
+        for j in 0..scores.wide {
+            let deltas = pair(asm, numbers, j as i64 * 32 + self.tile.step * 4);
+            for half in 0..2 {
+                let all = scores.pair(0, j, half).into_iter().zip(moved.pair(0, j, half));
+                for ((p, ds), delta) in all.zip(deltas) {
+                    score_cotangent(asm, (p, ds), delta);
+                    if gated {
+                        gate(asm, (p, ds));
+                    }
+                }
+            }
+        }
+        moved.round_to(asm, dtype, cotangents);
+        fence(asm);
+        multiply(asm, dtype, (&sums.dk, true), &LeftOperand::Rounded(cotangents), &q);
+        wait(asm, 0);
+    }
+
+    /// Where the calling thread reads the numbers of its columns in a stage.
+    fn numbers(&self, asm: &mut Asm, tiles: &KeyPanels, ring: RingPlace, column: Reg) -> Reg {
+        let base = shared(asm, tiles.numbers);
+        let own = asm.pure(Class::Word, "mad.lo.u32", format_args!("{column}, 4, {base}"));
+        let args = format!("{}, {}, {own}", ring.stage, tiles.number_bytes);
+        made(asm, Class::Word, "mad.lo.u32", args)
+    }
+}
+
+/// Two neighbouring numbers in shared memory.
+fn pair(asm: &mut Asm, from: Reg, at: i64) -> [Reg; 2] {
+    let found = [0; 2].map(|_| asm.fresh(Class::Single));
+    asm.emit(format_args!("ld.shared.v2.f32 {{{}, {}}}, [{from}+{at}]", found[0], found[1]));
+    found
+}
