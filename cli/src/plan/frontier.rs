@@ -8,7 +8,7 @@ use adfuse::fusion::{LoopFrontierPoint, Plan, graph_hash};
 use serde_json::{Value, json};
 
 /// The most values that a line of the table names; JSON has all.
-const MOST_VALUES: usize = 6;
+const MOST_VALUES: usize = 12;
 
 /// This many of the points, the first and the last among them, the others evenly between; all where
 /// there are no more.
