@@ -103,11 +103,13 @@ pub(crate) fn table() -> Vec<Form> {
         Form::new([2, 1, 2], [100, 150], [64, 64]).with(bias),
         Form::new([2, 1, 2], [100, 150], [64, 64]).with(grad),
         Form::new([1, 2, 1], [150, 100], [128, 128]).causal().with(grad),
+        Form::new([1, 2, 1], [500, 700], [128, 128]),
+        Form::new([1, 1, 2], [700, 500], [64, 64]).causal(),
         Form::new([1, 1, 1], [40, 0], [64, 64]),
         Form::new([1, 1, 1], [0, 40], [64, 64]),
     ];
     // Cotangents of scores that are kept in `f16` overflow early.
-    let halves = [1, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });
+    let halves = [1, 2, 3, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });
     all.extend(halves);
     all
 }

@@ -6,6 +6,7 @@ use crate::near::distance;
 use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::backends::Array;
+use adfuse::backends::backend::Executable;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Fp;
@@ -57,6 +58,13 @@ fn check(gpu: &Gpu, form: &Form) -> Outcome {
             Ok(made) => made.executable,
             Err(d) => return Outcome::Wrong(format!("{form:?}: {d}")),
         };
+        // Sums are in registers, also where the warps that multiply are handed those of others.
+        if let Some(step) = made.steps().iter().find(|step| step.local > 8) {
+            return Outcome::Wrong(format!(
+                "{form:?}: {} bytes of a thread are spilled",
+                step.local
+            ));
+        }
         let runs = [(); 2].map(|()| made.run(&args));
         let [Ok(found), Ok(again)] = runs else {
             return Outcome::Wrong(format!("{form:?}: {runs:?}"));

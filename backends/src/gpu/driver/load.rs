@@ -85,7 +85,7 @@ impl Loaded {
         device.enter()?;
         let pieces = pieces(text);
         let next = AtomicUsize::new(0);
-        let made: Vec<OnceLock<Result<PieceCode, Diagnostic>>> =
+        let made: Vec<OnceLock<Result<LoadedPiece, Diagnostic>>> =
             pieces.iter().map(|_| OnceLock::new()).collect();
         // The assembler takes most of the time: a piece for each thread that is free.
         let work = || {
@@ -93,9 +93,9 @@ impl Loaded {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 pieces.get(n).zip(made.get(n))
             } {
-                let code = device.enter().map_err(Diagnostic::from);
-                let code = code.and_then(|()| PieceCode::of(piece, device.facts(), cache));
-                place.set(code).unwrap_or_else(|_| unreachable!("each piece is taken once"));
+                let loaded = device.enter().map_err(Diagnostic::from);
+                let loaded = loaded.and_then(|()| LoadedPiece::of(piece, device.facts(), cache));
+                place.set(loaded).unwrap_or_else(|_| unreachable!("each piece is taken once"));
             }
         };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -112,22 +112,21 @@ impl Loaded {
             kept: true,
             bytes: 0,
         };
-        for (k, (piece, code)) in pieces.into_iter().zip(made).enumerate() {
-            let mut code = code.into_inner().unwrap_or_else(|| unreachable!("all are taken"))?;
-            let module = match load(&code.bytes) {
-                // PieceCode that the driver does not take is as good as none.
-                Err(_) if code.kept => {
-                    code = PieceCode::made(&piece, device.facts(), cache)?;
-                    load(&code.bytes)?
+        let mut failed = None;
+        for (piece, made) in pieces.into_iter().zip(made) {
+            match made.into_inner().unwrap_or_else(|| unreachable!("all are taken")) {
+                Ok(LoadedPiece { module, kept, bytes }) => {
+                    let number = loaded.modules.len();
+                    loaded.modules.push(module);
+                    loaded.entries.extend(piece.entries.into_iter().map(|name| (name, number)));
+                    loaded.kept &= kept;
+                    loaded.bytes += bytes;
                 }
-                answer => answer?,
-            };
-            loaded.modules.push(module);
-            loaded.entries.extend(piece.entries.into_iter().map(|name| (name, k)));
-            loaded.kept &= code.kept;
-            loaded.bytes += code.bytes.len() as u64;
+                // Those that are loaded are to be unloaded all the same.
+                Err(d) => failed = failed.or(Some(d)),
+            }
         }
-        Ok(loaded)
+        failed.map_or(Ok(loaded), Err)
     }
 
     /// A function, which may use this many bytes of shared memory.
@@ -157,6 +156,49 @@ impl Loaded {
         let local = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
         Ok(Entry { raw, registers, local })
     }
+}
+
+/// A piece on the device.
+struct LoadedPiece {
+    module: CUmodule,
+    /// Whether its code was kept from a run before. What the driver keeps itself counts as that.
+    kept: bool,
+    /// Bytes of its code, or of its text where the driver does not hand the code out.
+    bytes: u64,
+}
+
+// SAFETY: a module is a handle that the driver takes from any thread.
+unsafe impl Send for LoadedPiece {}
+// SAFETY: as above.
+unsafe impl Sync for LoadedPiece {}
+
+impl LoadedPiece {
+    fn of(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<LoadedPiece, Diagnostic> {
+        if moves_registers(&piece.text) {
+            let module = load_text(&piece.text)?;
+            return Ok(LoadedPiece { module, kept: true, bytes: piece.text.len() as u64 });
+        }
+        let mut code = PieceCode::of(piece, facts, cache)?;
+        let module = match load(&code.bytes) {
+            // Code that the driver does not take is as good as none.
+            Err(_) if code.kept => {
+                code = PieceCode::made(piece, facts, cache)?;
+                load(&code.bytes)?
+            }
+            answer => answer?,
+        };
+        Ok(LoadedPiece { module, kept: code.kept, bytes: code.bytes.len() as u64 })
+    }
+}
+
+/// Whether warps of a text hand registers to others. The linker's assembler ignores that, since what it makes may be linked with
+/// other code: such text is loaded as it is, and the driver keeps the code in its own cache.
+fn moves_registers(text: &str) -> bool {
+    text.contains("setmaxnreg")
 }
 
 /// The code of a piece.
@@ -220,11 +262,59 @@ fn load(code: &[u8]) -> Result<CUmodule, Refused> {
     Ok(module)
 }
 
+/// Assembles a text and loads it.
+fn load_text(text: &str) -> Result<CUmodule, Diagnostic> {
+    let mut image = Vec::from(text);
+    // The driver wants the 0 that ends a text.
+    image.push(0);
+    let mut log = Log::new();
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the text ends with 0; there are as many values as options, and the log is there for the time of the call.
+    let answer = unsafe {
+        let (mut options, mut values) = log.options();
+        let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
+        sys::cuModuleLoadDataEx(&raw mut module, image.as_ptr().cast(), 2, options, values)
+    };
+    answered("cuModuleLoadDataEx", answer).map_err(|refused| log.with(refused))?;
+    Ok(module)
+}
+
+/// What the assembler has to say.
+struct Log(Box<[u8; LOG]>);
+
+impl Log {
+    fn new() -> Log {
+        Log(Box::new([0u8; LOG]))
+    }
+
+    /// Options by which the driver writes here.
+    fn options(&mut self) -> ([CUjit_option; 2], [*mut c_void; 2]) {
+        let options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // Numbers are passed as if they were pointers.
+        let size = std::ptr::without_provenance_mut::<c_void>(LOG - 1);
+        (options, [self.0.as_mut_ptr().cast::<c_void>(), size])
+    }
+
+    /// A refusal with what was said.
+    fn with(&self, refused: Refused) -> Diagnostic {
+        let d = Diagnostic::from(refused);
+        let text = self.0.split(|&b| b == 0).next().unwrap_or_default();
+        let said = String::from_utf8_lossy(text).trim().to_string();
+        match said.is_empty() {
+            true => d,
+            false => Diagnostic { message: format!("{}; it says: {said}", d.message), ..d },
+        }
+    }
+}
+
 /// A state of the driver's linker, with the log it writes to.
 struct Linker {
     state: CUlinkState,
     // The driver has a pointer to it.
-    log: Box<[u8; LOG]>,
+    log: Log,
 }
 
 impl Drop for Linker {
@@ -236,14 +326,8 @@ impl Drop for Linker {
 
 impl Linker {
     fn new() -> Result<Linker, Refused> {
-        let mut log = Box::new([0u8; LOG]);
-        let mut options = [
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
-            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        ];
-        // Numbers are passed as if they were pointers.
-        let size = std::ptr::without_provenance_mut::<c_void>(LOG - 1);
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), size];
+        let mut log = Log::new();
+        let (mut options, mut values) = log.options();
         let mut state = std::ptr::null_mut();
         // SAFETY: there are two options and as many values; the log lives as long as the state.
         let code = unsafe {
@@ -252,24 +336,12 @@ impl Linker {
         answered("cuLinkCreate", code)?;
         Ok(Linker { state, log })
     }
-
-    fn said(&self) -> String {
-        let text = self.log.split(|&b| b == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(text).trim().to_string()
-    }
 }
 
 /// The code of a text.
 fn assembled(text: &str) -> Result<Vec<u8>, Diagnostic> {
     let linker = Linker::new()?;
-    let wrong = |refused: Refused| {
-        let d = Diagnostic::from(refused);
-        let said = linker.said();
-        match said.is_empty() {
-            true => d,
-            false => Diagnostic { message: format!("{}; it says: {said}", d.message), ..d },
-        }
-    };
+    let wrong = |refused: Refused| linker.log.with(refused);
     // The driver wants the 0 that ends a text.
     let mut image = Vec::from(text);
     image.push(0);

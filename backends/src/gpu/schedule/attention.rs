@@ -124,11 +124,8 @@ impl AttentionTile {
 /// Registers of a thread that asks for copies, and the most of one that multiplies.
 const FEW_REGISTERS: i64 = 24;
 const MOST_REGISTERS: i64 = 240;
-/// Registers of a thread beside sums and scores: places, barriers, and what is known of lines; for a mask or a bias; and where
-/// its cotangents may be stored.
-const OTHER_REGISTERS: i64 = 16;
-const EXTRA_REGISTERS: i64 = 48;
-const STORE_REGISTERS: i64 = 24;
+/// Registers of a thread beside sums and scores: places, barriers, and what is known of lines.
+const OTHER_REGISTERS: i64 = 20;
 
 /// The tiles of all passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -283,15 +280,24 @@ impl AttentionForm {
         };
         match tile.unit {
             AttentionUnit::Warp => tile.tall() * each / 2,
-            // Rounded weights wait in registers while warpgroups multiply them.
             AttentionUnit::Warpgroup => {
-                let others = match (&self.extra, tile.pass) {
-                    (None, _) => 0,
-                    (Some(_), AttentionPass::Queries) => EXTRA_REGISTERS + STORE_REGISTERS,
-                    (Some(_), _) => EXTRA_REGISTERS,
+                // Rounded numbers wait in registers while warpgroups multiply them.
+                let rounded = match tile.pass {
+                    AttentionPass::Keys => tile.step,
+                    AttentionPass::Values | AttentionPass::Queries => tile.step / 2,
                 };
-                (each + tile.step / 2) / 2 + OTHER_REGISTERS + others
+                (each + rounded) / 2 + OTHER_REGISTERS + self.extra_registers(tile)
             }
+        }
+    }
+
+    /// Registers of a thread for a mask or a bias and for the stores of its cotangents, as tiles without spills say.
+    fn extra_registers(&self, tile: &AttentionTile) -> i64 {
+        match (&self.extra, tile.pass) {
+            (None, _) => 0,
+            (Some(_), AttentionPass::Values) => 48,
+            (Some(_), AttentionPass::Keys) => 24 + tile.step / 2,
+            (Some(_), AttentionPass::Queries) => 72,
         }
     }
 
@@ -418,7 +424,7 @@ fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = A
         (AttentionPass::Values, true) => &[(1, 96, 2, 3), (1, 128, 2, 2), (1, 64, 2, 2)],
         (AttentionPass::Values, false) => &[(2, 128, 2, 1), (2, 64, 2, 1)],
         (AttentionPass::Keys, true) => &[(1, 64, 3, 2), (1, 32, 3, 2)],
-        (AttentionPass::Keys, false) => &[(2, 64, 4, 1), (2, 32, 4, 1)],
+        (AttentionPass::Keys, false) => &[(2, 48, 5, 1), (2, 32, 4, 1)],
         (AttentionPass::Queries, true) => &[(1, 96, 3, 2), (1, 64, 3, 2)],
         (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1)],
     };

@@ -130,8 +130,8 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         let operands = ValueOperands {
             q: PanelOperand::own(asm, tiles.q),
-            k: PanelOperand::whole(asm, tiles.k, true),
-            v: PanelOperand::whole(asm, tiles.v, false),
+            k: PanelOperand::whole(asm, tiles.k),
+            v: PanelOperand::whole(asm, tiles.v),
         };
         let values = Accumulators::zeros(asm, 1, AttentionForm::padded(form.width));
         let scores = Accumulators::fresh(asm, 1, step);
@@ -158,7 +158,7 @@ impl AttendPass<'_> {
         let hides = self.hides_places(ScoreLines::Rows);
         self.weigh_tile(emit, &turn, hides);
         let asm = &mut emit.asm;
-        tiles.keys.release(asm, of_keys.stage, None);
+        tiles.keys.release(asm, of_keys.stage);
         tiles.keys.advance(asm, of_keys);
         scores.round_to(asm, form.dtype, &weights);
         self.begin_turns(asm);
@@ -185,20 +185,21 @@ impl AttendPass<'_> {
         asm.turn(&label);
         asm.open();
         asm.emit(format_args!("sub.s32 {tile}, {tile}, 1"));
+        // These values were asked for before those keys.
+        tiles.values.wait_full(asm, of_values);
         tiles.keys.wait_full(asm, of_keys);
         self.take_turn(asm);
         fence(asm);
         self.begin_scores(asm, turn);
-        tiles.values.wait_full(asm, of_values);
         self.begin_values(asm, turn);
         self.hand_turn(asm);
         wait(asm, 1);
-        tiles.keys.release(asm, of_keys.stage, None);
+        tiles.keys.release(asm, of_keys.stage);
         tiles.keys.advance(asm, of_keys);
         let scales = self.weigh_tile(emit, turn, hides);
         let asm = &mut emit.asm;
         wait(asm, 0);
-        tiles.values.release(asm, of_values.stage, None);
+        tiles.values.release(asm, of_values.stage);
         tiles.values.advance(asm, of_values);
         values.scale(asm, &scales);
         scores.round_to(asm, self.form.dtype, weights);
@@ -217,7 +218,7 @@ impl AttendPass<'_> {
 
     /// Begins to add the weighed values of a tile.
     fn begin_values(&self, asm: &mut Asm, turn: &ValueTurn<'_>) {
-        let v = turn.operands.v.at(asm, &turn.tiles.values, turn.rings[1]);
+        let v = turn.operands.v.at(asm, &turn.tiles.values, turn.rings[1]).turned(asm);
         let weights = LeftOperand::Rounded(turn.weights);
         multiply(asm, self.form.dtype, (turn.values, true), &weights, &v);
     }

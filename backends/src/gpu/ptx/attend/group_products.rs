@@ -16,6 +16,8 @@ use adfuse_ir::DType;
 const SQUARE: i64 = 8 * LINE;
 /// The 128-byte swizzle in a descriptor.
 const SWIZZLE_128: i64 = 1 << 62;
+/// What a descriptor says where nothing is read of it: the bytes from panel to panel of a depth along lines.
+const APART: i64 = 16;
 /// Bytes of the 16 elements of a unit.
 const UNIT_BYTES: i64 = 32;
 
@@ -41,15 +43,22 @@ impl PanelOperand {
         let group = group(asm);
         let place =
             asm.pure(Class::Word, "mad.lo.u32", format_args!("{group}, {}, {base}", TALL * LINE));
-        PanelOperand { descriptor: descriptor(asm, place, 16), tile, along: true }
+        PanelOperand { descriptor: descriptor(asm, place, APART), tile, along: true }
     }
 
-    /// A whole tile as the right operand.
-    pub(super) fn whole(asm: &mut Asm, tile: PanelTile, along: bool) -> PanelOperand {
+    /// A whole tile as the right operand, whose lines are the columns of the product.
+    pub(super) fn whole(asm: &mut Asm, tile: PanelTile) -> PanelOperand {
         let place = shared(asm, tile.at);
-        // Bytes from 64 neighbours to the next where neighbours are columns of the product; nothing else is read there.
-        let apart = if along { 16 } else { tile.panel() };
-        PanelOperand { descriptor: descriptor(asm, place, apart), tile, along }
+        PanelOperand { descriptor: descriptor(asm, place, APART), tile, along: true }
+    }
+
+    /// The same with lines along the depth: their elements are the columns.
+    pub(super) fn turned(self, asm: &mut Asm) -> PanelOperand {
+        // Bytes from 64 columns to the next.
+        let apart = (self.tile.panel() - APART) >> 4 << 16;
+        let descriptor =
+            made(asm, Class::Long, "add.s64", format_args!("{}, {apart}", self.descriptor));
+        PanelOperand { descriptor, along: false, ..self }
     }
 
     /// The same in a stage.

@@ -1,5 +1,5 @@
-//! The way back to keys and values by warpgroups: each owns 64 keys. While the scores of a tile of rows become weights, what moves
-//! them is computed, and while they are moved, values are added.
+//! The way back to keys and values by warpgroups: each owns 64 keys. While the scores of a tile of rows become weights, what the
+//! tile before moves is added to keys, and what moves the weights is computed; while they are moved, values are added.
 
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
@@ -50,12 +50,12 @@ struct RowCursor {
     left: Reg,
 }
 
-/// Operands of a warpgroup, in the first stage. Rows are lines of one product and places along the depth of the other.
+/// Operands of a warpgroup, in the first stage.
 struct KeyOperands {
     k: PanelOperand,
     v: PanelOperand,
-    q: [PanelOperand; 2],
-    dy: [PanelOperand; 2],
+    q: PanelOperand,
+    dy: PanelOperand,
 }
 
 /// What a warpgroup sums, and what it has of a tile.
@@ -73,7 +73,8 @@ struct KeyTurn<'a> {
     tiles: &'a KeyPanels,
     operands: &'a KeyOperands,
     sums: &'a KeySums,
-    place: &'a ScorePlace<'a>,
+    /// The tile of rows.
+    tile: Reg,
 }
 
 impl AttendPass<'_> {
@@ -104,7 +105,7 @@ impl AttendPass<'_> {
     }
 
     /// Goes on to the next tile, of the next head after the last one.
-    fn next_rows(&self, asm: &mut Asm, range: &TileRange, at: RowCursor) {
+    fn advance_rows(&self, asm: &mut Asm, range: &TileRange, at: RowCursor) {
         let RowCursor { head, tile, left } = at;
         asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
         asm.emit(format_args!("sub.s32 {left}, {left}, 1"));
@@ -180,7 +181,7 @@ impl AttendPass<'_> {
         emit.asm.turn(&label);
         emit.asm.open();
         body(emit);
-        self.next_rows(&mut emit.asm, range, at);
+        self.advance_rows(&mut emit.asm, range, at);
         emit.asm.close();
         let more = made(&mut emit.asm, Class::Pred, "setp.gt.s32", format_args!("{}, 0", at.left));
         emit.asm.emit(format_args!("@{more} bra {label}"));
@@ -237,13 +238,11 @@ impl AttendPass<'_> {
         let AttentionForm { stream, depth, width, .. } = *form;
         let asm = &mut emit.asm;
         let place = ScorePlace::new(asm, form, (ScoreLines::Keys, self.tile), first);
-        let both =
-            |asm: &mut Asm, tile| [true, false].map(|along| PanelOperand::whole(asm, tile, along));
         let operands = KeyOperands {
             k: PanelOperand::own(asm, tiles.k),
             v: PanelOperand::own(asm, tiles.v),
-            q: both(asm, tiles.q),
-            dy: both(asm, tiles.dy),
+            q: PanelOperand::whole(asm, tiles.q),
+            dy: PanelOperand::whole(asm, tiles.dy),
         };
         let sums = KeySums {
             dk: Accumulators::zeros(asm, 1, AttentionForm::padded(depth)),
@@ -257,21 +256,29 @@ impl AttendPass<'_> {
         wait_once(asm, tiles.own);
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {}", form.shared));
         let last = made(asm, Class::Word, "add.s32", format_args!("{head}, {}", form.shared));
+        let tile = asm.copied(range.begin);
+        let before = RingPlace { stage: asm.copied(ring.stage), ..ring };
+        let hides = self.hides_places(ScoreLines::Keys);
+        let turn = KeyTurn { tiles, operands: &operands, sums: &sums, tile };
+        self.begin_rows(&mut emit.asm, &turn, ring, None);
+        let of_head = place.at_head(emit, head);
+        self.move_rows(emit, &turn, &of_head, (ring, None, hides));
+        emit.asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
         each_tile(emit, head, last, |emit| {
-            let place = place.at_head(emit, head);
-            let turn = KeyTurn { tiles, operands: &operands, sums: &sums, place: &place };
-            let tile = emit.asm.copied(range.begin);
-            for (end, hides) in [(range.middle, true), (range.end, false)] {
-                if hides && !self.hides_places(ScoreLines::Keys) {
-                    continue;
-                }
-                each_tile(emit, tile, end, |emit| {
-                    self.add_rows(emit, &turn, (tile, ring), hides);
-                    tiles.ring.release(&mut emit.asm, ring.stage, None);
-                    tiles.ring.advance(&mut emit.asm, ring);
+            let of_head = place.at_head(emit, head);
+            if hides {
+                each_tile(emit, tile, range.middle, |emit| {
+                    self.next_rows(emit, &turn, &of_head, ([before, ring], true));
                 });
             }
+            each_tile(emit, tile, range.end, |emit| {
+                self.next_rows(emit, &turn, &of_head, ([before, ring], false));
+            });
+            emit.asm.set(tile, range.begin);
         });
+        fence(&mut emit.asm);
+        self.add_to_keys(&mut emit.asm, &turn, before);
+        wait(&mut emit.asm, 0);
         let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
         for (b, sums, n) in [(of_k, &sums.dk, depth), (of_v, &sums.dv, width)] {
             let at = self.head_at(emit, b, group, stream, n * 2);
@@ -279,38 +286,70 @@ impl AttendPass<'_> {
         }
     }
 
-    /// Begins the scores of a stage, and what moves its weights.
-    fn begin_rows(&self, asm: &mut Asm, tile: &KeyTurn<'_>, ring: RingPlace) {
-        let KeyTurn { tiles, operands, sums, .. } = tile;
-        let dtype = self.form.dtype;
-        tiles.ring.wait_full(asm, ring);
-        let [q, dy] = [operands.q[0], operands.dy[0]].map(|tile| tile.at(asm, &tiles.ring, ring));
-        fence(asm);
-        multiply(asm, dtype, (&sums.scores, false), &LeftOperand::Shared(&operands.k), &q);
-        multiply(asm, dtype, (&sums.moved, false), &LeftOperand::Shared(&operands.v), &dy);
-    }
-
-    /// Adds what a tile of rows gives, which a stage has.
-    fn add_rows(
+    /// Goes on to the next stage.
+    fn next_rows(
         &self,
         emit: &mut Emit<'_>,
         turn: &KeyTurn<'_>,
-        (tile, ring): (Reg, RingPlace),
-        hides: bool,
+        place: &ScorePlace<'_>,
+        ([before, ring], hides): ([RingPlace; 2], bool),
     ) {
-        let KeyTurn { tiles, operands, sums, place } = turn;
+        turn.tiles.ring.advance(&mut emit.asm, ring);
+        self.begin_rows(&mut emit.asm, turn, ring, Some(before));
+        self.move_rows(emit, turn, place, (ring, Some(before), hides));
+        emit.asm.set(before.stage, ring.stage);
+    }
+
+    /// Begins the scores of a stage, and what moves its weights; between them, what the stage before adds to keys.
+    fn begin_rows(
+        &self,
+        asm: &mut Asm,
+        turn: &KeyTurn<'_>,
+        ring: RingPlace,
+        before: Option<RingPlace>,
+    ) {
+        let KeyTurn { tiles, operands, sums, .. } = turn;
+        let dtype = self.form.dtype;
+        tiles.ring.wait_full(asm, ring);
+        let [q, dy] = [operands.q, operands.dy].map(|tile| tile.at(asm, &tiles.ring, ring));
+        fence(asm);
+        multiply(asm, dtype, (&sums.scores, false), &LeftOperand::Shared(&operands.k), &q);
+        if let Some(before) = before {
+            self.add_to_keys(asm, turn, before);
+        }
+        multiply(asm, dtype, (&sums.moved, false), &LeftOperand::Shared(&operands.v), &dy);
+    }
+
+    /// Begins to add what the rows of a stage give to keys.
+    fn add_to_keys(&self, asm: &mut Asm, turn: &KeyTurn<'_>, ring: RingPlace) {
+        let KeyTurn { tiles, operands, sums, .. } = turn;
+        let q = operands.q.at(asm, &tiles.ring, ring).turned(asm);
+        let left = LeftOperand::Rounded(&sums.cotangents);
+        multiply(asm, self.form.dtype, (&sums.dk, true), &left, &q);
+    }
+
+    /// The weights of a stage, what they add to values, and the cotangents of its scores, of which some may be hidden. What is
+    /// added to keys is of the stage `before`, where there is one, and is done in the meantime.
+    fn move_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &KeyTurn<'_>,
+        place: &ScorePlace<'_>,
+        (ring, before, hides): (RingPlace, Option<RingPlace>, bool),
+    ) {
+        let KeyTurn { tiles, operands, sums, tile } = turn;
         let KeySums { scores, moved, weights, cotangents, .. } = sums;
         let dtype = self.form.dtype;
         let asm = &mut emit.asm;
-        self.begin_rows(asm, turn, ring);
-        let [q, dy] = [operands.q[1], operands.dy[1]].map(|tile| tile.at(asm, &tiles.ring, ring));
+        let dy = operands.dy.at(asm, &tiles.ring, ring).turned(asm);
         let numbers = self.numbers(asm, tiles, ring, place.column);
-        wait(asm, 1);
+        let mut shifts = RowPairs::new(asm, (numbers, 0), scores.wide);
+        wait(asm, 1 + i64::from(before.is_some()));
         let first =
             made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {}", self.tile.step));
         let gated = place.hide(asm, scores, (first, hides));
         for j in 0..scores.wide {
-            let shifts = pair(asm, numbers, j as i64 * 32);
+            let shifts = shifts.pair(asm, j);
             for half in 0..2 {
                 for (s, shift) in scores.pair(0, j, half).into_iter().zip(shifts) {
                     let p = exponential(asm, s, shift);
@@ -318,12 +357,17 @@ impl AttendPass<'_> {
                 }
             }
         }
+        if let Some(before) = before {
+            wait(asm, 1);
+            tiles.ring.release(asm, before.stage);
+        }
         scores.round_to(asm, dtype, weights);
         fence(asm);
         multiply(asm, dtype, (&sums.dv, true), &LeftOperand::Rounded(weights), &dy);
+        let mut deltas = RowPairs::new(asm, (numbers, self.tile.step * 4), scores.wide);
         wait(asm, 1);
         for j in 0..scores.wide {
-            let deltas = pair(asm, numbers, j as i64 * 32 + self.tile.step * 4);
+            let deltas = deltas.pair(asm, j);
             for half in 0..2 {
                 let all = scores.pair(0, j, half).into_iter().zip(moved.pair(0, j, half));
                 for ((p, ds), delta) in all.zip(deltas) {
@@ -334,10 +378,9 @@ impl AttendPass<'_> {
                 }
             }
         }
-        moved.round_to(asm, dtype, cotangents);
-        fence(asm);
-        multiply(asm, dtype, (&sums.dk, true), &LeftOperand::Rounded(cotangents), &q);
+        // The weights are multiplied: their registers are free for the cotangents.
         wait(asm, 0);
+        moved.round_to(asm, dtype, cotangents);
     }
 
     /// Where the calling thread reads the numbers of its columns in a stage.
@@ -348,6 +391,32 @@ impl AttendPass<'_> {
         made(asm, Class::Word, "mad.lo.u32", args)
     }
 }
+
+/// Numbers of rows in shared memory, two for every 8 columns of a thread's scores. The first ones are read ahead; there are no
+/// registers for all.
+struct RowPairs {
+    from: Reg,
+    at: i64,
+    ahead: Vec<[Reg; 2]>,
+}
+
+impl RowPairs {
+    /// Reads the first ones, this many bytes from an address on.
+    fn new(asm: &mut Asm, (from, at): (Reg, i64), all: usize) -> RowPairs {
+        let ahead = (0..AHEAD.min(all)).map(|j| pair(asm, from, at + j as i64 * 32)).collect();
+        RowPairs { from, at, ahead }
+    }
+
+    fn pair(&mut self, asm: &mut Asm, j: usize) -> [Reg; 2] {
+        match self.ahead.get(j) {
+            Some(&found) => found,
+            None => pair(asm, self.from, self.at + j as i64 * 32),
+        }
+    }
+}
+
+/// Pairs of numbers that are read ahead.
+const AHEAD: usize = 4;
 
 /// Two neighbouring numbers in shared memory.
 fn pair(asm: &mut Asm, from: Reg, at: i64) -> [Reg; 2] {

@@ -1,7 +1,7 @@
 //! Tiles of operands as the copy engine lays them out for warpgroups: panels of 64 elements, in which each line has 128 bytes,
 //! in the pattern of banks that repeats every 1024 bytes. Rings of stages of them.
 
-use super::tile::made;
+use super::tile::{lane, made};
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::{Emit, EmitMap};
@@ -166,12 +166,9 @@ impl TileRing {
     }
 
     /// Says for a warp that it has read a stage, by one of its threads.
-    pub(super) fn release(&self, asm: &mut Asm, stage: Reg, when: Option<Reg>) {
-        let lane = super::tile::lane(asm);
-        let mut first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
-        if let Some(when) = when {
-            first = made(asm, Class::Pred, "and.pred", format_args!("{first}, {when}"));
-        }
+    pub(super) fn release(&self, asm: &mut Asm, stage: Reg) {
+        let lane = lane(asm);
+        let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
         let base = shared(asm, self.barriers + self.stages * 8);
         let barrier = made(asm, Class::Word, "mad.lo.u32", format_args!("{stage}, 8, {base}"));
         asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}]"));

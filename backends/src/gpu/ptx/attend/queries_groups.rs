@@ -38,11 +38,11 @@ impl QueryPanels {
     }
 }
 
-/// Operands of a warpgroup, in the first stage. Keys are lines of one product and places along the depth of the other.
+/// Operands of a warpgroup, in the first stage.
 struct QueryOperands {
     q: PanelOperand,
     dy: PanelOperand,
-    k: [PanelOperand; 2],
+    k: PanelOperand,
     v: PanelOperand,
 }
 
@@ -140,8 +140,8 @@ impl AttendPass<'_> {
         let operands = QueryOperands {
             q: PanelOperand::own(asm, tiles.q),
             dy: PanelOperand::own(asm, tiles.dy),
-            k: [true, false].map(|along| PanelOperand::whole(asm, tiles.k, along)),
-            v: PanelOperand::whole(asm, tiles.v, true),
+            k: PanelOperand::whole(asm, tiles.k),
+            v: PanelOperand::whole(asm, tiles.v),
         };
         let sums = QuerySums {
             dq: Accumulators::zeros(asm, 1, AttentionForm::padded(depth)),
@@ -195,7 +195,7 @@ impl AttendPass<'_> {
         self.weigh_keys(emit, turn, (1, hides));
         let asm = &mut emit.asm;
         wait(asm, 0);
-        tiles.ring.release(asm, before.stage, None);
+        tiles.ring.release(asm, before.stage);
         asm.set(before.stage, ring.stage);
         sums.moved.round_to(asm, self.form.dtype, &sums.cotangents);
         asm.close();
@@ -209,7 +209,7 @@ impl AttendPass<'_> {
         let QueryTurn { tiles, operands, sums, .. } = turn;
         let dtype = self.form.dtype;
         tiles.ring.wait_full(asm, ring);
-        let [k, v] = [operands.k[0], operands.v].map(|tile| tile.at(asm, &tiles.ring, ring));
+        let [k, v] = [operands.k, operands.v].map(|tile| tile.at(asm, &tiles.ring, ring));
         fence(asm);
         multiply(asm, dtype, (&sums.scores, false), &LeftOperand::Shared(&operands.q), &k);
         multiply(asm, dtype, (&sums.moved, false), &LeftOperand::Shared(&operands.dy), &v);
@@ -218,7 +218,7 @@ impl AttendPass<'_> {
     /// Begins to add what the keys of a stage give.
     fn add_keys(&self, asm: &mut Asm, turn: &QueryTurn<'_>, ring: RingPlace) {
         let QueryTurn { tiles, operands, sums, .. } = turn;
-        let k = operands.k[1].at(asm, &tiles.ring, ring);
+        let k = operands.k.at(asm, &tiles.ring, ring).turned(asm);
         let left = LeftOperand::Rounded(&sums.cotangents);
         multiply(asm, self.form.dtype, (&sums.dq, true), &left, &k);
     }
