@@ -6,7 +6,6 @@ use crate::near::distance;
 use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::backends::Array;
-use adfuse::backends::backend::Executable;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Fp;

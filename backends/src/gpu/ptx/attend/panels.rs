@@ -169,6 +169,8 @@ impl TileRing {
     pub(super) fn release(&self, asm: &mut Asm, stage: Reg) {
         let lane = lane(asm);
         let first = asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
+        // What the others have read of it they have read before that thread says so.
+        asm.emit("bar.warp.sync 0xffffffff");
         let base = shared(asm, self.barriers + self.stages * 8);
         let barrier = made(asm, Class::Word, "mad.lo.u32", format_args!("{stage}, 8, {base}"));
         asm.emit(format_args!("@{first} mbarrier.arrive.shared::cta.b64 _, [{barrier}]"));
