@@ -149,7 +149,7 @@ impl<'f> ExchangeOrder<'f> {
             }
             moved.with.iter().for_each(|&k| moves[k] = true);
         }
-        let mut placed = Placed { insts, order: Vec::new(), done: vec![false; insts.len()] };
+        let mut placed = ReorderedBody { insts, order: Vec::new(), done: vec![false; insts.len()] };
         let mut waiting: Vec<usize> = Vec::new();
         let mut begins = begins.into_iter().peekable();
         for n in 0..insts.len() {
@@ -176,13 +176,13 @@ impl<'f> ExchangeOrder<'f> {
 }
 
 /// Instructions in their new order.
-struct Placed<'f> {
+struct ReorderedBody<'f> {
     insts: &'f [Inst],
     order: Vec<Inst>,
     done: Vec<bool>,
 }
 
-impl Placed<'_> {
+impl ReorderedBody<'_> {
     /// Puts the instruction of a position next, if it was not put before.
     fn put(&mut self, n: usize) {
         if !std::mem::replace(&mut self.done[n], true) {
