@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::given::PlanFile;
 use adfuse::fusion::{Effort, Fp};
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How free plans are.
 #[derive(Args)]
@@ -29,13 +29,6 @@ pub(super) struct PlanArg {
     /// The plan of a measurement, with the name of its file.
     #[arg(skip)]
     measured: Option<(String, String)>,
-}
-
-impl PlanArg {
-    /// The plan's file, if one is given.
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.plan.as_deref()
-    }
 }
 
 /// How numbers may differ from those of the text.

@@ -31,7 +31,7 @@ impl MadePage {
     fn of(args: &str) -> MadePage {
         let folder = Folder::new();
         folder.file("p.ir", LAYERS);
-        let printed = folder.good(&format!("report p.ir --json -o p.html {args}"));
+        let printed = folder.good(&format!("report p.ir --json --page p.html {args}"));
         MadePage { html: folder.text("p.html"), data: serde_json::from_str(&printed).unwrap() }
     }
 
@@ -417,7 +417,7 @@ fn a_page_of_a_jax_function_has_lines_of_python() {
     let good: String =
         text.lines().filter(|l| !l.contains("foo")).map(|l| format!("{l}\n")).collect();
     folder.file("f.mlir", &good);
-    let printed = folder.good("report f.mlir --json --no-frontier -o p.html");
+    let printed = folder.good("report f.mlir --json --no-frontier --page p.html");
     let data: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(data["steps"][0]["lines"][0], "net/src/model.py:7:12");
     assert!(data["steps"][0]["reads"][0] == "%params.w.0", "{}", data["steps"][0]);

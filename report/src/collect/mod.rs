@@ -9,7 +9,7 @@ mod loops;
 mod measured;
 mod measurement_error;
 pub(crate) mod memory;
-mod residuals;
+pub(crate) mod residuals;
 mod source_lines;
 mod steps;
 mod value_classes;

@@ -194,10 +194,13 @@ pub(super) fn legend(r: &Report) -> String {
     for (kind, class, name) in KINDS {
         let has = r.memory.values.iter().any(|v| v.kind == kind && v.bytes > 0);
         let mut sum: u64 = there.iter().filter(|v| v.kind == kind).map(|v| v.bytes).sum();
-        if kind == ValueKind::Temporary {
+        // What kernels need for themselves is drawn with the temporaries.
+        let scratch = kind == ValueKind::Temporary && r.memory.scratch.iter().any(|&n| n > 0);
+        if scratch {
             sum += r.memory.scratch.get(r.memory.peak_step).copied().unwrap_or(0);
         }
-        if has {
+        let name = if scratch { "temporaries and scratch" } else { name };
+        if has || scratch {
             let _ = write!(
                 out,
                 "<li data-kind=\"{class}\"><span class=\"swatch {class}\"></span>{name} <b>{}</b></li>",
