@@ -20,11 +20,11 @@ use std::process::ExitCode;
 
 /// Verifies a program and checks its derivatives
 ///
-/// For every differentiable input of every function, in f64: forward mode is compared with central
-/// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
-/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
-/// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the
-/// engines that plan, which run all functions then or say why not.
+/// It does so for every differentiable input of every function, in f64. Forward mode is compared with central
+/// differences, and reverse mode with forward mode. The error is given as a share of the tolerance. Where two
+/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted as
+/// unsupported, and is no failure. With a mode other than strict, an effort or a budget, functions run on an
+/// engine that plans, or the error says why not.
 #[derive(Args)]
 #[command(mut_arg("func", |a| a.help("The function; without this, every function")))]
 pub(super) struct CheckCommand {

@@ -39,8 +39,8 @@ pub(super) struct Grad {
 
 /// Prints the forward-mode derivative of a function
 ///
-/// The function printed takes the parameters, then a tangent for each parameter of --wrt, and
-/// returns the results, then a tangent for each that is of a float type.
+/// The printed function takes the parameters, then a tangent for each parameter of --wrt. It returns the
+/// results, then a tangent for each float result.
 #[derive(Args)]
 pub(super) struct Jvp {
     #[command(flatten)]
@@ -49,11 +49,11 @@ pub(super) struct Jvp {
     wrt: Wrt,
 }
 
-/// Prints the function that multiplies with the Hessian
+/// Prints the function that multiplies the Hessian with vectors
 ///
-/// The function printed takes the parameters, then a vector for each parameter of --wrt, and returns
-/// the products of the Hessian with them, in one pass of forward mode over the gradient. A result that
-/// is not a single scalar takes cotangents, after the parameters.
+/// The printed function takes the parameters, then a vector for each parameter of --wrt. It returns the
+/// products of the Hessian with these vectors, by one pass of forward mode over the gradient. If the result is
+/// not a single scalar, cotangents follow the parameters, as in `adfuse grad`.
 #[derive(Args)]
 pub(super) struct Hvp {
     #[command(flatten)]
@@ -64,8 +64,8 @@ pub(super) struct Hvp {
 
 /// Prints the function that computes Jacobians
 ///
-/// The function printed takes the parameters, and returns a block for each result of a float type and
-/// each parameter of --wrt: the axes of the result, then those of the parameter.
+/// The printed function takes the parameters. It returns a block for each float result and each parameter of
+/// --wrt. A block has the axes of the result, then those of the parameter.
 #[derive(Args)]
 pub(super) struct Jacobian {
     #[command(flatten)]
@@ -90,8 +90,8 @@ enum DerivativeMode {
 
 /// Prints the function that computes Hessians
 ///
-/// The function printed takes the parameters, and returns a block for each result of a float type and
-/// each pair of parameters of --wrt: the axes of the result, of the first and of the second parameter.
+/// The printed function takes the parameters. It returns a block for each float result and each pair of
+/// parameters of --wrt. A block has the axes of the result, then those of the first and of the second parameter.
 #[derive(Args)]
 pub(super) struct Hessian {
     #[command(flatten)]

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::PlanFile;
 use super::losses;
-use super::machine::{Trips, machine, session};
+use super::machine::{TripLimit, machine, session};
 use super::program::LoadedProgram;
 use super::streams::Streams;
 use super::values::whole;
@@ -39,19 +39,21 @@ pub(super) struct EngineArgs {
     #[command(flatten)]
     width: VectorsArg,
     #[command(flatten)]
-    trips: Trips,
+    trips: TripLimit,
 }
 
 /// What engines there are.
 fn help() -> String {
     let (all, usual) = (registry::described(), registry::usual().row.name);
-    format!("What runs functions: {all}; without this, {usual}, and reference what that cannot run")
+    format!(
+        "What runs functions: {all}; without this, {usual}, and reference for what that cannot run"
+    )
 }
 
 /// How wide vectors are.
 #[derive(Args)]
 pub(super) struct VectorsArg {
-    /// Bits of the vectors of the engine `cpu`: 128, 256 or 512; as many as the host has where it is not given
+    /// Bits of a vector of the engine `cpu`: 128, 256 or 512; without this, the most that the host has
     #[arg(long, value_name = "BITS")]
     vectors: Option<u32>,
 }
@@ -59,7 +61,7 @@ pub(super) struct VectorsArg {
 /// On how many threads.
 #[derive(Args)]
 pub(super) struct Threads {
-    /// Threads of the engine `cpu`, 1 to 256; by default the number of cores
+    /// Threads of the engine `cpu`, 1 to 256; without this, one for each core
     #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MOST_THREADS as u64))]
     threads: Option<usize>,
 }

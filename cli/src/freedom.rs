@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// How free plans are.
 #[derive(Args)]
 pub(super) struct Freedom {
-    /// How numbers may differ from the text's; without this, strict: not at all
+    /// How far results may differ from those of the text; without this, strict: not at all
     #[arg(long, value_enum)]
     fp: Option<FpArg>,
     /// How hard to look for a plan; without this, default
@@ -36,9 +36,9 @@ pub(super) struct PlanArg {
 enum FpArg {
     /// The same bits whatever the plan
     Strict,
-    /// The same bits for one plan; stable forms stand for naive ones
+    /// The same bits in every run of one plan; naive formulas become stable ones
     Reproducible,
-    /// As reproducible, with approximate functions where an engine has them
+    /// As reproducible, and functions may be approximate where an engine has such
     Fast,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum EffortArg {
     Off,
     /// Group instructions once
     Quick,
-    /// Then change the plan as long as that makes it faster
+    /// As quick, then change the plan as long as that makes it faster
     Default,
     /// As default, then many small changes, of which the best are kept
     Search,

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 
 /// Prints a program of StableHLO text, or an ONNX model, as `.ir` text
 ///
-/// What cannot be imported is listed whole. Each reason is listed once for each op, at its first place, with a count.
-/// Every other command imports such a file by itself. The weights of a model are its parameters; with --output NAME.ir
+/// All that cannot be imported is listed: each reason once for each op, at its first place, with a count. Every
+/// other command imports such a file by itself. The weights of a model are its parameters; with --output NAME.ir
 /// their values are written to NAME.safetensors, which commands read beside NAME.ir.
 #[derive(Args)]
 pub(super) struct Import {

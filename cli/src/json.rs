@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 /// How the elements of tensors are told.
 #[derive(Clone, Copy)]
-pub(super) enum Elements {
+pub(super) enum ElementForm {
     /// All of them, as `data`.
     Data,
     /// Their digest, as `sha256`.
@@ -22,7 +22,7 @@ pub(super) enum Elements {
 pub(super) fn write_arrays(
     out: &mut dyn Write,
     arrays: &[(String, Array)],
-    elements: Elements,
+    elements: ElementForm,
 ) -> io::Result<()> {
     write!(out, "[")?;
     for (k, (name, a)) in arrays.iter().enumerate() {
@@ -30,11 +30,11 @@ pub(super) fn write_arrays(
         write!(out, "{comma}{{\"name\": {}, \"dtype\": \"{}\", ", quoted(name), a.dtype())?;
         write!(out, "\"shape\": {:?}, ", a.dims())?;
         match elements {
-            Elements::Data => {
+            ElementForm::Data => {
                 write!(out, "\"data\": ")?;
                 nested(out, a, 0, &mut 0)?;
             }
-            Elements::Digest => write!(out, "\"sha256\": \"{}\"", digest(a))?,
+            ElementForm::Digest => write!(out, "\"sha256\": \"{}\"", digest(a))?,
         }
         write!(out, "}}")?;
     }
@@ -89,7 +89,7 @@ mod tests {
         let c = Array::from_f64s(DType::U8, &[1 << 40, 0], &[]).unwrap();
         let mut out = Vec::new();
         let all = [("a\"".to_string(), a), ("b".to_string(), b), ("c".to_string(), c)];
-        write_arrays(&mut out, &all, Elements::Data).unwrap();
+        write_arrays(&mut out, &all, ElementForm::Data).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,

@@ -1,7 +1,7 @@
 //! `launch`: starts the processes of a program that exchange with each other.
 
 use super::failure::Failure;
-use super::signals::{Group, Signals};
+use super::signals::{EndSignals, ProcessGroup};
 use super::streams::Streams;
 use super::values::whole;
 use adfuse::backends::ranks::RankEnvironment;
@@ -49,7 +49,7 @@ pub(super) struct LaunchCommand {
 struct Rank {
     number: u32,
     child: Child,
-    group: Group,
+    group: ProcessGroup,
 }
 
 /// Processes that are ended with this one, whatever happens here.
@@ -108,7 +108,7 @@ impl LaunchCommand {
             }
         };
         // What comes from here on ends the ranks too.
-        let signals = Signals::listen();
+        let signals = EndSignals::listen();
         let ended = EndedRanks::new()
             .map_err(|e| Failure::usage(format!("cannot make a temporary folder: {e}")))?;
         let mut running = Running { ranks: Vec::new(), ended };
@@ -140,7 +140,7 @@ impl LaunchCommand {
         if io::stdin().is_terminal() {
             command.stdin(Stdio::null());
         }
-        let (child, group) = Group::spawn(&mut command).map_err(|e| {
+        let (child, group) = ProcessGroup::spawn(&mut command).map_err(|e| {
             Failure::usage(format!("cannot run `{}`: {e}", program.to_string_lossy()))
         })?;
         Ok(Rank { number, child, group })
@@ -150,7 +150,7 @@ impl LaunchCommand {
 /// Waits for all. When one fails, or this process is to end, the others may go on for a while.
 fn wait(
     mut running: Running,
-    signals: &Signals,
+    signals: &EndSignals,
     streams: &mut Streams<'_>,
 ) -> Result<ExitCode, Failure> {
     // The exit status, and when the others are ended.

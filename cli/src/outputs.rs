@@ -92,7 +92,7 @@ impl OutputFolder {
 }
 
 /// What a flag writes.
-enum Written {
+enum WrittenPath {
     File(PathBuf),
     Folder(OutputFolder),
 }
@@ -114,16 +114,16 @@ pub(super) fn none_is_lost(command: &Command, matches: &ArgMatches) -> Result<()
             continue;
         }
         if let Some(file) = of_type::<OutputFile>(arg, matches) {
-            written.push((flag(arg), Written::File(file.path.clone())));
+            written.push((flag(arg), WrittenPath::File(file.path.clone())));
         } else if let Some(folder) = of_type::<OutputFolder>(arg, matches) {
-            written.push((flag(arg), Written::Folder(folder.clone())));
+            written.push((flag(arg), WrittenPath::Folder(folder.clone())));
         } else if let Ok(Some(raw)) = matches.try_get_raw(id) {
             read.extend(raw.flat_map(paths));
         }
     }
-    written.retain(|(_, what)| !matches!(what, Written::File(path) if path.as_os_str() == "-"));
+    written.retain(|(_, what)| !matches!(what, WrittenPath::File(path) if path.as_os_str() == "-"));
     for (k, (flag, what)) in written.iter().enumerate() {
-        if let Written::File(path) = what {
+        if let WrittenPath::File(path) = what {
             whole::spares(path, read.iter().map(PathBuf::as_path))?;
         }
         for (other, before) in &written[..k] {
@@ -155,17 +155,17 @@ fn flag(arg: &Arg) -> String {
 }
 
 /// The file that both would write.
-fn both<'w>(a: &'w Written, b: &'w Written) -> Option<&'w Path> {
+fn both<'w>(a: &'w WrittenPath, b: &'w WrittenPath) -> Option<&'w Path> {
     match (a, b) {
-        (Written::File(a), Written::File(b)) => is_same_place(a, b).then_some(a),
-        (Written::File(file), Written::Folder(folder))
-        | (Written::Folder(folder), Written::File(file)) => {
+        (WrittenPath::File(a), WrittenPath::File(b)) => is_same_place(a, b).then_some(a),
+        (WrittenPath::File(file), WrittenPath::Folder(folder))
+        | (WrittenPath::Folder(folder), WrittenPath::File(file)) => {
             let of_kind = file.extension().is_some_and(|e| e == folder.kind);
             let beside = file.parent().map(|p| if p == Path::new("") { Path::new(".") } else { p });
             let inside = beside.is_some_and(|beside| is_same_place(beside, &folder.path));
             (of_kind && inside).then_some(file)
         }
-        (Written::Folder(_), Written::Folder(_)) => None,
+        (WrittenPath::Folder(_), WrittenPath::Folder(_)) => None,
     }
 }
 
@@ -196,8 +196,9 @@ mod tests {
 
     #[test]
     fn a_folder_and_a_file_meet_where_their_names_do() {
-        let folder = |path: &str| Written::Folder(OutputFolder { path: path.into(), kind: "svg" });
-        let file = |path: &str| Written::File(path.into());
+        let folder =
+            |path: &str| WrittenPath::Folder(OutputFolder { path: path.into(), kind: "svg" });
+        let file = |path: &str| WrittenPath::File(path.into());
         assert!(both(&folder("none"), &file("none/a.svg")).is_some());
         assert!(both(&file("a.svg"), &folder(".")).is_some());
         for other in ["none/a.html", "none/b/a.svg", "a.svg"] {

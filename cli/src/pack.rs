@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 pub(super) struct Pack {
     /// The buffers, or `-` for standard input
     file: PathBuf,
-    /// The bytes there are, such as 1048576 or 1MiB: any packing within them will do
+    /// The bytes of the arena, such as 1048576 or 1MiB: any packing within them will do
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     capacity: Option<u64>,
-    /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
+    /// The most steps of the search; without this, 1000000, or with --time-limit as many as there is time for
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     effort: Option<u64>,
     /// Seconds after which the best packing so far is taken, whatever effort is left

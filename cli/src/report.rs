@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::freedom::EffortArg;
-use super::machine::{CountedOn, Trips};
+use super::machine::{CountedOn, TripLimit};
 use super::outputs::{OutputFile, OutputFolder};
 use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
 use super::streams::Streams;
@@ -48,7 +48,7 @@ pub(super) struct ReportCommand {
     #[arg(long, value_name = "DIR", value_parser = OutputFolder::of("svg"))]
     svg: Option<OutputFolder>,
     #[command(flatten)]
-    trips: Trips,
+    trips: TripLimit,
 }
 
 /// A measurement that was read.

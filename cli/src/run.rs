@@ -6,7 +6,7 @@ use super::engine::{EngineArgs, ResolvedFreedom, exchanges};
 use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
-use super::json::Elements;
+use super::json::ElementForm;
 use super::losses::{Donated, Losses};
 use super::machine::SeedArg;
 use super::outputs::OutputFile;
@@ -58,11 +58,11 @@ pub(super) struct RunCommand {
     weights: Option<PathBuf>,
     #[command(flatten)]
     seed: SeedArg,
-    /// Run the gradient too
+    /// Compute the gradient too
     ///
-    /// Unless the function has one result of a float type, a scalar, each such result takes a
-    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position; with a
-    /// suffix where a parameter has that name), by default ones.
+    /// If the function has one float result and that is a scalar, the gradient is that of this scalar. Otherwise
+    /// each float result takes one more input, its cotangent: `<result>_ct`, or ct0, ct1, .. where the result has
+    /// no name, with a suffix where a parameter has that name. Cotangents that are not given are ones.
     #[arg(long)]
     grad: bool,
     #[command(flatten)]
@@ -80,11 +80,11 @@ pub(super) struct RunCommand {
     /// Print a SHA-256 of each result's little-endian bytes
     #[arg(long)]
     digest: bool,
-    /// Also write the results, then the gradients, to a .npz file, or a single one to a .npy file (bf16 as
-    /// float32)
+    /// Also write the results, then the gradients, to a .npz file; a single one may go to a .npy file. bf16 is
+    /// written as float32
     #[arg(long, value_name = "OUT.npz|OUT.npy", value_parser = OutputFile::of_arrays())]
     save: Option<OutputFile>,
-    /// Also run once more, and write its steps and tasks to a file, as the trace viewers of browsers read them
+    /// Also run once more, and write when its steps and tasks ran to a file for the trace viewers of browsers
     #[arg(long, value_name = "OUT.json", value_parser = OutputFile::named(), conflicts_with_all = ["serve", "donate"])]
     trace: Option<OutputFile>,
     /// Compile once, then run for each line `IN.npz<tab>OUT.npz` of standard input
@@ -243,7 +243,7 @@ impl RunCommand {
     ) -> io::Result<()> {
         let out = &mut *streams.out;
         if streams.json {
-            let form = if self.digest { Elements::Digest } else { Elements::Data };
+            let form = if self.digest { ElementForm::Digest } else { ElementForm::Data };
             write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;
             json::write_arrays(out, outputs, form)?;
             if self.grad {

@@ -1,10 +1,58 @@
 //! Signals that end this process, and groups of processes that end with it.
 
-#[cfg(unix)]
-pub(super) use unix::{Group, Signals};
+use std::io;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-#[cfg(not(unix))]
-pub(super) use other::{Group, Signals};
+/// The signal that came last, of those that end a process. Where there are none of Unix, none comes.
+pub(super) struct EndSignals(Arc<AtomicUsize>);
+
+impl EndSignals {
+    /// Keeps signals from ending this process from now on.
+    pub(super) fn listen() -> EndSignals {
+        let came = Arc::new(AtomicUsize::new(0));
+        #[cfg(unix)]
+        unix::listen(&came);
+        EndSignals(came)
+    }
+
+    /// The number of the signal that came, if one did.
+    pub(super) fn came(&self) -> Option<i32> {
+        i32::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
+    }
+}
+
+/// A process, and on Unix all that it has started and that has not left its group.
+pub(super) struct ProcessGroup {
+    /// That of its first process.
+    id: u32,
+}
+
+impl ProcessGroup {
+    /// Starts a process in a group of its own.
+    pub(super) fn spawn(command: &mut Command) -> io::Result<(Child, ProcessGroup)> {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(command, 0);
+        let child = command.spawn()?;
+        let id = child.id();
+        Ok((child, ProcessGroup { id }))
+    }
+
+    /// Sends a signal to all of it. What has ended is not told.
+    pub(super) fn signal(&self, signal: i32) {
+        #[cfg(unix)]
+        unix::signal(self.id, signal);
+        #[cfg(not(unix))]
+        let _ = (self.id, signal);
+    }
+
+    /// Ends all of it; elsewhere than on Unix, the process is ended by who has started it.
+    pub(super) fn kill(&self) {
+        #[cfg(unix)]
+        self.signal(signal_hook::consts::SIGKILL);
+    }
+}
 
 #[cfg(unix)]
 mod unix {
@@ -13,33 +61,17 @@ mod unix {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag::register_usize;
     use std::fs;
-    use std::io;
-    use std::os::unix::process::CommandExt;
-    use std::process::{Child, Command};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
-    /// The signal that came last, of those that end a process.
-    pub(crate) struct Signals(Arc<AtomicUsize>);
-
-    impl Signals {
-        /// Keeps signals from ending this process from now on.
-        pub(crate) fn listen() -> Signals {
-            let came = Arc::new(AtomicUsize::new(0));
-            let ignored = ignored();
-            for signal in [SIGHUP, SIGINT, SIGTERM] {
-                // `nohup` has a hangup ignored.
-                if ignored >> (signal - 1) & 1 == 0 {
-                    // Where it cannot be caught, it ends this process alone.
-                    let _ = register_usize(signal, Arc::clone(&came), signal as usize);
-                }
+    pub(super) fn listen(came: &Arc<AtomicUsize>) {
+        let ignored = ignored();
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            // `nohup` has a hangup ignored, and shells an interrupt of what they put in the background.
+            if ignored >> (signal - 1) & 1 == 0 {
+                // Where it cannot be caught, it ends this process alone.
+                let _ = register_usize(signal, Arc::clone(came), signal as usize);
             }
-            Signals(came)
-        }
-
-        /// The number of the signal that came, if one did.
-        pub(crate) fn came(&self) -> Option<i32> {
-            i32::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
         }
     }
 
@@ -50,63 +82,9 @@ mod unix {
         line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
     }
 
-    /// A process, and all that it has started and that has not left its group.
-    pub(crate) struct Group(Pid);
-
-    impl Group {
-        /// Starts a process in a group of its own.
-        pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Group)> {
-            let child = command.process_group(0).spawn()?;
-            let id = i32::try_from(child.id()).map_err(io::Error::other)?;
-            Ok((child, Group(Pid::from_raw(id))))
+    pub(super) fn signal(id: u32, signal: i32) {
+        if let (Ok(id), Ok(signal)) = (i32::try_from(id), Signal::try_from(signal)) {
+            let _ = killpg(Pid::from_raw(id), signal);
         }
-
-        /// Sends a signal to all of it.
-        pub(crate) fn signal(&self, signal: i32) {
-            // One that has ended is not told.
-            let _ = Signal::try_from(signal).map(|signal| killpg(self.0, signal));
-        }
-
-        /// Ends all of it.
-        pub(crate) fn kill(&self) {
-            let _ = killpg(self.0, Signal::SIGKILL);
-        }
-    }
-}
-
-#[cfg(not(unix))]
-mod other {
-    use std::io;
-    use std::process::{Child, Command};
-
-    /// Signals, which are not caught here.
-    pub(crate) struct Signals;
-
-    impl Signals {
-        /// There is nothing to listen to.
-        pub(crate) fn listen() -> Signals {
-            Signals
-        }
-
-        /// None came.
-        pub(crate) fn came(&self) -> Option<i32> {
-            None
-        }
-    }
-
-    /// What a process has started is not known here.
-    pub(crate) struct Group;
-
-    impl Group {
-        /// Starts a process.
-        pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Group)> {
-            Ok((command.spawn()?, Group))
-        }
-
-        /// Processes are not told here.
-        pub(crate) fn signal(&self, _: i32) {}
-
-        /// The process itself is ended by who has started it.
-        pub(crate) fn kill(&self) {}
     }
 }

@@ -14,7 +14,7 @@ use super::engine::{Threads, VectorsArg};
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
-use super::machine::{MeasuredOn, SeedArg, Trips};
+use super::machine::{MeasuredOn, SeedArg, TripLimit};
 use super::outputs::OutputFile;
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
@@ -35,10 +35,10 @@ use subject::{RunOptions, Subject};
 
 /// Measures a step of a function on the engine `cpu` or `gpu`
 ///
-/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond,
-/// or one; samples of the step, of what --compare names and of a copy take turns, so that what else the
-/// machine does meets all. Bytes and operations are those of the cost model. On a GPU inputs stay there, a
-/// sample takes two milliseconds, and times are the device's.
+/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
+/// if that takes longer. Samples of the step, of what --compare names and of a copy take turns, so that other load
+/// of the machine meets all of them. Bytes and operations are those of the cost model. On a GPU inputs stay there,
+/// a sample takes two milliseconds, and times are the device's.
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
@@ -50,10 +50,10 @@ pub(super) struct Bench {
     #[command(flatten)]
     width: VectorsArg,
     #[command(flatten)]
-    trips: Trips,
+    trips: TripLimit,
     #[command(flatten)]
     seed: SeedArg,
-    /// How long to take samples, in seconds, from 0 to 3600; five are taken in any case
+    /// How many seconds to take samples for, from 0 to 3600; at least five samples are taken
     #[arg(long, value_name = "T", default_value = "1", value_parser = seconds)]
     min_seconds: Duration,
     /// Measure each step of the program too

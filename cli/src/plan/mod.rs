@@ -28,8 +28,8 @@ pub(super) use table::{bytes, columns};
 /// Shows which instructions share a kernel, and what the plan costs compared with one kernel for each instruction
 ///
 /// Bytes, launches and times are those of the cost model, counted from the structure of the program.
-/// Symbolic dimensions need extents. With --cost-graph, shows instead what to keep and what to compute
-/// again of operations with given costs.
+/// Symbolic dimensions need extents. With --cost-graph, it shows instead what to keep and what to compute again, for
+/// operations whose costs are given.
 #[derive(Args)]
 #[command(mut_arg("file", |a| a.required(false).required_unless_present("cost_graph")))]
 pub(super) struct Show {

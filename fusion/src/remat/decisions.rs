@@ -154,7 +154,7 @@ impl<'a> Decider<'a> {
         Ok(Some(self.decided(v, choice, other)))
     }
 
-    /// As [`Decider::decisions`], but alternatives are made and priced for at most so many values: those that are stored
+    /// As [`Decider::decisions`], but alternatives are made and priced for at most `most` values: those that are stored
     /// first, and of them those of the most bytes. Each takes about as long as to lower the plan. `classes` has a number for
     /// each of [`Decider::values`]; the values of one class that are decided alike are priced once, for the one in the middle.
     /// Further values have [`Alternative::NotPriced`].
