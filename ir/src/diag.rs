@@ -192,8 +192,15 @@ pub fn misspelled<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
         2..8 => 1,
         _ => 2,
     };
-    let near = known.into_iter().map(|k| (edits(name, k), k));
-    near.filter(|&(edits, _)| edits <= most).min().map(|(_, k)| k)
+    let letters = |text: &str| {
+        let mut letters: Vec<u8> = text.bytes().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let own = letters(name);
+    // Letters in the wrong order are likelier than a wrong letter.
+    let near = known.into_iter().map(|k| (edits(name, k), letters(k) != own, k));
+    near.filter(|&(edits, ..)| edits <= most).min().map(|(.., k)| k)
 }
 
 /// A hint for a name that is none of those there are: the nearest, or, where none is near, what there is.

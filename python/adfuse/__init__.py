@@ -171,7 +171,7 @@ class _Server:
 def _program():
     found = os.environ.get("ADFUSE") or shutil.which("adfuse")
     if found is None:
-        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
+        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it: `cargo install --path cli` makes it")
     return found
 
 

@@ -78,7 +78,7 @@ pub(super) fn all(
     let unpriced = found.iter().filter(|d| d.bound == Constraint::NotPriced).count();
     if unpriced > 0 {
         streams.note(format!(
-            "the alternatives of {unpriced} values were not priced, but those of the {MOST_PRICED} of the most bytes: --explain %V prices one"
+            "alternatives are priced for the {MOST_PRICED} values with the most bytes; --explain %V prices one of the other {unpriced}"
         ));
     }
     let (f, names) = (&ready.function, Names::of(&ready.function));

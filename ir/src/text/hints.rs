@@ -145,6 +145,7 @@ mod tests {
             ("clone", "nothing is copied"),
             ("add_", "here that is `add`"),
             ("Tanhh", "did you mean `tanh`?"),
+            ("tahn", "did you mean `tanh`?"),
             ("sqaure", "did you mean `square`?"),
             ("mull", "did you mean `mul`?"),
             ("reduce_somm", "did you mean `reduce_sum`?"),

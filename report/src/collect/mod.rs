@@ -11,6 +11,7 @@ mod measurement_error;
 pub(crate) mod memory;
 pub(crate) mod residuals;
 mod source_lines;
+mod step_classes;
 mod steps;
 mod value_classes;
 

@@ -119,9 +119,7 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
         }
         (Constraint::Time, _) => "time: the alternative is slower".into(),
         (Constraint::Bytes, _) => "bytes: the alternative is as fast and frees none".into(),
-        (Constraint::NotPriced, _) => {
-            format!("not asked: `adfuse plan --explain {}` tells what else costs", c.name(d.value))
-        }
+        (Constraint::NotPriced, _) => "not priced".into(),
         (Constraint::Search, _) => "nothing: the planner did not try the alternative".into(),
     }
 }
