@@ -240,6 +240,13 @@ fn pictures_and_measurements_are_written() {
     assert!(p.list("steps").iter().all(|s| s["measured"]["seconds"].as_f64().is_some()));
     assert!(p.panel("compared").contains("class=\"basis measured\""));
     assert!(p.panel("roofline").contains("class=\"measured\""));
+    // The head has what was measured, where something was.
+    let head = p.element("id=\"numbers\">", "</dl>");
+    let of =
+        |key: &str| head.split("<div data-key=").find(|d| d.starts_with(&format!("\"{key}\"")));
+    assert!(of("seconds").is_some_and(|d| d.contains("basis measured")), "{head}");
+    assert!(of("launches").is_some_and(|d| d.contains("basis predicted")), "{head}");
+    assert!(p.data["sentence"].as_str().unwrap().contains(" time as measured"));
     // Counters of the processor are there, or the page says why not.
     let counters = !p.data["measured"]["counters"].as_array().unwrap().is_empty();
     assert_ne!(counters, p.panel("compared").contains("Hardware counters are not read: "));

@@ -2,6 +2,7 @@
 
 /// Names, with blanks between, and the ops that stand for each. What is in backquotes is text of a program.
 pub(super) const OPS: &[(&str, &str)] = &[
+    ("cov corrcoef", "`sub` of the means, then `dot_general` and `div`"),
     ("matmul mm", "`dot_general %a, %b {contract = [1] x [0]}`"),
     ("vdot", "`dot_general %a, %b {contract = [0] x [0]}`"),
     ("addmm", "`dot_general %a, %b {contract = [1] x [0]}`, then `add`"),
@@ -35,7 +36,7 @@ pub(super) const OPS: &[(&str, &str)] = &[
     ("reduce_all all", "`reduce_and %x {axes = [0]}`"),
     ("mean reduce_mean", "`reduce_sum %x {axes = [0]}`, then `div` by the number of elements"),
     (
-        "var var_mean std_mean cov corrcoef",
+        "var var_mean std_mean",
         "`sub` of the mean, `square`, `reduce_sum`, and `div` by the number of elements",
     ),
     (
@@ -141,7 +142,7 @@ pub(super) const OPS: &[(&str, &str)] = &[
     ("pmin", "`all_reduce_min %x {over = \"ranks\", ranks = 2}`"),
     (
         "dropout dropout1d dropout2d dropout3d alpha_dropout",
-        "`rng_bits`, `lt` and `select_n`, then `mul` by what keeps the mean",
+        "`rng_bits`, `lt` and `select_n`, then `div` by the probability to keep",
     ),
     ("randn", "`rng_bits`, then arithmetic; or a parameter, which `run` fills at random"),
     ("solve", "`lu` and `triangular_solve`"),
@@ -201,10 +202,7 @@ pub(super) const OPS: &[(&str, &str)] = &[
     ),
     ("nll_loss", "`gather` of the label's logarithm in each row, `neg`, `reduce_sum` and `div`"),
     ("kl_div rel_entr", "`sub` of the logarithms, `mul` and `reduce_sum`"),
-    (
-        "binary_cross_entropy",
-        "`xlogy` of label and probability, and of what each lacks to 1, `add` and `neg`",
-    ),
+    ("binary_cross_entropy", "`xlogy %y, %p`, `xlogy` of 1 - %y and 1 - %p, `add` and `neg`"),
     (
         "binary_cross_entropy_with_logits",
         "`logaddexp %x, 0.0`, then `sub` of the label by the argument",
@@ -242,7 +240,7 @@ pub(super) const OPS: &[(&str, &str)] = &[
         "normal randn_like truncated_normal",
         "`rng_bits`, made uniform, then `erf_inv`; or a parameter, which `run` fills at random",
     ),
-    ("bernoulli", "`rng_bits` and `lt` with the probability of 2 to the 32nd"),
+    ("bernoulli", "`rng_bits`, then `lt` with the probability times 2^32"),
     ("randint", "`rng_bits`, then `rem`"),
     ("gumbel exponential laplace", "`rng_bits`, made uniform, then `log`"),
     (
@@ -275,7 +273,7 @@ pub(super) const OPS: &[(&str, &str)] = &[
         "`reduce_max`, `sub`, `exp`, `reduce_sum`, `log`, and `sub` of the number's logarithm",
     ),
     ("xlog1py", "`log1p`, then `mul`, and `select_n` where the factor is 0"),
-    ("logit", "`log` of the argument over what it lacks to 1: `log1p` and `sub`"),
+    ("logit", "`log`, then `sub` of the `log1p` of the negative argument"),
     ("sinc", "`sin` of the argument times pi, `div` by it, and `select_n` at 0"),
     ("exp10", "`exp`, after `mul` by the logarithm of 10"),
     ("arcsinh", "`asinh`"),
@@ -350,10 +348,6 @@ pub(super) const OPS: &[(&str, &str)] = &[
     ("meshgrid cartesian_prod", "`broadcast_in_dim`"),
     ("piecewise choose", "`select_n`"),
     ("unwrap", "`slice` twice, `sub`, `round` and `cumsum`"),
-    (
-        "real imag conj conjugate complex angle polar view_as_real view_as_complex",
-        "`fft` takes and gives pairs of tensors, the real and the imaginary parts",
-    ),
     ("cross", "`slice`, `mul` and `sub`"),
     ("polyval", "`fma`, once for each coefficient"),
     ("sparse_plus", "`clamp` and `square`"),
@@ -361,6 +355,10 @@ pub(super) const OPS: &[(&str, &str)] = &[
 
 /// Names that no op stands for, and what does.
 pub(super) const OTHERS: &[(&str, &str)] = &[
+    (
+        "real imag conj conjugate complex angle polar view_as_real view_as_complex",
+        "complex numbers are pairs of tensors, the real and the imaginary parts: `fft` takes and gives such pairs",
+    ),
     (
         "copy clone contiguous positive cpu cuda",
         "values are never changed in place, so nothing is copied: use the value itself",

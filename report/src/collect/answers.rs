@@ -139,7 +139,7 @@ fn residual(r: &Report) -> String {
     });
     match &best.instead {
         Some(x) if x.seconds > 0.0 => format!(
-            "{}: keeping its {} avoids {} a step, which it takes to compute it again.{size_of}",
+            "{}: keeping its {} avoids the {} a step that computing it again would take.{size_of}",
             best.value,
             size(best.saved),
             seconds(x.seconds)
@@ -371,4 +371,24 @@ fn backward(r: &Report) -> String {
         percent(all / whole.max(f64::MIN_POSITIVE)),
         told.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_changes_are_words() {
+        assert_eq!([launches_of(1.0), launches_of(1200.0)], ["1 launch", "1\u{202f}200 launches"]);
+        for (fused, unfused, due) in [
+            (2.0, 4.0, "2.0\u{d7} fewer"),
+            (4.0, 2.0, "2.0\u{d7} more"),
+            (3.0, 3.0, "the same"),
+            (0.0, 0.0, "the same"),
+            (0.0, 5.0, "0 in place of 5"),
+        ] {
+            assert_eq!(change((fused, unfused), "fewer"), due, "{fused} {unfused}");
+        }
+        assert_eq!([capitalized("steps 3-4"), capitalized("")], ["Steps 3-4", ""]);
+    }
 }
