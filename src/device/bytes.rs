@@ -46,6 +46,7 @@ impl std::error::Error for SizeError {}
 ///
 /// assert_eq!(bytes("1024"), Ok(1024));
 /// assert_eq!(bytes("1.5 GiB"), Ok(3 << 29));
+/// assert_eq!(bytes("5.9GiB"), Ok(6_335_076_761)); // rounded down
 /// assert!(bytes("64M").is_err_and(|e| e.to_string().contains("`M` is no unit")));
 /// ```
 ///
@@ -86,7 +87,7 @@ const UNITS: [(&str, u64); 14] = [
     ("EiB", 1 << 60),
 ];
 
-/// A decimal number, of digits before and behind the point, times a scale.
+/// A decimal number, of digits before and behind the point, times a scale, in whole bytes.
 fn exact(whole: &str, part: &str, scale: u64) -> Result<u64, SizeError> {
     let whole: u64 = whole.parse().map_err(|_| SizeError::Overflow)?;
     let whole = whole.checked_mul(scale).ok_or(SizeError::Overflow)?;
@@ -95,7 +96,8 @@ fn exact(whole: &str, part: &str, scale: u64) -> Result<u64, SizeError> {
     let read = if part.is_empty() { Ok(0) } else { part.parse::<u128>() };
     let (Some(tens), Ok(part)) = (tens, read) else { return Err(SizeError::Part) };
     let part = part.checked_mul(scale.into()).ok_or(SizeError::Part)?;
-    if !part.is_multiple_of(tens) {
+    // A part of a unit is rounded down: a budget is never more than what is written.
+    if scale == 1 && part > 0 {
         return Err(SizeError::Part);
     }
     let part = u64::try_from(part / tens).map_err(|_| SizeError::Overflow)?;
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_exactly_or_refused() {
+    fn sizes_are_read_in_whole_bytes_or_refused() {
         let unit = |unit: &str| Err(SizeError::Unit(unit.into()));
         for (text, due) in [
             ("0", Ok(0)),
@@ -120,12 +122,13 @@ mod tests {
             ("0.001kB", Ok(1)),
             ("1.000000000000000000000000000000000000000000000000kB", Ok(1000)),
             ("18446744073709551615", Ok(u64::MAX)),
-            ("15.9EiB", Err(SizeError::Part)),
+            ("15.9EiB", Ok(18331451923248866918)),
             ("16EiB", Err(SizeError::Overflow)),
             ("18446744073709551616", Err(SizeError::Overflow)),
             ("99999999999999999999999999999999999999999", Err(SizeError::Overflow)),
             ("0.5", Err(SizeError::Part)),
-            ("1.0001kB", Err(SizeError::Part)),
+            ("1.0001kB", Ok(1000)),
+            ("5.9GiB", Ok(6_335_076_761)),
             ("", Err(SizeError::Number)),
             (".", Err(SizeError::Number)),
             ("1.", Err(SizeError::Number)),

@@ -7,6 +7,9 @@ use crate::planning::PlanRequest;
 use adfuse::fusion::{LoopFrontierPoint, Plan, graph_hash};
 use serde_json::{Value, json};
 
+/// The most values that a line of the table names; JSON has all.
+const MOST_VALUES: usize = 12;
+
 /// This many of the points, the first and the last among them, the others evenly between; all where
 /// there are no more.
 fn some(points: &[LoopFrontierPoint], count: usize) -> Vec<&LoopFrontierPoint> {
@@ -65,7 +68,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             format!("{:.1} ms", p.compile.seconds * 1e3),
             bytes(p.compile.code_bytes),
             bytes(p.saved),
-            recomputed::text(&recomputed::named(f, &p.again)),
+            recomputed::text(&recomputed::named(f, &p.again), MOST_VALUES),
         ];
         row.extend(decides.then(|| loops(of).join(", ")));
         row

@@ -4,6 +4,7 @@ mod costs;
 mod decided;
 mod explained;
 mod frontier;
+mod lists;
 mod opportunities;
 mod printed;
 mod recomputed;

@@ -1,5 +1,6 @@
 //! Recomputed values by name, as text and as JSON.
 
+use super::lists::shortened;
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
 use serde_json::{Value as Json, json};
@@ -10,15 +11,16 @@ pub(super) fn named(f: &Function, again: &[(Value, u32)]) -> Vec<(String, u32)> 
     again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
 }
 
-/// Values that are computed again; how often, where that is more than once.
-pub(super) fn text(all: &[(String, u32)]) -> String {
+/// The first values that are computed again, at most `most`, and how many more there are; how often, where that is more
+/// than once.
+pub(super) fn text(all: &[(String, u32)], most: usize) -> String {
     let one = |(name, times): &(String, u32)| match times {
         1 => name.clone(),
         times => format!("{name} ({times} times)"),
     };
     match all {
         [] => "nothing".into(),
-        all => all.iter().map(one).collect::<Vec<_>>().join(", "),
+        all => shortened(all.iter().map(one), most, ", "),
     }
 }
 

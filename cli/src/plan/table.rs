@@ -1,7 +1,15 @@
 //! A plan as a table of text.
 
+use super::lists::{counted, shortened};
 use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};
+use adfuse::fusion::LoopReport;
+
+/// The most values that a list of the table names; JSON has all.
+const MOST_VALUES: usize = 24;
+
+/// The most extents of kernels that a line of the table shows.
+const MOST_DOMAINS: usize = 3;
 
 /// The report in lines and columns, with the hashes of the plan and the function if they are wanted.
 pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
@@ -38,12 +46,9 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
         );
     }
     if r.budget.is_some() || !r.again.is_empty() {
-        out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again));
+        out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again, MOST_VALUES));
     }
-    if !r.loops.is_empty() {
-        out += "\nloops\n";
-        r.loops.iter().for_each(|l| out += &format!("  {l}\n"));
-    }
+    out += &loops(&r.loops);
     for of in &r.residuals {
         let lines = of.to_string();
         out += &format!("\nresiduals of {}", lines.trim_start_matches("adjoint: "));
@@ -81,6 +86,20 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     out
 }
 
+/// Loops, those of equal layers once.
+fn loops(all: &[LoopReport]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = all.iter().map(ToString::to_string).collect();
+    let mut out = "\nloops\n".to_string();
+    for (line, times) in counted(&lines) {
+        let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
+        out += &format!("  {line}{times}\n");
+    }
+    out
+}
+
 fn figures(chosen: &ProgramFigures, off: &ProgramFigures) -> Vec<Vec<String>> {
     let head = ["", "plan", "effort off", "ratio"].map(String::from).to_vec();
     let mut rows = vec![head];
@@ -111,12 +130,12 @@ fn figures(chosen: &ProgramFigures, off: &ProgramFigures) -> Vec<Vec<String>> {
 }
 
 fn cells(k: usize, row: &StepRow) -> Vec<String> {
-    let domains: Vec<String> = row.domains.iter().map(|d| format!("{:?}", d.as_slice())).collect();
+    let domains = row.domains.iter().map(|d| format!("{:?}", d.as_slice()));
     vec![
         k.to_string(),
         row.name.clone(),
         row.kind.into(),
-        domains.join(" "),
+        shortened(domains, MOST_DOMAINS, " "),
         bytes(row.read_bytes),
         bytes(row.written_bytes),
         row.ops.to_string(),
@@ -126,7 +145,7 @@ fn cells(k: usize, row: &StepRow) -> Vec<String> {
 }
 
 fn list(names: &[String]) -> String {
-    if names.is_empty() { "-".into() } else { names.join(", ") }
+    if names.is_empty() { "-".into() } else { shortened(names.iter().cloned(), MOST_VALUES, ", ") }
 }
 
 /// Bytes in the largest unit of which there is one.

@@ -1,7 +1,7 @@
 //! Runs of executables: on arrays of the caller's memory, and on arrays that stay on the device.
 
+use super::event::Event;
 use super::executable::{DrawnRun, From, GpuExecutable, Held};
-use super::graph::Event;
 use super::memory::{DeviceArray, canonical};
 use super::play::changed;
 use crate::runtime::array::Array;
@@ -12,8 +12,9 @@ use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Graphs that an executable keeps, each for its own places of inputs and outputs.
-const GRAPHS: usize = 8;
+/// Runs whose graphs an executable keeps, each for its own places of inputs and outputs. For further places, those of the
+/// run that is longest ago are changed.
+const GRAPHS: usize = 4;
 
 impl GpuExecutable {
     /// Runs it on arrays.

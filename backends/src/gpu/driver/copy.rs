@@ -1,7 +1,8 @@
 //! A copy on the device, as the measure of what it moves.
 
+use super::cuda::copy;
 use super::device::GpuDevice;
-use super::graph::{Event, copy};
+use super::event::Event;
 use super::memory::DeviceBlock;
 use adfuse_ir::Diagnostic;
 use std::sync::Arc;

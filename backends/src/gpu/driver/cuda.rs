@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use adfuse_ir::{At, Diagnostic, Kind};
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUdeviceptr, CUresult, CUstream};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -182,4 +182,135 @@ pub(crate) fn update(graph: sys::CUgraphExec, to: sys::CUgraph) -> bool {
         }
     };
     code == CUresult::CUDA_SUCCESS
+}
+
+/// Asks for a copy, between whichever memories the places are in.
+pub(crate) fn copy(
+    from: CUdeviceptr,
+    to: CUdeviceptr,
+    bytes: u64,
+    stream: CUstream,
+) -> Result<(), Refused> {
+    if bytes == 0 || from == to {
+        return Ok(());
+    }
+    // SAFETY: both places have this many bytes, which lie apart, of the device or pinned.
+    let code = unsafe { sys::cuMemcpyAsync(to, from, bytes as usize, stream) };
+    answered("cuMemcpyAsync", code)
+}
+
+/// The node of what a stream that is being captured was asked for last; none where the driver does not say, and where
+/// there are several.
+pub(crate) fn captured_node(stream: sys::CUstream) -> Option<sys::CUgraphNode> {
+    type Info = unsafe extern "C" fn(
+        sys::CUstream,
+        *mut sys::CUstreamCaptureStatus,
+        *mut u64,
+        *mut sys::CUgraph,
+        *mut *const sys::CUgraphNode,
+        *mut usize,
+    ) -> CUresult;
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    let (mut id, mut graph, mut nodes, mut count) = (0, std::ptr::null_mut(), std::ptr::null(), 0);
+    // SAFETY: the function has had this signature since there is one of this name. The driver writes all six; the nodes
+    // are there until the stream is asked for something else, and are read at once.
+    unsafe {
+        let info = sys::culib().get::<Info>(b"cuStreamGetCaptureInfo_v2").ok()?;
+        let said = info(
+            stream,
+            &raw mut status,
+            &raw mut id,
+            &raw mut graph,
+            &raw mut nodes,
+            &raw mut count,
+        );
+        (said == CUresult::CUDA_SUCCESS && count == 1 && !nodes.is_null()).then(|| *nodes)
+    }
+}
+
+/// An entry point, blocks of its grid, threads of a block, and bytes of shared memory.
+type LaunchShape = (sys::CUfunction, [u32; 3], u32, u32);
+
+/// Gives a launch of a graph other arguments from its next launch on; whether the driver did.
+pub(crate) fn set_kernel_node(
+    (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
+    (func, [x, y, z], block, shared): LaunchShape,
+    args: &mut [*mut std::ffi::c_void],
+) -> bool {
+    type Set = unsafe extern "C" fn(
+        sys::CUgraphExec,
+        sys::CUgraphNode,
+        *const sys::CUDA_KERNEL_NODE_PARAMS_v2_st,
+    ) -> CUresult;
+    let params = sys::CUDA_KERNEL_NODE_PARAMS_v2_st {
+        func,
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: block,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: shared,
+        kernelParams: args.as_mut_ptr(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    };
+    // SAFETY: the function has had this signature since there is one of this name. The node is of the graph that this one
+    // was instantiated from, which its owner keeps; there are as many arguments as the entry point takes, and the driver
+    // copies them before the call returns.
+    let code = unsafe {
+        match sys::culib().get::<Set>(b"cuGraphExecKernelNodeSetParams_v2") {
+            Ok(set) => set(graph, node, &raw const params),
+            Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+        }
+    };
+    code == CUresult::CUDA_SUCCESS
+}
+
+/// Has a copy of a graph read and write elsewhere from its next launch on; whether the driver takes that.
+pub(crate) fn set_copy_node(
+    (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
+    (from, to): (CUdeviceptr, CUdeviceptr),
+) -> bool {
+    type Get = unsafe extern "C" fn(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D) -> CUresult;
+    type Set = unsafe extern "C" fn(
+        sys::CUgraphExec,
+        sys::CUgraphNode,
+        *const sys::CUDA_MEMCPY3D,
+        sys::CUcontext,
+    ) -> CUresult;
+    type Current = unsafe extern "C" fn(*mut sys::CUcontext) -> CUresult;
+    // SAFETY: the functions have had these signatures since there are some of these names. The node is of the graph that
+    // this one was instantiated from, which its owner keeps, and all that is written is a number or a handle.
+    unsafe {
+        let library = sys::culib();
+        let (Ok(get), Ok(set), Ok(current)) = (
+            library.get::<Get>(b"cuGraphMemcpyNodeGetParams"),
+            library.get::<Set>(b"cuGraphExecMemcpyNodeSetParams"),
+            library.get::<Current>(b"cuCtxGetCurrent"),
+        ) else {
+            return false;
+        };
+        let mut params = std::mem::MaybeUninit::<sys::CUDA_MEMCPY3D>::zeroed();
+        let mut context = std::ptr::null_mut();
+        if get(node, params.as_mut_ptr()) != CUresult::CUDA_SUCCESS
+            || current(&raw mut context) != CUresult::CUDA_SUCCESS
+        {
+            return false;
+        }
+        let mut params = params.assume_init();
+        // Places of the host's memory are told otherwise; there are none that move.
+        let device = |kind| {
+            matches!(
+                kind,
+                sys::CUmemorytype::CU_MEMORYTYPE_DEVICE | sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED
+            )
+        };
+        if !device(params.srcMemoryType) || !device(params.dstMemoryType) {
+            return false;
+        }
+        (params.srcDevice, params.dstDevice) = (from, to);
+        set(graph, node, &raw const params, context) == CUresult::CUDA_SUCCESS
+    }
 }

@@ -3,7 +3,9 @@
 
 use super::block_memory::block_constants;
 use super::device::GpuDevice;
-use super::graph::{DeviceFrame, copy};
+use super::device_frame::DeviceFrame;
+use super::event::Event;
+use super::issue::Issue;
 use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
 use super::place::{Place, Places, aligned};
@@ -20,7 +22,7 @@ use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cranelift_entity::EntityRef;
-use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{Arc, Mutex};
 
 /// A program on a device, ready to run as often as one likes.
@@ -311,7 +313,7 @@ impl GpuExecutable {
         held: &Held,
         [inputs, outputs]: [&[CUdeviceptr]; 2],
         parts: &mut DrawnParts,
-        marks: &[super::graph::Event],
+        marks: &[Event],
     ) -> Result<(), Diagnostic> {
         self.device.enter()?;
         self.agreement.reach()?;
@@ -324,10 +326,10 @@ impl GpuExecutable {
             block: held.block.at(),
             ..DeviceFrame::default()
         };
-        let mut last = |stream: CUstream| {
+        let mut last = |issue: &mut Issue<'_>| {
             for (k, output) in self.outputs.iter().enumerate() {
                 if let From::Copied(from) = output.from {
-                    copy(at.of(from), outputs[k], output.bytes, stream)?;
+                    issue.copy(at.of(from), outputs[k], output.bytes)?;
                 }
             }
             Ok(())

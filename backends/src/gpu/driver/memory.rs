@@ -2,9 +2,8 @@
 //! side, and arrays that stay there.
 #![allow(unsafe_code)]
 
-use super::cuda::answered;
+use super::cuda::{answered, copy};
 use super::device::{Facts, GpuDevice};
-use super::graph::copy;
 use crate::runtime::array::{Array, out_of_memory};
 use crate::runtime::bytes::Bytes;
 use crate::runtime::element::canonical_nans;

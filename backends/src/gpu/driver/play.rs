@@ -6,9 +6,12 @@
 //! answers of tests and the selectors of branches are read back.
 #![allow(unsafe_code)]
 
-use super::cuda::absent;
+use super::cuda::{absent, copy};
 use super::device::GpuDevice;
-use super::graph::{DeviceFrame, Event, Graph, ask, copy, launch, launch_with};
+use super::device_frame::DeviceFrame;
+use super::event::Event;
+use super::graph::{Draw, Graph};
+use super::issue::{Issue, launch_with};
 use super::memory::{Pinned, canonical};
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
@@ -23,9 +26,8 @@ use crate::runtime::effects::print_effect;
 use crate::runtime::limits::{RunLimits, loop_too_long};
 use adfuse_ir::kernel::Branch;
 use adfuse_ir::{At, DType, Diagnostic, Literal};
-use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use cudarc::driver::sys::CUdeviceptr;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
@@ -45,15 +47,19 @@ pub(crate) fn changed(parts: &mut DrawnParts) {
     for part in parts {
         match part {
             DrawnPart::Straight(_, is_fresh) => *is_fresh = false,
-            DrawnPart::Loop(known) => known.clear(),
-            DrawnPart::Branch(known) => known.clear(),
+            DrawnPart::Loop(known) => known.values_mut().for_each(|turns| match turns {
+                DrawnTurns::Graph(_, is_fresh) => *is_fresh = false,
+                DrawnTurns::Parts(parts) => changed(parts),
+            }),
+            DrawnPart::Branch(known) => known.values_mut().for_each(changed),
         }
     }
 }
 
 /// Drawn turns.
 pub(crate) enum DrawnTurns {
-    Graph(Graph),
+    /// A graph, and whether it is for these places.
+    Graph(Option<Graph>, bool),
     /// One turn of a program with loops and branches.
     Parts(DrawnParts),
 }
@@ -91,7 +97,7 @@ impl Player<'_> {
         works: &[Work],
         at: &DeviceFrame,
         drawn: &mut DrawnParts,
-        (marks, last): (Marks<'_>, &mut dyn FnMut(CUstream) -> Result<(), Diagnostic>),
+        (marks, last): (Marks<'_>, &mut Draw<'_>),
     ) -> Result<(), Diagnostic> {
         let ranges = parts(works);
         if ranges.first().is_none_or(|first| !works[first.start].is_straight())
@@ -115,9 +121,9 @@ impl Player<'_> {
                 (_, DrawnPart::Straight(known, is_fresh)) => {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
-                        let mut draw = |stream: CUstream| {
-                            self.straight(works, range, (at, marks), stream)?;
-                            if is_last { last(stream) } else { Ok(()) }
+                        let mut draw = |issue: &mut Issue<'_>| {
+                            self.straight(works, range, (at, marks), issue)?;
+                            if is_last { last(issue) } else { Ok(()) }
                         };
                         *known = Some(Graph::drawn(self.device, known.take(), &mut draw)?);
                         *is_fresh = true;
@@ -134,27 +140,27 @@ impl Player<'_> {
                 mark.mark(self.device.stream)?;
             }
         }
-        last(self.device.stream)
+        last(&mut Issue::Stream(self.device.stream))
     }
 
-    /// Asks for neighbouring steps in a stream in which a graph is drawn.
+    /// Asks for neighbouring steps, which are drawn in one graph.
     pub(crate) fn straight(
         &self,
         works: &[Work],
         range: &Range<usize>,
         (at, marks): (&DeviceFrame, Marks<'_>),
-        stream: CUstream,
+        issue: &mut Issue<'_>,
     ) -> Result<(), Diagnostic> {
-        let mark = |n: usize| match marks.get(n) {
-            Some(mark) => mark.mark_in_graph(stream),
+        let mark = |n: usize, issue: &mut Issue<'_>| match marks.get(n) {
+            Some(mark) => issue.mark(mark),
             None => Ok(()),
         };
         if range.start == 0 {
-            mark(0)?;
+            mark(0, issue)?;
         }
         for n in range.clone() {
-            ask(self.device, &works[n], at, stream)?;
-            mark(n + 1)?;
+            issue.step(self.device, &works[n], at)?;
+            mark(n + 1, issue)?;
         }
         Ok(())
     }
@@ -222,10 +228,10 @@ impl Player<'_> {
         at: &DeviceFrame,
         drawn: &mut DrawnParts,
     ) -> Result<(), Diagnostic> {
-        let stream = self.device.stream;
-        block.before.iter().try_for_each(|l| launch(l, at, stream))?;
-        let mut after = |stream: CUstream| -> Result<(), Diagnostic> {
-            Ok(block.after.iter().try_for_each(|l| launch(l, at, stream))?)
+        let mut issue = Issue::Stream(self.device.stream);
+        block.before.iter().try_for_each(|l| issue.launch(l, at))?;
+        let mut after = |issue: &mut Issue<'_>| -> Result<(), Diagnostic> {
+            Ok(block.after.iter().try_for_each(|l| issue.launch(l, at))?)
         };
         self.steps(&block.steps, at, drawn, (&[], &mut after))
     }
@@ -385,25 +391,29 @@ impl Player<'_> {
                 frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
             self.block(block, &at, known)?;
             return match key.role {
-                TurnRole::Test => self.answered(turns, self.device.stream),
+                TurnRole::Test => self.answered(turns, &mut Issue::Stream(self.device.stream)),
                 _ => Ok(()),
             };
         }
-        let known = match drawn.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let mut draw = |stream| self.draw(turns, key, stream);
-                place.insert(DrawnTurns::Graph(Graph::drawn(self.device, None, &mut draw)?))
-            }
+        let known = drawn.entry(key).or_insert(DrawnTurns::Graph(None, false));
+        let DrawnTurns::Graph(graph, is_fresh) = known else {
+            return Err(internal("a turn was drawn as another"));
         };
-        match known {
-            DrawnTurns::Graph(graph) => Ok(graph.launch()?),
-            DrawnTurns::Parts(_) => Err(internal("a turn was drawn as another")),
+        if !*is_fresh {
+            let mut draw = |issue: &mut Issue<'_>| self.draw(turns, key, issue);
+            *graph = Some(Graph::drawn(self.device, graph.take(), &mut draw)?);
+            *is_fresh = true;
         }
+        Ok(graph.iter().try_for_each(Graph::launch)?)
     }
 
     /// Draws turns of plain programs.
-    fn draw(&self, turns: &Turns<'_>, key: TurnKey, stream: CUstream) -> Result<(), Diagnostic> {
+    fn draw(
+        &self,
+        turns: &Turns<'_>,
+        key: TurnKey,
+        issue: &mut Issue<'_>,
+    ) -> Result<(), Diagnostic> {
         let block = turns.block(key.role)?;
         let mut from = key.from;
         for drawn in 0..key.count {
@@ -414,7 +424,7 @@ impl Player<'_> {
             if let Some(indices) = block.buffers.iter().position(|b| b.0 == BlockBinding::Index) {
                 at.all[indices] += 8 * drawn;
             }
-            self.plain(block, &at, stream)?;
+            self.plain(block, &at, issue)?;
             from = from.other();
         }
         if key.role == TurnRole::StepAndTest
@@ -422,10 +432,10 @@ impl Player<'_> {
         {
             let places = turns.places(TurnRole::Test, TurnKey { from, ..key });
             let at = frame(test, turns.at, (0, turns.work.position.0), &places);
-            self.plain(test, &at, stream)?;
+            self.plain(test, &at, issue)?;
         }
         match key.role {
-            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, stream),
+            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, issue),
             TurnRole::Step | TurnRole::Back => Ok(()),
         }
     }
@@ -435,17 +445,18 @@ impl Player<'_> {
         &self,
         block: &BlockWork,
         at: &DeviceFrame,
-        stream: CUstream,
+        issue: &mut Issue<'_>,
     ) -> Result<(), Diagnostic> {
-        block.before.iter().try_for_each(|l| launch(l, at, stream))?;
-        block.steps.iter().try_for_each(|work| ask(self.device, work, at, stream))?;
-        Ok(block.after.iter().try_for_each(|l| launch(l, at, stream))?)
+        block.before.iter().try_for_each(|l| issue.launch(l, at))?;
+        block.steps.iter().try_for_each(|work| issue.step(self.device, work, at))?;
+        Ok(block.after.iter().try_for_each(|l| issue.launch(l, at))?)
     }
 
     /// Asks for the test's answer.
-    fn answered(&self, turns: &Turns<'_>, stream: CUstream) -> Result<(), Diagnostic> {
+    fn answered(&self, turns: &Turns<'_>, issue: &mut Issue<'_>) -> Result<(), Diagnostic> {
         let from = turns.at.block + turns.work.answer;
-        Ok(copy(from, self.readback.start().addr() as u64, DType::Bool.bytes(), stream)?)
+        let to = self.readback.start().addr() as u64;
+        Ok(issue.copy(from, to, DType::Bool.bytes())?)
     }
 
     /// Says where the loop is.
@@ -465,7 +476,7 @@ impl Player<'_> {
             args,
             maps: Vec::new(),
         };
-        Ok(launch_with(&l, values, self.device.stream)?)
+        Ok(launch_with(&l, &values, self.device.stream)?)
     }
 
     /// Copies all carried values from one place to another.
@@ -494,7 +505,7 @@ impl Player<'_> {
                         args,
                         maps: Vec::new(),
                     };
-                    launch_with(&l, vec![to, *bits, *count], stream)?;
+                    launch_with(&l, &[to, *bits, *count], stream)?;
                 }
                 _ => copy(carry.at(turns.at, from), to, carry.bytes, stream)?,
             }

@@ -1,6 +1,6 @@
 //! Turns of loops: which there are, and where each reads and writes.
 
-use super::graph::DeviceFrame;
+use super::device_frame::DeviceFrame;
 use super::work::{BlockWork, CarryWork, LoopWork, StartWork, TripsWork, internal};
 use crate::gpu::launches::{BlockBinding, INDICES_AT};
 use crate::gpu::turns::CarryPlace;

@@ -41,6 +41,9 @@ const NEAR: usize = 2;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
+/// The most bytes of one number. What computing a number once saves is operations, which the model tells by itself.
+const NUMBER: i128 = 8;
+
 /// Bounds the time: the members of all groups that are priced, as a number for each instruction and a constant.
 const MOST_PRICED: [usize; 2] = [4, 600];
 
@@ -160,7 +163,10 @@ impl Descent<'_, '_> {
         // The largest values first, where there is most to be had.
         let facts = &self.table.facts;
         let mut insts = facts.f.body_insts().to_vec();
-        insts.sort_by_key(|&i| std::cmp::Reverse(facts.elements[facts.f.inst_results(i)[0]]));
+        insts.sort_by_key(|&i| {
+            let elements = facts.elements[facts.f.inst_results(i)[0]];
+            (std::cmp::Reverse(elements), self.is_within_chain(i))
+        });
         for i in insts {
             let changes = match self.table.facts.class[i] {
                 InstClass::Free => self.kept(i),
@@ -179,6 +185,17 @@ impl Descent<'_, '_> {
             changed |= self.divided(g);
         }
         changed
+    }
+
+    /// Whether a number is read by nothing but another inlined number. Those are tried after the ends of such chains: once an
+    /// end is computed by one group, what comes before it has one reader in place of all of the end's.
+    fn is_within_chain(&self, i: Inst) -> bool {
+        let facts = &self.table.facts;
+        let result = |j: Inst| facts.f.inst_results(j)[0];
+        let is_inlined_number =
+            |j: Inst| facts.class[j] == InstClass::Free && facts.elements[result(j)] == 1;
+        is_inlined_number(i)
+            && matches!(facts.users[result(i)].as_slice(), [j] if is_inlined_number(*j))
     }
 
     /// The most members of groups that are priced.
@@ -222,7 +239,7 @@ impl Descent<'_, '_> {
         let bytes = added.bytes.max(added.saved);
         if bytes > 0 {
             let rent = bytes as f64 / self.bandwidth;
-            return self.pricer.knows() && added.seconds + rent < 0.0;
+            return (self.pricer.knows() || bytes <= NUMBER) && added.seconds + rent < 0.0;
         }
         added.seconds < 0.0 || added.seconds == 0.0 && added.bytes < 0
     }
@@ -369,12 +386,18 @@ impl Descent<'_, '_> {
         if self.kind(g).is_none() {
             return false;
         }
-        let mut others: SmallVec<[GroupId; 8]> = SmallVec::new();
+        let place = |r: &GroupId| table.rows[*r].place;
+        let is_number = |v: &&Value| table.facts.elements[**v] == 1;
+        // A step of training may read hundreds of numbers, such as the sums of a norm: the last ones are the nearest.
+        let mut others: SmallVec<[GroupId; 8]> =
+            table.rows[g].reads.iter().filter(is_number).filter_map(|&v| table.home[v]).collect();
+        others.sort_unstable_by_key(|r| std::cmp::Reverse(place(r)));
+        others.dedup();
+        others.truncate(NEAR);
         for &v in &table.rows[g].reads {
-            others.extend(table.home[v]);
             // One number that all read is no reason to share a kernel.
             if table.facts.elements[v] > 1 {
-                let place = |r: &GroupId| table.rows[*r].place;
+                others.extend(table.home[v]);
                 let mut before: SmallVec<[GroupId; 8]> = table.readers[v].iter().copied().collect();
                 before.retain(|r| place(r) < place(&g));
                 before.sort_unstable_by_key(|r| std::cmp::Reverse(place(r)));

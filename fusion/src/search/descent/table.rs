@@ -327,7 +327,8 @@ impl<'f> GroupTable<'f> {
         let state = |table: &GroupTable<'_>, v: Value| (table.is_left(v), table.crosses(v));
         let near: Vec<(Value, (bool, bool))> =
             near.into_iter().map(|v| (v, state(self, v))).collect();
-        edited.iter().for_each(|&g| self.leave(g));
+        // Those that entered last leave first: they are the last readers of what hundreds read.
+        edited.iter().rev().for_each(|&g| self.leave(g));
         for (g, group, place) in change.replaced {
             (self.rows[g].group, self.rows[g].place) = (group, place);
         }
@@ -356,7 +357,7 @@ impl<'f> GroupTable<'f> {
     pub(super) fn undo(&mut self, applied: AppliedChange) {
         let edited: Vec<GroupId> =
             applied.before.iter().map(|(g, _)| *g).chain(applied.new.iter().copied()).collect();
-        edited.iter().for_each(|&g| self.leave(g));
+        edited.iter().rev().for_each(|&g| self.leave(g));
         if let Some((i, inlined)) = applied.inlined {
             self.facts.class[i] = if inlined { InstClass::Point } else { InstClass::Free };
         }
