@@ -21,17 +21,16 @@ const MOST_RANKS: u64 = 256;
 /// How often is asked who has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long others may go on when one has failed: they notice by themselves.
+/// How long others may go on when one has failed, since they notice by themselves, and all when they are asked to end, since
+/// they may write a checkpoint.
 const GRACE: Duration = Duration::from_secs(30);
-
-/// How long ranks may go on that are asked to end.
-const SIGNAL_GRACE: Duration = Duration::from_secs(5);
 
 /// Starts processes that exchange with each other, one for each rank
 ///
 /// Each runs COMMAND with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. When
 /// one fails, the others are ended within 30 seconds, and the exit status is that of the first that failed. When `launch`
-/// itself is interrupted or terminated, the ranks and what they have started are ended too.
+/// itself is interrupted or terminated, it passes that on to the ranks and what they have started, and ends what is left
+/// after 30 seconds, or at once when it is interrupted or terminated again.
 #[derive(Args)]
 pub(super) struct LaunchCommand {
     /// How many processes
@@ -164,12 +163,15 @@ fn wait(
             streams.note(format!("rank {rank} ended: {status}"));
             ending = ending.or_else(|| Some((code(status), Instant::now() + GRACE)));
         }
-        if let Some(signal) = signals.came().filter(|_| !signalled) {
+        if let Some(signal) = signals.take() {
+            if signalled {
+                break;
+            }
             signalled = true;
             streams.note(format!("the ranks are ended: launch was ended by signal {signal}"));
             running.ranks.iter().for_each(|rank| rank.group.signal(signal));
             let status = u8::try_from(128 + signal).unwrap_or(1);
-            ending = Some((status, Instant::now() + SIGNAL_GRACE));
+            ending = Some((status, Instant::now() + GRACE));
         }
         if ending.is_some_and(|(_, until)| Instant::now() >= until) {
             for rank in &running.ranks {

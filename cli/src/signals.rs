@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The signal that came last, of those that end a process. Where there are none of Unix, none comes.
+/// The last signal that came and was not taken yet, of those that end a process. Where there are none of Unix, none comes.
 pub(super) struct EndSignals(Arc<AtomicUsize>);
 
 impl EndSignals {
@@ -17,9 +17,9 @@ impl EndSignals {
         EndSignals(came)
     }
 
-    /// The number of the signal that came, if one did.
-    pub(super) fn came(&self) -> Option<i32> {
-        i32::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
+    /// The number of the signal that came since this was asked last, if one did.
+    pub(super) fn take(&self) -> Option<i32> {
+        i32::try_from(self.0.swap(0, Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
     }
 }
 

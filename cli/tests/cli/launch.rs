@@ -122,6 +122,24 @@ fn ranks_end_with_launch() {
     }
 }
 
+/// Ranks that do not end when they are asked to are ended when `launch` is asked again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_signal_ends_ranks_at_once() {
+    let d = folder();
+    let rank = "trap : TERM; echo $$ >> ids; while :; do sleep 0.1; done";
+    let line = format!(
+        "adfuse launch -n 2 -- sh -c '{rank}' & launch=$!
+         while [ \"$(cat ids 2>/dev/null | wc -l)\" -lt 2 ]; do sleep 0.05; done
+         kill -TERM $launch; sleep 0.5; kill -TERM $launch; wait $launch; echo code $?
+         for id in $(cat ids); do grep -s State: /proc/$id/status | grep -qv Z && echo left $id; done"
+    );
+    let begun = Instant::now();
+    let ran = d.shell(&line);
+    assert_eq!(ran.out.trim(), "code 143", "{}", ran.err);
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+}
+
 /// All ranks run one command line, and none writes over another's file.
 #[cfg(unix)]
 #[test]

@@ -116,6 +116,19 @@ fn wrong_command_lines_and_files_are_told_apart() {
     }
 }
 
+/// Some editors write the mark of an encoding before a text.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let d = programs();
+    let marked = |text: &str| format!("\u{feff}{text}");
+    d.file("marked.ir", marked(&d.text("loss.ir")));
+    assert_eq!(d.good("grad marked.ir"), d.good("grad loss.ir"));
+    assert_eq!(d.pipe("fmt -", marked("func @f(").as_bytes()).code, 1);
+    let csv = "id,lower,upper,size\na,0,3,4\n";
+    d.file("b.csv", csv).file("marked.csv", marked(csv));
+    assert_eq!(d.run("pack marked.csv").out, d.run("pack b.csv").out);
+}
+
 /// What is said to each is compared whole, with the pages of the book.
 #[test]
 fn the_page_of_mistakes_has_sixty() {
