@@ -109,7 +109,7 @@ fn ranks_end_with_launch() {
     let d = folder();
     for (signal, code) in [("TERM", 143), ("HUP", 129)] {
         // Each rank starts two processes, says which, and waits.
-        let rank = "sleep 300 & echo $! >> ids; sleep 300 & echo $! >> ids; wait";
+        let rank = "for k in 1 2; do sleep 300 >/dev/null 2>&1 & echo $! >> ids; done; wait";
         let line = format!(
             "adfuse launch -n 2 -- sh -c '{rank}' & launch=$!
              while [ \"$(cat ids 2>/dev/null | wc -l)\" -lt 4 ]; do sleep 0.05; done
