@@ -11,7 +11,8 @@ pub(crate) mod split;
 pub(crate) mod unroll_windows;
 
 use adfuse_ir::rewrite::{
-    Exactness, RuleTable, StepLowering, cse, dce, inline, simplify, with_exchanges, with_steps,
+    Exactness, RuleTable, StepLowering, cse, dce, exchanges_early, inline, simplify,
+    with_exchanges, with_steps,
 };
 use adfuse_ir::verify::verify_function;
 use adfuse_ir::{Diagnostic, Function, Module};
@@ -44,8 +45,8 @@ pub const PREPASSES: &[Prepass] = &[
     },
     Prepass {
         name: "exchanges",
-        about: "collectives become the exchanges that engines have, and sums in the order of ranks",
-        run: |_, f| with_exchanges(f),
+        about: "collectives become the exchanges that engines have, begun early, and sums in the order of ranks",
+        run: |_, f| exchanges_early(with_exchanges(f)?),
     },
     Prepass {
         name: "split_views",

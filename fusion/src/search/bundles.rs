@@ -19,7 +19,7 @@ use crate::plan::{Group, Plan};
 use crate::search::point::{LinkedPlan, seconds_of_steps, total};
 use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
 use adfuse_ir::op::Body;
-use adfuse_ir::{Function, Inst, Value};
+use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 /// The most kernels of a launch: each has code and pointers of its own in it.
@@ -89,7 +89,8 @@ fn better(
     let own = placed(f, plan, with).ok()?;
     let seconds = seconds_of_steps(&own, device, engine);
     let (before, program) = (total(&seconds), own.program);
-    let kernels = short_kernels(plan, &program, &seconds, device.launch_s);
+    let mut kernels = short_kernels(plan, &program, &seconds, device.launch_s);
+    kernels.iter_mut().zip(&plan.groups).for_each(|(short, group)| *short &= may_share(f, group));
     if kernels.iter().filter(|&&short| short).count() < 2 {
         return None;
     }
@@ -122,7 +123,21 @@ fn may_share(f: &Function, group: &Group) -> bool {
             Body::Map(_) | Body::View(_) | Body::Source(_) | Body::Indirect(_)
         )
     };
-    group.parts.len() == 1 && group.parts.iter().flatten().all(point)
+    let sums = |&i: &Inst| f.args(i).iter().any(|&v| is_sent(f, v));
+    let members = || group.parts.iter().flatten();
+    group.parts.len() == 1 && members().all(point) && !members().any(sums)
+}
+
+/// Whether a value is what other ranks sent a part of, as it is or viewed. What adds it up waits for that exchange alone, and
+/// should wait for no other.
+fn is_sent(f: &Function, v: Value) -> bool {
+    match f.def(v) {
+        ValueDef::Inst(i, _) if f.op(i) == Op::AllToAll => true,
+        ValueDef::Inst(i, _) if matches!(f.op(i).def().body, Body::View(_)) => {
+            f.args(i).iter().any(|&a| is_sent(f, a))
+        }
+        _ => false,
+    }
 }
 
 /// Which groups are one kernel that may share a launch and for which a launch counts.

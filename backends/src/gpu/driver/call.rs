@@ -1,9 +1,9 @@
 //! Runs of executables: on arrays of the caller's memory, and on arrays that stay on the device.
 
+use super::drawn::changed;
 use super::event::Event;
 use super::executable::{DrawnRun, From, GpuExecutable, Held};
 use super::memory::{DeviceArray, canonical};
-use super::play::changed;
 use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
 use crate::runtime::trace::{TimedSpan, Trace};

@@ -58,10 +58,11 @@ const NEEDED: &[&str] = &[
     "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuStreamBeginCapture_v2",
-    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
     "cuStreamEndCapture",
     "cuStreamSynchronize",
+    "cuStreamWaitEvent",
 ];
 
 /// What the driver refused, and how.
@@ -313,4 +314,15 @@ pub(crate) fn set_copy_node(
         (params.srcDevice, params.dstDevice) = (from, to);
         set(graph, node, &raw const params, context) == CUresult::CUDA_SUCCESS
     }
+}
+
+/// A stream of the device that the thread has entered. Of streams that have work, those of lower numbers have their blocks
+/// placed first; numbers are 0 and below, and the driver takes the lowest that it has for lower ones.
+pub(crate) fn new_stream(priority: i32) -> Result<CUstream, Refused> {
+    let mut made = std::ptr::null_mut();
+    let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: the thread has entered a device, and the driver writes a handle.
+    let code = unsafe { sys::cuStreamCreateWithPriority(&raw mut made, apart, priority) };
+    answered("cuStreamCreateWithPriority", code)?;
+    Ok(made)
 }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::cublaslt::{Handle, TuningCache};
-use super::cuda::{Refused, absent, answered, there};
+use super::cuda::{Refused, absent, answered, new_stream, there};
 use super::nccl::GpuLink;
 use super::staging::Staging;
 use super::tensor_map::has_maps;
@@ -15,7 +15,6 @@ use crate::runtime::ranks::RankGroup;
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUmemoryPool, CUstream,
-    CUstream_flags,
 };
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -100,8 +99,8 @@ impl GpuDevice {
             link: OnceLock::new(),
         };
         made.enter()?;
-        made.stream = stream()?;
-        *made.drawing.get_mut().unwrap_or_else(PoisonError::into_inner) = Drawing(stream()?);
+        made.stream = new_stream(0)?;
+        *made.drawing.get_mut().unwrap_or_else(PoisonError::into_inner) = Drawing(new_stream(0)?);
         // SAFETY: the device is there, and the driver writes a handle that it keeps.
         let pool = unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut made.pool, raw) };
         answered("cuDeviceGetDefaultMemPool", pool)?;
@@ -252,14 +251,6 @@ impl GpuDevice {
         let code = unsafe { sys::cuMemPoolSetAttribute(self.pool, what, (&raw mut value).cast()) };
         answered("cuMemPoolSetAttribute", code)
     }
-}
-
-fn stream() -> Result<CUstream, Refused> {
-    let mut made = std::ptr::null_mut();
-    let apart = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-    // SAFETY: the thread has entered a device, and the driver writes a handle.
-    answered("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut made, apart) })?;
-    Ok(made)
 }
 
 impl Facts {

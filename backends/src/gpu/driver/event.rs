@@ -12,6 +12,12 @@ pub(crate) struct Event {
     raw: CUevent,
 }
 
+// SAFETY: an event is a handle that the driver takes from any thread. Those that several runs record are recorded by one run at
+// a time: its executable's memory is locked.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
 impl Event {
     pub(crate) fn new(device: &Arc<GpuDevice>) -> Result<Event, Refused> {
         device.enter()?;
@@ -35,6 +41,12 @@ impl Event {
         // SAFETY: as above.
         let code = unsafe { sys::cuEventRecordWithFlags(self.raw, stream, outside) };
         answered("cuEventRecordWithFlags", code)
+    }
+
+    /// Has what a stream is asked for from now on begin after the moment that was taken down last.
+    pub(crate) fn hold(&self, stream: CUstream) -> Result<(), Refused> {
+        // SAFETY: event and stream are the device's, and live.
+        answered("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, self.raw, 0) })
     }
 
     /// Waits for it.

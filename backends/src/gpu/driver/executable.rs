@@ -4,12 +4,14 @@
 use super::block_memory::block_constants;
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
+use super::drawn::DrawnParts;
 use super::event::Event;
 use super::issue::Issue;
 use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
+use super::overlap::{ExchangeOverlap, Touched};
 use super::place::{Place, Places, aligned};
-use super::play::{DrawnParts, Player};
+use super::play::{Player, StepEvents};
 use super::prepare::{GpuPrepared, is_transfer};
 use super::work::{EntryPoints, Pointer, Side, Work, WorkMaker, launch_count, most};
 use crate::gpu::launches::StepCode;
@@ -32,6 +34,7 @@ pub struct GpuExecutable {
     // Entry points are its.
     pub(crate) loaded: Loaded,
     pub(crate) steps: Vec<Work>,
+    pub(crate) overlap: Option<ExchangeOverlap>,
     pub(crate) made: Vec<StepReport>,
     pub(crate) places: Places,
     pub(crate) inputs: Vec<(String, TensorType)>,
@@ -177,6 +180,11 @@ impl GpuPrepared {
             constants: Vec::new(),
         };
         let (mut steps, mut made) = self.works(&places, &mut maker)?;
+        let mut touched: Vec<Touched> = Vec::new();
+        for (n, (step, work)) in program.steps.iter().zip(&steps).enumerate() {
+            let scratch = self.scratch().get(n).copied().unwrap_or(0);
+            touched.push(Touched::of((program, &places), (n, step, work), scratch));
+        }
         // What callers hand over otherwise than the program has it is copied first, and at the end.
         let mut beside = |code: &StepCode, (scratch, side): (u64, Side), name: &str, at: usize| {
             let work = Work::Launches(maker.launches(program, code, (aligned(scratch), side))?);
@@ -190,14 +198,17 @@ impl GpuPrepared {
             let (work, told) =
                 beside(&module.enter, (first, Side::In), "inputs", 0).map_err(whole)?;
             steps.insert(0, work);
+            touched.insert(0, Touched::All);
             made.insert(0, told);
         }
         if !module.leave.launches.is_empty() {
             let (work, told) =
                 beside(&module.leave, (last, Side::Out), "results", end).map_err(whole)?;
             steps.push(work);
+            touched.push(Touched::All);
             made.push(told);
         }
+        let overlap = ExchangeOverlap::of(device, &touched).map_err(|r| whole(r.into()))?;
         let block = DeviceBlock::new(device, places.all, report.peak()).map_err(whole)?;
         let constants = places.filled(program);
         if !constants.is_empty() {
@@ -218,6 +229,7 @@ impl GpuPrepared {
             device: Arc::clone(device),
             loaded,
             steps,
+            overlap,
             made,
             places,
             report,
@@ -334,7 +346,9 @@ impl GpuExecutable {
             }
             Ok(())
         };
-        player.steps(&self.steps, &at, parts, (marks, &mut last))
+        // A trace has one step after the other.
+        let overlap = self.overlap.as_ref().filter(|_| marks.is_empty());
+        player.steps(&self.steps, &at, parts, (StepEvents { marks, overlap }, &mut last))
     }
 
     /// Where everything is, for inputs and outputs at these places.

@@ -5,12 +5,12 @@
 //! that way when one of them is gone: then what waits for it on a GPU is aborted.
 #![allow(unsafe_code)]
 
-use super::cuda::{absent, answered};
+use super::cuda::{absent, answered, new_stream};
 use super::shared_library::{FunctionAddress, folders, open, symbol};
 use crate::runtime::ranks::{RankGroup, lost};
 use adfuse_ir::kernel::ExchangeKind;
 use adfuse_ir::{At, Diagnostic, Kind};
-use cudarc::driver::sys::{CUdeviceptr, CUstream, cuMemsetD32Async};
+use cudarc::driver::sys::{CUdeviceptr, CUstream, cuMemsetD32Async, cuStreamDestroy_v2};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -108,8 +108,19 @@ impl Nccl {
     }
 }
 
+/// Exchanges are placed before other work that waits: they take few blocks, and ranks wait for each other.
+const PRIORITY: i32 = -8;
+
 /// The communicator of a GPU; none once it was aborted.
 struct RawComm(Option<Comm>);
+
+/// A stream of the device.
+struct RawStream(CUstream);
+
+// SAFETY: the driver takes the handle from any thread.
+unsafe impl Send for RawStream {}
+// SAFETY: as above.
+unsafe impl Sync for RawStream {}
 
 // SAFETY: the library takes the handle from any thread; it is used by one at a time.
 unsafe impl Send for RawComm {}
@@ -119,6 +130,7 @@ pub(crate) struct GpuLink {
     pub(crate) group: RankGroup,
     nccl: &'static Nccl,
     comm: Mutex<RawComm>,
+    stream: RawStream,
     /// Why it was aborted.
     aborted: OnceLock<Diagnostic>,
 }
@@ -149,13 +161,20 @@ impl GpuLink {
         let made = unsafe { (nccl.init)(&raw mut comm, ranks, id, rank) };
         nccl.done("ncclCommInitRank", made)?;
         let comm = Mutex::new(RawComm(Some(comm)));
-        let link = Arc::new(GpuLink { group: group.clone(), nccl, comm, aborted: OnceLock::new() });
+        let stream = RawStream(new_stream(PRIORITY)?);
+        let (group, aborted) = (group.clone(), OnceLock::new());
+        let link = Arc::new(GpuLink { group, nccl, comm, stream, aborted });
         let watched = Arc::downgrade(&link);
         thread::Builder::new()
             .name("nccl-watch".into())
             .spawn(move || watch(&watched))
             .map_err(|e| lost(format!("cannot start a thread: {e}")))?;
         Ok(link)
+    }
+
+    /// The stream of exchanges that go on beside other work.
+    pub(crate) fn stream(&self) -> CUstream {
+        self.stream.0
     }
 
     /// Errs when a rank was lost, and what was asked for since is worth nothing.
@@ -246,6 +265,8 @@ impl Drop for GpuLink {
             // SAFETY: as above; whoever drops this has waited for its work.
             unsafe { (self.nccl.abort)(comm) };
         }
+        // SAFETY: it was made once; work in it goes on to its end.
+        unsafe { cuStreamDestroy_v2(self.stream.0) };
     }
 }
 

@@ -9,10 +9,12 @@
 use super::cuda::{absent, copy};
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
+use super::drawn::{DrawnPart, DrawnParts, DrawnTurns, parts};
 use super::event::Event;
 use super::graph::{Draw, Graph};
 use super::issue::{Issue, launch_with};
 use super::memory::{Pinned, canonical};
+use super::overlap::ExchangeOverlap;
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
     BlockWork, BranchWork, CarryWork, DeviceLaunch, ExchangeWork, LoopWork, PrintWork, StartWork,
@@ -31,55 +33,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-/// What was drawn of a program's steps: neighbours that are launches alone, and loops and branches.
-pub(crate) type DrawnParts = Vec<DrawnPart>;
-
-/// What was drawn of neighbouring steps.
-pub(crate) enum DrawnPart {
-    /// A graph, and whether it is for these places: one that is not is changed.
-    Straight(Option<Graph>, bool),
-    Loop(BTreeMap<TurnKey, DrawnTurns>),
-    Branch(BTreeMap<usize, DrawnParts>),
-}
-
-/// What is left of what was drawn for other places: graphs that are changed for new ones.
-pub(crate) fn changed(parts: &mut DrawnParts) {
-    for part in parts {
-        match part {
-            DrawnPart::Straight(_, is_fresh) => *is_fresh = false,
-            DrawnPart::Loop(known) => known.values_mut().for_each(|turns| match turns {
-                DrawnTurns::Graph(_, is_fresh) => *is_fresh = false,
-                DrawnTurns::Parts(parts) => changed(parts),
-            }),
-            DrawnPart::Branch(known) => known.values_mut().for_each(changed),
-        }
-    }
-}
-
-/// Drawn turns.
-pub(crate) enum DrawnTurns {
-    /// A graph, and whether it is for these places.
-    Graph(Option<Graph>, bool),
-    /// One turn of a program with loops and branches.
-    Parts(DrawnParts),
-}
-
-/// Steps next to each other that are one part.
-fn parts(works: &[Work]) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for (n, work) in works.iter().enumerate() {
-        let joins =
-            work.is_straight() && found.last().is_some_and(|last| works[last.start].is_straight());
-        match found.last_mut() {
-            Some(last) if joins => last.end = n + 1,
-            _ => found.push(n..n + 1),
-        }
-    }
-    found
-}
-
 /// The moments that a trace takes down: one before the first step and one after each; none where nothing is traced.
 pub(crate) type Marks<'m> = &'m [Event];
+
+/// Moments of a run.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StepEvents<'m> {
+    pub(crate) marks: Marks<'m>,
+    /// Those of exchanges that go on beside other work; without them, exchanges are asked for in the order of the other work.
+    pub(crate) overlap: Option<&'m ExchangeOverlap>,
+}
 
 /// Runs programs on a device.
 pub(crate) struct Player<'d> {
@@ -97,9 +60,10 @@ impl Player<'_> {
         works: &[Work],
         at: &DeviceFrame,
         drawn: &mut DrawnParts,
-        (marks, last): (Marks<'_>, &mut Draw<'_>),
+        (events, last): (StepEvents<'_>, &mut Draw<'_>),
     ) -> Result<(), Diagnostic> {
-        let ranges = parts(works);
+        let StepEvents { marks, overlap } = events;
+        let ranges = parts(works, overlap);
         if ranges.first().is_none_or(|first| !works[first.start].is_straight())
             && let Some(mark) = marks.first()
         {
@@ -113,11 +77,14 @@ impl Player<'_> {
                     _ => DrawnPart::Straight(None, false),
                 });
             }
+            if let Some(over) = overlap.and_then(|overlap| overlap.over_before(range.start)) {
+                over.hold(self.device.stream)?;
+            }
             match (&works[range.start], &mut drawn[k]) {
                 (Work::Loop(work), DrawnPart::Loop(known)) => self.repeat(work, at, known)?,
                 (Work::Branch(work), DrawnPart::Branch(known)) => self.branch(work, at, known)?,
                 (Work::Print(work), _) => self.print(work, at)?,
-                (Work::Exchange(work), _) => self.exchange(work, at)?,
+                (Work::Exchange(work), _) => self.exchange(work, at, (range.start, overlap))?,
                 (_, DrawnPart::Straight(known, is_fresh)) => {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
@@ -197,12 +164,24 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Asks for an exchange with the GPUs of other ranks, in the order of the other work.
-    fn exchange(&self, work: &ExchangeWork, at: &DeviceFrame) -> Result<(), Diagnostic> {
+    /// Asks for an exchange with the GPUs of other ranks, after all that was asked for before.
+    fn exchange(
+        &self,
+        work: &ExchangeWork,
+        at: &DeviceFrame,
+        (n, overlap): (usize, Option<&ExchangeOverlap>),
+    ) -> Result<(), Diagnostic> {
         let link =
             self.device.link().ok_or_else(|| absent("the GPU is connected with no other"))?;
-        let from = work.from.map(|b| at.all[b]);
-        link.exchange(work.kind, (from, at.all[work.to]), work.bytes, self.device.stream)
+        let places = (work.from.map(|b| at.all[b]), at.all[work.to]);
+        let begun = overlap.and_then(|overlap| Some((&overlap.ready, overlap.over[n].as_ref()?)));
+        let Some((ready, over)) = begun else {
+            return link.exchange(work.kind, places, work.bytes, self.device.stream);
+        };
+        ready.mark(self.device.stream)?;
+        ready.hold(link.stream())?;
+        link.exchange(work.kind, places, work.bytes, link.stream())?;
+        Ok(over.mark(link.stream())?)
     }
 
     fn branch(
@@ -233,7 +212,7 @@ impl Player<'_> {
         let mut after = |issue: &mut Issue<'_>| -> Result<(), Diagnostic> {
             Ok(block.after.iter().try_for_each(|l| issue.launch(l, at))?)
         };
-        self.steps(&block.steps, at, drawn, (&[], &mut after))
+        self.steps(&block.steps, at, drawn, (StepEvents::default(), &mut after))
     }
 
     fn repeat(
