@@ -198,8 +198,10 @@ pub fn misspelled<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> O
         letters
     };
     let own = letters(name);
-    // Letters in the wrong order are likelier than a wrong letter.
-    let near = known.into_iter().map(|k| (edits(name, k), letters(k) != own, k));
+    // Letters in the wrong order are likelier than a wrong letter, and beginnings are right more often than ends.
+    let near = known
+        .into_iter()
+        .map(|k| (edits(name, k), letters(k) != own, std::cmp::Reverse(common_prefix(name, k)), k));
     near.filter(|&(edits, ..)| edits <= most).min().map(|(.., k)| k)
 }
 

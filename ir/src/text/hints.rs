@@ -145,6 +145,8 @@ mod tests {
             ("clone", "nothing is copied"),
             ("add_", "here that is `add`"),
             ("Tanhh", "did you mean `tanh`?"),
+            ("sinn", "did you mean `sin`?"),
+            ("exq", "did you mean `exp`?"),
             ("tahn", "did you mean `tanh`?"),
             ("sqaure", "did you mean `square`?"),
             ("mull", "did you mean `mul`?"),
