@@ -23,7 +23,7 @@ use crate::sample::{rng, sample};
 use case::{Case, CaseContext, freeze};
 use std::collections::BTreeMap;
 
-/// Checks every function of a verified module.
+/// Checks the functions of a verified module that the options ask for.
 ///
 /// # Errors
 /// When a function cannot be evaluated at all (memory, symbols that nothing binds).
@@ -31,7 +31,7 @@ pub fn check(module: &Module, options: &CheckOptions) -> Result<Vec<CheckRow>, D
     check_on(module, options, &Reference::default())
 }
 
-/// Checks every function of a verified module, values and derivatives by this engine.
+/// Checks the functions of a verified module that the options ask for, values and derivatives by this engine.
 ///
 /// # Errors
 /// As [`check`], and where the engine does not run a function.
@@ -42,7 +42,9 @@ pub fn check_on(
 ) -> Result<Vec<CheckRow>, Diagnostic> {
     let wide = widen(module)?;
     let mut rows = Vec::new();
-    for (f, written) in wide.funcs.values().zip(module.funcs.values()) {
+    let asked = |f: &Function| options.only.as_ref().is_none_or(|name| *name == f.name);
+    let all = wide.funcs.values().zip(module.funcs.values());
+    for (f, written) in all.filter(|(_, written)| asked(written)) {
         let f = with_extents(f, options)?;
         let setting = CaseContext { module: &wide, written, options, engine };
         rows.extend(check_one(&setting, &f)?);

@@ -69,11 +69,16 @@ impl Seed {
                     all => format!("{} results of float types, {}", all.len(), all.join(", ")),
                 };
                 let m = format!("a gradient is of one scalar, and @{} has {found}", f.name);
-                wrong(
-                    m,
-                    "`vjp` takes a cotangent for each result; `value_and_grad_has_aux` differentiates the \
-                     first result and hands the others through",
-                )
+                let hint = match types.as_slice() {
+                    [_] => {
+                        "its sum or its mean is a scalar; `vjp` takes a cotangent for a result of any shape"
+                    }
+                    _ => {
+                        "`vjp` takes a cotangent for each result; `value_and_grad_has_aux` differentiates \
+                         the first result and hands the others through"
+                    }
+                };
+                wrong(m, hint)
             }
             Seed::First => match f.results().first() {
                 Some(v) if f.ty(*v).dtype.is_float() && scalar(v) => Ok(Cotangents::First),

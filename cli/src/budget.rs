@@ -19,11 +19,11 @@ use std::time::Duration;
 /// How much memory there is.
 #[derive(Args)]
 pub(super) struct Budget {
-    /// The most that inputs, outputs, constants and everything between may take together: 64MiB,
+    /// The most memory that inputs, results, constants and all values between may take together: 64MiB,
     /// 1.5GB, bytes, or 50% of what the plan without a budget takes
     ///
-    /// What does not fit is computed again where it is needed. The fastest plan is taken of those that
-    /// fit; if none does, the error tells the smallest budget that works, and the exit status is 1.
+    /// What does not fit is computed again where it is needed. Of the plans that fit, the fastest is taken. If none
+    /// fits, the error names the smallest budget that would do, and the exit status is 1.
     #[arg(
         long,
         value_name = "SIZE",
@@ -31,15 +31,15 @@ pub(super) struct Budget {
         allow_hyphen_values = true
     )]
     mem_budget: Option<MemBudget>,
-    /// The most that compiling may take, as predicted: 50ms, 1.5s
+    /// The most time that compiling may take, as predicted: 50ms, 1.5s
     ///
-    /// The fastest plan is taken of those that compile within it, and within the memory budget if there is one; if none
-    /// does, the least is told, and the exit status is 1.
+    /// Of the plans that compile within it, and fit the memory budget if there is one, the fastest is taken. If there
+    /// is none, the error names the shortest time in which one compiles, and the exit status is 1.
     #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     compile_budget: Option<Duration>,
     #[command(flatten)]
     folder: Folder,
-    /// Neither look for kept plans for budgets and code of GPUs nor keep any
+    /// Do not use or keep plans for budgets and GPU code
     #[arg(long, conflicts_with = "cache")]
     no_cache: bool,
 }
@@ -47,8 +47,8 @@ pub(super) struct Budget {
 /// Where plans are kept.
 #[derive(Args)]
 pub(super) struct Folder {
-    /// The folder where plans for budgets, and code of GPUs, are kept; without this, what ADFUSE_CACHE says, or `adfuse`
-    /// in the user's folder for such files
+    /// The folder where plans for budgets, and GPU code, are kept; without this, the one that ADFUSE_CACHE names, or
+    /// `adfuse` in the user's folder of caches
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

@@ -8,27 +8,28 @@ use super::machine::SeedArg;
 use super::program::LoadedProgram;
 use super::stable_forms::module_in_mode;
 use super::streams::Streams;
-use super::target::{Dims, FixedInputs};
+use super::target::FunctionArgs;
 use adfuse::check::{CheckOptions, CheckRow, CheckedMode, Outcome, check_on};
 use adfuse::engine::Engine as Runs;
 use adfuse::fusion::Lossy;
-use adfuse::ir::Symbol;
+use adfuse::ir::verify::at_inst;
+use adfuse::ir::{Diagnostic, Function, Kind, Symbol};
 use clap::Args;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Verifies a program and checks its derivatives
 ///
-/// For every differentiable input of every function, in f64: forward mode is compared with central
-/// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
-/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
-/// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the
-/// engines that plan, which run all functions then or say why not.
+/// It does so for every differentiable input of every function, in f64. Forward mode is compared with central
+/// differences, and reverse mode with forward mode. The error is given as a share of the tolerance. Where two
+/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted as
+/// unsupported, and is no failure. With a mode other than strict, an effort or a budget, functions run on an
+/// engine that plans, or the error says why not.
 #[derive(Args)]
+#[command(mut_arg("func", |a| a.help("The function; without this, every function")))]
 pub(super) struct CheckCommand {
-    /// The program, or `-` for standard input
-    file: PathBuf,
+    #[command(flatten)]
+    target: FunctionArgs,
     #[command(flatten)]
     seed: SeedArg,
     /// The relative tolerance of an element
@@ -38,10 +39,6 @@ pub(super) struct CheckCommand {
     #[arg(long, value_name = "X", default_value_t = CheckOptions::default().atol, value_parser = tolerance)]
     atol: f64,
     #[command(flatten)]
-    dims: Dims,
-    #[command(flatten)]
-    fixed: FixedInputs,
-    #[command(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
     freedom: Freedom,
@@ -50,16 +47,30 @@ pub(super) struct CheckCommand {
 impl CheckCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let program = LoadedProgram::read(&self.file, &self.dims.given(&self.fixed))?;
+        let program = self.target.read()?;
         program.has_functions()?;
+        let only = self.target.asked(&program)?;
+        let checked: Vec<&Function> = match only {
+            Some(f) => vec![f],
+            None => program.module.funcs.values().collect(),
+        };
+        checked.iter().try_for_each(|f| runs_alone(&program, f))?;
         let mut symbols: Vec<Symbol> =
-            program.module.funcs.values().flat_map(|f| f.symbols.iter().copied()).collect();
+            checked.iter().flat_map(|f| f.symbols.iter().copied()).collect();
         symbols.sort();
         symbols.dedup();
-        let owner = format!("`{}` has", program.source.name);
-        let extents = self.dims.of(&symbols, &program.source, &owner)?;
-        let options =
-            CheckOptions { seed: self.seed.seed, rtol: self.rtol, atol: self.atol, extents };
+        let owner = match only {
+            Some(f) => format!("@{} has", f.name),
+            None => format!("`{}` has", program.source.name),
+        };
+        let extents = self.target.extents_of(&program, &symbols, &owner)?;
+        let options = CheckOptions {
+            seed: self.seed.seed,
+            rtol: self.rtol,
+            atol: self.atol,
+            extents,
+            only: only.map(|f| f.name.clone()),
+        };
         let settled = ResolvedFreedom::of(&self.freedom, Lossy::default(), None, &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;
         let check = |engine: &dyn Runs| check_on(&module, &options, engine);
@@ -73,6 +84,23 @@ impl CheckCommand {
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Errs where a function exchanges with other ranks: it is evaluated in this process alone, whatever has started it.
+fn runs_alone(program: &LoadedProgram, f: &Function) -> Result<(), Failure> {
+    let exchange = f
+        .body_insts()
+        .iter()
+        .find(|&&i| f.op(i).collective().is_some() && f.attrs(i).int("ranks") != 1);
+    let Some(&i) = exchange else { return Ok(()) };
+    let m = format!(
+        "check runs @{} in one process, and here {} ranks exchange",
+        f.name,
+        f.attrs(i).int("ranks")
+    );
+    let hint =
+        "`adfuse vmap --axis-name` prints the function that does the work of all ranks: check that";
+    Err(program.wrong(Diagnostic::new(at_inst(f, i), Kind::Unsupported, m).hint(hint)))
 }
 
 fn unsupported(rows: &[CheckRow]) -> usize {

@@ -1,14 +1,15 @@
 //! `completions` and `man`: what shells and readers of manuals need to know of the command line.
 
 use super::failure::Failure;
+use super::outputs::OutputFolder;
 use super::streams::Streams;
 use super::whole;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use serde_json::json;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Prints what a shell needs to complete commands and flags
@@ -25,8 +26,8 @@ pub(super) struct Completions {
 #[derive(Args)]
 pub(super) struct ManPages {
     /// The folder; it is made where it is not there
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", value_parser = OutputFolder::of("1"))]
+    folder: OutputFolder,
 }
 
 impl Completions {
@@ -39,7 +40,9 @@ impl Completions {
         // The generators do not tell what went wrong with writing.
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut whole, "adfuse", &mut text);
-        streams.out.write_all(&text)?;
+        let text = String::from_utf8_lossy(&text);
+        let shell = self.shell.to_string();
+        streams.print(|| text.to_string(), || json!({ "shell": shell, "text": text }))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -51,8 +54,9 @@ impl ManPages {
         line: Command,
         streams: &mut Streams<'_>,
     ) -> Result<ExitCode, Failure> {
-        fs::create_dir_all(&self.folder)
-            .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", self.folder.display())))?;
+        let folder = &self.folder.path;
+        fs::create_dir_all(folder)
+            .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", folder.display())))?;
         let mut command = line.disable_help_subcommand(true);
         command.build();
         let inner = command.get_subcommands().cloned().collect::<Vec<_>>();
@@ -60,13 +64,14 @@ impl ManPages {
         for page in std::iter::once(command).chain(inner) {
             let man = Man::new(page);
             let name = man.get_filename();
-            let path = self.folder.join(&name);
+            let path = folder.join(&name);
             let mut text = Vec::new();
             man.render(&mut text)?;
             whole::write(&path, |file| file.write_all(&text))?;
             made.push(path.display().to_string());
         }
-        made.iter().try_for_each(|path| writeln!(streams.out, "{path}"))?;
+        let lines = || made.iter().map(|path| format!("{path}\n")).collect();
+        streams.print(lines, || json!({ "files": made }))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,22 +4,25 @@ use super::failure::Failure;
 use super::program::LoadedProgram;
 use super::streams::Streams;
 use super::target::{FunctionArgs, specialized};
+use super::values::whole;
 use adfuse::autodiff::{Derived, differentiable};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::types::MAX_RANK;
 use adfuse::ir::{At, Diagnostic, Function, Kind, TensorType, verify};
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use std::process::ExitCode;
 
 /// Prints the gradient function of a function
 ///
-/// The function printed takes the parameters of the one given, and returns its results, then a
-/// gradient for each parameter of --wrt. A single result of a float type that is a scalar is
-/// differentiated as it is. For other results the gradient function takes a cotangent for each of a float
-/// type, after the parameters: `<result>_ct`, or ct0, ct1, .. by position.
+/// The printed function takes the same parameters. It returns the results, then a gradient for each
+/// parameter of --wrt.
 ///
-/// With --order the gradient is differentiated again, with respect to the same parameters: the results
-/// are then those of the order before, and their gradients.
+/// If the function has one float result and that is a scalar, the gradient is that of this scalar.
+/// Otherwise the printed function takes one more parameter for each float result: the cotangent that the
+/// result is weighed with. It is named `<result>_ct`, or ct0, ct1, .. where the result has no name.
+///
+/// --order 2 prints the gradient function of the gradient function, with respect to the same parameters.
 #[derive(Args)]
 pub(super) struct Grad {
     #[command(flatten)]
@@ -29,15 +32,15 @@ pub(super) struct Grad {
     /// Leave the results out, and return gradients alone
     #[arg(long)]
     no_value: bool,
-    /// How often to differentiate
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    /// How many times to differentiate
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1..=16))]
     order: u8,
 }
 
 /// Prints the forward-mode derivative of a function
 ///
-/// The function printed takes the parameters, then a tangent for each parameter of --wrt, and
-/// returns the results, then a tangent for each that is of a float type.
+/// The printed function takes the parameters, then a tangent for each parameter of --wrt. It returns the
+/// results, then a tangent for each float result.
 #[derive(Args)]
 pub(super) struct Jvp {
     #[command(flatten)]
@@ -46,11 +49,11 @@ pub(super) struct Jvp {
     wrt: Wrt,
 }
 
-/// Prints the function that multiplies with the Hessian
+/// Prints the function that multiplies the Hessian with vectors
 ///
-/// The function printed takes the parameters, then a vector for each parameter of --wrt, and returns
-/// the products of the Hessian with them, in one pass of forward mode over the gradient. A result that
-/// is not a single scalar takes cotangents, after the parameters.
+/// The printed function takes the parameters, then a vector for each parameter of --wrt. It returns the
+/// products of the Hessian with these vectors, by one pass of forward mode over the gradient. If the result is
+/// not a single scalar, cotangents follow the parameters, as in `adfuse grad`.
 #[derive(Args)]
 pub(super) struct Hvp {
     #[command(flatten)]
@@ -61,8 +64,8 @@ pub(super) struct Hvp {
 
 /// Prints the function that computes Jacobians
 ///
-/// The function printed takes the parameters, and returns a block for each result of a float type and
-/// each parameter of --wrt: the axes of the result, then those of the parameter.
+/// The printed function takes the parameters. It returns a block for each float result and each parameter of
+/// --wrt. A block has the axes of the result, then those of the parameter.
 #[derive(Args)]
 pub(super) struct Jacobian {
     #[command(flatten)]
@@ -78,15 +81,17 @@ pub(super) struct Jacobian {
 #[derive(Clone, Copy, ValueEnum)]
 enum DerivativeMode {
     /// Forward: a pass for each element of a parameter
+    #[value(aliases = ["forward", "jvp"])]
     Fwd,
     /// Reverse: a pass for each element of a result
+    #[value(aliases = ["reverse", "bwd", "backward", "vjp"])]
     Rev,
 }
 
 /// Prints the function that computes Hessians
 ///
-/// The function printed takes the parameters, and returns a block for each result of a float type and
-/// each pair of parameters of --wrt: the axes of the result, of the first and of the second parameter.
+/// The printed function takes the parameters. It returns a block for each float result and each pair of
+/// parameters of --wrt. A block has the axes of the result, then those of the first and of the second parameter.
 #[derive(Args)]
 pub(super) struct Hessian {
     #[command(flatten)]
@@ -224,7 +229,8 @@ pub(super) fn print(
         let at = At { func: Some(made.name.clone()), ..At::default() };
         program.wrong(Diagnostic::new(at, Kind::Internal, why))
     })?;
-    streams.out.write_all(text.as_bytes())?;
+    let name = &made.name;
+    streams.print(|| text.clone(), || json!({ "function": name, "text": text }))?;
     Ok(ExitCode::SUCCESS)
 }
 

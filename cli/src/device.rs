@@ -13,9 +13,16 @@ pub(super) fn device(name: &str) -> Result<MachineModel, Failure> {
     let path = Path::new(name);
     if path.extension().is_none_or(|e| e != "toml") {
         // A name near to one that is known may still be another machine's, so that none is offered alone.
+        let gpu = ["gpu", "cuda", "nvidia"].iter().any(|engine| name.starts_with(engine));
         let all = "devices are cpu, h200, and files that end in .toml: `adfuse tune -o mine.toml` measures the machine \
                    that it runs on, and a file can be written by hand for another";
-        return Err(Failure::usage(format!("no device `{name}`")).hint(Some(all.into())));
+        let hint = match gpu {
+            true => {
+                "`--device h200` plans for a GPU, and `--engine gpu` runs or counts on the one of this machine"
+            }
+            false => all,
+        };
+        return Err(Failure::usage(format!("no device `{name}`")).hint(Some(hint.into())));
     }
     let source = SourceText::read(path)?;
     MachineModel::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::plan_json;
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
+use super::values::whole;
 use adfuse::backends::gpu::has_code_for;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Plan;
@@ -31,7 +32,7 @@ pub(super) struct EmitCommand {
     #[arg(long, required_unless_present_any = ["stages", "rules"], value_parser = names())]
     stage: Option<String>,
     /// The compute capability of the GPU that `schedule`, `launches` and `ptx` are for, without its dot; without this, 90
-    #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
+    #[arg(long, value_name = "NN", value_parser = whole::<u32>(10..=999))]
     sm: Option<u32>,
     /// List the passes of compilation, and the stages that they print
     #[arg(long, conflicts_with_all = ["rules", "stage", "file"])]

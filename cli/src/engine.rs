@@ -5,9 +5,10 @@ use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::PlanFile;
 use super::losses;
-use super::machine::{machine, session};
+use super::machine::{TripLimit, machine, session};
 use super::program::LoadedProgram;
 use super::streams::Streams;
+use super::values::whole;
 use adfuse::backends::RankGroup;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
@@ -37,21 +38,22 @@ pub(super) struct EngineArgs {
     threads: Threads,
     #[command(flatten)]
     width: VectorsArg,
-    /// The steps that one loop may take; more are an error
-    #[arg(long, value_name = "N")]
-    max_trips: Option<u64>,
+    #[command(flatten)]
+    trips: TripLimit,
 }
 
 /// What engines there are.
 fn help() -> String {
     let (all, usual) = (registry::described(), registry::usual().row.name);
-    format!("What runs functions: {all}; without this, {usual}, and reference what that cannot run")
+    format!(
+        "What runs functions: {all}; without this, {usual}, and reference for what that cannot run"
+    )
 }
 
 /// How wide vectors are.
 #[derive(Args)]
 pub(super) struct VectorsArg {
-    /// Bits of the vectors of the engine `cpu`: 128, 256 or 512; as many as the host has where it is not given
+    /// Bits of a vector of the engine `cpu`: 128, 256 or 512; without this, the most that the host has
     #[arg(long, value_name = "BITS")]
     vectors: Option<u32>,
 }
@@ -59,8 +61,8 @@ pub(super) struct VectorsArg {
 /// On how many threads.
 #[derive(Args)]
 pub(super) struct Threads {
-    /// Threads of the engine `cpu`, 1 to 256; by default the number of cores
-    #[arg(long, value_name = "N")]
+    /// Threads of the engine `cpu`, 1 to 256; without this, one for each core
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=MOST_THREADS as u64))]
     threads: Option<usize>,
 }
 
@@ -91,15 +93,9 @@ const PERF_MAP: &str = "ADFUSE_PERF_MAP";
 
 impl Threads {
     /// How many threads.
-    pub(super) fn count(&self) -> Result<usize, Failure> {
-        match self.threads {
-            Some(n @ 1..=MOST_THREADS) => Ok(n),
-            Some(n) => {
-                let m = format!("--threads is from 1 to {MOST_THREADS}, found {n}");
-                Err(Failure::usage(m))
-            }
-            None => Ok(available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)),
-        }
+    pub(super) fn count(&self) -> usize {
+        let cores = || available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        self.threads.unwrap_or_else(cores)
     }
 }
 
@@ -144,7 +140,7 @@ impl EngineArgs {
 
     /// How far programs may go.
     pub(super) fn limits(&self) -> RunLimits {
-        self.max_trips.map_or_else(RunLimits::default, |max_trips| RunLimits { max_trips })
+        self.trips.limits()
     }
 
     /// A function that is made of the program's, ready, with the module that it calls; none
@@ -158,7 +154,14 @@ impl EngineArgs {
     ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
         let (given, fp, budget) = (settled.given.take(), settled.fp, settled.budget.0);
-        let ranks = ranks_of(module, f)?;
+        let ranks = match exchanges(module, f) {
+            // A rank that did not come is no fault of the command line.
+            true => RankGroup::from_env().map_err(|d| match d.kind {
+                Wrong::LostRank => program.wrong(d),
+                _ => Failure::Usage(d),
+            })?,
+            false => RankGroup::alone(),
+        };
         let settled = ResolvedFreedom { asked, ..settled };
         let Some(engine) = self.session(settled, donated, ranks)? else {
             return Ok(None);
@@ -254,7 +257,7 @@ impl EngineArgs {
         let ResolvedFreedom { fp, effort, budget, cache, code, lossy, .. } = settled;
         let plan = PlanOptions { device: named.device(), effort, fp };
         let (threads, vectors) = match named.row.threads {
-            true => (self.threads.count()?, self.width.vectors()?),
+            true => (self.threads.count(), self.width.vectors()?),
             false => (1, Vectors::host()),
         };
         let usual = Request::new(plan.clone());
@@ -287,16 +290,10 @@ impl EngineArgs {
     }
 }
 
-/// The ranks that the environment tells of, for a function that exchanges with them.
-fn ranks_of(module: &Module, f: &Function) -> Result<RankGroup, Failure> {
-    let mut exchanges = false;
-    for g in std::iter::once(f).chain(module.reached(f).funcs.values()) {
-        exchanges |= g.body_insts().iter().any(|&i| g.op(i).collective().is_some());
-    }
-    match exchanges {
-        true => RankGroup::from_env().map_err(Failure::Usage),
-        false => Ok(RankGroup::alone()),
-    }
+/// Whether a function exchanges with other ranks.
+pub(super) fn exchanges(module: &Module, f: &Function) -> bool {
+    let exchanges = |g: &Function| g.body_insts().iter().any(|&i| g.op(i).collective().is_some());
+    exchanges(f) || module.reached(f).funcs.values().any(exchanges)
 }
 
 /// The engine with the bytes of a budget that is a part of what a function takes without one.

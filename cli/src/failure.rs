@@ -3,6 +3,7 @@
 use super::render;
 use super::source::SourceText;
 use adfuse::ir::{At, Diagnostic, Kind};
+use serde_json::Value;
 use std::io;
 use std::process::ExitCode;
 
@@ -44,12 +45,22 @@ impl Failure {
         }
     }
 
-    /// The message for standard error, as JSON.
-    pub(super) fn json(&self) -> String {
+    /// The errors as JSON.
+    pub(super) fn json(&self) -> Value {
         match self {
             Failure::Usage(d) => render::json(None, std::slice::from_ref(d)),
             Failure::File(source, errors) | Failure::Program(source, errors) => {
                 render::json(Some(source), errors)
+            }
+        }
+    }
+
+    /// Whether it is of this class.
+    pub(super) fn is(&self, kind: Kind) -> bool {
+        match self {
+            Failure::Usage(d) => d.kind == kind,
+            Failure::File(_, errors) | Failure::Program(_, errors) => {
+                errors.iter().any(|d| d.kind == kind)
             }
         }
     }

@@ -8,6 +8,7 @@ use adfuse::import::is_stablehlo;
 use adfuse::ir::text::parse;
 use adfuse::ir::{At, Diagnostic, Kind};
 use clap::Args;
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ impl Fmt {
             return Err(Failure::usage("--write needs a file, not standard input"));
         }
         let mut code = ExitCode::SUCCESS;
+        let (mut printed, mut others): (Vec<(String, String)>, Vec<String>) = Default::default();
         let mut done: Vec<(&PathBuf, String)> = Vec::new();
         for path in &self.files {
             let source = SourceText::of_program(path)?;
@@ -50,10 +52,10 @@ impl Fmt {
             let canonical = canonical(&source)?;
             let comments = Comments::of(&source.text);
             if !self.check && !self.write {
-                streams.out.write_all(canonical.as_bytes())?;
                 if comments.count > 0 {
                     streams.note(format!("comments of `{}` are left out", source.name));
                 }
+                printed.push((source.name, canonical));
                 continue;
             }
             let good = match self.drop_comments {
@@ -64,7 +66,7 @@ impl Fmt {
                 continue;
             }
             if self.check {
-                writeln!(streams.out, "{}", source.name)?;
+                others.push(source.name);
                 code = ExitCode::FAILURE;
                 continue;
             }
@@ -79,9 +81,22 @@ impl Fmt {
             done.push((path, canonical));
         }
         // Only when all can be written, is any.
-        for (path, canonical) in done {
+        for (path, canonical) in &done {
             whole::write(path, |file| file.write_all(canonical.as_bytes()))?;
         }
+        let text = || match self.check {
+            true => others.iter().map(|name| format!("{name}\n")).collect(),
+            false => printed.iter().map(|(_, text)| text.as_str()).collect(),
+        };
+        let one = |(file, text): &(String, String)| json!({ "file": file, "text": text });
+        let json = || match (self.check, self.write) {
+            (true, _) => json!({ "not_canonical": others }),
+            (_, true) => {
+                json!({ "written": done.iter().map(|(path, _)| path).collect::<Vec<_>>() })
+            }
+            _ => json!({ "files": printed.iter().map(one).collect::<Vec<_>>() }),
+        };
+        streams.print(text, json)?;
         Ok(code)
     }
 }

@@ -5,12 +5,12 @@ use super::failure::Failure;
 use super::given::PlanFile;
 use adfuse::fusion::{Effort, Fp};
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// How free plans are.
 #[derive(Args)]
 pub(super) struct Freedom {
-    /// How numbers may differ from the text's; without this, strict: not at all
+    /// How far results may differ from those of the text; without this, strict: not at all
     #[arg(long, value_enum)]
     fp: Option<FpArg>,
     /// How hard to look for a plan; without this, default
@@ -31,21 +31,14 @@ pub(super) struct PlanArg {
     measured: Option<(String, String)>,
 }
 
-impl PlanArg {
-    /// The plan's file, if one is given.
-    pub(super) fn path(&self) -> Option<&Path> {
-        self.plan.as_deref()
-    }
-}
-
 /// How numbers may differ from those of the text.
 #[derive(Clone, Copy, ValueEnum)]
 enum FpArg {
     /// The same bits whatever the plan
     Strict,
-    /// The same bits for one plan; stable forms stand for naive ones
+    /// The same bits in every run of one plan; naive formulas become stable ones
     Reproducible,
-    /// As reproducible, with approximate functions where an engine has them
+    /// As reproducible, and functions may be approximate where an engine has such
     Fast,
 }
 
@@ -56,7 +49,7 @@ pub(super) enum EffortArg {
     Off,
     /// Group instructions once
     Quick,
-    /// Then change the plan as long as that makes it faster
+    /// As quick, then change the plan as long as that makes it faster
     Default,
     /// As default, then many small changes, of which the best are kept
     Search,

@@ -6,8 +6,10 @@ use super::source::SourceText;
 use super::streams::Streams;
 use super::target::{Dims, FixedInputs};
 use adfuse::import::{
-    Coverage, ImportError, OnnxOptions, coverage, onnx, onnx_coverage, stablehlo,
+    Coverage, ImportError, OnnxOptions, coverage, is_stablehlo, onnx, onnx_coverage, stablehlo,
 };
+use adfuse::ir::text::parse;
+use adfuse::ir::{At, Diagnostic, Kind};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -16,8 +18,8 @@ use std::process::ExitCode;
 
 /// Prints a program of StableHLO text, or an ONNX model, as `.ir` text
 ///
-/// What cannot be imported is listed whole. Each reason is listed once for each op, at its first place, with a count.
-/// Every other command imports such a file by itself. The weights of a model are its parameters; with --output NAME.ir
+/// All that cannot be imported is listed: each reason once for each op, at its first place, with a count. Every
+/// other command imports such a file by itself. The weights of a model are its parameters; with --output NAME.ir
 /// their values are written to NAME.safetensors, which commands read beside NAME.ir.
 #[derive(Args)]
 pub(super) struct Import {
@@ -43,6 +45,13 @@ impl Import {
             return Err(Failure::usage("--fix is for models"));
         }
         let mut source = SourceText::of_program(&self.file)?;
+        if !is_stablehlo(&source.text) && parse(&source.text).is_ok() {
+            let m = format!("`{}` is neither StableHLO nor an ONNX model", source.name);
+            let wrong = Diagnostic::new(At::default(), Kind::Syntax, m);
+            return Err(
+                source.wrong([wrong.hint("it is `.ir` text, which every command takes as it is")])
+            );
+        }
         source.bound = self.dims.given(&self.fixed).extents.into();
         let wrong = |e: ImportError| source.wrong(e.diagnostics());
         if self.coverage {
@@ -52,7 +61,7 @@ impl Import {
         }
         let imported = stablehlo(&source.text, &source.import_options()).map_err(wrong)?;
         let text = imported.module.to_string();
-        streams.out.write_all(text.as_bytes())?;
+        streams.print(|| text.clone(), || json!({ "text": text }))?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -67,8 +76,15 @@ impl Import {
         }
         let imported = onnx(bytes, &options).map_err(wrong)?;
         match streams.output.take() {
-            None => streams.out.write_all(imported.module.to_string().as_bytes())?,
-            Some(path) => model::write_program(&path, &imported)?,
+            Some(_) if streams.json => {
+                let m = "--output writes the program with its weights, and --json prints it";
+                return Err(Failure::usage(m).hint(Some("leave out one of the two".into())));
+            }
+            Some(file) => model::write_program(&file.path, &imported)?,
+            None => {
+                let text = imported.module.to_string();
+                streams.print(|| text.clone(), || json!({ "text": text }))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

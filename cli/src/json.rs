@@ -1,21 +1,41 @@
 //! Tensors as JSON, in full.
 
+use super::show::digest;
 use adfuse::backends::Array;
 use adfuse::ir::Literal;
 use std::io::{self, Write};
+
+/// How the elements of tensors are told.
+#[derive(Clone, Copy)]
+pub(super) enum ElementForm {
+    /// All of them, as `data`.
+    Data,
+    /// Their digest, as `sha256`.
+    Digest,
+}
 
 /// Writes `[{"name", "dtype", "shape", "data"}, ..]`, one tensor on a line. Data are nested lists in
 /// which every number reads back to the same bits; `"nan"`, `"inf"` and `"-inf"` are strings, since
 /// JSON has no such numbers.
 ///
 /// The text is streamed: a document in memory would be many times the size of the tensors.
-pub(super) fn write_arrays(out: &mut dyn Write, arrays: &[(String, Array)]) -> io::Result<()> {
+pub(super) fn write_arrays(
+    out: &mut dyn Write,
+    arrays: &[(String, Array)],
+    elements: ElementForm,
+) -> io::Result<()> {
     write!(out, "[")?;
     for (k, (name, a)) in arrays.iter().enumerate() {
         let comma = if k > 0 { ",\n  " } else { "\n  " };
         write!(out, "{comma}{{\"name\": {}, \"dtype\": \"{}\", ", quoted(name), a.dtype())?;
-        write!(out, "\"shape\": {:?}, \"data\": ", a.dims())?;
-        nested(out, a, 0, &mut 0)?;
+        write!(out, "\"shape\": {:?}, ", a.dims())?;
+        match elements {
+            ElementForm::Data => {
+                write!(out, "\"data\": ")?;
+                nested(out, a, 0, &mut 0)?;
+            }
+            ElementForm::Digest => write!(out, "\"sha256\": \"{}\"", digest(a))?,
+        }
         write!(out, "}}")?;
     }
     write!(out, "{}]", if arrays.is_empty() { "" } else { "\n" })
@@ -69,7 +89,7 @@ mod tests {
         let c = Array::from_f64s(DType::U8, &[1 << 40, 0], &[]).unwrap();
         let mut out = Vec::new();
         let all = [("a\"".to_string(), a), ("b".to_string(), b), ("c".to_string(), c)];
-        write_arrays(&mut out, &all).unwrap();
+        write_arrays(&mut out, &all, ElementForm::Data).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,

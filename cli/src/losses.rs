@@ -12,8 +12,8 @@ use clap::Args;
 /// What may be kept with losses.
 #[derive(Args)]
 pub(super) struct Losses {
-    /// Keep floats that later passes read in a narrower type where that takes less memory: bf16 or f16
-    /// for all, %v=bf16 for a value of the prepared function
+    /// Keep floats for later passes in a narrower type where that takes less memory: bf16 or f16 for all,
+    /// %v=bf16 for one value of the program that is planned
     ///
     /// What is read back differs from the value by half an ulp of the type at most; finite values beyond
     /// its greatest number are kept as that. Results of the forward pass keep their bits.
@@ -50,8 +50,8 @@ pub(super) fn fault(source: &LoadedProgram, d: Diagnostic) -> Failure {
 /// Donated inputs.
 #[derive(Args)]
 pub(super) struct Donated {
-    /// Inputs whose memory results and temporaries may take, once they are read: parameters that a step
-    /// updates, say
+    /// Inputs whose memory may hold results and temporaries once they are read, such as parameters that a step
+    /// updates
     #[arg(long, value_name = "%X,..", value_delimiter = ',')]
     donate: Vec<String>,
 }

@@ -1,6 +1,8 @@
 //! Engines by the names that `--engine` accepts.
 
 use super::failure::Failure;
+use super::values::whole;
+use adfuse::backends::limits::RunLimits;
 use adfuse::engine::registry::{NamedEngine, Request};
 use adfuse::engine::{Gpu, Session, Settings};
 use adfuse::ir::{Diagnostic, Kind};
@@ -18,16 +20,31 @@ pub(super) struct CountedOn {
 /// The engine that is measured.
 #[derive(Args)]
 pub(super) struct MeasuredOn {
-    /// What runs what is measured: cpu, gpu or gpu:N
+    /// The engine to measure on: cpu, gpu or gpu:N
     #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
     pub(super) engine: NamedEngine,
+}
+
+/// How far programs may go.
+#[derive(Args)]
+pub(super) struct TripLimit {
+    /// The most steps that one loop may take; a loop that takes more is an error
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
+    max_trips: Option<u64>,
+}
+
+impl TripLimit {
+    /// The limits of a run.
+    pub(super) fn limits(&self) -> RunLimits {
+        self.max_trips.map_or_else(RunLimits::default, |max_trips| RunLimits { max_trips })
+    }
 }
 
 /// The seed of what is random.
 #[derive(Args)]
 pub(super) struct SeedArg {
-    /// The seed of inputs that are not given, and of directions
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// The seed of random inputs, and of the directions in which derivatives are checked
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(super) seed: u64,
 }
 

@@ -16,6 +16,7 @@ mod emit;
 mod engine;
 mod failure;
 mod fmt;
+mod foreign;
 mod freedom;
 mod given;
 mod import;
@@ -26,6 +27,7 @@ mod losses;
 mod machine;
 mod model;
 mod npz;
+mod outputs;
 mod pack;
 mod params;
 mod plan;
@@ -38,6 +40,7 @@ mod run;
 mod serve;
 mod shared;
 mod show;
+mod signals;
 mod source;
 mod spec;
 mod stable_forms;
@@ -45,6 +48,7 @@ mod steps;
 mod streams;
 mod target;
 mod tune;
+mod values;
 mod vmap;
 mod weights;
 mod whole;
@@ -55,7 +59,7 @@ use shared::SharedArgs;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use streams::{PipeWriter, Streams};
+use streams::{Messages, PipeWriter, Streams};
 
 /// Runs the command line of the process.
 fn main() -> ExitCode {
@@ -84,7 +88,7 @@ const AFTER: &str = "\
 Every FILE may be `-`, standard input. A program is `.ir` text, StableHLO or an ONNX model; adfuse tells them apart by their first bytes.
 
 Exit status: 0 if all is well, 1 if the program is wrong or a check fails, 2 if the command line or \
-another file it names cannot be used.";
+another file it names cannot be used. With --json every command prints JSON.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -110,10 +114,25 @@ enum Command {
     Man(completions::ManPages),
 }
 
+/// The definition of the command line, from which parsing, help, completions and the manual follow.
+fn definition() -> clap::Command {
+    with_negative_numbers(Cli::command())
+}
+
+/// The commands with flags that take negative numbers: what is wrong with one is told by the flag.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command =
+        command.mut_args(|arg| match arg.is_positional() || !arg.get_action().takes_values() {
+            true => arg,
+            false => arg.allow_negative_numbers(true),
+        });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 fn command_line() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let args = shared::completed(std::env::args_os().collect::<Vec<OsString>>());
     let (choice, as_json) = shared::asked(&args);
-    let mut command = Cli::command().color(choice);
+    let mut command = definition().color(choice);
     command.build();
     let parsed = command
         .clone()
@@ -121,32 +140,30 @@ fn command_line() -> ExitCode {
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
-        // Nobody is left to tell when these cannot be printed.
         Err(e) if as_json && e.use_stderr() => {
-            let _ = io::stderr().write_all(shared::wrong(&e).json().as_bytes());
+            Messages::new(true).end(Some(&shared::wrong(&e)), false);
             return ExitCode::from(2);
         }
         Err(e) => {
+            // Nobody is left to tell when it cannot be printed.
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
     let (json, colors) = (cli.shared.json, cli.shared.colors());
-    let spared = cli.shared.spares(&command, &matches);
-    let mut err = io::stderr().lock();
-    spared.and_then(|()| execute(cli, &mut err)).unwrap_or_else(|failure| {
-        let text = if json { failure.json() } else { failure.render(colors) };
-        let _ = err.write_all(text.as_bytes());
-        failure.code()
-    })
+    let mut messages = Messages::new(json);
+    let ended =
+        outputs::none_is_lost(&command, &matches).and_then(|()| execute(cli, &mut messages));
+    messages.end(ended.as_ref().err(), colors);
+    ended.unwrap_or_else(|failure| failure.code())
 }
 
 /// Runs a command, and prints its result, or writes that to a file once it is whole.
-fn execute(cli: Cli, err: &mut dyn Write) -> Result<ExitCode, Failure> {
+fn execute(cli: Cli, err: &mut Messages) -> Result<ExitCode, Failure> {
     let (json, output) = (cli.shared.json, cli.shared.output);
     // `-` is standard output, as it is standard input where a file is read.
-    let output = output.filter(|path| path.as_os_str() != "-");
-    let Some(path) = output else {
+    let output = output.filter(|file| file.path.as_os_str() != "-");
+    let Some(file) = output else {
         let mut out = PipeWriter::new(io::stdout().lock());
         let code =
             run_command(cli.command, &mut Streams { out: &mut out, err, json, output: None })?;
@@ -154,11 +171,11 @@ fn execute(cli: Cli, err: &mut dyn Write) -> Result<ExitCode, Failure> {
         return Ok(code);
     };
     let mut made = Vec::new();
-    let mut streams = Streams { out: &mut made, err, json, output: Some(path) };
+    let mut streams = Streams { out: &mut made, err, json, output: Some(file) };
     let code = run_command(cli.command, &mut streams)?;
     // Commands that make more than text have written it themselves, and said more.
     match streams.output.take() {
-        Some(path) => whole::write(&path, |file| file.write_all(&made))?,
+        Some(file) => whole::write(&file.path, |file| file.write_all(&made))?,
         None => {
             let mut out = PipeWriter::new(io::stdout().lock());
             out.write_all(&made)?;
@@ -188,8 +205,8 @@ fn run_command(command: Command, streams: &mut Streams<'_>) -> Result<ExitCode, 
         Command::Pack(command) => command.execute(streams),
         Command::Cache(command) => command.execute(streams),
         Command::Tune(command) => command.execute(streams),
-        Command::Completions(command) => command.execute(Cli::command(), streams),
-        Command::Man(command) => command.execute(Cli::command(), streams),
+        Command::Completions(command) => command.execute(definition(), streams),
+        Command::Man(command) => command.execute(definition(), streams),
     }
 }
 
@@ -199,6 +216,6 @@ mod tests {
 
     #[test]
     fn the_definition_of_the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 }

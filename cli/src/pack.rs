@@ -4,6 +4,7 @@
 use super::failure::Failure;
 use super::source::SourceText;
 use super::streams::Streams;
+use super::values::whole;
 use adfuse::device::bytes;
 use adfuse::ir::{At, Diagnostic, Kind};
 use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
@@ -25,11 +26,11 @@ use std::time::{Duration, Instant};
 pub(super) struct Pack {
     /// The buffers, or `-` for standard input
     file: PathBuf,
-    /// The bytes there are, such as 1048576 or 1MiB: any packing within them will do
+    /// The bytes of the arena, such as 1048576 or 1MiB: any packing within them will do
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     capacity: Option<u64>,
-    /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
-    #[arg(long, value_name = "N")]
+    /// The most steps of the search; without this, 1000000, or with --time-limit as many as there is time for
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     effort: Option<u64>,
     /// Seconds after which the best packing so far is taken, whatever effort is left
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -48,11 +49,11 @@ impl Pack {
         let packing = match plan(&table.problem, &options) {
             Ok(packing) => packing,
             Err(e @ PlanError::DoesNotFit { .. }) => {
-                let source = SourceText::named(&self.file.display().to_string());
-                let d = Diagnostic::new(At::default(), Kind::Limit, e.to_string());
-                return Err(Failure::Program(source, vec![d]));
+                return Err(self.wrong(Kind::Limit, e.to_string()));
             }
-            Err(e) => return Err(Failure::usage(format!("`{}`: {e}", self.file.display()))),
+            Err(e) => {
+                return Err(self.wrong(Kind::Bounds, format!("`{}`: {e}", self.file.display())));
+            }
         };
         check(&table.problem, &packing)
             .map_err(|e| Failure::usage(format!("internal: the packing is not sound: {e}")))?;
@@ -83,7 +84,14 @@ impl Pack {
             })?;
             Box::new(BufReader::new(file))
         };
-        csv::read(input).map_err(|e| Failure::usage(format!("`{}`: {e}", self.file.display())))
+        csv::read(input)
+            .map_err(|e| self.wrong(Kind::Syntax, format!("`{}`: {e}", self.file.display())))
+    }
+
+    /// The buffers are to `pack` what a program is to other commands.
+    fn wrong(&self, kind: Kind, m: String) -> Failure {
+        let source = SourceText::named(&self.file.display().to_string());
+        source.wrong([Diagnostic::new(At::default(), kind, m)])
     }
 }
 

@@ -19,10 +19,10 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel,
-    Memory, Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal,
-    decide_loops, loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_among,
-    plan_attempts, plan_for, ways_back,
+    Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, Memory, Narrowed,
+    Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal, decide_loops,
+    loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_among, plan_attempts,
+    plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::AttentionSteps;
@@ -32,7 +32,6 @@ use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::cell::OnceCell;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -286,12 +285,6 @@ impl PlanningArgs {
             None => (device(self.device.as_deref().unwrap_or(usual))?, fp.unwrap_or_default()),
         };
         Ok(PlanOptions { device, effort, fp })
-    }
-
-    /// The files that are read: the program, the plan, the machine's description.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        let device = self.device.as_deref().filter(|name| MachineModel::named(name).is_none());
-        self.target.path().into_iter().chain(self.followed.path()).chain(device.map(Path::new))
     }
 
     /// The most bytes that a plan may take.

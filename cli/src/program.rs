@@ -1,6 +1,7 @@
 //! Reading a program: from a file or standard input to a verified module.
 
 use super::failure::Failure;
+use super::foreign;
 use super::model::{self, ImportGiven};
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use adfuse::frontend::parse;
@@ -12,6 +13,9 @@ use adfuse::ir::{At, Diagnostic, Kind, Module, verify};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+/// What marks the encoding of a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// A verified module, and where it came from.
 #[derive(Debug)]
@@ -59,8 +63,14 @@ impl SourceText {
         }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
-            wrong(&name, Kind::Syntax, format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
+            let m = format!("`{name}` is not UTF-8 text: byte {at} is wrong");
+            let d = Diagnostic::new(At::default(), Kind::Syntax, m);
+            let hint = foreign::hint(path, e.as_bytes());
+            let source = SourceText::named(&name);
+            fault(source, vec![Diagnostic { hint, ..d }])
         })?;
+        // Some editors begin a text with the mark of its encoding, which is no part of it.
+        let text = text.strip_prefix(BYTE_ORDER_MARK).map_or_else(|| text.clone(), str::to_owned);
         Ok(SourceText::without_weights(name, text))
     }
 
@@ -98,6 +108,20 @@ impl SourceText {
 
     /// Parses the text, without verifying it.
     pub(super) fn parse(&self) -> Result<Module, Failure> {
+        self.parsed().map_err(|failure| match failure {
+            Failure::Program(source, mut errors) => {
+                // What the file is at all matters more than its first wrong word.
+                let hint = foreign::hint(Path::new(&self.name), self.text.as_bytes());
+                if let Some(first) = errors.first_mut().filter(|d| d.hint.is_none()) {
+                    first.hint = hint;
+                }
+                Failure::Program(source, errors)
+            }
+            other => other,
+        })
+    }
+
+    fn parsed(&self) -> Result<Module, Failure> {
         if self.bound.is_empty() || !is_stablehlo(&self.text) {
             return parse(&self.text).map_err(|errors| self.wrong(errors));
         }

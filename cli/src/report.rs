@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use super::freedom::EffortArg;
-use super::machine::CountedOn;
+use super::machine::{CountedOn, TripLimit};
+use super::outputs::{OutputFile, OutputFolder};
 use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 /// Writes one page about a plan: memory over time, the kernels, and what other plans would cost
 ///
-/// --output names the page; --json prints the data of it.
+/// --output names the page. With --json the result is the data of the page instead, and --page names the page.
 /// The page needs nothing else: no network, no other file. Figures are predicted, unless --bench measures the plan here or
 /// --bench-file names what `bench --kernels --json` has written of it.
 #[derive(Args)]
@@ -40,9 +41,14 @@ pub(super) struct ReportCommand {
     /// Leave out the plans for other budgets, which take time to find
     #[arg(long)]
     no_frontier: bool,
+    /// Also write the page to this file; for --json, which makes the data the result
+    #[arg(long, value_name = "PAGE.html", value_parser = OutputFile::named())]
+    page: Option<OutputFile>,
     /// A folder for the pictures, an SVG file each; it is made where it is not there
-    #[arg(long, value_name = "DIR")]
-    svg: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", value_parser = OutputFolder::of("svg"))]
+    svg: Option<OutputFolder>,
+    #[command(flatten)]
+    trips: TripLimit,
 }
 
 /// A measurement that was read.
@@ -55,8 +61,10 @@ struct BenchFile {
 impl ReportCommand {
     /// Runs the command.
     pub(super) fn execute(mut self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let out = streams.output.take();
-        if out.is_none() && self.svg.is_none() && !streams.json {
+        // With --json the data are the result, which goes where results go.
+        let out = if streams.json { None } else { streams.output.take() };
+        let made = out.is_some() || self.page.is_some() || self.svg.is_some();
+        if !made && !streams.json {
             let m = "report needs --output PAGE.html, --svg DIR or --json";
             return Err(Failure::usage(m));
         }
@@ -65,9 +73,9 @@ impl ReportCommand {
         let ChosenPlan { plan, .. } = ready.decide(streams)?;
         let report = self.report(&ready, &plan, bench, streams)?;
         if let Some(folder) = &self.svg {
-            pictures(&report, folder)?;
+            pictures(&report, &folder.path)?;
         }
-        if let Some(path) = &out {
+        for OutputFile { path, .. } in out.iter().chain(&self.page) {
             let page = page(&report);
             whole::write(path, |file| file.write_all(page.as_bytes()))?;
         }
@@ -152,7 +160,7 @@ impl ReportCommand {
             let why = "Nothing is measured: --bench measures on this host, --bench-file reads what was measured elsewhere.";
             return Ok((None, vec![why.into()]));
         }
-        let request = (self.compare.effort(), Duration::from_millis(500));
+        let request = (self.compare.effort(), Duration::from_millis(500), self.trips.limits());
         let (measured, why) = super::bench::here(ready, plan, request, streams)?;
         Ok((Some(measured.to_string()), why))
     }

@@ -2,12 +2,14 @@
 
 use super::bench::events;
 use super::derivative::Wrt;
-use super::engine::{EngineArgs, ResolvedFreedom};
+use super::engine::{EngineArgs, ResolvedFreedom, exchanges};
 use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
 use super::inputs::{self, GivenValue, Inputs, arguments};
+use super::json::ElementForm;
 use super::losses::{Donated, Losses};
 use super::machine::SeedArg;
+use super::outputs::OutputFile;
 use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
@@ -20,6 +22,7 @@ use super::weights::Weights;
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::functions::Registry;
+use adfuse::backends::ranks::RankEnvironment;
 use adfuse::backends::{Array, ScopedEffects, Silent, WrittenEffects, reference, with_effects};
 use adfuse::fusion::Fp;
 use adfuse::ir::diag::listed;
@@ -27,7 +30,7 @@ use adfuse::ir::{DType, Function, Module};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
@@ -55,11 +58,11 @@ pub(super) struct RunCommand {
     weights: Option<PathBuf>,
     #[command(flatten)]
     seed: SeedArg,
-    /// Run the gradient too
+    /// Compute the gradient too
     ///
-    /// Unless the function has one result of a float type, a scalar, each such result takes a
-    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position; with a
-    /// suffix where a parameter has that name), by default ones.
+    /// If the function has one float result and that is a scalar, the gradient is that of this scalar. Otherwise
+    /// each float result takes one more input, its cotangent: `<result>_ct`, or ct0, ct1, .. where the result has
+    /// no name, with a suffix where a parameter has that name. Cotangents that are not given are ones.
     #[arg(long)]
     grad: bool,
     #[command(flatten)]
@@ -75,15 +78,15 @@ pub(super) struct RunCommand {
     #[command(flatten)]
     donated: Donated,
     /// Print a SHA-256 of each result's little-endian bytes
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     digest: bool,
-    /// Also write the results, then the gradients, to a .npz file, or a single one to a .npy file (bf16 as
-    /// float32)
-    #[arg(long, value_name = "OUT.npz|OUT.npy")]
-    save: Option<PathBuf>,
-    /// Also run once more, and write its steps and tasks to a file, as the trace viewers of browsers read them
-    #[arg(long, value_name = "OUT.json", conflicts_with_all = ["serve", "donate"])]
-    trace: Option<PathBuf>,
+    /// Also write the results, then the gradients, to a .npz file; a single one may go to a .npy file. bf16 is
+    /// written as float32
+    #[arg(long, value_name = "OUT.npz|OUT.npy", value_parser = OutputFile::of_arrays())]
+    save: Option<OutputFile>,
+    /// Also run once more, and write when its steps and tasks ran to a file for the trace viewers of browsers
+    #[arg(long, value_name = "OUT.json", value_parser = OutputFile::named(), conflicts_with_all = ["serve", "donate"])]
+    trace: Option<OutputFile>,
     /// Compile once, then run for each line `IN.npz<tab>OUT.npz` of standard input
     ///
     /// IN.npz has an array for each input that is not among the weights; OUT.npz gets the results, then the gradients. Each line is answered by
@@ -109,6 +112,11 @@ impl RunCommand {
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);
         self.check_save(&names)?;
+        if exchanges(&module, &running) {
+            let ranks = RankEnvironment::read().map_err(Failure::Usage)?.map_or(1, |e| e.ranks);
+            let written = self.save.iter().chain(&self.trace).chain(&streams.output);
+            written.into_iter().try_for_each(|file| file.is_of_one_rank(ranks))?;
+        }
         // The requests to a server bring their own.
         let args = match self.serve {
             true => Vec::new(),
@@ -136,7 +144,7 @@ impl RunCommand {
                 let given =
                     Inputs::of_archive(&params::params(&running), &request.given, &weights)?;
                 let args = arguments(&program.source, &running, &given, Vec::new())?;
-                let named: Vec<(String, Array)> = run(args, streams.err)?;
+                let named: Vec<(String, Array)> = run(args, &mut *streams.err)?;
                 npz::save(&request.made, &named)
             });
         }
@@ -151,10 +159,10 @@ impl RunCommand {
             let names: Vec<&str> =
                 made.executable.steps().iter().map(|s| s.name.as_str()).collect();
             let text = events::text(&trace, &names);
-            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+            whole::write(&path.path, |file| file.write_all(text.as_bytes()))?;
         }
-        let named: Vec<(String, Array)> = run(args, streams.err)?;
-        if let Some(path) = &self.save {
+        let named: Vec<(String, Array)> = run(args, &mut *streams.err)?;
+        if let Some(OutputFile { path, .. }) = &self.save {
             match named.as_slice() {
                 [(_, only)] if npz::holds_one(path) => npz::save_npy(path, only)?,
                 all => npz::save(path, all)?,
@@ -165,7 +173,7 @@ impl RunCommand {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Errs where options contradict each other, or a result would be written over what is read.
+    /// Errs where options contradict each other.
     fn check_options(&self) -> Result<(), Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
@@ -175,26 +183,13 @@ impl RunCommand {
                 "--serve reads requests from standard input: name the program's file",
             ));
         }
-        for path in self.save.iter().chain(&self.trace) {
-            self.spares(path)?;
-        }
         Ok(())
-    }
-
-    /// Errs where `path` is a file that is read.
-    fn spares(&self, path: &Path) -> Result<(), Failure> {
-        let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
-        let inputs = inputs.chain(self.weights.as_deref());
-        whole::spares(
-            path,
-            self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
-        )
     }
 
     /// Errs where the results are to be saved in a file that holds one array, and there are others.
     fn check_save(&self, names: &[String]) -> Result<(), Failure> {
-        let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1)
-        else {
+        let path = self.save.as_ref().map(|file| file.path.as_path());
+        let Some(path) = path.filter(|p| npz::holds_one(p) && names.len() != 1) else {
             return Ok(());
         };
         let m = format!(
@@ -248,11 +243,12 @@ impl RunCommand {
     ) -> io::Result<()> {
         let out = &mut *streams.out;
         if streams.json {
+            let form = if self.digest { ElementForm::Digest } else { ElementForm::Data };
             write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;
-            json::write_arrays(out, outputs)?;
+            json::write_arrays(out, outputs, form)?;
             if self.grad {
                 write!(out, ", \"gradients\": ")?;
-                json::write_arrays(out, gradients)?;
+                json::write_arrays(out, gradients, form)?;
             }
             return writeln!(out, "}}");
         }

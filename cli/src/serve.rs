@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::json;
+use adfuse::ir::Kind;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +27,8 @@ impl ServeRequest {
     }
 }
 
-/// Answers requests until there are no more. What is wrong with one does not end the program.
+/// Answers requests until there are no more. What is wrong with one does not end the program, unless a rank is lost: nothing
+/// that exchanges with it runs again.
 pub(super) fn serve(
     requests: impl BufRead,
     out: &mut dyn Write,
@@ -36,7 +38,13 @@ pub(super) fn serve(
         let line = line.map_err(|e| Failure::usage(format!("cannot read a request: {e}")))?;
         match ServeRequest::parse(&line).and_then(|request| answer(&request)) {
             Ok(()) => writeln!(out, "ok")?,
-            Err(failure) => writeln!(out, "error {}", json::quoted(&failure.render(false)))?,
+            Err(failure) => {
+                writeln!(out, "error {}", json::quoted(&failure.render(false)))?;
+                if failure.is(Kind::LostRank) {
+                    out.flush()?;
+                    return Err(failure);
+                }
+            }
         }
         out.flush()?;
     }
@@ -46,6 +54,7 @@ pub(super) fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adfuse::ir::{At, Diagnostic};
 
     #[test]
     fn each_request_is_answered_by_a_line() {
@@ -61,5 +70,15 @@ mod tests {
         assert_eq!([lines[0], lines[3]], ["ok", "ok"]);
         assert!(lines[1].starts_with("error \"") && lines[1].contains("two\\nlines"));
         assert!(lines[2].contains("a tab between"));
+    }
+
+    #[test]
+    fn a_lost_rank_ends_the_program() {
+        let mut out = Vec::new();
+        let gone =
+            || Failure::Usage(Diagnostic::new(At::default(), Kind::LostRank, "rank 1 is lost"));
+        let ended = serve(&b"a\tb\nc\td\n"[..], &mut out, |_| Err(gone()));
+        assert!(ended.is_err_and(|failure| failure.is(Kind::LostRank)));
+        assert_eq!(String::from_utf8(out).unwrap().lines().count(), 1);
     }
 }

@@ -1,19 +1,18 @@
 //! The flags that every command takes: where the result goes, as what, and in which colors.
 
 use super::failure::Failure;
-use super::whole;
-use clap::{ArgMatches, Args, ColorChoice, Command, ValueEnum};
-use std::ffi::{OsStr, OsString};
+use super::outputs::OutputFile;
+use clap::{Args, ColorChoice, ValueEnum};
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
 
 /// The flags that every command takes.
 #[derive(Args)]
 pub(super) struct SharedArgs {
     /// Write the result to this file, whole or not at all, instead of printing it
-    #[arg(short, long, alias = "out", value_name = "FILE", global = true)]
-    pub(super) output: Option<PathBuf>,
-    /// Print JSON where there are data, and errors as JSON in any case
+    #[arg(short, long, alias = "out", value_name = "FILE", value_parser = OutputFile::or_stdout(), global = true)]
+    pub(super) output: Option<OutputFile>,
+    /// Print the result as JSON, and errors and notes as one JSON object on standard error
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// When to use colors; `auto` is where standard error is a terminal and NO_COLOR is not set
@@ -39,31 +38,6 @@ impl SharedArgs {
             ColorWhen::Never => false,
         }
     }
-
-    /// Errs where the output would replace a file that the command line names otherwise.
-    pub(super) fn spares(&self, command: &Command, matches: &ArgMatches) -> Result<(), Failure> {
-        let Some(output) = &self.output else { return Ok(()) };
-        let (mut command, mut matches) = (command, matches);
-        while let Some((name, inner)) = matches.subcommand() {
-            let Some(found) = command.find_subcommand(name) else { break };
-            (command, matches) = (found, inner);
-        }
-        let ids = command.get_arguments().map(|a| a.get_id().as_str()).filter(|id| *id != "output");
-        for raw in ids.filter_map(|id| matches.try_get_raw(id).ok().flatten()).flatten() {
-            whole::spares(output, paths(raw).iter().map(PathBuf::as_path))?;
-        }
-        Ok(())
-    }
-}
-
-/// The paths that an argument may name: itself, and the file of `NAME=FILE#ARRAY`.
-fn paths(raw: &OsStr) -> Vec<PathBuf> {
-    let mut all = vec![PathBuf::from(raw)];
-    if let Some((_, file)) = raw.to_str().and_then(|text| text.split_once('=')) {
-        all.push(file.split('#').next().unwrap_or(file).into());
-    }
-    all.retain(|path| path != Path::new("") && path != Path::new("-"));
-    all
 }
 
 /// What is asked for by arguments that may be wrong: colors, and whether errors are JSON.
@@ -79,7 +53,27 @@ pub(super) fn asked(args: &[OsString]) -> (ColorChoice, bool) {
         _ => ColorChoice::Auto,
     };
     let end = args.iter().position(|a| a == "--").unwrap_or(args.len());
-    (choice, args[..end].iter().any(|a| a == "--json"))
+    let is_json =
+        |a: &OsString| a == "--json" || a.to_str().is_some_and(|a| a.starts_with("--json="));
+    (choice, args[..end].iter().any(is_json))
+}
+
+/// Flags whose value may be left out, and what it is then.
+const LEFT_OUT: [(&str, &str); 1] = [("--frontier", "10")];
+
+/// The arguments with the values that were left out before something that is no value: `--frontier FILE`.
+pub(super) fn completed(args: Vec<OsString>) -> Vec<OsString> {
+    let end = args.iter().position(|a| a == "--").unwrap_or(args.len());
+    let is_value = |a: &OsString| a.to_str().is_some_and(|a| a.parse::<i64>().is_ok());
+    let mut all = Vec::with_capacity(args.len());
+    for (k, arg) in args.iter().enumerate() {
+        let flag = LEFT_OUT.iter().find(|(flag, _)| k < end && arg == flag);
+        match flag.filter(|_| !args.get(k + 1).is_some_and(is_value)) {
+            Some((flag, value)) => all.push(format!("{flag}={value}").into()),
+            None => all.push(arg.clone()),
+        }
+    }
+    all
 }
 
 /// A wrong command line as the failure that commands have.
@@ -91,4 +85,36 @@ pub(super) fn wrong(e: &clap::Error) -> Failure {
     let tips: Vec<&str> = text.lines().filter_map(|l| l.trim().strip_prefix("tip: ")).collect();
     let hint = (!tips.is_empty()).then(|| tips.join("; "));
     Failure::usage(lines.join(" ")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn values_that_are_left_out_are_filled_in() {
+        for (given, due) in [
+            ("plan --frontier x.ir", "plan --frontier=10 x.ir"),
+            ("plan x.ir --frontier", "plan x.ir --frontier=10"),
+            ("plan --frontier 3 x.ir", "plan --frontier 3 x.ir"),
+            ("plan --frontier -3 x.ir", "plan --frontier -3 x.ir"),
+            ("plan --frontier --json x.ir", "plan --frontier=10 --json x.ir"),
+            ("launch -- run --frontier x", "launch -- run --frontier x"),
+        ] {
+            assert_eq!(completed(words(given)), words(due), "{given}");
+        }
+    }
+
+    #[test]
+    fn json_is_asked_for_by_arguments_that_are_wrong_too() {
+        for (args, due) in
+            [("run --json x", true), ("run --json=yes", true), ("run -- --json", false)]
+        {
+            assert_eq!(asked(&words(args)).1, due, "{args}");
+        }
+    }
 }

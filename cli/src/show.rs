@@ -7,10 +7,10 @@ use std::io::{self, Write};
 
 /// Writes `name type sha256` of the elements' little-endian bytes in row-major order.
 pub(super) fn write_digest(out: &mut dyn Write, name: &str, a: &Array) -> io::Result<()> {
-    let digest = Sha256::digest(a.bytes());
-    write!(out, "{name} {} ", a.ty())?;
-    for byte in digest {
-        write!(out, "{byte:02x}")?;
-    }
-    writeln!(out)
+    writeln!(out, "{name} {} {}", a.ty(), digest(a))
+}
+
+/// The SHA-256 of the elements' little-endian bytes in row-major order.
+pub(super) fn digest(a: &Array) -> String {
+    Sha256::digest(a.bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,7 +2,7 @@
 
 use adfuse::ir::types::MAX_RANK;
 use adfuse::ir::{DType, Literal, Number};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// One `--input`.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,16 +50,6 @@ pub(super) struct List {
     pub(super) dims: Vec<u64>,
     /// The numbers.
     pub(super) numbers: Vec<Number>,
-}
-
-impl Spec {
-    /// The file that is read, if one is.
-    pub(super) fn file(&self) -> Option<&Path> {
-        match self {
-            Spec::Npy(path) | Spec::Npz(path, _) => Some(path),
-            Spec::Fill(_) | Spec::List(_) => None,
-        }
-    }
 }
 
 impl List {

@@ -1,20 +1,76 @@
 //! Output streams.
 
+use super::failure::Failure;
+use super::outputs::OutputFile;
 use super::render::visible;
+use serde_json::{Map, Value, json};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
 
 /// Standard output and standard error of a command.
 pub(super) struct Streams<'a> {
     /// Results.
     pub(super) out: &'a mut dyn Write,
     /// Everything else.
-    pub(super) err: &'a mut dyn Write,
-    /// Whether data are printed as JSON.
+    pub(super) err: &'a mut Messages,
+    /// Whether results are printed as JSON.
     pub(super) json: bool,
     /// The file that the result goes to. A command that takes it writes the file itself; otherwise it gets what is written
     /// to `out`.
-    pub(super) output: Option<PathBuf>,
+    pub(super) output: Option<OutputFile>,
+}
+
+/// What a command says that is not its result. It goes to standard error as it comes, or, as JSON, in one object at the end.
+pub(super) struct Messages {
+    /// The notes so far, and what else was said, where these are JSON.
+    kept: Option<(Vec<String>, Vec<u8>)>,
+}
+
+impl Messages {
+    /// None yet.
+    pub(super) fn new(json: bool) -> Messages {
+        Messages { kept: json.then(Default::default) }
+    }
+
+    fn note(&mut self, message: &str) {
+        match &mut self.kept {
+            Some((notes, _)) => notes.push(message.to_owned()),
+            // A closed standard error stops nothing.
+            None => drop(writeln!(io::stderr(), "note: {}", visible(message))),
+        }
+    }
+
+    /// The last message, if the command failed.
+    pub(super) fn end(self, failure: Option<&Failure>, colors: bool) {
+        let text = match (self.kept, failure) {
+            (None, failure) => failure.map_or_else(String::new, |failure| failure.render(colors)),
+            (Some((notes, printed)), failure) => {
+                let mut all = Map::new();
+                all.extend(failure.map(|failure| ("errors".to_string(), failure.json())));
+                if !notes.is_empty() {
+                    all.insert("notes".into(), json!(notes));
+                }
+                if !printed.is_empty() {
+                    let lines = String::from_utf8_lossy(&printed);
+                    all.insert("printed".into(), lines.lines().collect());
+                }
+                if all.is_empty() { String::new() } else { format!("{:#}\n", Value::Object(all)) }
+            }
+        };
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+impl Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.kept {
+            Some((_, printed)) => printed.write(bytes),
+            None => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Passes text on without the control bytes that a terminal would act on: texts of programs are not trusted.
@@ -33,9 +89,19 @@ impl Write for VisibleWriter<'_> {
 }
 
 impl Streams<'_> {
-    /// Tells the user something that is not a result. A closed standard error stops nothing.
+    /// Tells the user something that is not a result.
     pub(super) fn note(&mut self, message: impl std::fmt::Display) {
-        let _ = writeln!(self.err, "note: {}", visible(&message.to_string()));
+        self.err.note(&message.to_string());
+    }
+
+    /// Prints the result: as text, or as JSON where that is asked for.
+    pub(super) fn print(
+        &mut self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> Value,
+    ) -> io::Result<()> {
+        let printed = if self.json { format!("{:#}\n", json()) } else { text() };
+        self.out.write_all(printed.as_bytes())
     }
 }
 

@@ -64,20 +64,31 @@ impl FunctionArgs {
         LoadedProgram::read(self.file()?, &self.dims.given(&self.fixed))
     }
 
+    /// The function of the program that is asked for, if one is.
+    pub(super) fn asked<'p>(
+        &self,
+        program: &'p LoadedProgram,
+    ) -> Result<Option<&'p Function>, Failure> {
+        let Some(name) = &self.func else { return Ok(None) };
+        let name = name.trim_start_matches('@');
+        let found = program.module.find(name).ok_or_else(|| {
+            let names: Vec<&str> = program.module.funcs.values().map(|f| f.name.as_str()).collect();
+            let hint = mean(name, names.iter().copied(), "@");
+            let all = format!("the functions are {}", listed(&names, "@"));
+            Failure::usage(format!("no function @{name} in `{}`", program.source.name))
+                .hint(hint.or(Some(all)))
+        });
+        found.map(Some)
+    }
+
     /// The chosen function of the program.
     pub(super) fn choose<'p>(&self, program: &'p LoadedProgram) -> Result<&'p Function, Failure> {
         program.has_functions()?;
+        if let Some(asked) = self.asked(program)? {
+            return Ok(asked);
+        }
         let module = &program.module;
         let names: Vec<&str> = module.funcs.values().map(|f| f.name.as_str()).collect();
-        if let Some(name) = &self.func {
-            let name = name.trim_start_matches('@');
-            return module.find(name).ok_or_else(|| {
-                let hint = mean(name, names.iter().copied(), "@");
-                let all = format!("the functions are {}", listed(&names, "@"));
-                Failure::usage(format!("no function @{name} in `{}`", program.source.name))
-                    .hint(hint.or(Some(all)))
-            });
-        }
         match module.funcs.values().next() {
             Some(only) if names.len() == 1 => Ok(only),
             _ => module.find("main").ok_or_else(|| {
@@ -94,7 +105,17 @@ impl FunctionArgs {
         program: &LoadedProgram,
         f: &Function,
     ) -> Result<BTreeMap<Symbol, u64>, Failure> {
-        self.dims.of(&f.symbols, &program.source, &format!("@{} has", f.name))
+        self.extents_of(program, &f.symbols, &format!("@{} has", f.name))
+    }
+
+    /// The extents given for these symbols, which `owner` names.
+    pub(super) fn extents_of(
+        &self,
+        program: &LoadedProgram,
+        symbols: &[Symbol],
+        owner: &str,
+    ) -> Result<BTreeMap<Symbol, u64>, Failure> {
+        self.dims.of(symbols, &program.source, owner)
     }
 }
 

@@ -4,6 +4,7 @@ use super::engine::Threads;
 use super::failure::Failure;
 use super::machine::{MeasuredOn, gpu};
 use super::streams::Streams;
+use super::values::whole;
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, EngineModel, Fp, MachineModel, PlanOptions};
 use adfuse::ir::Diagnostic;
@@ -13,6 +14,7 @@ use adfuse::tune::{
 };
 use clap::Args;
 use serde_json::{Value, json};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ pub(super) struct Tune {
     #[arg(long, value_name = "NAME", default_value = "tuned")]
     name: String,
     /// Milliseconds for which each program is run
-    #[arg(long, value_name = "MS", default_value_t = 100)]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = whole::<u64>(0..=u64::MAX))]
     each: u64,
 }
 
@@ -46,10 +48,11 @@ struct TuneSubject<'e> {
 impl Tune {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &streams.output
-            && path.extension().is_none_or(|e| e != "toml")
+        if let Some(file) = &streams.output
+            && !streams.json
+            && !file.has_extension(&["toml"])
         {
-            let m = format!("`{}` does not end in .toml", path.display());
+            let m = format!("`{}` does not end in .toml", file.path.display());
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
         let least = Duration::from_millis(self.each);
@@ -80,7 +83,7 @@ impl Tune {
             );
             return Err(Failure::usage(m).hint(Some("`cpu`, `gpu` or `gpu:N`".into())));
         }
-        let threads = self.threads.count()?;
+        let threads = self.threads.count();
         let parallel = i64::try_from(threads).unwrap_or(i64::MAX);
         let base = MachineModel { name: self.name.clone(), parallel, ..MachineModel::cpu() };
         let mut engine = Cpu { threads, ..Cpu::default() };

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 /// Prints the function over a batch
 ///
-/// The function printed does for each element of a batch what the one given does, with the same bits:
-/// its parameters have an axis more where --in-axes says so, and its results where --out-axes does.
+/// The printed function does for each element of a batch what the given one does for one, with the same bits.
+/// Its parameters have one more axis where --in-axes says so, and its results where --out-axes does.
 #[derive(Args)]
 pub(super) struct Vmap {
     #[command(flatten)]
@@ -21,16 +21,15 @@ pub(super) struct Vmap {
     /// The extent of the batch: a number, or a name for a symbolic dimension
     #[arg(long, value_name = "N", value_parser = size)]
     size: Dim,
-    /// The axis of the batch by parameter, such as x=0,y=none; all elements share those that are not
-    /// named. Without this it is the first axis of every parameter
+    /// The batch axis of each parameter, such as x=0,y=none; one that is not named has none, and all elements share
+    /// it. Without this flag it is the first axis of every parameter
     #[arg(long, value_name = "NAME=AXIS,..", value_delimiter = ',', value_parser = named)]
     in_axes: Vec<(String, AxisArg)>,
-    /// The axis of the batch by result, such as 0,none; without this, the first of each. A negative
-    /// axis counts from the last
+    /// The batch axis of each result, such as 0,none; without this, the first. A negative axis counts from the last
     #[arg(long, value_name = "AXIS,..", value_delimiter = ',', value_parser = axis, allow_hyphen_values = true)]
     out_axes: Vec<AxisArg>,
-    /// The elements are the ranks of the axis of this name: collectives over it become ordinary ops, and results
-    /// that are the same on all ranks need no axis
+    /// The name of an axis whose ranks the elements are: collectives over it become ordinary ops, and results that
+    /// are the same on all ranks need no axis
     #[arg(long, value_name = "NAME")]
     axis_name: Option<String>,
     /// Let all elements draw the same random bits where they share seed and offset

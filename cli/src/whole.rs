@@ -4,7 +4,7 @@ use super::failure::Failure;
 use adfuse::whole::replace;
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Makes or replaces the file at `path` with what `fill` writes ([`replace`]).
 pub(super) fn write(
@@ -40,6 +40,21 @@ fn same_file(a: &Path, b: &Path) -> bool {
         _ => false,
     };
     same_path || same_inode(a, b)
+}
+
+/// Whether two paths lead to one place, at which there may be nothing yet.
+pub(super) fn is_same_place(a: &Path, b: &Path) -> bool {
+    same_file(a, b) || place(a) == place(b)
+}
+
+/// The path without links and detours, as far as its folder is there.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().map(|p| if p == Path::new("") { Path::new(".") } else { p });
+    let folder = folder.and_then(|folder| fs::canonicalize(folder).ok());
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
+    }
 }
 
 /// Names that differ in their cases, and hard links, lead to one file by different paths.

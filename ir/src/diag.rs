@@ -181,6 +181,30 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(.., k)| k)
 }
 
+/// Of the given names, the one that `name` is misspelled from: one letter is wrong, missing, too many or swapped with the next,
+/// or two are in a name of eight letters or more.
+///
+/// Where all names have meanings that differ, such as those of ops, a name that is merely similar helps nobody
+/// ([`did_you_mean`]).
+pub fn misspelled<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let most = match name.len() {
+        0 | 1 => return None,
+        2..8 => 1,
+        _ => 2,
+    };
+    let letters = |text: &str| {
+        let mut letters: Vec<u8> = text.bytes().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let own = letters(name);
+    // Letters in the wrong order are likelier than a wrong letter, and beginnings are right more often than ends.
+    let near = known
+        .into_iter()
+        .map(|k| (edits(name, k), letters(k) != own, std::cmp::Reverse(common_prefix(name, k)), k));
+    near.filter(|&(edits, ..)| edits <= most).min().map(|(.., k)| k)
+}
+
 /// A hint for a name that is none of those there are: the nearest, or, where none is near, what there is.
 pub fn instead(name: &str, known: &[&str], sigil: &str) -> Option<String> {
     let near = did_you_mean(name, known.iter().copied());
@@ -200,6 +224,26 @@ pub fn listed<S: AsRef<str>>(names: &[S], sigil: &str) -> String {
         shown.push(format!("and {} more", names.len() - MOST));
     }
     shown.join(", ")
+}
+
+/// How many edits lead from one text to another, where a swap of neighbours is one.
+fn edits(a: &str, b: &str) -> usize {
+    let cut = |s: &str| s.bytes().take(64).collect::<Vec<_>>();
+    let (a, b) = (cut(a), cut(b));
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
 }
 
 fn common_prefix(a: &str, b: &str) -> usize {

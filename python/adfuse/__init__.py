@@ -79,8 +79,9 @@ class _Program:
             file = Path(folder) / f"{getattr(self.f, '__name__', 'f').strip('<>')}.mlir"
             file.write_text(lowered.as_text(debug_info=True))
             # Parameters have the names of the arguments' trees.
-            names = re.findall(r"%([^\s:]+): ", _run(_program(), "import", file).split(") -> ", 1)[0])
-            _run(_program(), "report", file, *self._given(names, wrt), "-o", Path(path).absolute())
+            text = json.loads(_run(_program(), "import", file))["text"]
+            names = re.findall(r"%([^\s:]+): ", text.split(") -> ", 1)[0])
+            _run(_program(), "report", file, *self._given(names, wrt), "--page", Path(path).absolute())
 
     def _given(self, names, wrt):
         return self.options + (["--grad", "--wrt=" + ",".join(names[n] for n in wrt)] if wrt else [])
@@ -171,17 +172,17 @@ class _Server:
 def _program():
     found = os.environ.get("ADFUSE") or shutil.which("adfuse")
     if found is None:
-        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it")
+        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it: `cargo install --path cli` makes it")
     return found
 
 
 def _run(*command):
-    """What a command prints, as JSON where there are data."""
+    """What a command prints, as JSON."""
     ran = subprocess.run([*command, "--json"], capture_output=True, text=True)
     if ran.returncode == 0:
         return ran.stdout
-    with contextlib.suppress(ValueError):  # Notes may stand before the errors, which are JSON.
-        errors = json.loads(ran.stderr[ran.stderr.index("{\n"):])["errors"]
+    with contextlib.suppress(ValueError, KeyError):  # A command that crashed says no JSON.
+        errors = json.loads(ran.stderr)["errors"]
         raise Error("\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors))
     raise Error(ran.stderr.strip())
 

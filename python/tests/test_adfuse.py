@@ -55,6 +55,7 @@ class Adfuse(unittest.TestCase):
             page = pathlib.Path(folder) / "loss.html"
             adfuse.value_and_grad(loss, (0, 2)).report(page, PARAMS, X, Y)
             text = page.read_text()
+            self.assertTrue(text.startswith("<!doctype html>"))
             for part in ["params.w", "params.b", "loss.mlir", "test_adfuse.py:"]:
                 self.assertIn(part, text)
             adfuse.jit(lambda x: x * 2).report(page, X)

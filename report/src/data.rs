@@ -254,6 +254,8 @@ pub struct ResidualRow {
     pub sources: Vec<String>,
     /// The other decision, with what it would change.
     pub instead: Option<Counterfactual>,
+    /// Whether it was asked what the other decision would change.
+    pub priced: bool,
     /// What settled it, in words.
     pub why: String,
     /// The line of the source that computes it, with its file.

@@ -14,10 +14,12 @@ pub struct CheckOptions {
     pub atol: f64,
     /// Extents for symbols; others get 3, 4, 5, .. in order.
     pub extents: BTreeMap<Symbol, u64>,
+    /// The function to check; without it, every one of the module.
+    pub only: Option<String>,
 }
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new() }
+        CheckOptions { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new(), only: None }
     }
 }

@@ -39,6 +39,7 @@ pub(crate) fn on_ranks<T: Send>(ranks: u32, run: impl Fn(RankGroup) -> T + Sync)
             address: Ipv4Addr::LOCALHOST.to_string(),
             port,
             wait: Duration::from_secs(60),
+            ended: None,
         };
         run(RankGroup::connect(&environment).unwrap_or_else(|d| panic!("rank {rank}: {d}")))
     };

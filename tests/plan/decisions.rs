@@ -9,8 +9,8 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, NoAlternative, Plan,
-    PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_frontier, prepare,
+    Alternative, AnyEngine, Constraint, Decider, Decision, Effort, Fp, MachineModel, NoAlternative,
+    Plan, PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_frontier, prepare,
     saved_bytes, stored_bytes, value_named,
 };
 use adfuse::ir::kernel::{Role, verify};
@@ -383,6 +383,31 @@ fn budgets_bind() {
     // Without one it binds nothing.
     let free = decisions(&g, &point.plan, &options, None, &AnyEngine).expect("decides");
     assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
+}
+
+/// Of many values the alternatives of those with the most bytes are priced, and what is priced is what it is without a limit.
+#[test]
+fn the_largest_values_are_priced_first() {
+    let text = std::fs::read_to_string("tests/models/deep_mlp.ir").expect("a model");
+    let module = parse(&text).expect("parses");
+    let f = module.find("deep_mlp").expect("the function");
+    let g = gradients(&module, f, None).expect("differentiates");
+    let options = options(Effort::Default);
+    let plan = plan(&g, &options).expect("plans");
+    let decider = Decider::of(&g, &plan, &options, None, &AnyEngine).expect("decides");
+    let all = decider.decisions().expect("decides");
+    let each: Vec<usize> = (0..decider.values().len()).collect();
+    assert_eq!(decider.decisions_within(&each, each.len()).expect("decides"), all);
+    let has_other = |d: &Decision| !matches!(d.other, Alternative::None(_));
+    assert!(all.iter().filter(|d| has_other(d)).count() > 4);
+    let some = decider.decisions_within(&each, 3).expect("decides");
+    let (priced, others): (Vec<_>, Vec<_>) =
+        some.iter().partition(|d| d.bound != Constraint::NotPriced);
+    assert_eq!(priced.iter().filter(|d| has_other(d)).count(), 3);
+    assert!(priced.iter().all(|d| all.contains(d)));
+    let least = priced.iter().filter(|d| has_other(d)).map(|d| (d.saved > 0, d.bytes)).min();
+    assert!(others.iter().all(|d| Some((d.saved > 0, d.bytes)) <= least));
+    assert!(others.iter().all(|d| d.other == Alternative::NotPriced));
 }
 
 /// A forward and a backward pass as a transposition leaves them: the bytes that cross are those of what is

@@ -210,7 +210,7 @@ fn no_other_decision_about_one_value_is_faster() {
             let all = decisions(&f, plan, &options, None, &AnyEngine).expect("has a lowering");
             let seconds = |d: &Decision| match &d.other {
                 Alternative::Keep(d) | Alternative::Remat(d) => d.seconds,
-                Alternative::None(_) => 0.0,
+                Alternative::None(_) | Alternative::NotPriced => 0.0,
             };
             let shares = plan.groups.iter().any(|group| group.parts.len() > 1);
             let least = if shares { 0.05 * options.device.launch_s } else { 0.0 };

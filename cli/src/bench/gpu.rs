@@ -180,7 +180,8 @@ impl Bench {
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
         let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
-        let gpu = Gpu { code, compile_budget, ..gpu(self.measured.engine.number)? };
+        let limits = self.trips.limits();
+        let gpu = Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number)? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
         let machine = self.measured.engine.row.machine;
@@ -215,7 +216,7 @@ impl Bench {
         };
         if let Some(path) = &self.trace {
             let text = subjects[0].trace_text().map_err(wrong)?;
-            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+            whole::write(&path.path, |file| file.write_all(text.as_bytes()))?;
         }
         let pairs = subjects.get(1).map(|other| {
             let pairs = subjects[0].seconds.iter().zip(&other.seconds);

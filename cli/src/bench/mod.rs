@@ -14,11 +14,13 @@ use super::engine::{Threads, VectorsArg};
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
-use super::machine::{MeasuredOn, SeedArg};
+use super::machine::{MeasuredOn, SeedArg, TripLimit};
+use super::outputs::OutputFile;
 use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
 use adfuse::backends::cpu::Vectors;
+use adfuse::backends::limits::RunLimits;
 use adfuse::backends::{Silent, with_effects};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, Plan};
@@ -27,17 +29,16 @@ use measure::measured;
 use report::BenchReport;
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use subject::Subject;
+use subject::{RunOptions, Subject};
 
 /// Measures a step of a function on the engine `cpu` or `gpu`
 ///
-/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond,
-/// or one; samples of the step, of what --compare names and of a copy take turns, so that what else the
-/// machine does meets all. Bytes and operations are those of the cost model. On a GPU inputs stay there, a
-/// sample takes two milliseconds, and times are the device's.
+/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
+/// if that takes longer. Samples of the step, of what --compare names and of a copy take turns, so that other load
+/// of the machine meets all of them. Bytes and operations are those of the cost model. On a GPU inputs stay there,
+/// a sample takes two milliseconds, and times are the device's.
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
@@ -49,8 +50,10 @@ pub(super) struct Bench {
     #[command(flatten)]
     width: VectorsArg,
     #[command(flatten)]
+    trips: TripLimit,
+    #[command(flatten)]
     seed: SeedArg,
-    /// How long to take samples, in seconds, from 0 to 3600; five are taken in any case
+    /// How many seconds to take samples for, from 0 to 3600; at least five samples are taken
     #[arg(long, value_name = "T", default_value = "1", value_parser = seconds)]
     min_seconds: Duration,
     /// Measure each step of the program too
@@ -60,16 +63,13 @@ pub(super) struct Bench {
     #[arg(long, value_enum, value_name = "EFFORT")]
     compare: Option<EffortArg>,
     /// Where to write one run's steps and tasks, as the trace viewers of browsers read them
-    #[arg(long, value_name = "OUT.json")]
-    trace: Option<PathBuf>,
+    #[arg(long, value_name = "OUT.json", value_parser = OutputFile::named())]
+    trace: Option<OutputFile>,
 }
 
 impl Bench {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &self.trace {
-            whole::spares(path, self.planning.files())?;
-        }
         // Runs are repeated for the time that they take.
         with_effects(&mut Silent, || match self.measured.engine.row.name {
             Cpu::NAME => self.on_cpu(streams),
@@ -79,8 +79,9 @@ impl Bench {
     }
 
     fn on_cpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let threads = self.threads.count()?;
-        let how = (threads, self.width.vectors()?);
+        let threads = self.threads.count();
+        let how =
+            RunOptions { threads, vectors: self.width.vectors()?, limits: self.trips.limits() };
         let mut clock = Clock::new();
         let ready = self.planning.ready_on(self.measured.engine, &mut clock)?;
         let read = clock.clone();
@@ -115,7 +116,7 @@ impl Bench {
             let steps = subjects[0].made.executable.steps();
             let names: Vec<&str> = steps.iter().map(|s| s.name.as_str()).collect();
             let text = events::text(&trace, &names);
-            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+            whole::write(&path.path, |file| file.write_all(text.as_bytes()))?;
         }
         let (subjects, seed) = (subjects.as_slice(), self.seed.seed);
         let plan = plan.text(&ready.function);
@@ -135,7 +136,7 @@ impl Bench {
 pub(super) fn here(
     ready: &PlanRequest,
     plan: &Plan,
-    (compare, least): (Effort, Duration),
+    (compare, least, limits): (Effort, Duration, RunLimits),
     streams: &mut Streams<'_>,
 ) -> Result<(Value, Vec<String>), Failure> {
     if ready.options.device.is_gpu() {
@@ -150,7 +151,7 @@ pub(super) fn here(
         return Err(Failure::usage(m));
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let how = (threads, Vectors::host());
+    let how = RunOptions { threads, vectors: Vectors::host(), limits };
     let other = ready.plan_with(compare)?;
     let mut subjects = Vec::new();
     for (plan, effort, name) in

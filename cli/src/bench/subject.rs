@@ -9,6 +9,7 @@ use crate::streams::Streams;
 use adfuse::backends::Array;
 use adfuse::backends::counters::{CounterError, HardwareCounters};
 use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
+use adfuse::backends::limits::RunLimits;
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{Cost, Effort, EngineModel, Ops, Plan};
 use adfuse::ir::Diagnostic;
@@ -23,6 +24,14 @@ pub(super) struct Subject {
     /// How long the phases took that led to it.
     pub(super) clock: Clock,
     outputs: Vec<Vec<u8>>,
+}
+
+/// How it is run.
+#[derive(Clone, Copy)]
+pub(super) struct RunOptions {
+    pub(super) threads: usize,
+    pub(super) vectors: Vectors,
+    pub(super) limits: RunLimits,
 }
 
 /// A step of the program, measured.
@@ -50,14 +59,15 @@ impl Subject {
         ready: &PlanRequest,
         plan: &Plan,
         (effort, name): (Effort, &'static str),
-        (threads, vectors): (usize, Vectors),
+        how: RunOptions,
         mut clock: Clock,
         streams: &mut Streams<'_>,
     ) -> Result<Subject, Failure> {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         let plan = adfuse::fusion::PlanOptions { effort, ..ready.options.clone() };
-        let cpu = Cpu { plan, threads, vectors, ..Cpu::default() };
+        let RunOptions { threads, vectors, limits } = how;
+        let cpu = Cpu { plan, threads, vectors, limits, ..Cpu::default() };
         // Here it has a place in the text.
         cpu.functions.check(&ready.function).map_err(wrong)?;
         clock.end("plan");

@@ -4,6 +4,7 @@ use super::printed;
 use super::table::{bytes, columns};
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
+use crate::streams::Streams;
 use adfuse::fusion::{
     Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
     NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
@@ -58,17 +59,28 @@ fn legend(ready: &PlanRequest, d: &Decision) -> impl Iterator<Item = String> {
     words.legend().into_iter().map(|line| format!("  {line}"))
 }
 
+/// The most values whose alternatives are made and priced for a table: those of the most bytes.
+const MOST_PRICED: usize = 64;
+
 /// What was decided for every value that crosses phases.
 pub(super) fn all(
     ready: &PlanRequest,
     plan: &Plan,
     budget: Option<u64>,
-    as_json: bool,
+    streams: &mut Streams<'_>,
 ) -> Result<String, Failure> {
+    let as_json = streams.json;
     let counting = ready.counting();
     let engine = MemoEngine::new(counting, &ready.options.device);
     let decider = decider(ready, plan, budget, &engine)?;
-    let found = decider.decisions().map_err(|d| ready.source.wrong(d))?;
+    let each: Vec<usize> = (0..decider.values().len()).collect();
+    let found = decider.decisions_within(&each, MOST_PRICED).map_err(|d| ready.source.wrong(d))?;
+    let unpriced = found.iter().filter(|d| d.bound == Constraint::NotPriced).count();
+    if unpriced > 0 {
+        streams.note(format!(
+            "alternatives are priced for the {MOST_PRICED} values with the most bytes; --explain %V prices one of the other {unpriced}"
+        ));
+    }
     let (f, names) = (&ready.function, Names::of(&ready.function));
     if as_json {
         let inverses = ready.inverses().iter().map(inverse_json);
@@ -150,7 +162,7 @@ fn decider<'a>(
 fn cells(f: &Function, names: &Names, d: &Decision) -> Vec<String> {
     let dash = || "-".to_string();
     let [instead, peak, saved, us] = match &d.other {
-        Alternative::None(_) => [dash(), dash(), dash(), dash()],
+        Alternative::None(_) | Alternative::NotPriced => [dash(), dash(), dash(), dash()],
         Alternative::Keep(x) => ["keep".into(), signed(x.peak), signed(x.saved), micros(x.seconds)],
         Alternative::Remat(x) => {
             ["remat".into(), signed(x.peak), signed(x.saved), micros(x.seconds)]
@@ -230,6 +242,7 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     out.push(match &d.other {
         Alternative::Keep(x) => format!("  kept in memory instead: {}", change(x)),
         Alternative::Remat(x) => format!("  computed again instead: {}", change(x)),
+        Alternative::NotPriced => "  what else would cost was not asked".into(),
         Alternative::None(why) => format!(
             "  nothing else can be: {}",
             match why {
@@ -264,6 +277,7 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
             "  settled by time: the alternative is slower, and nothing asks for what it frees"
                 .into()
         }
+        Constraint::NotPriced => "  what settled it was not asked".into(),
         Constraint::Bytes => "  settled by bytes: the alternative is as fast and frees none".into(),
         Constraint::Search => {
             "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
@@ -314,6 +328,7 @@ fn constraint(bound: Constraint) -> &'static str {
         Constraint::Time => "time",
         Constraint::Bytes => "bytes",
         Constraint::Search => "search",
+        Constraint::NotPriced => "not priced",
     }
 }
 
@@ -369,6 +384,7 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
     all["instead"] = match &d.other {
         Alternative::Keep(x) => difference("keep", x),
         Alternative::Remat(x) => difference("remat", x),
+        Alternative::NotPriced => Json::Null,
         Alternative::None(why) => match why {
             NoAlternative::Parameter => json!({"impossible": "parameter"}),
             NoAlternative::Constant => json!({"impossible": "constant"}),

@@ -14,22 +14,23 @@ mod times;
 
 use super::failure::Failure;
 use super::machine::CountedOn;
+use super::outputs::OutputFile;
 use super::planning::{ChosenPlan, PlanningArgs};
 use super::streams::Streams;
-use super::whole;
+use super::values::whole;
+use super::whole as files;
 use clap::Args;
 use printed::{json, lines};
 use report::PlanReport;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 pub(super) use table::{bytes, columns};
 
 /// Shows which instructions share a kernel, and what the plan costs compared with one kernel for each instruction
 ///
 /// Bytes, launches and times are those of the cost model, counted from the structure of the program.
-/// Symbolic dimensions need extents. With --cost-graph, shows instead what to keep and what to compute
-/// again of operations with given costs.
+/// Symbolic dimensions need extents. With --cost-graph, it shows instead what to keep and what to compute again, for
+/// operations whose costs are given.
 #[derive(Args)]
 #[command(mut_arg("file", |a| a.required(false).required_unless_present("cost_graph")))]
 pub(super) struct Show {
@@ -49,12 +50,14 @@ pub(super) struct Show {
     /// Instead, list neighbours that might share a kernel, and whether they do
     #[arg(long)]
     candidates: bool,
-    /// Instead, list what there is to choose from with --mem-budget: this many plans at most, from the one
-    /// that takes the least memory to the fastest
+    /// Instead, list what there is to choose from with --mem-budget: this many plans at most (10 without N), from
+    /// the one that takes the least memory to the fastest
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1000),
+        num_args = 0..=1,
+        default_missing_value = "10",
+        value_parser = whole::<u32>(1..=1000),
         conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "save"]
     )]
     frontier: Option<u32>,
@@ -64,16 +67,13 @@ pub(super) struct Show {
     #[arg(long)]
     hashes: bool,
     /// Also write the plan's text to this file, which --plan follows
-    #[arg(long, value_name = "PLAN")]
-    save: Option<PathBuf>,
+    #[arg(long, value_name = "PLAN", value_parser = OutputFile::named())]
+    save: Option<OutputFile>,
 }
 
 impl Show {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(path) = &self.save {
-            whole::spares(path, self.planning.files())?;
-        }
         let (budget, count) = (self.planning.budget(), self.frontier.map(|n| n as usize));
         if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), streams.json)? {
             streams.out.write_all(printed.as_bytes())?;
@@ -114,7 +114,7 @@ impl Show {
         } else if let Some(v) = one {
             decided::one(&ready, &plan, budget, v, streams.json)?
         } else if self.decisions {
-            decided::all(&ready, &plan, budget, streams.json)?
+            decided::all(&ready, &plan, budget, streams)?
         } else if self.candidates {
             let found = adfuse::fusion::candidates(f, &plan, device);
             let found = found.map_err(|d| ready.source.wrong(d))?;
@@ -127,9 +127,9 @@ impl Show {
             let report = PlanReport::of(&ready, &plan, &program, choice.as_ref())?;
             if streams.json { json(&report.json()) } else { table::text(&report, self.hashes) }
         };
-        if let Some(path) = &self.save {
+        if let Some(OutputFile { path, .. }) = &self.save {
             let text = plan.text(f);
-            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+            files::write(path, |file| file.write_all(text.as_bytes()))?;
         }
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)

@@ -78,7 +78,7 @@ fn what_cannot_be_planned_says_why() {
     for (args, said) in [
         ("--cost-graph none.json", "cannot read `none.json`"),
         ("--cost-graph g.json --mem-budget many", "expected bytes, such as 1024, 64MiB or 16GB"),
-        ("--cost-graph g.json --frontier 0", "0 is not in 1.."),
+        ("--cost-graph g.json --frontier 0", "a whole number from 1 to 1000"),
         ("--cost-graph g.json x.ir", "cannot be used with"),
         ("--cost-graph g.json --grad", "cannot be used with"),
         ("--cost-graph g.json --candidates", "cannot be used with"),

@@ -122,7 +122,7 @@ fn what_does_not_fit_is_said() {
         ("vmap row.ir --size 3 --out-axes none,0 --same-bits", 2, "it needs an axis"),
         ("vmap row.ir --size 3 --in-axes x=0", 1, "would share what `rng_bits` draws"),
         ("hessian row.ir --wrt i", 2, "only float types"),
-        ("grad inverse.ir --order 0", 2, "0 is not in 1..=16"),
+        ("grad inverse.ir --order 0", 2, "a whole number from 1 to 16"),
         ("jacobian cubes.ir --mode both", 2, "[possible values: fwd, rev]"),
         ("hvp inverse.ir --wrt y", 2, "no parameter %y"),
     ] {

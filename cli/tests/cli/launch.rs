@@ -77,19 +77,105 @@ fn a_killed_rank_ends_the_others() {
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
-/// A rank that never comes is not waited for without an end.
+/// A rank that ended before it joined is not waited for, whichever it is; one that never comes, not without an end.
 #[cfg(unix)]
 #[test]
 fn a_rank_that_does_not_come_is_told() {
     let d = folder();
-    let run = "[ $RANK = 2 ] || exec adfuse run sum.ir --input n=0 --input x=ones";
+    for gone in [0, 2] {
+        let run =
+            format!("[ $RANK = {gone} ] || exec adfuse run sum.ir --input n=0 --input x=ones");
+        let begun = Instant::now();
+        let ran = d.shell(&format!("adfuse launch -n 3 -- sh -c '{run}'"));
+        let says = format!("error[lost-rank]: rank {gone} is lost: it ended before it joined");
+        assert!(ran.code == 1 && ran.err.contains(&says), "{} {}", ran.code, ran.err);
+        assert_eq!(ran.err.matches("error[lost-rank]").count(), 2, "{}", ran.err);
+        assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
+    }
+    let run = "[ $RANK = 2 ] || exec adfuse run sum.ir --input n=0 --input x=ones; sleep 5";
     let ran = d.shell(&format!("ADFUSE_RANKS_WAIT=1 adfuse launch -n 3 -- sh -c '{run}'"));
     assert!(
-        ran.code == 2 && ran.err.contains("ranks 2 did not come within 1 s"),
+        ran.code == 1 && ran.err.contains("rank 2 did not come within 1 s"),
         "{} {}",
         ran.code,
         ran.err
     );
+}
+
+/// Whoever ends `launch` ends its ranks, and what these have started.
+#[cfg(target_os = "linux")]
+#[test]
+fn ranks_end_with_launch() {
+    let d = folder();
+    for (signal, code) in [("TERM", 143), ("HUP", 129)] {
+        // Each rank starts two processes, says which, and waits.
+        let rank = "for k in 1 2; do sleep 300 >/dev/null 2>&1 & echo $! >> ids; done; wait";
+        let line = format!(
+            "adfuse launch -n 2 -- sh -c '{rank}' & launch=$!
+             while [ \"$(cat ids 2>/dev/null | wc -l)\" -lt 4 ]; do sleep 0.05; done
+             kill -{signal} $launch; wait $launch; echo code $?
+             for id in $(cat ids); do grep -s State: /proc/$id/status | grep -qv Z && echo left $id; done; rm ids"
+        );
+        let ran = d.shell(&line);
+        assert_eq!(ran.out.trim(), format!("code {code}"), "{signal}: {}", ran.err);
+        assert!(ran.err.contains("launch was ended by signal"), "{}", ran.err);
+    }
+}
+
+/// Ranks that do not end when they are asked to are ended when `launch` is asked again.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_signal_ends_ranks_at_once() {
+    let d = folder();
+    let rank = "trap : TERM; echo $$ >> ids; while :; do sleep 0.1; done";
+    let line = format!(
+        "adfuse launch -n 2 -- sh -c '{rank}' & launch=$!
+         while [ \"$(cat ids 2>/dev/null | wc -l)\" -lt 2 ]; do sleep 0.05; done
+         kill -TERM $launch; sleep 0.5; kill -TERM $launch; wait $launch; echo code $?
+         for id in $(cat ids); do grep -s State: /proc/$id/status | grep -qv Z && echo left $id; done"
+    );
+    let begun = Instant::now();
+    let ran = d.shell(&line);
+    assert_eq!(ran.out.trim(), "code 143", "{}", ran.err);
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+}
+
+/// All ranks run one command line, and none writes over another's file.
+#[cfg(unix)]
+#[test]
+fn ranks_write_files_of_their_own() {
+    let d = folder();
+    let run = "adfuse run sum.ir --input n=0 --input x=ones";
+    for flag in ["--save y.npz", "-o y.txt", "--trace t.json"] {
+        let ran = d.shell(&format!("adfuse launch -n 3 -- {run} {flag}"));
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(
+            ran.err.contains("all 3 ranks would write") && ran.err.contains("{rank}"),
+            "{}",
+            ran.err
+        );
+    }
+    let ran =
+        d.shell(&format!("adfuse launch -n 3 -- {run} --save y.{{rank}}.npz -o y.{{rank}}.txt"));
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
+    let names = ["sum.ir", "y.0.npz", "y.0.txt", "y.1.npz", "y.1.txt", "y.2.npz", "y.2.txt"];
+    assert_eq!(d.names(), names);
+}
+
+/// A server that has lost a rank ends: nothing that it could answer is right any more.
+#[cfg(unix)]
+#[test]
+fn a_server_ends_with_a_rank() {
+    let d = folder();
+    d.file("given.ir", "func @g(%n: i32[], %x: f32[4]) -> (i32[], f32[4]) {\n  return %n, %x\n}\n");
+    d.good("run given.ir --input n=0 --input x=ones --save in.npz");
+    // Rank 2 answers one request, the others would answer two.
+    let serve = "count=2; [ $RANK = 2 ] && count=1; for k in $(seq $count); do printf \"in.npz\\tout$RANK.npz\\n\"; done \
+                 | adfuse run sum.ir --serve";
+    let ran = d.shell(&format!("adfuse launch -n 3 -- sh -c '{serve}'"));
+    assert_eq!(ran.code, 1, "{} {}", ran.out, ran.err);
+    assert_eq!(ran.out.lines().filter(|l| *l == "ok").count(), 3, "{}", ran.out);
+    assert!(ran.err.matches("error[lost-rank]").count() >= 2, "{} {}", ran.out, ran.err);
 }
 
 #[test]
@@ -115,6 +201,8 @@ fn launch_says_what_it_cannot_do() {
     assert!(ran.code == 2 && ran.err.contains("cannot run `./no-such-program`"), "{}", ran.err);
     assert_eq!(d.run("launch -n 0 -- true").code, 2);
     assert_eq!(d.run("launch -n 2").code, 2);
+    let ran = d.run("launch -n 2 -o all.txt -- true");
+    assert!(ran.code == 2 && ran.err.contains("after `--`"), "{}", ran.err);
     // The exit status is that of the first that fails.
     #[cfg(unix)]
     assert_eq!(d.shell("adfuse launch -n 2 -- sh -c 'exit $((RANK * 7))'").code, 7);

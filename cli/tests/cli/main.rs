@@ -14,6 +14,7 @@ mod import;
 mod kept;
 mod launch;
 mod losses;
+mod mistakes;
 mod pack;
 mod plan;
 mod report;

@@ -31,7 +31,7 @@ impl MadePage {
     fn of(args: &str) -> MadePage {
         let folder = Folder::new();
         folder.file("p.ir", LAYERS);
-        let printed = folder.good(&format!("report p.ir --json -o p.html {args}"));
+        let printed = folder.good(&format!("report p.ir --json --page p.html {args}"));
         MadePage { html: folder.text("p.html"), data: serde_json::from_str(&printed).unwrap() }
     }
 
@@ -240,6 +240,13 @@ fn pictures_and_measurements_are_written() {
     assert!(p.list("steps").iter().all(|s| s["measured"]["seconds"].as_f64().is_some()));
     assert!(p.panel("compared").contains("class=\"basis measured\""));
     assert!(p.panel("roofline").contains("class=\"measured\""));
+    // The head has what was measured, where something was.
+    let head = p.element("id=\"numbers\">", "</dl>");
+    let of =
+        |key: &str| head.split("<div data-key=").find(|d| d.starts_with(&format!("\"{key}\"")));
+    assert!(of("seconds").is_some_and(|d| d.contains("basis measured")), "{head}");
+    assert!(of("launches").is_some_and(|d| d.contains("basis predicted")), "{head}");
+    assert!(p.data["sentence"].as_str().unwrap().contains(" time as measured"));
     // Counters of the processor are there, or the page says why not.
     let counters = !p.data["measured"]["counters"].as_array().unwrap().is_empty();
     assert_ne!(counters, p.panel("compared").contains("Hardware counters are not read: "));
@@ -417,7 +424,7 @@ fn a_page_of_a_jax_function_has_lines_of_python() {
     let good: String =
         text.lines().filter(|l| !l.contains("foo")).map(|l| format!("{l}\n")).collect();
     folder.file("f.mlir", &good);
-    let printed = folder.good("report f.mlir --json --no-frontier -o p.html");
+    let printed = folder.good("report f.mlir --json --no-frontier --page p.html");
     let data: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(data["steps"][0]["lines"][0], "net/src/model.py:7:12");
     assert!(data["steps"][0]["reads"][0] == "%params.w.0", "{}", data["steps"][0]);

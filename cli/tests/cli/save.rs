@@ -17,11 +17,11 @@ fn what_a_run_reads_is_not_overwritten() {
     let plan = d.text("r.plan");
     fs::create_dir(d.0.join("sub")).unwrap();
     let mut cases = vec![
-        ("run r.ir --save r.ir", "r.ir"),
-        ("run r.ir --save sub/../r.ir", "r.ir"),
+        ("run r.ir -o r.ir", "r.ir"),
+        ("run r.ir -o sub/../r.ir", "r.ir"),
         ("run r.ir --input x=x.npy --save x.npy", "x.npy"),
         ("run r.ir --input x=y.npz#y --save ./y.npz", "y.npz"),
-        ("run r.ir --plan r.plan --save r.plan", "r.plan"),
+        ("run r.ir --plan r.plan --trace r.plan", "r.plan"),
         ("plan r.ir --save r.ir", "r.ir"),
         ("plan r.ir --plan r.plan --save r.plan", "r.plan"),
         ("plan r.ir --device d.toml --save d.toml", "d.toml"),
@@ -67,4 +67,29 @@ fn what_a_stopped_run_left_is_removed() {
     d.file("r.ir", PROGRAM).file(".y.npz.4000000000-0.tmp", "half").file(".z.npz.1-0.tmp", "half");
     d.good("run r.ir --save y.npz");
     assert_eq!(d.names(), [".z.npz.1-0.tmp", "r.ir", "y.npz"]);
+}
+
+/// Of two flags that write one file, one would lose what it writes.
+#[test]
+fn no_two_flags_write_one_file() {
+    let d = Folder::new();
+    d.file("r.ir", PROGRAM);
+    fs::create_dir(d.0.join("sub")).unwrap();
+    for args in [
+        "run r.ir --save y.npz -o y.npz",
+        "run r.ir --save y.npz --output sub/../y.npz",
+        "run r.ir --trace t.json -o ./t.json",
+        "bench r.ir --min-seconds 0 --trace t.json -o t.json",
+        "plan r.ir --save p -o p",
+        "report r.ir --no-frontier --svg sub -o sub/step.svg",
+        "man sub -o sub/adfuse.1",
+    ] {
+        let ran = d.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains("both write"), "{args}: {}", ran.err);
+    }
+    assert_eq!(d.names(), ["r.ir", "sub"]);
+    d.good("report r.ir --no-frontier --svg sub -o sub/page.html");
+    d.good("run r.ir --save y.{rank}.npz");
+    assert!(d.names().contains(&"y.0.npz".to_string()));
 }

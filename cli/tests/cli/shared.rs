@@ -72,6 +72,71 @@ fn tables_and_errors_are_json_too() {
     }
 }
 
+/// A way to run each command so that it ends well.
+const EACH: [(&str, &str); 20] = [
+    ("grad", "loss.ir"),
+    ("jvp", "loss.ir"),
+    ("hvp", "loss.ir"),
+    ("jacobian", "loss.ir --mode bwd"),
+    ("hessian", "loss.ir"),
+    ("vmap", "loss.ir --size 2"),
+    ("run", "loss.ir --grad --digest"),
+    ("launch", "-n 1 -- adfuse run loss.ir --json"),
+    ("check", "two.ir --func first"),
+    ("bench", "loss.ir --min-seconds 0"),
+    ("emit", "loss.ir --stage program"),
+    ("fmt", "loss.ir two.ir"),
+    ("import", "m.mlir"),
+    ("plan", "--frontier loss.ir"),
+    ("report", "loss.ir --no-frontier"),
+    ("pack", "b.csv"),
+    ("cache", "list"),
+    ("tune", "--each 1"),
+    ("completions", "zsh"),
+    ("man", "pages"),
+];
+
+/// What `--json` gives is JSON, of every command, and so is what a command says beside it.
+#[cfg(unix)]
+#[test]
+fn every_command_prints_json() {
+    let d = programs();
+    d.file("b.csv", "id,lower,upper,size\na,0,3,4\n");
+    d.file("m.mlir", "module {\n  func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n    return %a : tensor<2xf32>\n  }\n}\n");
+    let known: Vec<&str> = EACH.iter().map(|(command, _)| *command).collect();
+    assert_eq!(commands(&d), known, "a command is missing here");
+    for (command, args) in EACH {
+        // To measure the machine takes a while, and prints through what the others print through.
+        if command == "tune" {
+            continue;
+        }
+        let ran = d.shell(&format!("adfuse {command} --json {args}"));
+        assert_eq!(ran.code, 0, "{command}: {}", ran.err);
+        json(&ran.out);
+        assert!(ran.err.is_empty() || json(&ran.err)["notes"].is_array(), "{command}: {}", ran.err);
+        // Flags that all take are refused by none, but where there is nothing to write.
+        let ran = d.shell(&format!("adfuse {command} --json=yes {args}"));
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{command}");
+        assert_eq!(json(&ran.err)["errors"][0]["class"], "usage", "{command}");
+    }
+    let digest = json(&d.good("run loss.ir --digest --json"));
+    let text = d.good("run loss.ir --digest");
+    assert!(text.contains(digest["outputs"][0]["sha256"].as_str().unwrap()), "{digest:#}");
+    assert_eq!(json(&d.good("grad loss.ir --json"))["text"], d.good("grad loss.ir"));
+    assert_eq!(json(&d.good("fmt loss.ir --json"))["files"][0]["text"], d.good("fmt loss.ir"));
+    // The data of a page take its place.
+    d.good("report loss.ir --no-frontier --json -o page.json");
+    assert_eq!(json(&d.text("page.json"))["function"], "loss");
+    // What programs print and what commands note are one object.
+    let ran = d.run("run prints.ir --json");
+    json(&ran.out);
+    assert!(
+        json(&ran.err)["printed"][0].as_str().is_some_and(|line| line.contains("seen")),
+        "{}",
+        ran.err
+    );
+}
+
 #[test]
 fn colors_are_used_where_they_are_asked_for() {
     let d = programs();
@@ -120,22 +185,22 @@ fn a_budget_may_be_a_part_of_the_peak() {
     assert_eq!(d.run(&format!("run {f} --mem-budget 0% --digest")).code, 1);
 }
 
+/// The commands that `--help` lists.
+fn commands(d: &Folder) -> Vec<String> {
+    let help = d.good("--help");
+    let listed = help.lines().skip_while(|l| *l != "Commands:").skip(1);
+    let names = listed.take_while(|l| !l.is_empty()).filter_map(|l| l.split_whitespace().next());
+    names.filter(|c| *c != "help").map(str::to_string).collect()
+}
+
 #[test]
 fn completions_and_the_manual_name_all_commands() {
     let d = Folder::new();
-    let help = d.good("--help");
-    let commands: Vec<&str> = help
-        .lines()
-        .skip_while(|l| *l != "Commands:")
-        .skip(1)
-        .take_while(|l| !l.is_empty())
-        .filter_map(|l| l.split_whitespace().next())
-        .filter(|c| *c != "help")
-        .collect();
+    let commands = commands(&d);
     assert!(commands.len() >= 19, "{commands:?}");
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let text = d.good(&format!("completions {shell}"));
-        assert!(commands.iter().all(|c| text.contains(c)), "{shell}");
+        assert!(commands.iter().all(|c| text.contains(c.as_str())), "{shell}");
     }
     d.good("man pages");
     for command in &commands {

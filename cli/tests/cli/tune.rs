@@ -7,7 +7,7 @@ fn what_cannot_be_tuned_is_refused_before_anything_runs() {
     let d = models(&[]);
     for (args, said) in [
         ("tune -o machine.txt", "does not end in .toml"),
-        ("tune --threads 0 -o machine.toml", "--threads is from 1"),
+        ("tune --threads 0 -o machine.toml", "a whole number from 1 to 256"),
         (
             "tune --engine evaluator -o machine.toml",
             "no machine is described for the engine `evaluator`",

@@ -1,7 +1,7 @@
 //! How the steps of a program use its buffers, as far as its memory depends on it.
 
 use crate::lower::linked::LinkedProgram;
-use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, in_place, lives};
+use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, in_place, lives, lives_of};
 
 /// What memory is planned from, beside the buffers of a program.
 pub(crate) trait StepUses {
@@ -46,15 +46,12 @@ impl StepUses for LinkedProgram {
     }
 
     fn lives(&self) -> Lives {
-        let mut lives = Lives::new();
-        for (n, step) in self.steps.iter().enumerate() {
+        lives_of(self.steps.iter().map(|step| {
             let uses = step.of.uses();
-            for b in uses.writes.iter().chain(&uses.reads).filter_map(|&k| step.buffer(k)) {
-                let from = lives[b].map_or(n, |(from, _)| from);
-                lives[b] = Some((from, n));
-            }
-        }
-        lives
+            let touched = uses.writes.iter().chain(&uses.reads);
+            let (program, n) = step.of.program();
+            (&program.steps[n], touched.filter_map(|&k| step.buffer(k)))
+        }))
     }
 
     fn in_place(

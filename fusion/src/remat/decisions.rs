@@ -154,43 +154,62 @@ impl<'a> Decider<'a> {
         Ok(Some(self.decided(v, choice, other)))
     }
 
-    /// As [`Decider::decisions`], but the alternatives of the values of one class are priced once, for the value in the
-    /// middle of its class: `classes` has a number for each of [`Decider::values`]. Of the values of a class that are
-    /// decided otherwise than that one, or are not at the peak as it is, each is priced by itself.
+    /// As [`Decider::decisions`], but alternatives are made and priced for at most `most` values: those that are stored
+    /// first, and of them those of the most bytes. Each takes about as long as to lower the plan. `classes` has a number for
+    /// each of [`Decider::values`]; the values of one class that are decided alike are priced once, for the one in the middle.
+    /// Further values have [`Alternative::NotPriced`].
     ///
     /// # Errors
     /// As [`decisions`].
-    pub fn decisions_of_classes(&self, classes: &[usize]) -> Result<Vec<Decision>, Diagnostic> {
-        let mut members: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
-        for (&v, &class) in self.values().iter().zip(classes) {
-            members.entry(class).or_default().push(v);
-        }
-        let middle: Vec<Value> = members.values().map(|all| all[all.len() / 2]).collect();
-        let made: Result<Vec<_>, _> = each(&middle, |&v| self.decision(v)).into_iter().collect();
-        let made: BTreeMap<usize, Decision> =
-            members.keys().zip(made?).filter_map(|(&class, d)| Some((class, d?))).collect();
-        let all: Vec<(Value, usize)> =
-            self.values().iter().copied().zip(classes.iter().copied()).collect();
-        let of = |&(v, class): &(Value, usize)| match made.get(&class) {
-            Some(first) if first.value == v => Ok(Some(first.clone())),
-            Some(first) => self.decision_as(v, first),
-            None => self.decision(v),
+    pub fn decisions_within(
+        &self,
+        classes: &[usize],
+        most: usize,
+    ) -> Result<Vec<Decision>, Diagnostic> {
+        let unpriced = |&v: &Value| {
+            let choice = self.choice(v, &self.crossing.readings[v]);
+            self.decided(v, choice, Alternative::NotPriced)
         };
-        each(&all, of).into_iter().filter_map(Result::transpose).collect()
-    }
-
-    /// The decision for a value with the alternative of another one, where the two are decided alike.
-    fn decision_as(&self, v: Value, like: &Decision) -> Result<Option<Decision>, Diagnostic> {
-        let choice = self.choice(v, &self.crossing.readings[v]);
-        let is_alike = std::mem::discriminant(&choice) == std::mem::discriminant(&like.choice)
-            && self.at_peak.contains(v) == like.at_peak
-            && self.crossing.saved[v] == like.saved;
-        if !is_alike {
-            return self.decision(v);
+        let all: Vec<Decision> = self.values().iter().map(unpriced).collect();
+        // Sets of values that are priced once, by their first members.
+        let mut alike: Vec<Vec<usize>> = Vec::new();
+        let mut sets: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (k, &class) in classes.iter().enumerate().take(all.len()) {
+            let of_class = sets.entry(class).or_default();
+            match of_class.iter().find(|&&set| is_alike(&all[alike[set][0]], &all[k])) {
+                Some(&set) => alike[set].push(k),
+                None => {
+                    of_class.push(alike.len());
+                    alike.push(vec![k]);
+                }
+            }
         }
-        let priced = !matches!(like.other, Alternative::None(_));
-        let decided = self.decided(v, choice, like.other.clone());
-        Ok(Some(Decision { priced_for: priced.then_some(like.value), ..decided }))
+        // What has no alternative takes no time.
+        let (mut free, mut priced): (Vec<_>, Vec<_>) =
+            alike.into_iter().partition(|set| has_no_alternative(&all[set[0]].choice));
+        priced.sort_by_key(|set| {
+            let bytes: u64 = set.iter().map(|&k| all[k].bytes).fold(0, u64::saturating_add);
+            (all[set[0]].saved == 0, Reverse(bytes))
+        });
+        priced.truncate(most);
+        priced.append(&mut free);
+        let made = each(&priced, |set| {
+            let like = &all[set[set.len() / 2]];
+            let other = self.other(like.value, &like.choice, &like.readings);
+            other.map(|other| (set.clone(), like.value, other))
+        });
+        let mut found = all;
+        for made in made {
+            let (set, like, other) = made?;
+            let is_priced = matches!(other, Alternative::Keep(_) | Alternative::Remat(_));
+            for k in set {
+                let (v, choice) = (found[k].value, found[k].choice.clone());
+                let decided = self.decided(v, choice, other.clone());
+                let priced_for = (is_priced && v != like).then_some(like);
+                found[k] = Decision { priced_for, ..decided };
+            }
+        }
+        Ok(found)
     }
 
     /// The decision for a value whose alternative is known.
@@ -366,6 +385,7 @@ impl<'a> Decider<'a> {
         }
         let d = match other {
             Alternative::None(_) => return Constraint::Legality,
+            Alternative::NotPriced => return Constraint::NotPriced,
             Alternative::Keep(d) | Alternative::Remat(d) => d,
         };
         if matches!(choice, ResidualChoice::Save | ResidualChoice::Compress { .. })
@@ -412,6 +432,17 @@ impl<'a> Decider<'a> {
         let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;
         Some((f.inst_results(u)[0], self.options.fp == Fp::Strict && held((u, k))))
     }
+}
+
+/// Whether what one value's alternative costs holds for another one of its class.
+fn is_alike(a: &Decision, b: &Decision) -> bool {
+    std::mem::discriminant(&a.choice) == std::mem::discriminant(&b.choice)
+        && (a.at_peak, a.saved) == (b.at_peak, b.saved)
+}
+
+/// Whether nothing else can be decided.
+fn has_no_alternative(choice: &ResidualChoice) -> bool {
+    matches!(choice, ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output)
 }
 
 /// The part of a plan's time by which others differ that count as as fast.

@@ -71,6 +71,8 @@ pub enum Alternative {
     Remat(Difference),
     /// Nothing.
     None(NoAlternative),
+    /// There may be one, and none was made: it was asked for those of other values alone.
+    NotPriced,
 }
 
 /// What settles a decision.
@@ -99,6 +101,8 @@ pub enum Constraint {
     /// Nothing: the alternative is faster, or as fast with a lower peak, or with that and fewer bytes
     /// saved, and the planner did not look there.
     Search,
+    /// It was not asked what the alternative costs.
+    NotPriced,
 }
 
 /// The decision for a value.

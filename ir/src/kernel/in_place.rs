@@ -29,13 +29,14 @@
 //! written while others are still looked for.
 
 use super::{
-    Buffer, BufferData, Bundle, Extents, Feed, Kernel, Operand, Param, Program, Sink, Space, Stage,
-    Step, Storage,
+    Buffer, BufferData, Bundle, ExchangeKind, Extents, Feed, Kernel, Operand, Param, Program, Sink,
+    Space, Stage, Step, Storage,
 };
 use crate::index::IndexExpr;
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 
 /// A temporary that is written over another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,16 +49,37 @@ pub struct InPlace {
     pub parent: Buffer,
 }
 
-/// The first and the last step that touches each buffer; `None` for buffers that no step touches.
+/// The first and the last step at which each buffer has its memory: those that touch it, and for what ranks exchange those while
+/// the exchange may be under way. `None` for buffers that no step touches.
 pub type Lives = SecondaryMap<Buffer, Option<(usize, usize)>>;
 
 /// The live ranges of a program's buffers, in steps.
 pub fn lives(program: &Program) -> Lives {
+    lives_of(program.steps.iter().map(|step| (step, step.writes().chain(step.reads()))))
+}
+
+/// So many exchanges begin while one may be under way: the sum of a gradient is sent when the next gradient has been, and
+/// then the one after it is.
+const EXCHANGES_UNDER_WAY: usize = 2;
+
+/// The live ranges of buffers, from the steps of a program with the buffers that each touches.
+pub fn lives_of<'s, B: Iterator<Item = Buffer>>(
+    steps: impl Iterator<Item = (&'s Step, B)>,
+) -> Lives {
     let mut lives = Lives::new();
-    for (n, step) in program.steps.iter().enumerate() {
-        for b in step.writes().chain(step.reads()) {
+    let mut under_way: VecDeque<Vec<Buffer>> = VecDeque::new();
+    for (n, (step, touched)) in steps.enumerate() {
+        let touched: SmallVec<[Buffer; 8]> = touched.collect();
+        let mut extend = |b: Buffer| {
             let from = lives[b].map_or(n, |(from, _)| from);
             lives[b] = Some((from, n));
+        };
+        touched.iter().copied().for_each(&mut extend);
+        if matches!(step, Step::Exchange(e) if e.kind != ExchangeKind::Index) {
+            under_way.push_back(touched.to_vec());
+            if under_way.len() > EXCHANGES_UNDER_WAY {
+                under_way.pop_front().into_iter().flatten().for_each(extend);
+            }
         }
     }
     lives

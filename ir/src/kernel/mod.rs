@@ -33,7 +33,7 @@ pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use checkpoints::{Reversal, ReversalAction, forward_steps};
 pub use donor::{DonorSlice, SLICE_ALIGN, is_donor, misplaced};
 pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
-pub use in_place::{InPlace, Lives, in_place, lives};
+pub use in_place::{InPlace, Lives, in_place, lives, lives_of};
 pub use loops::loops;
 pub use program::{
     Argsort, Attend, Bundle, Contract, DebugPrint, Exchange, ExchangeKind, Feed, Library, Member,

@@ -149,44 +149,42 @@ impl<'f> ExchangeOrder<'f> {
             }
             moved.with.iter().for_each(|&k| moves[k] = true);
         }
-        let mut placed = Placed { insts, order: Vec::new(), done: vec![false; insts.len()] };
+        let with = |n: usize| of(n).map_or(&[][..], |moved| moved.with.as_slice());
+        let mut placed = ReorderedBody { insts, order: Vec::new(), done: vec![false; insts.len()] };
+        // Exchanges that wait until another one has begun, or until what reads them comes.
         let mut waiting: Vec<usize> = Vec::new();
         let mut begins = begins.into_iter().peekable();
-        for n in 0..insts.len() {
-            if !moves[n] {
-                placed.put(n);
-            } else if waiting.iter().any(|&w| of(w).is_some_and(|moved| moved.with.contains(&n))) {
-                for w in waiting.drain(..) {
-                    of(w).into_iter().flat_map(|moved| &moved.with).for_each(|&k| placed.put(k));
-                }
+        for (n, &is_moved) in moves.iter().enumerate() {
+            if !is_moved {
+                placed.put(&[n]);
+            } else if waiting.iter().any(|&w| with(w).contains(&n)) {
+                waiting.drain(..).for_each(|w| placed.put(with(w)));
             }
             while let Some((_, first)) = begins.next_if(|(ready, _)| *ready == n) {
-                of(first).into_iter().flat_map(|moved| &moved.with).for_each(|&k| placed.put(k));
-                for w in waiting.drain(..) {
-                    of(w).into_iter().flat_map(|moved| &moved.with).for_each(|&k| placed.put(k));
-                }
+                placed.put(with(first));
+                waiting.drain(..).for_each(|w| placed.put(with(w)));
                 waiting.extend(&seconds[insts[first]]);
             }
         }
-        for w in waiting {
-            of(w).into_iter().flat_map(|moved| &moved.with).for_each(|&k| placed.put(k));
-        }
+        waiting.into_iter().for_each(|w| placed.put(with(w)));
         placed.order
     }
 }
 
 /// Instructions in their new order.
-struct Placed<'f> {
+struct ReorderedBody<'f> {
     insts: &'f [Inst],
     order: Vec<Inst>,
     done: Vec<bool>,
 }
 
-impl Placed<'_> {
-    /// Puts the instruction of a position next, if it was not put before.
-    fn put(&mut self, n: usize) {
-        if !std::mem::replace(&mut self.done[n], true) {
-            self.order.push(self.insts[n]);
+impl ReorderedBody<'_> {
+    /// Puts the instructions of some positions next, those that were not put before.
+    fn put(&mut self, positions: &[usize]) {
+        for &n in positions {
+            if !std::mem::replace(&mut self.done[n], true) {
+                self.order.push(self.insts[n]);
+            }
         }
     }
 }

@@ -1,170 +1,10 @@
 //! Hints: what other frameworks' names are called here, and the instruction that makes an operand fit.
 
+use super::foreign::{NOTHING, OPS, OTHERS};
+use crate::diag::misspelled;
 use crate::infer::OperandMismatch;
 use crate::op::Op;
 use crate::types::{Dim, TensorType};
-
-/// Names of JAX, NumPy and PyTorch, and what stands for them. What is in backquotes is text of a program.
-const FOREIGN: &[(&str, &str)] = &[
-    ("matmul", "`dot_general %a, %b {contract = [1] x [0]}`"),
-    ("mm", "`dot_general %a, %b {contract = [1] x [0]}`"),
-    ("vdot", "`dot_general %a, %b {contract = [0] x [0]}`"),
-    ("addmm", "`dot_general %a, %b {contract = [1] x [0]}`, then `add`"),
-    ("dot", "`dot_general %a, %b {contract = [1] x [0]}`, with the axes that are summed over"),
-    (
-        "linear",
-        "`dot_general %a, %b {contract = [1] x [0]}`, then `add` of the bias by `broadcast_in_dim`",
-    ),
-    ("bmm", "`dot_general %a, %b {batch = [0] x [0], contract = [2] x [1]}`"),
-    ("einsum", "`dot_general`, with `batch` and `contract` axes, then `transpose`"),
-    ("tensordot", "`dot_general`, with the axes that are summed over"),
-    ("outer", "`dot_general %a, %b {contract = [] x []}`"),
-    ("multiply", "`mul`"),
-    ("subtract", "`sub`"),
-    ("divide", "`div`"),
-    ("true_divide", "`div`"),
-    ("remainder", "`rem`, which has the sign of the dividend"),
-    ("floor_divide", "`div`, then `floor`"),
-    ("mod", "`rem`, which has the sign of the dividend"),
-    ("fmod", "`rem`"),
-    ("negative", "`neg`"),
-    ("absolute", "`abs`"),
-    ("power", "`pow`, or `integer_pow` for a whole exponent"),
-    ("float_power", "`pow`"),
-    ("reciprocal", "`div 1.0, %x`"),
-    ("maximum", "`max`"),
-    ("minimum", "`min`"),
-    ("amax", "`reduce_max`"),
-    ("amin", "`reduce_min`"),
-    ("sum", "`reduce_sum %x {axes = [0]}`"),
-    ("prod", "`reduce_prod %x {axes = [0]}`"),
-    ("reduce_any", "`reduce_or %x {axes = [0]}`"),
-    ("reduce_all", "`reduce_and %x {axes = [0]}`"),
-    ("any", "`reduce_or %x {axes = [0]}`"),
-    ("all", "`reduce_and %x {axes = [0]}`"),
-    ("mean", "`reduce_sum %x {axes = [0]}`, then `div` by the number of elements"),
-    ("reduce_mean", "`reduce_sum %x {axes = [0]}`, then `div` by the number of elements"),
-    ("var", "`sub` of the mean, `square`, `reduce_sum`, and `div` by the number of elements"),
-    (
-        "std",
-        "`sub` of the mean, `square`, `reduce_sum`, `div` by the number of elements, and `sqrt`",
-    ),
-    ("norm", "`square`, `reduce_sum` and `sqrt`"),
-    ("logsumexp", "`reduce_max`, `sub`, `exp`, `reduce_sum`, `log` and `add` of the maximum"),
-    ("sigmoid", "`logistic`"),
-    ("expit", "`logistic`"),
-    ("softmax", "`reduce_max`, `sub`, `exp`, `reduce_sum` and `div`, which the planner fuses"),
-    (
-        "log_softmax",
-        "`reduce_max`, `sub`, `exp`, `reduce_sum`, `log` and `sub`, which the planner fuses",
-    ),
-    ("softplus", "`logaddexp %x, 0.0`"),
-    ("silu", "`logistic`, then `mul` by its argument"),
-    ("swish", "`logistic`, then `mul` by its argument"),
-    (
-        "gelu",
-        "`erf` of the argument over the root of 2, `add` of 1, and `mul` by half the argument",
-    ),
-    ("elu", "`select_n` between `expm1` and the argument"),
-    ("leaky_relu", "`select_n` between a `mul` and the argument"),
-    ("hardtanh", "`clamp -1.0, %x, 1.0`"),
-    ("relu6", "`clamp 0.0, %x, 6.0`"),
-    ("clip", "`clamp 0.0, %x, 1.0`: the least, the value, the greatest"),
-    ("where", "`select_n %p, %if_false, %if_true`; mind the order"),
-    ("select", "`select_n %p, %if_false, %if_true`; mind the order"),
-    ("scaled_dot_product_attention", "`attention`"),
-    (
-        "layer_norm",
-        "`sub` of the mean, `square`, `reduce_sum`, `rsqrt` and `mul`, which the planner fuses",
-    ),
-    (
-        "cross_entropy",
-        "`reduce_max`, `sub`, `exp`, `reduce_sum`, `log` and `gather`, which the planner fuses",
-    ),
-    (
-        "broadcast_to",
-        "`broadcast_in_dim %x {dims = [1]} : f32[4,3]`, where `dims` says which axes %x has",
-    ),
-    (
-        "expand",
-        "`broadcast_in_dim %x {dims = [1]} : f32[4,3]`, where `dims` says which axes %x has",
-    ),
-    ("expand_dims", "`reshape %x : f32[4,1]`"),
-    ("unsqueeze", "`reshape %x : f32[4,1]`"),
-    ("squeeze", "`reshape %x : f32[4]`"),
-    ("view", "`reshape`"),
-    ("flatten", "`reshape`"),
-    ("ravel", "`reshape`"),
-    ("permute", "`transpose`"),
-    ("swapaxes", "`transpose`"),
-    ("flip", "`rev`"),
-    ("moveaxis", "`transpose`"),
-    ("cat", "`concatenate`"),
-    ("concat", "`concatenate`"),
-    ("roll", "`slice` twice, then `concatenate`"),
-    ("diag", "`broadcast_in_dim`, and `select_n` where two `iota` are equal"),
-    ("eye", "`iota` twice, `eq`, and `convert_element_type`"),
-    ("tril", "`iota` twice, `ge`, and `select_n`"),
-    ("triu", "`iota` twice, `le`, and `select_n`"),
-    ("stack", "`reshape`, then `concatenate`"),
-    ("repeat", "`broadcast_in_dim`, then `reshape`"),
-    ("take", "`gather`"),
-    ("index_select", "`gather`"),
-    ("embedding", "`gather`"),
-    ("take_along_axis", "`gather`"),
-    ("segment_sum", "`scatter_add`"),
-    ("index_add", "`scatter_add`"),
-    ("one_hot", "`iota` and `eq`, then `convert_element_type`"),
-    ("arange", "`iota`"),
-    ("zeros", "`broadcast_in_dim` of a scalar"),
-    ("zeros_like", "`broadcast_in_dim` of a scalar"),
-    ("ones_like", "`broadcast_in_dim` of a scalar"),
-    ("ones", "`broadcast_in_dim` of a scalar"),
-    ("full", "`broadcast_in_dim` of a scalar"),
-    ("astype", "`convert_element_type %x : f32[4]`"),
-    ("cast", "`convert_element_type %x : f32[4]`"),
-    ("convert", "`convert_element_type %x : f32[4]`"),
-    ("detach", "`stop_gradient`"),
-    ("equal", "`eq`"),
-    ("not_equal", "`ne`"),
-    ("less", "`lt`"),
-    ("less_equal", "`le`"),
-    ("greater", "`gt`"),
-    ("greater_equal", "`ge`"),
-    ("logical_and", "`and`"),
-    ("logical_or", "`or`"),
-    ("logical_not", "`not`"),
-    ("logical_xor", "`xor`"),
-    ("bitwise_and", "`and`"),
-    ("bitwise_or", "`or`"),
-    ("isfinite", "`is_finite`"),
-    ("isinf", "`abs`, then `eq` with infinity"),
-    ("isnan", "`ne %x, %x`"),
-    ("arcsin", "`asin`"),
-    ("arccos", "`acos`"),
-    ("arctan", "`atan`"),
-    ("arctan2", "`atan2`"),
-    ("erfinv", "`erf_inv`"),
-    ("gammaln", "`lgamma`"),
-    ("psi", "`digamma`"),
-    ("conv", "`conv_general_dilated`"),
-    ("conv1d", "`conv_general_dilated`"),
-    ("conv2d", "`conv_general_dilated`"),
-    ("conv3d", "`conv_general_dilated`"),
-    ("max_pool", "`reduce_window_max`"),
-    ("max_pool2d", "`reduce_window_max`"),
-    ("avg_pool", "`reduce_window_sum`, then `div` by the size of the window"),
-    ("avg_pool2d", "`reduce_window_sum`, then `div` by the size of the window"),
-    ("cumulative_sum", "`cumsum`"),
-    ("while_loop", "`while`"),
-    ("fori_loop", "`fori`"),
-    ("psum", "`all_reduce %x {over = \"ranks\", ranks = 2}`"),
-    ("pmax", "`all_reduce_max %x {over = \"ranks\", ranks = 2}`"),
-    ("pmin", "`all_reduce_min %x {over = \"ranks\", ranks = 2}`"),
-    ("dropout", "`rng_bits`, `lt` and `select_n`, then `mul` by what keeps the mean"),
-    ("randn", "`rng_bits`, then arithmetic; or a parameter, which `run` fills at random"),
-    ("solve", "`lu` and `triangular_solve`"),
-];
 
 /// Names of element types in JAX, NumPy and PyTorch.
 const FOREIGN_TYPES: &[(&str, &str)] = &[
@@ -192,15 +32,35 @@ pub(super) fn foreign_type(name: &str) -> Option<&'static str> {
     FOREIGN_TYPES.iter().find(|(known, _)| *known == name).map(|(_, here)| *here)
 }
 
+/// What may help where a name is none of an op: what stands for it, if another framework has it, or the op that it is
+/// misspelled from. A hint that is wrong is worse than none.
+pub(super) fn unknown_op(name: &str) -> Option<String> {
+    foreign(name).or_else(|| {
+        let plain = plain(name);
+        let is_other = NOTHING.split(' ').any(|known| known == plain);
+        let near = misspelled(&plain, Op::ALL.iter().map(|op| op.name()));
+        near.filter(|_| !is_other).map(|near| format!("did you mean `{near}`?"))
+    })
+}
+
+/// The name as tables have it: `jnp.matmul`, `torch.matmul` and `stablehlo.add` are told by their last words, and `add_` is what
+/// works in place.
+fn plain(name: &str) -> String {
+    let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
+    last.trim_end_matches('_').to_owned()
+}
+
 /// What stands for another framework's op.
-pub(super) fn foreign(name: &str) -> Option<String> {
-    // `jnp.matmul`, `torch.matmul` and `stablehlo.add` are told by their last words.
-    let plain = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
+fn foreign(name: &str) -> Option<String> {
+    let plain = plain(name);
+    let find = |table: &[(&str, &'static str)]| {
+        let row = table.iter().find(|(names, _)| names.split(' ').any(|known| known == plain));
+        row.map(|(_, here)| *here)
+    };
     let own = || Op::ALL.iter().map(|op| op.name()).find(|own| *own == plain && plain != name);
-    match FOREIGN.iter().find(|(known, _)| *known == plain) {
-        Some((_, here)) => Some(format!("here that is {here}")),
-        None => own().map(|own| format!("here that is `{own}`")),
-    }
+    let stands = find(OPS).map(|here| format!("here that is {here}"));
+    let stands = stands.or_else(|| find(OTHERS).map(str::to_owned));
+    stands.or_else(|| own().map(|own| format!("here that is `{own}`")))
 }
 
 /// The instruction that makes an operand fit. `operands` are the names of the instruction's operands, with their sigils.
@@ -254,9 +114,18 @@ mod tests {
     use crate::dtype::DType;
 
     #[test]
-    fn foreign_names_are_no_ops_and_stand_for_ops() {
-        for (name, here) in FOREIGN {
-            assert!(Op::ALL.iter().all(|op| op.name() != *name), "`{name}` is an op");
+    fn foreign_names_are_no_ops_and_are_told_once() {
+        let tables = OPS.iter().chain(OTHERS).flat_map(|(names, _)| names.split(' '));
+        let mut all = std::collections::BTreeSet::new();
+        for name in tables.chain(NOTHING.split(' ')) {
+            assert!(Op::ALL.iter().all(|op| op.name() != name), "`{name}` is an op");
+            assert!(all.insert(name), "`{name}` is there twice");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_foreign_names_are_ops() {
+        for (name, here) in OPS {
             let words = here.split('`').skip(1).step_by(2).map(|code| code.split(' ').next());
             let ops: Vec<&str> = words.flatten().collect();
             let is_op = |word: &&str| Op::ALL.iter().any(|op| op.name() == *word);
@@ -264,6 +133,30 @@ mod tests {
             let known =
                 |word: &&str| is_op(word) || ["dims", "batch", "contract", "run"].contains(word);
             assert!(ops.iter().all(known), "`{name}`: {here}");
+        }
+    }
+
+    #[test]
+    fn names_are_near_in_meaning_or_spelling_or_are_told_nothing() {
+        for (name, part) in [
+            ("selu", "`select_n` between `expm1`"),
+            ("nansum", "`reduce_sum`"),
+            ("vmap", "`adfuse vmap`"),
+            ("clone", "nothing is copied"),
+            ("add_", "here that is `add`"),
+            ("Tanhh", "did you mean `tanh`?"),
+            ("sinn", "did you mean `sin`?"),
+            ("exq", "did you mean `exp`?"),
+            ("tahn", "did you mean `tanh`?"),
+            ("sqaure", "did you mean `square`?"),
+            ("mull", "did you mean `mul`?"),
+            ("reduce_somm", "did you mean `reduce_sum`?"),
+        ] {
+            let told = unknown_op(name).unwrap_or_default();
+            assert!(told.contains(part), "{name}: {told}");
+        }
+        for name in ["igamma", "exp1", "gcd", "histogram", "ldexp", "fold", "frobnicate"] {
+            assert_eq!(unknown_op(name), None, "{name}");
         }
     }
 

@@ -8,6 +8,7 @@ mod ast;
 mod attrs;
 mod checkpoint;
 mod errors;
+mod foreign;
 mod hints;
 pub(crate) mod lexer;
 mod limits;

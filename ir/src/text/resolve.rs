@@ -392,9 +392,8 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let name = self.text(ast.op);
         let op = self.ops.get(name);
         if op.is_none() {
-            let near = || mean(did_you_mean(name, Op::ALL.iter().map(|op| op.name())));
             let m = format!("no op {}", shown(name));
-            self.errors.add_hint(ast.op, Kind::UnknownOp, m, hints::foreign(name).or_else(near));
+            self.errors.add_hint(ast.op, Kind::UnknownOp, m, hints::unknown_op(name));
         }
         op
     }

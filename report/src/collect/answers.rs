@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub(super) fn sentence(r: &Report) -> String {
     let pair = |key: &str| r.figure(key).and_then(|f| Some((f.fused, f.unfused?)));
     let predicted = r.figure("seconds").map_or(0.0, |f| f.fused);
+    let measured = pair("measured_seconds");
     let base = format!(
         "@{} on {} is {} step{}",
         r.function,
@@ -25,20 +26,33 @@ pub(super) fn sentence(r: &Report) -> String {
     }
     match (pair("launches"), pair("bytes"), pair("seconds"), pair("peak")) {
         (Some(launches), Some(bytes), Some(time), Some(peak)) => format!(
-            "{base}. Compared with {}: {} launches instead of {}, {} bytes moved, {} time, {} memory.",
+            "{base}. Compared with {}: {} instead of {}, {} bytes moved, {} time{}, {} memory.",
             r.compared_with(),
-            count(launches.0),
+            launches_of(launches.0),
             count(launches.1),
             change(bytes, "fewer"),
-            change(time, "less"),
+            change(measured.unwrap_or(time), "less"),
+            if measured.is_some() { " as measured" } else { "" },
             change(peak, "less"),
         ),
         _ => format!("{base}, which take {}.", seconds(predicted)),
     }
 }
 
+/// `1 launch`, `2 launches`.
+fn launches_of(n: f64) -> String {
+    format!("{} launch{}", count(n), if n == 1.0 { "" } else { "es" })
+}
+
 /// `2.0\u{d7} less` where the plan takes half, `2.0\u{d7} more` where it takes twice as much.
 fn change((fused, unfused): (f64, f64), less: &str) -> String {
+    if fused <= 0.0 || unfused <= 0.0 {
+        return if fused == unfused {
+            "the same".into()
+        } else {
+            format!("{} in place of {}", count(fused), count(unfused))
+        };
+    }
     let (low, high) = if fused > unfused { (unfused, fused) } else { (fused, unfused) };
     match times(low, high).as_str() {
         "1.0" => "the same".into(),
@@ -125,13 +139,18 @@ fn residual(r: &Report) -> String {
     });
     match &best.instead {
         Some(x) if x.seconds > 0.0 => format!(
-            "{}: its {} save {} a step, which computing it again would take.{size_of}",
+            "{}: keeping its {} avoids the {} a step that computing it again would take.{size_of}",
             best.value,
             size(best.saved),
             seconds(x.seconds)
         ),
-        _ => format!(
+        Some(_) => format!(
             "{} with {}; computing it again costs no time.{size_of}",
+            best.value,
+            size(best.saved)
+        ),
+        None => format!(
+            "{} with {}; there is no other plan for it.{size_of}",
             best.value,
             size(best.saved)
         ),
@@ -280,10 +299,10 @@ fn unfused(r: &Report) -> String {
     }
     match r.figure("launches").and_then(|f| Some((f.fused, f.unfused?))) {
         Some((fused, unfused)) => format!(
-            "{}; with fusion {}, {}\u{d7} fewer.",
+            "{}; with fusion {}, {}.",
             count(unfused),
             count(fused),
-            times(fused, unfused)
+            change((fused, unfused), "fewer")
         ),
         None => "There is no unfused plan to compare with.".into(),
     }
@@ -307,13 +326,19 @@ fn layer(r: &Report) -> String {
     };
     format!(
         "{}: {} step{}, {}\u{d7} in a row from step {}, {} of the time.{also}",
-        l.name,
+        capitalized(&l.name),
         l.period,
         if l.period == 1 { "" } else { "s" },
         l.count,
         l.first,
         percent(time / all.max(f64::MIN_POSITIVE))
     )
+}
+
+/// A name at the beginning of a sentence.
+fn capitalized(name: &str) -> String {
+    let mut chars = name.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// The time of later phases by what steps are called, the most first.
@@ -346,4 +371,24 @@ fn backward(r: &Report) -> String {
         percent(all / whole.max(f64::MIN_POSITIVE)),
         told.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_changes_are_words() {
+        assert_eq!([launches_of(1.0), launches_of(1200.0)], ["1 launch", "1\u{202f}200 launches"]);
+        for (fused, unfused, due) in [
+            (2.0, 4.0, "2.0\u{d7} fewer"),
+            (4.0, 2.0, "2.0\u{d7} more"),
+            (3.0, 3.0, "the same"),
+            (0.0, 0.0, "the same"),
+            (0.0, 5.0, "0 in place of 5"),
+        ] {
+            assert_eq!(change((fused, unfused), "fewer"), due, "{fused} {unfused}");
+        }
+        assert_eq!([capitalized("steps 3-4"), capitalized("")], ["Steps 3-4", ""]);
+    }
 }

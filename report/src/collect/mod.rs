@@ -9,8 +9,9 @@ mod loops;
 mod measured;
 mod measurement_error;
 pub(crate) mod memory;
-mod residuals;
+pub(crate) mod residuals;
 mod source_lines;
+mod step_classes;
 mod steps;
 mod value_classes;
 

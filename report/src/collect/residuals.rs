@@ -10,6 +10,10 @@ use adfuse_fusion::{
 };
 use adfuse_ir::{Diagnostic, ValueDef};
 
+/// The most values for which other plans are made: those of the most bytes. Of a program of 800 steps each takes a quarter of
+/// a second.
+pub(crate) const MOST_PRICED: usize = 64;
+
 /// The decisions of the plan, parameters first.
 pub(super) fn residuals(
     c: &Collected<'_>,
@@ -20,7 +24,7 @@ pub(super) fn residuals(
     let decider =
         Decider::of(source.function, source.plan, source.options, source.budget, &engine)?;
     let (homes, lines) = (homes(c), c.lines());
-    let found = decider.decisions_of_classes(&value_classes(c, &decider, steps))?;
+    let found = decider.decisions_within(&value_classes(c, &decider, steps), MOST_PRICED)?;
     let groups = steps_of(c.laid.plan, &c.laid.program);
     let last = steps.len().saturating_sub(1);
     let row = |d: &Decision| {
@@ -44,8 +48,9 @@ pub(super) fn residuals(
             instead: match &d.other {
                 Alternative::Keep(x) => Some(counterfactual(c, d, ("keep", x))),
                 Alternative::Remat(x) => Some(counterfactual(c, d, ("remat", x))),
-                Alternative::None(_) => None,
+                Alternative::None(_) | Alternative::NotPriced => None,
             },
+            priced: d.other != Alternative::NotPriced,
             why: why(c, d),
             line: inst.and_then(|i| lines.of_inst(i)),
         }
@@ -63,6 +68,7 @@ pub(super) fn residuals(
         to: Vec::new(),
         sources: vec![format!("%{}", choice.from)],
         instead: None,
+        priced: true,
         why: "later phases recover it from its answer".into(),
         line: None,
     }));
@@ -113,6 +119,7 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
         }
         (Constraint::Time, _) => "time: the alternative is slower".into(),
         (Constraint::Bytes, _) => "bytes: the alternative is as fast and frees none".into(),
+        (Constraint::NotPriced, _) => "not priced".into(),
         (Constraint::Search, _) => "nothing: the planner did not try the alternative".into(),
     }
 }

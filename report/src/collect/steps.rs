@@ -1,6 +1,7 @@
 //! The steps of a program: what each computes, its cost, and why it is a kernel of its own.
 
 use super::context::Collected;
+use super::step_classes::step_classes;
 use crate::data::PlanStep;
 use adfuse_fusion::{
     Bottleneck, Explainer, MachineModel, Occurrences, Ops, PatternMatch, Plan, StepCost,
@@ -19,7 +20,6 @@ pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
     let (f, laid) = (c.source.function, &c.laid);
     let computed = computed_by_steps(laid.plan, &laid.program);
     let groups = groups(laid.plan, &laid.program);
-    let why = reasons(c, &computed)?;
     let found = patterns(f);
     let lines = c.lines();
     let (mut start, mut latest) = (0.0, 0);
@@ -63,11 +63,13 @@ pub(super) fn steps(c: &Collected<'_>) -> Result<Vec<PlanStep>, Diagnostic> {
             },
             registers: cost.registers,
             occupancy: cost.occupancy,
-            why: why[n].clone(),
+            why: Vec::new(),
             measured: None,
         });
         start += cost.seconds;
     }
+    let why = reasons(c, &computed, &all)?;
+    all.iter_mut().zip(why).for_each(|(step, why)| step.why = why);
     Ok(all)
 }
 
@@ -189,8 +191,13 @@ fn limit(cost: &StepCost, device: &MachineModel) -> f64 {
     moved.max(computed)
 }
 
-/// Why each step does not share a kernel with the step before, in sentences.
-fn reasons(c: &Collected<'_>, computed: &[Vec<Inst>]) -> Result<Vec<Vec<String>>, Diagnostic> {
+/// Why each step does not share a kernel with the step before, in sentences. Steps that do the same work beside the same
+/// steps are explained once.
+fn reasons(
+    c: &Collected<'_>,
+    computed: &[Vec<Inst>],
+    steps: &[PlanStep],
+) -> Result<Vec<Vec<String>>, Diagnostic> {
     let (f, plan) = (c.source.function, c.source.plan);
     let mut all = vec![Vec::new(); computed.len()];
     if computed.len() > MOST_EXPLAINED {
@@ -201,7 +208,17 @@ fn reasons(c: &Collected<'_>, computed: &[Vec<Inst>]) -> Result<Vec<Vec<String>>
     let last = |insts: &[Inst]| -> Option<Value> {
         insts.last().and_then(|&i| f.inst_results(i).first().copied())
     };
+    let classes = step_classes(steps);
+    let mut explained: BTreeMap<usize, usize> = BTreeMap::new();
     for (n, pair) in computed.windows(2).enumerate() {
+        let first = *explained.entry(classes[n + 1]).or_insert(n + 1);
+        if first != n + 1 {
+            if !all[first].is_empty() {
+                all[n + 1] =
+                    vec![format!("as step {first}, which does the same work beside equal steps")];
+            }
+            continue;
+        }
         let (Some(a), Some(b)) = (last(&pair[0]), last(&pair[1])) else { continue };
         let found = explainer.explain(a, b);
         if found.together.is_empty() {

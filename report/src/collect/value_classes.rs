@@ -1,16 +1,13 @@
 //! Classes of values that are the same work of equal layers: what is found out about one holds for the others.
 
 use super::context::Collected;
-use super::layers::work;
+use super::step_classes::{ClassNumbers, step_classes};
 use super::steps::homes;
 use crate::data::PlanStep;
 use adfuse_fusion::{Decider, ValueSource, computed_by_steps, steps_of};
 use adfuse_ir::{Attrs, Function, Inst, Literal, Op, TensorType, Value};
 use cranelift_entity::SecondaryMap;
-use std::collections::{BTreeMap, HashMap};
-
-/// Steps before and after one that are to be equal too: at the ends of a model, values are live beside others.
-const AROUND: usize = 1;
+use std::collections::BTreeMap;
 
 /// What makes a value what it is.
 #[derive(PartialEq, Eq, Hash)]
@@ -27,16 +24,6 @@ enum ValueWork<'a> {
     Inlined { op: Op, attrs: &'a Attrs, result: usize, args: Vec<usize> },
 }
 
-/// Numbers things by their first occurrence.
-struct ClassNumbers<K>(HashMap<K, usize>);
-
-impl<K: std::hash::Hash + Eq> ClassNumbers<K> {
-    fn of(&mut self, key: K) -> usize {
-        let new = self.0.len();
-        *self.0.entry(key).or_insert(new)
-    }
-}
-
 /// A class for each value that crosses phases, in the order of [`Decider::values`]: what computes it, and which steps need
 /// it and how.
 pub(super) fn value_classes(
@@ -48,7 +35,7 @@ pub(super) fn value_classes(
     let step_classes = step_classes(steps);
     let values = ValueNumbers::of(c, &step_classes);
     let groups = steps_of(c.laid.plan, &c.laid.program);
-    let mut classes = ClassNumbers(HashMap::new());
+    let mut classes = ClassNumbers::new();
     let mut class = |&v: &Value| {
         let step = |g: usize| groups.get(g).and_then(|s| step_classes.get(s.start)).copied();
         let how = |how: ValueSource| match how {
@@ -66,18 +53,6 @@ pub(super) fn value_classes(
     decider.values().iter().map(&mut class).collect()
 }
 
-/// A number for each step; equal ones do the same work between the same steps.
-fn step_classes(steps: &[PlanStep]) -> Vec<usize> {
-    let mut works = ClassNumbers(HashMap::new());
-    let works: Vec<usize> = steps.iter().map(|s| works.of(work(s))).collect();
-    let mut classes = ClassNumbers(HashMap::new());
-    let around = |n: usize| -> Vec<Option<usize>> {
-        let near = n as i64 - AROUND as i64..=(n + AROUND) as i64;
-        near.map(|k| usize::try_from(k).ok().and_then(|k| works.get(k)).copied()).collect()
-    };
-    (0..steps.len()).map(|n| classes.of(around(n))).collect()
-}
-
 /// A number for each value of a function.
 struct ValueNumbers {
     of: SecondaryMap<Value, usize>,
@@ -93,7 +68,7 @@ impl ValueNumbers {
                 places.insert(i, (step_classes[n], at));
             }
         }
-        let mut keys = ClassNumbers(HashMap::new());
+        let mut keys = ClassNumbers::new();
         let mut of = SecondaryMap::new();
         for &p in f.params() {
             of[p] = keys.of(ValueWork::Given(f.ty(p)));

@@ -130,17 +130,26 @@ fn area(svg: &mut Svg, axes: &TimeAxes, class: &str, (low, high): (&[f64], &[f64
     if axes.spans.is_empty() {
         return;
     }
-    let mut path = String::new();
-    let mut go = |command: &str, x: f64, y: f64| {
-        let _ = write!(path, "{command}{x:.2} {y:.2}");
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let mut go = |x: f64, y: f64| match points[..] {
+        // Of a level line the ends are enough.
+        [.., (_, before), (_, last)] if before == y && last == y => {
+            let end = points.len() - 1;
+            points[end].0 = x;
+        }
+        _ => points.push((x, y)),
     };
-    for (n, (&top, &(from, to))) in high.iter().zip(&axes.spans).enumerate() {
-        go(if n == 0 { "M" } else { "L" }, axes.x(from), axes.y(top));
-        go("L", axes.x(to), axes.y(top));
+    for (&top, &(from, to)) in high.iter().zip(&axes.spans) {
+        go(axes.x(from), axes.y(top));
+        go(axes.x(to), axes.y(top));
     }
     for (&bottom, &(from, to)) in low.iter().zip(&axes.spans).rev() {
-        go("L", axes.x(to), axes.y(bottom));
-        go("L", axes.x(from), axes.y(bottom));
+        go(axes.x(to), axes.y(bottom));
+        go(axes.x(from), axes.y(bottom));
+    }
+    let mut path = String::new();
+    for (n, (x, y)) in points.into_iter().enumerate() {
+        let _ = write!(path, "{}{x:.2} {y:.2}", if n == 0 { "M" } else { "L" });
     }
     svg.put(format_args!("<path class=\"area {class}\" data-kind=\"{class}\" d=\"{path}Z\"/>"));
 }
@@ -194,10 +203,13 @@ pub(super) fn legend(r: &Report) -> String {
     for (kind, class, name) in KINDS {
         let has = r.memory.values.iter().any(|v| v.kind == kind && v.bytes > 0);
         let mut sum: u64 = there.iter().filter(|v| v.kind == kind).map(|v| v.bytes).sum();
-        if kind == ValueKind::Temporary {
+        // What kernels need for themselves is drawn with the temporaries.
+        let scratch = kind == ValueKind::Temporary && r.memory.scratch.iter().any(|&n| n > 0);
+        if scratch {
             sum += r.memory.scratch.get(r.memory.peak_step).copied().unwrap_or(0);
         }
-        if has {
+        let name = if scratch { "temporaries and scratch" } else { name };
+        if has || scratch {
             let _ = write!(
                 out,
                 "<li data-kind=\"{class}\"><span class=\"swatch {class}\"></span>{name} <b>{}</b></li>",

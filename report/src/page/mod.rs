@@ -11,6 +11,7 @@ mod tables;
 
 pub use gallery::{GalleryEntry, GallerySummary, gallery};
 
+use crate::collect::residuals::MOST_PRICED;
 use crate::data::{Basis, BudgetRow, ComparedFigure, PlanStep, RepeatedLayer, Report, ResidualRow};
 use crate::units::figure;
 use markup::{Svg, escaped, script_json};
@@ -88,9 +89,18 @@ fn pictures(out: &mut String, r: &Report) {
         tables::time_bars(r)
     );
     panel(out, ("strip", "The step"), STRIP_LEAD, &strip);
-    let lead = "What the plan decided about each value, and what the other decision would change. A plan was made and priced for each value, or for the same value of an equal layer, which the table then names.";
+    let unpriced = r.residuals.iter().filter(|x| !x.priced).count();
+    let limit = match unpriced {
+        0 => String::new(),
+        n => format!(
+            " Plans were made for the {MOST_PRICED} values, or sets of equal values, of the most bytes; {n} others were not priced, and <code>adfuse plan --explain</code> prices any of them."
+        ),
+    };
+    let lead = format!(
+        "What the plan decided about each value, and what the other decision would change. A plan was made and priced for each value, or for the same value of an equal layer, which the table then names.{limit}"
+    );
     let residuals = wide(&tables::residuals(r));
-    panel(out, ("residuals", "Values that later phases need"), lead, &residuals);
+    panel(out, ("residuals", "Values that later phases need"), &lead, &residuals);
 }
 
 /// The panels of other plans, of the machine's limits, and of loops.
@@ -203,7 +213,9 @@ fn top(r: &Report) -> String {
         escaped(&r.sentence)
     );
     for key in ["launches", "bytes", "seconds", "peak", "saved"] {
-        let Some(f) = r.figure(key) else { continue };
+        let Some(f) = r.figure(&format!("measured_{key}")).or_else(|| r.figure(key)) else {
+            continue;
+        };
         let unfused = f.unfused.map_or_else(String::new, |x| {
             format!("<dd class=\"was\">{} {}</dd>", figure(x, f.unit), r.compared_label())
         });

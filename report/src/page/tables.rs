@@ -84,7 +84,7 @@ fn kernels(r: &Report) -> String {
     for (n, s) in r.steps.iter().enumerate() {
         let _ = write!(
             out,
-            "<tr data-step=\"{n}\"><td class=\"n\" data-v=\"{n}\">{n}</td><td>{}</td><td class=\"n\" data-v=\"{:e}\">{}</td>",
+            "<tr data-step=\"{n}\"><td class=\"n\" data-v=\"{n}\">{n}</td><td>{}</td><td class=\"n\" data-v=\"{:.5e}\">{}</td>",
             escaped(&s.label),
             s.seconds,
             seconds(s.seconds)
@@ -95,7 +95,7 @@ fn kernels(r: &Report) -> String {
         let moved = s.read_bytes.saturating_add(s.written_bytes);
         let _ = write!(
             out,
-            "<td class=\"n\" data-v=\"{:e}\">{}</td><td class=\"n\" data-v=\"{4}\">{4}</td><td class=\"n\" data-v=\"{moved}\">{}</td><td class=\"n\" data-v=\"{}\">{5}</td><td class=\"n\" data-v=\"{6}\">{6}</td><td class=\"n\" data-v=\"{7}\">{8}</td></tr>",
+            "<td class=\"n\" data-v=\"{:.5e}\">{}</td><td class=\"n\" data-v=\"{4}\">{4}</td><td class=\"n\" data-v=\"{moved}\">{}</td><td class=\"n\" data-v=\"{}\">{5}</td><td class=\"n\" data-v=\"{6}\">{6}</td><td class=\"n\" data-v=\"{7}\">{8}</td></tr>",
             s.limit,
             seconds(s.limit),
             bytes(moved as f64),
@@ -114,7 +114,7 @@ fn measured_cells(s: &PlanStep) -> String {
     let Some(m) = &s.measured else { return "<td></td><td></td><td></td>".into() };
     let number = |n: Option<u32>| n.map_or_else(|| "\u{2013}".into(), |n| n.to_string());
     format!(
-        "<td class=\"n\" data-v=\"{:e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
+        "<td class=\"n\" data-v=\"{:.5e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
         m.seconds,
         seconds(m.seconds),
         m.registers.unwrap_or(0),
@@ -175,7 +175,7 @@ pub(super) fn residuals(r: &Report) -> String {
         let _ = match &x.instead {
             Some(i) => write!(
                 out,
-                "<td>{}{}</td><td class=\"n\" data-v=\"{:e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
+                "<td>{}{}</td><td class=\"n\" data-v=\"{:.5e}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td>",
                 if i.decision == "remat" { "compute again" } else { "keep" },
                 i.priced_for.as_ref().map_or_else(String::new, |v| format!(
                     " <small>as <code>{}</code></small>",
@@ -300,7 +300,7 @@ pub(super) fn time_bars(r: &Report) -> String {
         for (label, (time, count)) in rows.iter().take(7) {
             let _ = write!(
                 out,
-                "<tr data-label=\"{0}\"><th scope=\"row\">{0} <small>{count}\u{d7}</small></th><td class=\"n\" data-v=\"{time:e}\">{1}</td><td class=\"n\">{2}</td><td class=\"bar\"><span style=\"width:{3:.1}%\"></span></td></tr>",
+                "<tr data-label=\"{0}\"><th scope=\"row\">{0} <small>{count}\u{d7}</small></th><td class=\"n\" data-v=\"{time:.5e}\">{1}</td><td class=\"n\">{2}</td><td class=\"bar\"><span style=\"width:{3:.1}%\"></span></td></tr>",
                 escaped(label),
                 seconds(*time),
                 percent(time / all.max(f64::MIN_POSITIVE)),

@@ -238,7 +238,7 @@ pub(crate) fn set_kernel_node(
     (func, [x, y, z], block, shared): LaunchShape,
     args: &mut [*mut std::ffi::c_void],
 ) -> bool {
-    type Set = unsafe extern "C" fn(
+    type SetNode = unsafe extern "C" fn(
         sys::CUgraphExec,
         sys::CUgraphNode,
         *const sys::CUDA_KERNEL_NODE_PARAMS_v2_st,
@@ -261,7 +261,7 @@ pub(crate) fn set_kernel_node(
     // was instantiated from, which its owner keeps; there are as many arguments as the entry point takes, and the driver
     // copies them before the call returns.
     let code = unsafe {
-        match sys::culib().get::<Set>(b"cuGraphExecKernelNodeSetParams_v2") {
+        match sys::culib().get::<SetNode>(b"cuGraphExecKernelNodeSetParams_v2") {
             Ok(set) => set(graph, node, &raw const params),
             Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
         }
@@ -274,22 +274,22 @@ pub(crate) fn set_copy_node(
     (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
     (from, to): (CUdeviceptr, CUdeviceptr),
 ) -> bool {
-    type Get = unsafe extern "C" fn(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D) -> CUresult;
-    type Set = unsafe extern "C" fn(
+    type GetNode = unsafe extern "C" fn(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D) -> CUresult;
+    type SetNode = unsafe extern "C" fn(
         sys::CUgraphExec,
         sys::CUgraphNode,
         *const sys::CUDA_MEMCPY3D,
         sys::CUcontext,
     ) -> CUresult;
-    type Current = unsafe extern "C" fn(*mut sys::CUcontext) -> CUresult;
+    type CurrentContext = unsafe extern "C" fn(*mut sys::CUcontext) -> CUresult;
     // SAFETY: the functions have had these signatures since there are some of these names. The node is of the graph that
     // this one was instantiated from, which its owner keeps, and all that is written is a number or a handle.
     unsafe {
         let library = sys::culib();
         let (Ok(get), Ok(set), Ok(current)) = (
-            library.get::<Get>(b"cuGraphMemcpyNodeGetParams"),
-            library.get::<Set>(b"cuGraphExecMemcpyNodeSetParams"),
-            library.get::<Current>(b"cuCtxGetCurrent"),
+            library.get::<GetNode>(b"cuGraphMemcpyNodeGetParams"),
+            library.get::<SetNode>(b"cuGraphExecMemcpyNodeSetParams"),
+            library.get::<CurrentContext>(b"cuCtxGetCurrent"),
         ) else {
             return false;
         };

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::block_memory::block_constants;
+use super::call_sink::CallSink;
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
 use super::drawn::DrawnParts;
 use super::event::Event;
-use super::issue::Issue;
 use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
 use super::overlap::{ExchangeOverlap, Touched};
@@ -149,6 +149,17 @@ impl GpuPrepared {
         Ok((steps, made))
     }
 
+    /// What each step reads and writes.
+    fn touched(&self, places: &Places, works: &[Work]) -> Vec<Touched> {
+        let program = self.program();
+        let all = program.steps.iter().zip(works).enumerate();
+        let touched = |(n, (step, work)): (usize, (&Step, &Work))| {
+            let scratch = self.scratch().get(n).copied().unwrap_or(0);
+            Touched::of((program, places), (n, step, work), scratch)
+        };
+        all.map(touched).collect()
+    }
+
     /// Makes an executable of it. `arena` says where the temporaries of [`GpuPrepared::program`] are.
     ///
     /// # Errors
@@ -180,11 +191,7 @@ impl GpuPrepared {
             constants: Vec::new(),
         };
         let (mut steps, mut made) = self.works(&places, &mut maker)?;
-        let mut touched: Vec<Touched> = Vec::new();
-        for (n, (step, work)) in program.steps.iter().zip(&steps).enumerate() {
-            let scratch = self.scratch().get(n).copied().unwrap_or(0);
-            touched.push(Touched::of((program, &places), (n, step, work), scratch));
-        }
+        let mut touched = self.touched(&places, &steps);
         // What callers hand over otherwise than the program has it is copied first, and at the end.
         let mut beside = |code: &StepCode, (scratch, side): (u64, Side), name: &str, at: usize| {
             let work = Work::Launches(maker.launches(program, code, (aligned(scratch), side))?);
@@ -338,10 +345,10 @@ impl GpuExecutable {
             block: held.block.at(),
             ..DeviceFrame::default()
         };
-        let mut last = |issue: &mut Issue<'_>| {
+        let mut last = |sink: &mut CallSink<'_>| {
             for (k, output) in self.outputs.iter().enumerate() {
                 if let From::Copied(from) = output.from {
-                    issue.copy(at.of(from), outputs[k], output.bytes)?;
+                    sink.copy(at.of(from), outputs[k], output.bytes)?;
                 }
             }
             Ok(())

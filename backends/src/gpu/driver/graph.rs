@@ -1,9 +1,9 @@
 //! A run as graphs: drawn once for the places of its inputs and outputs, launched as often as one likes.
 #![allow(unsafe_code)]
 
+use super::call_sink::{CallSink, CapturedCall, GraphChange};
 use super::cuda::{Refused, answered, update};
 use super::device::GpuDevice;
-use super::issue::{CapturedCall, GraphChange, Issue};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Graph {
 unsafe impl Send for Graph {}
 
 /// Asks for work.
-pub(crate) type Draw<'a> = dyn FnMut(&mut Issue<'_>) -> Result<(), Diagnostic> + 'a;
+pub(crate) type Draw<'a> = dyn FnMut(&mut CallSink<'_>) -> Result<(), Diagnostic> + 'a;
 
 impl Graph {
     /// Draws what is asked for. A graph of the same work that was drawn for other places, and is not needed for them, is
@@ -70,9 +70,9 @@ impl Graph {
     /// Sets the places of what is asked for in the nodes that have others; whether that could be done. What cannot be set
     /// leaves the graph for neither places, until it is drawn again.
     fn change(&mut self, draw: &mut Draw<'_>) -> Result<bool, Diagnostic> {
-        let mut change = Issue::Change(GraphChange::new(self.raw, &mut self.calls));
+        let mut change = CallSink::Change(GraphChange::new(self.raw, &mut self.calls));
         draw(&mut change)?;
-        let Issue::Change(change) = change else { return Ok(false) };
+        let CallSink::Change(change) = change else { return Ok(false) };
         let is_done = change.is_done();
         self.changed += u32::from(is_done);
         Ok(is_done)
@@ -97,8 +97,8 @@ fn captured(
     // SAFETY: the stream is this call's alone while it is locked.
     let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
     answered("cuStreamBeginCapture", begun)?;
-    let mut issue = Issue::Capture(stream, Vec::new());
-    let drawn = draw(&mut issue);
+    let mut sink = CallSink::Capture(stream, Vec::new());
+    let drawn = draw(&mut sink);
     let mut graph = std::ptr::null_mut();
     // SAFETY: a capture is under way; it is ended whatever became of it.
     let ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
@@ -110,9 +110,9 @@ fn captured(
         }
         return Err(refused);
     }
-    match issue {
-        Issue::Capture(_, calls) => Ok((graph, calls)),
-        Issue::Stream(_) | Issue::Change(_) => Ok((graph, Vec::new())),
+    match sink {
+        CallSink::Capture(_, calls) => Ok((graph, calls)),
+        CallSink::Stream(_) | CallSink::Change(_) => Ok((graph, Vec::new())),
     }
 }
 

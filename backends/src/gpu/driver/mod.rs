@@ -4,6 +4,7 @@
 
 pub(crate) mod block_memory;
 pub(crate) mod call;
+pub(crate) mod call_sink;
 pub(crate) mod copy;
 pub(crate) mod cublaslt;
 pub(crate) mod cuda;
@@ -14,7 +15,6 @@ pub(crate) mod engine;
 pub(crate) mod event;
 pub(crate) mod executable;
 pub(crate) mod graph;
-pub(crate) mod issue;
 pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod nccl;

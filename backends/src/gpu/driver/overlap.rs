@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// A memory: the executable's block, an array of the caller, or the host's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Memory {
+enum RangeMemory {
     Block,
     Input(usize),
     Output(usize),
@@ -25,7 +25,7 @@ enum Memory {
 /// Bytes from a place to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryRange {
-    memory: Memory,
+    memory: RangeMemory,
     from: u64,
     to: u64,
 }
@@ -33,10 +33,10 @@ pub(crate) struct MemoryRange {
 impl MemoryRange {
     fn new(place: Place, bytes: u64) -> MemoryRange {
         let (memory, from) = match place {
-            Place::DeviceBlock(at) => (Memory::Block, at),
-            Place::Input(k, at) => (Memory::Input(k), at),
-            Place::Output(k, at) => (Memory::Output(k), at),
-            Place::Host(at) => (Memory::Host, at),
+            Place::DeviceBlock(at) => (RangeMemory::Block, at),
+            Place::Input(k, at) => (RangeMemory::Input(k), at),
+            Place::Output(k, at) => (RangeMemory::Output(k), at),
+            Place::Host(at) => (RangeMemory::Host, at),
         };
         MemoryRange { memory, from, to: from.saturating_add(bytes) }
     }

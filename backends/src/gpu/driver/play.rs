@@ -6,13 +6,13 @@
 //! answers of tests and the selectors of branches are read back.
 #![allow(unsafe_code)]
 
+use super::call_sink::{CallSink, launch_with};
 use super::cuda::{absent, copy};
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
 use super::drawn::{DrawnPart, DrawnParts, DrawnTurns, parts};
 use super::event::Event;
 use super::graph::{Draw, Graph};
-use super::issue::{Issue, launch_with};
 use super::memory::{Pinned, canonical};
 use super::overlap::ExchangeOverlap;
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
@@ -88,9 +88,9 @@ impl Player<'_> {
                 (_, DrawnPart::Straight(known, is_fresh)) => {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
-                        let mut draw = |issue: &mut Issue<'_>| {
-                            self.straight(works, range, (at, marks), issue)?;
-                            if is_last { last(issue) } else { Ok(()) }
+                        let mut draw = |sink: &mut CallSink<'_>| {
+                            self.straight(works, range, (at, marks), sink)?;
+                            if is_last { last(sink) } else { Ok(()) }
                         };
                         *known = Some(Graph::drawn(self.device, known.take(), &mut draw)?);
                         *is_fresh = true;
@@ -107,7 +107,7 @@ impl Player<'_> {
                 mark.mark(self.device.stream)?;
             }
         }
-        last(&mut Issue::Stream(self.device.stream))
+        last(&mut CallSink::Stream(self.device.stream))
     }
 
     /// Asks for neighbouring steps, which are drawn in one graph.
@@ -116,18 +116,18 @@ impl Player<'_> {
         works: &[Work],
         range: &Range<usize>,
         (at, marks): (&DeviceFrame, Marks<'_>),
-        issue: &mut Issue<'_>,
+        sink: &mut CallSink<'_>,
     ) -> Result<(), Diagnostic> {
-        let mark = |n: usize, issue: &mut Issue<'_>| match marks.get(n) {
-            Some(mark) => issue.mark(mark),
+        let mark = |n: usize, sink: &mut CallSink<'_>| match marks.get(n) {
+            Some(mark) => sink.mark(mark),
             None => Ok(()),
         };
         if range.start == 0 {
-            mark(0, issue)?;
+            mark(0, sink)?;
         }
         for n in range.clone() {
-            issue.step(self.device, &works[n], at)?;
-            mark(n + 1, issue)?;
+            sink.step(self.device, &works[n], at)?;
+            mark(n + 1, sink)?;
         }
         Ok(())
     }
@@ -207,10 +207,10 @@ impl Player<'_> {
         at: &DeviceFrame,
         drawn: &mut DrawnParts,
     ) -> Result<(), Diagnostic> {
-        let mut issue = Issue::Stream(self.device.stream);
-        block.before.iter().try_for_each(|l| issue.launch(l, at))?;
-        let mut after = |issue: &mut Issue<'_>| -> Result<(), Diagnostic> {
-            Ok(block.after.iter().try_for_each(|l| issue.launch(l, at))?)
+        let mut sink = CallSink::Stream(self.device.stream);
+        block.before.iter().try_for_each(|l| sink.launch(l, at))?;
+        let mut after = |sink: &mut CallSink<'_>| -> Result<(), Diagnostic> {
+            Ok(block.after.iter().try_for_each(|l| sink.launch(l, at))?)
         };
         self.steps(&block.steps, at, drawn, (StepEvents::default(), &mut after))
     }
@@ -370,7 +370,7 @@ impl Player<'_> {
                 frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
             self.block(block, &at, known)?;
             return match key.role {
-                TurnRole::Test => self.answered(turns, &mut Issue::Stream(self.device.stream)),
+                TurnRole::Test => self.answered(turns, &mut CallSink::Stream(self.device.stream)),
                 _ => Ok(()),
             };
         }
@@ -379,7 +379,7 @@ impl Player<'_> {
             return Err(internal("a turn was drawn as another"));
         };
         if !*is_fresh {
-            let mut draw = |issue: &mut Issue<'_>| self.draw(turns, key, issue);
+            let mut draw = |sink: &mut CallSink<'_>| self.draw(turns, key, sink);
             *graph = Some(Graph::drawn(self.device, graph.take(), &mut draw)?);
             *is_fresh = true;
         }
@@ -391,7 +391,7 @@ impl Player<'_> {
         &self,
         turns: &Turns<'_>,
         key: TurnKey,
-        issue: &mut Issue<'_>,
+        sink: &mut CallSink<'_>,
     ) -> Result<(), Diagnostic> {
         let block = turns.block(key.role)?;
         let mut from = key.from;
@@ -403,7 +403,7 @@ impl Player<'_> {
             if let Some(indices) = block.buffers.iter().position(|b| b.0 == BlockBinding::Index) {
                 at.all[indices] += 8 * drawn;
             }
-            self.plain(block, &at, issue)?;
+            self.plain(block, &at, sink)?;
             from = from.other();
         }
         if key.role == TurnRole::StepAndTest
@@ -411,10 +411,10 @@ impl Player<'_> {
         {
             let places = turns.places(TurnRole::Test, TurnKey { from, ..key });
             let at = frame(test, turns.at, (0, turns.work.position.0), &places);
-            self.plain(test, &at, issue)?;
+            self.plain(test, &at, sink)?;
         }
         match key.role {
-            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, issue),
+            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, sink),
             TurnRole::Step | TurnRole::Back => Ok(()),
         }
     }
@@ -424,18 +424,18 @@ impl Player<'_> {
         &self,
         block: &BlockWork,
         at: &DeviceFrame,
-        issue: &mut Issue<'_>,
+        sink: &mut CallSink<'_>,
     ) -> Result<(), Diagnostic> {
-        block.before.iter().try_for_each(|l| issue.launch(l, at))?;
-        block.steps.iter().try_for_each(|work| issue.step(self.device, work, at))?;
-        Ok(block.after.iter().try_for_each(|l| issue.launch(l, at))?)
+        block.before.iter().try_for_each(|l| sink.launch(l, at))?;
+        block.steps.iter().try_for_each(|work| sink.step(self.device, work, at))?;
+        Ok(block.after.iter().try_for_each(|l| sink.launch(l, at))?)
     }
 
     /// Asks for the test's answer.
-    fn answered(&self, turns: &Turns<'_>, issue: &mut Issue<'_>) -> Result<(), Diagnostic> {
+    fn answered(&self, turns: &Turns<'_>, sink: &mut CallSink<'_>) -> Result<(), Diagnostic> {
         let from = turns.at.block + turns.work.answer;
         let to = self.readback.start().addr() as u64;
-        Ok(issue.copy(from, to, DType::Bool.bytes())?)
+        Ok(sink.copy(from, to, DType::Bool.bytes())?)
     }
 
     /// Says where the loop is.

@@ -2,6 +2,7 @@
 
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::env;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which rank a process is, and where rank 0 waits for the others.
@@ -19,15 +20,27 @@ pub struct RankEnvironment {
     pub port: u16,
     /// How long ranks wait for each other to begin.
     pub wait: Duration,
+    /// A folder in which the launcher makes a file for each rank that has ended, named by its number: such a rank is not waited
+    /// for.
+    pub ended: Option<PathBuf>,
 }
 
 /// How long ranks wait for each other to begin, where nothing is said: hosts do not start at the same time.
 const WAIT: Duration = Duration::from_secs(300);
 
 impl RankEnvironment {
+    /// The variable that names the folder of [`RankEnvironment::ended`].
+    pub const ENDED: &'static str = "ADFUSE_RANKS_ENDED";
+
+    /// Whether the launcher says that a rank has ended.
+    pub(super) fn has_ended(&self, rank: u32) -> bool {
+        self.ended.as_ref().is_some_and(|folder| folder.join(rank.to_string()).exists())
+    }
+
     /// What the environment says: `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `MASTER_ADDR` and `MASTER_PORT`, as `torchrun` and `adfuse
     /// launch` set them, or Slurm's names for the first three. `None` where there is no number of ranks. Where `torchrun` keeps the
-    /// port for itself, the next one is taken. `ADFUSE_RANKS_WAIT` is the seconds that ranks wait for each other to begin, 300 without it.
+    /// port for itself, the next one is taken. `ADFUSE_RANKS_WAIT` is the seconds that ranks wait for each other to begin, 300
+    /// without it; `ADFUSE_RANKS_ENDED` is the folder in which `adfuse launch` tells which ranks have ended.
     ///
     /// # Errors
     /// [`Kind::Usage`] if a variable is missing or is not a number, or if the rank is not below the number of ranks.
@@ -75,7 +88,9 @@ impl RankEnvironment {
             Some(value) => Duration::from_secs(number("ADFUSE_RANKS_WAIT", &value)?.into()),
             None => WAIT,
         };
-        Ok(Some(RankEnvironment { rank, ranks, local_rank, address, port, wait }))
+        let ended = get(RankEnvironment::ENDED).filter(|folder| !folder.is_empty());
+        let ended = ended.map(PathBuf::from);
+        Ok(Some(RankEnvironment { rank, ranks, local_rank, address, port, wait, ended }))
     }
 }
 

@@ -28,7 +28,7 @@ struct Meeting<'e> {
 /// Connects every rank with every other.
 ///
 /// # Errors
-/// [`Kind::LostRank`] if a rank does not come in time; [`Kind::Usage`] if two processes have the same rank, if they disagree on the
+/// [`Kind::LostRank`] if a rank does not come in time, or has ended before it came; [`Kind::Usage`] if two processes have the same rank, if they disagree on the
 /// number of ranks, or if the address cannot be resolved.
 pub(super) fn meet(environment: &RankEnvironment) -> Result<Peers, Diagnostic> {
     let meeting = Meeting { environment, until: Instant::now() + environment.wait };
@@ -60,10 +60,8 @@ impl Meeting<'_> {
         })?;
         let mut peers: Peers = (0..*ranks).map(|_| None).collect();
         let mut places: Vec<Option<SocketAddr>> = vec![None; *ranks as usize];
-        let waits = |peers: &Peers| {
-            let missing: Vec<String> =
-                (1..peers.len()).filter(|&r| peers[r].is_none()).map(|r| r.to_string()).collect();
-            missing.join(", ")
+        let waits = |peers: &Peers| -> Vec<u32> {
+            (1..*ranks).filter(|&r| peers[r as usize].is_none()).collect()
         };
         while peers.iter().skip(1).any(Option::is_none) {
             let (mut stream, from) = self.accept(&listener, &|| waits(&peers))?;
@@ -102,6 +100,7 @@ impl Meeting<'_> {
         introduce(&mut host, [rank, ranks, port.into()]).map_err(|e| failed("reach rank 0", &e))?;
         let left = self.until.saturating_duration_since(Instant::now()).max(PAUSE);
         let mut list = vec![0; 6 * (ranks as usize - 1)];
+        // Rank 0 notices who has ended, and ends then.
         let told = host.set_read_timeout(Some(left)).and_then(|()| host.read_exact(&mut list));
         told.map_err(|e| lost(format!("rank 0 did not tell where the other ranks are: {e}")))?;
         let places: Vec<SocketAddr> = list.chunks(6).map(placed).collect();
@@ -114,7 +113,8 @@ impl Meeting<'_> {
             peers[other as usize] = Some(stream);
         }
         while peers[rank as usize + 1..].iter().any(Option::is_none) {
-            let (mut stream, _) = self.accept(&listener, &|| format!("after {rank}"))?;
+            let waits = || (rank + 1..ranks).filter(|&r| peers[r as usize].is_none()).collect();
+            let (mut stream, _) = self.accept(&listener, &waits)?;
             let Ok([other, ..]) = introduced(&mut stream) else { continue };
             if other > rank
                 && let Some(slot) = peers.get_mut(other as usize)
@@ -125,6 +125,14 @@ impl Meeting<'_> {
         Ok(peers)
     }
 
+    /// Errs where one of these ranks has ended: it does not come any more.
+    fn none_has_ended(&self, waited_for: &[u32]) -> Result<(), Diagnostic> {
+        match waited_for.iter().find(|&&rank| self.environment.has_ended(rank)) {
+            None => Ok(()),
+            Some(rank) => Err(lost(format!("rank {rank} is lost: it ended before it joined"))),
+        }
+    }
+
     fn late(&self) -> bool {
         Instant::now() >= self.until
     }
@@ -132,7 +140,7 @@ impl Meeting<'_> {
     fn accept(
         &self,
         listener: &TcpListener,
-        missing: &dyn Fn() -> String,
+        missing: &dyn Fn() -> Vec<u32>,
     ) -> Result<(TcpStream, SocketAddr), Diagnostic> {
         listener.set_nonblocking(true).map_err(|e| failed("listen", &e))?;
         loop {
@@ -145,9 +153,14 @@ impl Meeting<'_> {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(failed("accept a connection", &e)),
             }
+            let missing = missing();
+            self.none_has_ended(&missing)?;
             if self.late() {
                 let wait = self.environment.wait.as_secs();
-                return Err(lost(format!("ranks {} did not come within {wait} s", missing())));
+                let s = if missing.len() == 1 { "" } else { "s" };
+                let missing: Vec<String> = missing.iter().map(u32::to_string).collect();
+                let m = format!("rank{s} {} did not come within {wait} s", missing.join(", "));
+                return Err(lost(m));
             }
             sleep(PAUSE);
         }
@@ -170,7 +183,10 @@ impl Meeting<'_> {
                         "rank 0 was not at {address}:{port} within {wait} s: {e}"
                     )));
                 }
-                Err(_) => sleep(PAUSE),
+                Err(_) => {
+                    self.none_has_ended(&[0])?;
+                    sleep(PAUSE);
+                }
             }
         }
     }
@@ -182,7 +198,10 @@ impl Meeting<'_> {
                 Err(e) if self.late() => {
                     return Err(failed(&format!("reach rank {other} at {at}"), &e));
                 }
-                Err(_) => sleep(PAUSE),
+                Err(_) => {
+                    self.none_has_ended(&[other])?;
+                    sleep(PAUSE);
+                }
             }
         }
     }

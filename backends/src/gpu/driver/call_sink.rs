@@ -37,7 +37,7 @@ impl CapturedCall {
 }
 
 /// Where calls go.
-pub(crate) enum Issue<'g> {
+pub(crate) enum CallSink<'g> {
     /// To a stream, at once.
     Stream(CUstream),
     /// To a stream that is being captured.
@@ -80,7 +80,7 @@ impl<'g> GraphChange<'g> {
     }
 }
 
-impl Issue<'_> {
+impl CallSink<'_> {
     /// Launches a kernel.
     pub(crate) fn launch(&mut self, l: &DeviceLaunch, at: &DeviceFrame) -> Result<(), Refused> {
         if l.grid.contains(&0) || l.block == 0 {
@@ -89,13 +89,13 @@ impl Issue<'_> {
         let values = l.args.iter().map(|&a| at.of(a));
         let places: CallPlaces = values.chain(l.maps.iter().map(|m| at.of(m.pointer))).collect();
         match self {
-            Issue::Stream(stream) => LaunchArguments::of(l, &places)?.launch(l, *stream),
-            Issue::Capture(stream, calls) => {
+            CallSink::Stream(stream) => LaunchArguments::of(l, &places)?.launch(l, *stream),
+            CallSink::Capture(stream, calls) => {
                 LaunchArguments::of(l, &places)?.launch(l, *stream)?;
                 calls.push(CapturedCall { node: captured_node(*stream), places });
                 Ok(())
             }
-            Issue::Change(change) => {
+            CallSink::Change(change) => {
                 let given = places.clone();
                 change.call(places, |graph, node| {
                     LaunchArguments::of(l, &given).is_ok_and(|mut a| a.set(l, (graph, node)))
@@ -115,8 +115,8 @@ impl Issue<'_> {
     ) -> Result<(), Diagnostic> {
         let places: CallPlaces = matrices.into_iter().chain([scratch]).collect();
         let stream = match self {
-            Issue::Stream(stream) | Issue::Capture(stream, _) => *stream,
-            Issue::Change(change) => {
+            CallSink::Stream(stream) | CallSink::Capture(stream, _) => *stream,
+            CallSink::Change(change) => {
                 change.call(places, |_, _| false);
                 return Ok(());
             }
@@ -125,7 +125,7 @@ impl Issue<'_> {
         if let Some(handle) = device.multiplies()? {
             tuned.launch(handle, matrices, scratch, stream)?;
         }
-        if let Issue::Capture(_, calls) = self {
+        if let CallSink::Capture(_, calls) = self {
             calls.push(CapturedCall { node: None, places });
         }
         Ok(())
@@ -140,15 +140,15 @@ impl Issue<'_> {
     ) -> Result<(), Refused> {
         let places = CallPlaces::from_slice(&[from, to]);
         match self {
-            Issue::Stream(stream) => copy(from, to, bytes, *stream),
-            Issue::Capture(stream, calls) => {
+            CallSink::Stream(stream) => copy(from, to, bytes, *stream),
+            CallSink::Capture(stream, calls) => {
                 copy(from, to, bytes, *stream)?;
                 let is_made = bytes > 0 && from != to;
                 let node = if is_made { captured_node(*stream) } else { None };
                 calls.push(CapturedCall { node, places });
                 Ok(())
             }
-            Issue::Change(change) => {
+            CallSink::Change(change) => {
                 let is_made = bytes > 0 && from != to;
                 change.call(places, |graph, node| {
                     is_made && set_copy_node((graph, node), (from, to))
@@ -161,10 +161,10 @@ impl Issue<'_> {
     /// Takes down when all before is done.
     pub(crate) fn mark(&mut self, event: &Event) -> Result<(), Refused> {
         match self {
-            Issue::Stream(stream) => event.mark(*stream),
-            Issue::Capture(stream, _) => event.mark_in_graph(*stream),
+            CallSink::Stream(stream) => event.mark(*stream),
+            CallSink::Capture(stream, _) => event.mark_in_graph(*stream),
             // A traced run has events of its own.
-            Issue::Change(change) => {
+            CallSink::Change(change) => {
                 change.fits = false;
                 Ok(())
             }
