@@ -13,10 +13,11 @@ use crate::trace::{RankAxis, Tensor, Tracer};
 use crate::tree::{self, Params};
 
 /// Tensors of at least this number of bytes are summed over ranks by themselves; smaller ones are joined.
-const ALONE_BYTES: u64 = 1 << 20;
+const ALONE_BYTES: u64 = 16 << 20;
 
-/// The most bytes of small tensors that are summed together: the first are on their way while others are computed.
-const BUCKET_BYTES: u64 = 4 << 20;
+/// The bytes from which on tensors that are joined are summed: each exchange has a cost, and the first are on their way
+/// while others are computed.
+const BUCKET_BYTES: u64 = 24 << 20;
 
 /// Seeds of neighbouring leaves are so far apart: no training has as many steps.
 const SEEDS_APART: i64 = 1 << 40;

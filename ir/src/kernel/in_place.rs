@@ -58,7 +58,7 @@ pub fn lives(program: &Program) -> Lives {
     lives_of(program.steps.iter().map(|step| (step, step.writes().chain(step.reads()))))
 }
 
-/// So many exchanges begin while one may be under way: the sum of a gradient is sent when the next gradient has been, and
+/// How many exchanges begin while one may be under way: the sum of a gradient is sent when the next gradient has been, and
 /// then the one after it is.
 const EXCHANGES_UNDER_WAY: usize = 2;
 

@@ -238,7 +238,7 @@ pub(crate) fn set_kernel_node(
     (func, [x, y, z], block, shared): LaunchShape,
     args: &mut [*mut std::ffi::c_void],
 ) -> bool {
-    type SetNode = unsafe extern "C" fn(
+    type SetLaunch = unsafe extern "C" fn(
         sys::CUgraphExec,
         sys::CUgraphNode,
         *const sys::CUDA_KERNEL_NODE_PARAMS_v2_st,
@@ -261,7 +261,7 @@ pub(crate) fn set_kernel_node(
     // was instantiated from, which its owner keeps; there are as many arguments as the entry point takes, and the driver
     // copies them before the call returns.
     let code = unsafe {
-        match sys::culib().get::<SetNode>(b"cuGraphExecKernelNodeSetParams_v2") {
+        match sys::culib().get::<SetLaunch>(b"cuGraphExecKernelNodeSetParams_v2") {
             Ok(set) => set(graph, node, &raw const params),
             Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
         }
@@ -274,8 +274,8 @@ pub(crate) fn set_copy_node(
     (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
     (from, to): (CUdeviceptr, CUdeviceptr),
 ) -> bool {
-    type GetNode = unsafe extern "C" fn(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D) -> CUresult;
-    type SetNode = unsafe extern "C" fn(
+    type GetCopy = unsafe extern "C" fn(sys::CUgraphNode, *mut sys::CUDA_MEMCPY3D) -> CUresult;
+    type SetCopy = unsafe extern "C" fn(
         sys::CUgraphExec,
         sys::CUgraphNode,
         *const sys::CUDA_MEMCPY3D,
@@ -287,8 +287,8 @@ pub(crate) fn set_copy_node(
     unsafe {
         let library = sys::culib();
         let (Ok(get), Ok(set), Ok(current)) = (
-            library.get::<GetNode>(b"cuGraphMemcpyNodeGetParams"),
-            library.get::<SetNode>(b"cuGraphExecMemcpyNodeSetParams"),
+            library.get::<GetCopy>(b"cuGraphMemcpyNodeGetParams"),
+            library.get::<SetCopy>(b"cuGraphExecMemcpyNodeSetParams"),
             library.get::<CurrentContext>(b"cuCtxGetCurrent"),
         ) else {
             return false;
