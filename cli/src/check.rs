@@ -24,7 +24,8 @@ use std::process::ExitCode;
 /// differences, and reverse mode with forward mode. The error is given as a share of the tolerance. Where two
 /// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted as
 /// unsupported, and is no failure. With a mode other than strict, an effort or a budget, functions run on an
-/// engine that plans, or the error says why not.
+/// engine that plans, or the error says why not. Inputs, and the directions in which derivatives are compared,
+/// depend on --seed.
 #[derive(Args)]
 #[command(mut_arg("func", |a| a.help("The function; without this, every function")))]
 pub(super) struct CheckCommand {

@@ -59,9 +59,8 @@ impl ManPages {
             .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", folder.display())))?;
         let mut command = line.disable_help_subcommand(true);
         command.build();
-        let inner = command.get_subcommands().cloned().collect::<Vec<_>>();
         let mut made = Vec::new();
-        for page in std::iter::once(command).chain(inner) {
+        for page in with_inner(command) {
             let man = Man::new(page);
             let name = man.get_filename();
             let path = folder.join(&name);
@@ -74,4 +73,11 @@ impl ManPages {
         streams.print(lines, || json!({ "files": made }))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A command, and all that are in it.
+fn with_inner(command: Command) -> Vec<Command> {
+    let inner: Vec<Command> = command.get_subcommands().cloned().collect();
+    let inner = inner.into_iter().flat_map(with_inner);
+    std::iter::once(command).chain(inner).collect()
 }

@@ -5,6 +5,7 @@ use super::program::LoadedProgram;
 use super::streams::Streams;
 use super::target::{FunctionArgs, specialized};
 use super::values::whole;
+use super::weights;
 use adfuse::autodiff::{Derived, differentiable};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::types::MAX_RANK;
@@ -229,6 +230,7 @@ pub(super) fn print(
         let at = At { func: Some(made.name.clone()), ..At::default() };
         program.wrong(Diagnostic::new(at, Kind::Internal, why))
     })?;
+    weights::carry(&program.source, &made, streams)?;
     let name = &made.name;
     streams.print(|| text.clone(), || json!({ "function": name, "text": text }))?;
     Ok(ExitCode::SUCCESS)

@@ -42,12 +42,27 @@ pub(super) struct EmitCommand {
     rules: bool,
 }
 
-/// The stages, each with what its pass does.
+/// The stages, each with its help.
 fn names() -> PossibleValuesParser {
     let of = |pass: &'static Pass| {
-        pass.stages().into_iter().map(|name| PossibleValue::new(name).help(pass.about))
+        let value = move |name: &'static str| PossibleValue::new(name).help(stage_help(pass, name));
+        pass.stages().into_iter().map(value)
     };
     PossibleValuesParser::new(PASSES.iter().flat_map(of))
+}
+
+/// What the help says of a stage: what its pass does, or what this other text of the pass is.
+fn stage_help(pass: &Pass, stage: &str) -> &'static str {
+    match stage {
+        "ad" => "the differentiated function, prepared for planning; plans name its values",
+        "program" => "all kernels of the plan as one program",
+        "kernels" => "each step of the plan as a program of its own",
+        "asm" => "the instructions of each function of machine code",
+        "loops" => "the loop program of each function, which its emitter translates",
+        "clif" => "what Cranelift is given, for the functions that it makes",
+        "launches" => "the launches of each step: blocks, threads, shared memory and pointers",
+        _ => pass.about,
+    }
 }
 
 /// The pass that makes the plan.

@@ -38,6 +38,10 @@ impl Fmt {
         if self.write && self.files.iter().any(|f| is_stdin(f)) {
             return Err(Failure::usage("--write needs a file, not standard input"));
         }
+        if self.write && streams.output.is_some() {
+            let m = "--write replaces the files, and --output names another";
+            return Err(Failure::usage(m).hint(Some("leave out one of the two".into())));
+        }
         let mut code = ExitCode::SUCCESS;
         let (mut printed, mut others): (Vec<(String, String)>, Vec<String>) = Default::default();
         let mut done: Vec<(&PathBuf, String)> = Vec::new();

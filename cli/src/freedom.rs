@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// How free plans are.
 #[derive(Args)]
 pub(super) struct Freedom {
-    /// How far results may differ from those of the text; without this, strict: not at all
+    /// How much results may differ from what the program says; default: strict, not at all
     #[arg(long, value_enum)]
     fp: Option<FpArg>,
     /// How hard to look for a plan; without this, default

@@ -5,11 +5,12 @@ use super::model;
 use super::source::SourceText;
 use super::streams::Streams;
 use super::target::{Dims, FixedInputs};
+use super::weights::left_out;
 use adfuse::import::{
     Coverage, ImportError, OnnxOptions, coverage, is_stablehlo, onnx, onnx_coverage, stablehlo,
 };
 use adfuse::ir::text::parse;
-use adfuse::ir::{At, Diagnostic, Kind};
+use adfuse::ir::{At, Diagnostic, Dim, Function, Kind, Module, Symbol};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -52,7 +53,12 @@ impl Import {
                 source.wrong([wrong.hint("it is `.ir` text, which every command takes as it is")])
             );
         }
-        source.bound = self.dims.given(&self.fixed).extents.into();
+        let extents = self.dims.given(&self.fixed).extents;
+        // Without extents, the program says which there are.
+        if let Ok(plain) = stablehlo(&source.text, &source.import_options()) {
+            symbols_known(&source.name, &plain.module, &extents)?;
+        }
+        source.bound = extents.into();
         let wrong = |e: ImportError| source.wrong(e.diagnostics());
         if self.coverage {
             let table = coverage(&source.text, &source.import_options()).map_err(wrong)?;
@@ -83,6 +89,9 @@ impl Import {
             Some(file) => model::write_program(&file.path, &imported)?,
             None => {
                 let text = imported.module.to_string();
+                if !imported.weights.is_empty() {
+                    streams.note(left_out(imported.weights.len()));
+                }
                 streams.print(|| text.clone(), || json!({ "text": text }))?;
             }
         }
@@ -92,6 +101,20 @@ impl Import {
     fn options(&self, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
         let given = self.dims.given(&self.fixed);
         Ok(given.options_at_extents(given.options(&self.file, bytes)?))
+    }
+}
+
+/// Errs where a symbol is none of a program's parameters.
+fn symbols_known(name: &str, module: &Module, given: &[(Symbol, u64)]) -> Result<(), Failure> {
+    let has = |s: &Symbol| {
+        let types = || module.funcs.values().flat_map(Function::param_types);
+        types().any(|ty| ty.shape.contains(&Dim::Sym(*s)))
+    };
+    match given.iter().find(|(s, _)| !has(s)) {
+        None => Ok(()),
+        Some((s, _)) => {
+            Err(Failure::usage(format!("`{name}` has no symbolic dimension `{}`", s.as_str())))
+        }
     }
 }
 

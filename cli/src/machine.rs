@@ -43,7 +43,7 @@ impl TripLimit {
 /// The seed of what is random.
 #[derive(Args)]
 pub(super) struct SeedArg {
-    /// The seed of random inputs, and of the directions in which derivatives are checked
+    /// The seed of random inputs
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole::<u64>(0..=u64::MAX))]
     pub(super) seed: u64,
 }

@@ -9,6 +9,7 @@ mod budget;
 mod cache;
 mod check;
 mod clock;
+mod command_hints;
 mod completions;
 mod derivative;
 mod device;
@@ -88,7 +89,8 @@ const AFTER: &str = "\
 Every FILE may be `-`, standard input. A program is `.ir` text, StableHLO or an ONNX model; adfuse tells them apart by their first bytes.
 
 Exit status: 0 if all is well, 1 if the program is wrong or a check fails, 2 if the command line or \
-another file it names cannot be used. With --json every command prints JSON.";
+another file it names cannot be used. With --json every command but `launch` prints JSON; `launch` \
+passes on what its ranks print, and help and versions are text.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -136,7 +138,8 @@ fn command_line() -> ExitCode {
     command.build();
     let parsed = command
         .clone()
-        .try_get_matches_from(args)
+        .try_get_matches_from(&args)
+        .map_err(|e| command_hints::with_tips(e, &command, &args))
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,

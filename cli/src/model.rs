@@ -5,22 +5,16 @@ use super::inputs::{GivenValue, Inputs};
 use super::params::NamedParam;
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::spec::InputArg;
+use super::weights;
 use super::whole;
 use adfuse::backends::Array;
-use adfuse::data::safetensors;
 use adfuse::import::{
     FixedValue, ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_params,
 };
 use adfuse::ir::{Dim, Symbol};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-
-/// The file in which the weights of a program of this name are.
-pub(super) fn weights_file(path: &Path) -> Option<PathBuf> {
-    let is_program = path.extension().is_some_and(|e| e == "ir");
-    (is_program && !is_stdin(path)).then(|| path.with_extension("safetensors"))
-}
+use std::path::Path;
 
 /// The bytes of a file, if they are a model.
 pub(super) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
@@ -145,26 +139,17 @@ fn arrays(weights: &[Weight]) -> Result<Vec<(String, Array)>, Failure> {
     weights.iter().map(array).collect()
 }
 
-/// Writes weights to the file that belongs to a program.
-fn write_weights(path: &Path, weights: &[Weight]) -> Result<(), Failure> {
-    let arrays = arrays(weights)?;
-    let named = arrays.iter().map(|(name, a)| (name.as_str(), a));
-    safetensors::write(path, named, &safetensors::Metadata::new()).map_err(|e| wrong(&e))
-}
-
-fn wrong(e: &dyn std::fmt::Display) -> Failure {
-    Failure::usage(e.to_string())
-}
-
 /// Writes a program, and its weights beside it.
 pub(super) fn write_program(path: &Path, model: &ImportedModel) -> Result<(), Failure> {
     if !model.weights.is_empty() {
-        let Some(file) = weights_file(path) else {
+        let Some(file) = weights::beside(path) else {
             let m =
                 format!("`{}` has weights, which are kept beside a file NAME.ir", path.display());
             return Err(Failure::usage(m));
         };
-        write_weights(&file, &model.weights)?;
+        let arrays = arrays(&model.weights)?;
+        let named = arrays.iter().map(|(name, a)| (name.as_str(), a));
+        weights::write_beside(&file, &named.collect::<Vec<_>>())?;
     }
     let text = model.module.to_string();
     whole::write(path, |file| std::io::Write::write_all(file, text.as_bytes()))?;

@@ -123,6 +123,7 @@ pub(super) fn none_is_lost(command: &Command, matches: &ArgMatches) -> Result<()
     }
     written.retain(|(_, what)| !matches!(what, WrittenPath::File(path) if path.as_os_str() == "-"));
     for (k, (flag, what)) in written.iter().enumerate() {
+        is_reachable(what)?;
         if let WrittenPath::File(path) = what {
             whole::spares(path, read.iter().map(PathBuf::as_path))?;
         }
@@ -134,6 +135,18 @@ pub(super) fn none_is_lost(command: &Command, matches: &ArgMatches) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Errs where the folder of a file is not there: what takes minutes is not begun for a result that cannot be written.
+fn is_reachable(what: &WrittenPath) -> Result<(), Failure> {
+    let WrittenPath::File(path) = what else { return Ok(()) };
+    match path.parent().filter(|folder| *folder != Path::new("") && !folder.is_dir()) {
+        None => Ok(()),
+        Some(folder) => {
+            let m = format!("cannot write `{}`: no folder `{}`", path.display(), folder.display());
+            Err(Failure::usage(m))
+        }
+    }
 }
 
 /// The value of an argument, if it is of this type.

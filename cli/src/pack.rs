@@ -96,6 +96,7 @@ impl Pack {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let x: f64 = text.parse().map_err(|_| "expected a number")?;
-    Duration::try_from_secs_f64(x).map_err(|e| e.to_string())
+    let such = "expected a number of seconds, 0 or more";
+    let x: f64 = text.parse().map_err(|_| such)?;
+    Duration::try_from_secs_f64(x).map_err(|_| such.into())
 }

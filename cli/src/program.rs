@@ -4,6 +4,7 @@ use super::failure::Failure;
 use super::foreign;
 use super::model::{self, ImportGiven};
 use super::source::{ProgramWeights, SourceText, is_stdin};
+use super::weights;
 use adfuse::frontend::parse;
 use adfuse::import::{
     ImportError, ImportOptions, disassemble, is_bytecode, is_stablehlo, stablehlo,
@@ -99,7 +100,7 @@ impl SourceText {
                 source.bound = given.extents.clone().into();
             }
         }
-        let beside = model::weights_file(path);
+        let beside = weights::beside(path);
         match beside.filter(|file| file.is_file()) {
             Some(file) => Ok(SourceText { weights: ProgramWeights::Beside(file), ..source }),
             None => Ok(source),

@@ -53,7 +53,7 @@ pub(super) struct RunCommand {
     inputs: Vec<InputArg>,
     /// Values for inputs that are not given, by their names, from a .safetensors file
     ///
-    /// Without this, a model has its own weights, and NAME.ir those of NAME.safetensors beside it.
+    /// Default: the model's own weights; for NAME.ir, those in NAME.safetensors beside it.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
     #[command(flatten)]

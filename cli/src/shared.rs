@@ -15,7 +15,7 @@ pub(super) struct SharedArgs {
     /// Print the result as JSON, and errors and notes as one JSON object on standard error
     #[arg(long, global = true)]
     pub(super) json: bool,
-    /// When to use colors; `auto` is where standard error is a terminal and NO_COLOR is not set
+    /// When to use colors; `auto` colors errors if standard error is a terminal and NO_COLOR is not set
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", global = true)]
     pub(super) color: ColorWhen,
 }

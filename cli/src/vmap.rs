@@ -21,8 +21,8 @@ pub(super) struct Vmap {
     /// The extent of the batch: a number, or a name for a symbolic dimension
     #[arg(long, value_name = "N", value_parser = size)]
     size: Dim,
-    /// The batch axis of each parameter, such as x=0,y=none; one that is not named has none, and all elements share
-    /// it. Without this flag it is the first axis of every parameter
+    /// The batch axis of each parameter, such as x=0,y=none. A parameter that is not named is shared by all elements.
+    /// Without this flag it is the first axis of every parameter
     #[arg(long, value_name = "NAME=AXIS,..", value_delimiter = ',', value_parser = named)]
     in_axes: Vec<(String, AxisArg)>,
     /// The batch axis of each result, such as 0,none; without this, the first. A negative axis counts from the last

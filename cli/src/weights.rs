@@ -2,11 +2,13 @@
 
 use super::failure::Failure;
 use super::params::{NamedParam, fits};
-use super::source::{ProgramWeights, SourceText};
+use super::source::{ProgramWeights, SourceText, is_stdin};
+use super::streams::Streams;
 use adfuse::backends::Array;
 use adfuse::data::safetensors;
 use adfuse::import::onnx_name;
-use std::path::Path;
+use adfuse::ir::Function;
+use std::path::{Path, PathBuf};
 
 /// Values of parameters by their names.
 #[derive(Debug, Default)]
@@ -67,4 +69,63 @@ impl Weights {
         let m = format!("no tensor in `{}` has the name of an input of @{func}", self.origin);
         Err(Failure::usage(m))
     }
+}
+
+/// The file in which the weights of a program of this name are.
+pub(super) fn beside(path: &Path) -> Option<PathBuf> {
+    let is_program = path.extension().is_some_and(|e| e == "ir");
+    (is_program && !is_stdin(path)).then(|| path.with_extension("safetensors"))
+}
+
+/// Writes weights to the file that belongs to a program. A file that is there is replaced where it has weights of these
+/// names: it was written for such a program.
+pub(super) fn write_beside(path: &Path, weights: &[(&str, &Array)]) -> Result<(), Failure> {
+    let is_own = |name: &str| weights.iter().any(|(own, _)| *own == onnx_name(name));
+    if path.exists()
+        && !safetensors::read(path).is_ok_and(|(all, _)| all.iter().any(|(name, _)| is_own(name)))
+    {
+        let m = format!(
+            "the weights would replace `{}`, which has none of this program",
+            path.display()
+        );
+        return Err(Failure::usage(m).hint(Some("choose another name for the output".into())));
+    }
+    let named = weights.iter().copied();
+    safetensors::write(path, named, &safetensors::Metadata::new())
+        .map_err(|e| Failure::usage(e.to_string()))
+}
+
+/// Has the weights of a program go with a function that was made of it: beside the file that it is written to. Where the
+/// function is printed, they are lost, which is told.
+pub(super) fn carry(
+    program: &SourceText,
+    made: &Function,
+    streams: &mut Streams<'_>,
+) -> Result<(), Failure> {
+    if matches!(program.weights, ProgramWeights::None) {
+        return Ok(());
+    }
+    let weights = Weights::of(None, program)?;
+    let is_input = |(name, a): &&(String, Array)| {
+        let mut params = made.params().iter();
+        params.any(|&p| made.name_of(p) == Some(name) && *made.ty(p) == a.ty())
+    };
+    let kept: Vec<(&str, &Array)> =
+        weights.named.iter().filter(is_input).map(|(name, a)| (name.as_str(), a)).collect();
+    if kept.is_empty() {
+        return Ok(());
+    }
+    match streams.output.as_ref().and_then(|file| beside(&file.path)) {
+        Some(file) => write_beside(&file, &kept),
+        None => {
+            streams.note(left_out(kept.len()));
+            Ok(())
+        }
+    }
+}
+
+/// What is told where weights are not written.
+pub(super) fn left_out(count: usize) -> String {
+    let weights = if count == 1 { "1 weight is" } else { &format!("{count} weights are") };
+    format!("{weights} not in this text: `--output NAME.ir` keeps weights beside it")
 }

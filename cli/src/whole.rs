@@ -11,8 +11,16 @@ pub(super) fn write(
     path: &Path,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    replace(path, fill)
-        .map_err(|e| Failure::usage(format!("cannot write `{}`: {e}", path.display())))
+    // What is written to a device is not a file to be replaced.
+    let is_device = fs::metadata(path).is_ok_and(|meta| {
+        let kind = meta.file_type();
+        !kind.is_file() && !kind.is_dir() && path.starts_with("/dev")
+    });
+    let written = match is_device {
+        true => File::options().write(true).open(path).and_then(|mut file| fill(&mut file)),
+        false => replace(path, fill),
+    };
+    written.map_err(|e| Failure::usage(format!("cannot write `{}`: {e}", path.display())))
 }
 
 /// Errs where writing `path` would replace a file that the command reads.

@@ -176,11 +176,16 @@ pub fn disassemble(bytes: &[u8]) -> Result<String, ImportError> {
 pub fn is_stablehlo(source: &str) -> bool {
     let begins = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     let first = source.lines().find(begins).unwrap_or("").trim_start();
-    ["module", "builtin.module", "func.func", "#", "\"builtin.module\""].iter().any(|w| {
-        first.strip_prefix(w).is_some_and(|rest| {
-            *w == "#" || !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+    // `#` begins the name of an attribute, and no comment.
+    let is_alias = first.strip_prefix('#').is_some_and(|rest| {
+        let word = |c: char| c.is_alphanumeric() || "_.$-".contains(c);
+        rest.starts_with(word) && rest.trim_start_matches(word).trim_start().starts_with('=')
+    });
+    is_alias
+        || ["module", "builtin.module", "func.func", "\"builtin.module\""].iter().any(|w| {
+            let rest = first.strip_prefix(w);
+            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
         })
-    })
 }
 
 /// The page of the package, whose example runs with those of the documentation.

@@ -3,7 +3,7 @@
 JAX traces the function; the program `adfuse`, which the variable ADFUSE names or which is on PATH, imports it,
 differentiates it, plans it and runs it. Docs: docs/import.md, "From Python"."""
 
-import atexit, contextlib, functools, json, os, re, shutil, subprocess, tempfile, warnings
+import atexit, contextlib, functools, inspect, json, operator, os, re, shutil, subprocess, tempfile, warnings
 from pathlib import Path
 
 import jax
@@ -27,16 +27,18 @@ class Error(RuntimeError):
 def value_and_grad(f, argnums=0, *, has_aux=False, mem_budget=None, engine=None, fp=None):
     """A function that gives what `f` gives, a float scalar, and its gradient as `jax.value_and_grad` does.
 
-    `argnums` is the position, or the positions, to differentiate with respect to. With `has_aux`, `f` gives a pair of
-    the scalar and anything else. `mem_budget` is the most memory that all arrays together may take, such as "2GB": what
-    does not fit is computed again. `engine` is "cpu" or "gpu". `fp` is "strict", "reproducible" or "fast"."""
+    `argnums` is the position, or the positions, to differentiate with respect to; a keyword counts as a position where
+    it can. With `has_aux`, `f` gives a pair of the scalar and anything else. `mem_budget` is the most memory that all
+    arrays together may take, such as "2GB": what does not fit is computed again. `engine` is "cpu" or "gpu". `fp` is
+    "strict", "reproducible" or "fast"."""
     return _Program(f, argnums, has_aux, {"mem-budget": mem_budget, "engine": engine, "fp": fp})
 
 
 def grad(f, argnums=0, *, has_aux=False, **options):
     """The gradient alone, or a pair of it and what is beside the scalar; options are those of `value_and_grad`."""
     both = value_and_grad(f, argnums, has_aux=has_aux, **options)
-    return lambda *args: (lambda value, gradient: (gradient, value[1]) if has_aux else gradient)(*both(*args))
+    of = lambda value, gradient: (gradient, value[1]) if has_aux else gradient
+    return lambda *args, **named: of(*both(*args, **named))
 
 
 def jit(f, *, mem_budget=None, engine=None, fp=None):
@@ -49,32 +51,44 @@ class _Program:
 
     def __init__(self, f, argnums, has_aux, options):
         self.f, self.argnums, self.has_aux = f, argnums, has_aux
+        several = argnums if isinstance(argnums, (tuple, list)) else () if argnums is None else (argnums,)
+        self.positions = [operator.index(k) for k in several]
         self.options = [f"--{name}={value}" for name, value in options.items() if value is not None]
         self.servers = {}
 
-    def __call__(self, *args):
-        args, server = self._server(args)
-        made = _joined(server.call(_parts(jax.tree.leaves(args))), server.types)
+    def __call__(self, /, *args, **named):
+        given, server = self._server(args, named)
+        made = _joined(server.call(_parts(jax.tree.leaves(given))), server.types)
         # JAX's gradient of a complex number is the conjugate of that of its parts.
         return jax.tree.unflatten(server.tree, [jnp.conj(x) if k >= server.count else x for k, x in enumerate(made)])
 
-    def peak(self, *args):
+    def peak(self, /, *args, **named):
         """The bytes that the plan for these arguments takes at its peak: inputs, results and all between."""
-        return self._server(args)[1].plan()["peak_bytes"]
+        return self._server(args, named)[1].plan()["peak_bytes"]
 
-    def _server(self, args):
+    def _arrays(self, args, named):
+        """The arguments as arrays: those by position, with keywords that stand for positions, and those by name."""
+        if named:
+            bound = inspect.signature(self.f).bind(*args, **named)
+            args, named = bound.args, bound.kwargs
+        for k in self.positions:
+            if not -len(args) <= k < len(args):
+                raise ValueError(f"argnums has {k}, which is the position of no argument: there are {len(args)}")
+        return _known(jax.tree.map(jnp.asarray, (args, named)))
+
+    def _server(self, args, named):
         """The arguments as arrays, and the program for their structure, shapes and types."""
-        args = jax.tree.map(jnp.asarray, args)
-        leaves, tree = jax.tree.flatten(args)
+        given = self._arrays(args, named)
+        leaves, tree = jax.tree.flatten(given)
         key = tree, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if key not in self.servers or self.servers[key].process.poll() is not None:
-            self.servers[key] = self._start(args)
-        return args, self.servers[key]
+            self.servers[key] = self._start(given)
+        return given, self.servers[key]
 
-    def report(self, path, *args):
+    def report(self, path, /, *args, **named):
         """Writes a page about the plan for these arguments: memory over time, the kernels with lines of Python, and what
         other plans would cost. Nothing runs."""
-        lowered, wrt, *_ = self._lowered(jax.tree.map(jnp.asarray, args))
+        lowered, wrt, *_ = self._lowered(self._arrays(args, named))
         with tempfile.TemporaryDirectory(prefix="adfuse-") as folder:
             file = Path(folder) / f"{getattr(self.f, '__name__', 'f').strip('<>')}.mlir"
             file.write_text(lowered.as_text(debug_info=True))
@@ -86,21 +100,22 @@ class _Program:
     def _given(self, names, wrt):
         return self.options + (["--grad", "--wrt=" + ",".join(names[n] for n in wrt)] if wrt else [])
 
-    def _start(self, args):
+    def _start(self, given):
         """Traces the function at these arguments and starts the program."""
-        lowered, wrt, *results = self._lowered(args)
-        names = [f"arg{n}" for n in range(2 * len(jax.tree.leaves(args)))]
+        lowered, wrt, *results = self._lowered(given)
+        names = [f"arg{n}" for n in range(2 * len(jax.tree.leaves(given)))]
         return _Server(lowered.as_text(), self._given(names, wrt), *results)
 
-    def _lowered(self, args):
+    def _lowered(self, given):
         """The function in StableHLO, the positions of the parameters by which adfuse differentiates, the types of the results,
         their tree, and how many of them are gradients."""
-        leaves, structure = jax.tree.flatten(args)
-        wrt, gradients, own = [], 0, []
-        program, shapes = jax.make_jaxpr(self.f, return_shape=True)(*args)
+        leaves, structure = jax.tree.flatten(given)
+        (args, named), wrt, gradients, own = given, [], 0, []
+        program, shapes = jax.make_jaxpr(self.f, return_shape=True)(*args, **named)
+        _known(program.consts)
         f = core.jaxpr_as_fun(program.replace(jaxpr=marked(program.jaxpr, own)))
         if self.argnums is not None:
-            of, by = shapes[0] if self.has_aux else shapes, [args[k] for k in np.atleast_1d(self.argnums)]
+            of, by = shapes[0] if self.has_aux else shapes, [args[k] for k in self.positions]
             inexact = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves(by))
             if getattr(of, "shape", 0) != () or not jnp.issubdtype(of.dtype, jnp.floating) or not inexact:
                 raise TypeError("gradients are those of one float scalar, with respect to floats and complex numbers")
@@ -108,15 +123,17 @@ class _Program:
             if own:
                 warnings.warn(f"JAX differentiates, since StableHLO has no place for the derivative of {own[0]}")
                 both = jax.value_and_grad(self.f, self.argnums, self.has_aux)
-                f = lambda *leaves: jax.tree.leaves(both(*jax.tree.unflatten(structure, leaves)))
+                call = lambda args, named: both(*args, **named)
+                f = lambda *leaves: jax.tree.leaves(call(*jax.tree.unflatten(structure, leaves)))
             else:
                 numbers, gradients = iter(range(2 * len(leaves))), len(jax.tree.leaves(by))
-                each = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
-                wrt = jax.tree.leaves([each[k] for k in np.atleast_1d(self.argnums)])
+                each, _ = jax.tree.unflatten(structure, [[next(numbers) for _ in _parts([leaf])] for leaf in leaves])
+                wrt = jax.tree.leaves([each[k] for k in self.positions])
 
         @functools.wraps(self.f)  # Parameters have the names of its arguments.
-        def adfuse_program(*args):
-            made = _parts(f(*_joined(jax.tree.leaves(args), leaves)))  # Of what is beside the scalar bits alone are handed on.
+        def adfuse_program(*args, **named):
+            made = _parts(f(*_joined(jax.tree.leaves((args, named)), leaves)))
+            # Of what is beside the scalar bits alone are handed on.
             bits = lambda r: jax.lax.bitcast_convert_type(r, f"u{r.dtype.itemsize}")
             beside = lambda k, r: gradients and k > 0 and jnp.issubdtype(r.dtype, jnp.floating)
             return [bits(r) if beside(k, r) else r for k, r in enumerate(made)]
@@ -125,8 +142,8 @@ class _Program:
             own = _parts([leaf])
             return own[0] if len(own) == 1 else own
 
-        parts = jax.tree.map(parameters, args)
-        lowered = jax.jit(adfuse_program, keep_unused=True).lower(*parts)
+        args, named = jax.tree.map(parameters, given)
+        lowered = jax.jit(adfuse_program, keep_unused=True).lower(*args, **named)
         return lowered, wrt, *jax.tree.flatten(shapes), gradients
 
 
@@ -134,12 +151,12 @@ class _Server:
     """A process that has imported, planned and compiled one function, and runs it at each request."""
 
     def __init__(self, text, options, types, tree, gradients):
-        self.types, self.tree, self.count = types, tree, len(types) - gradients
+        program, self.types, self.tree, self.count = _program(), types, tree, len(types) - gradients
         self.folder = tempfile.TemporaryDirectory(prefix="adfuse-")
         self.at = Path(self.folder.name)
         (self.at / "f.mlir").write_text(text)
         self.given, self.errors = [self.at / "f.mlir", *options], open(self.at / "stderr", "w+")
-        command, pipe = [_program(), "run", "--serve", *self.given], subprocess.PIPE
+        command, pipe = [program, "run", "--serve", *self.given], subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, text=True)
         atexit.register(self.close)
 
@@ -155,10 +172,10 @@ class _Server:
             with np.load(made) as arrays:
                 return [arrays[name] for name in arrays.files]
         if reply.startswith("error "):
-            raise Error(json.loads(reply.removeprefix("error ")).strip())
+            raise _error(json.loads(reply.removeprefix("error ")))
         self.process.wait()
         self.errors.seek(0)
-        raise Error(self.errors.read().strip() or f"adfuse ended with status {self.process.returncode}")
+        raise _error(self.errors.read() or f"adfuse ended with status {self.process.returncode}")
 
     def plan(self):
         return json.loads(_run(_program(), "plan", *self.given))
@@ -170,9 +187,12 @@ class _Server:
 
 
 def _program():
-    found = os.environ.get("ADFUSE") or shutil.which("adfuse")
+    named = os.environ.get("ADFUSE")
+    found = shutil.which(named or "adfuse")
     if found is None:
-        raise Error("the program `adfuse` is not on PATH, and ADFUSE does not name it: `cargo install --path cli` makes it")
+        absent = "`adfuse` is not on PATH, and ADFUSE does not name it"
+        why = f"`{named}`, which ADFUSE names, cannot be run" if named else absent
+        raise Error(f"the program {why}: `cargo install --path cli` makes it")
     return found
 
 
@@ -183,8 +203,24 @@ def _run(*command):
         return ran.stdout
     with contextlib.suppress(ValueError, KeyError):  # A command that crashed says no JSON.
         errors = json.loads(ran.stderr)["errors"]
-        raise Error("\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors))
-    raise Error(ran.stderr.strip())
+        raise _error("\n".join(e["message"] + (f" ({e['hint']})" if e["hint"] else "") for e in errors))
+    raise _error(ran.stderr)
+
+
+def _error(says):
+    """The error of what the program says, without what is of use at a command line alone."""
+    says = says.strip().removesuffix("For more information, try '--help'.").strip()
+    if re.search(r"python_\w*callback", says):
+        says = f"a callback of Python, as `jax.debug.print` makes, cannot be a part of the program\n{says}"
+    return Error(says)
+
+
+def _known(given):
+    """The same, unless JAX is tracing and values in it are not known."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        outside = "they cannot be called inside of `jax.jit`, `jax.vmap` or `jax.grad`"
+        raise TypeError(f"adfuse's functions need known values: {outside}")
+    return given
 
 
 def _parts(leaves):

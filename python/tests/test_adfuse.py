@@ -1,9 +1,11 @@
 """Tests of the package, beside JAX: `python tests/test_adfuse.py` where ADFUSE names the program, or it is on PATH."""
 
+import os
 import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 HERE = pathlib.Path(__file__).parent
@@ -41,6 +43,30 @@ class Adfuse(unittest.TestCase):
                 got = adfuse.value_and_grad(loss, argnums, fp=fp)(PARAMS, X, Y)
                 self.near(got, jax.value_and_grad(loss, argnums)(PARAMS, X, Y))
         self.near(adfuse.grad(loss)(PARAMS, X, Y), jax.grad(loss)(PARAMS, X, Y))
+
+    def test_keywords_are_arguments(self):
+        f = lambda x, a=1.0, *, b=2.0: (x * x * a).sum() * b
+        for named in [{"a": 3.0}, {"b": 3.0}, {"b": 3.0, "a": 4}]:
+            self.near(adfuse.jit(f)(X, **named), f(X, **named))
+            self.near(adfuse.value_and_grad(f)(X, **named), jax.value_and_grad(f)(X, **named))
+        self.near(adfuse.grad(f, (1, 0))(a=3.0, x=X), jax.grad(f, (1, 0))(X, 3.0))
+        self.assertGreater(adfuse.jit(f).peak(X, b=3.0), X.nbytes)
+        with self.assertRaisesRegex(TypeError, "'c'"):
+            adfuse.jit(f)(X, c=3.0)
+
+    def test_positions_are_those_of_arguments(self):
+        self.near(adfuse.grad(loss, -1)(PARAMS, X, Y), jax.grad(loss, -1)(PARAMS, X, Y))
+        for argnums in [3, -4, (0, 3)]:
+            with self.assertRaisesRegex(ValueError, "argnums has .*: there are 3"):
+                adfuse.grad(loss, argnums)(PARAMS, X, Y)
+        with self.assertRaises(TypeError):
+            adfuse.grad(loss, 0.5)
+
+    def test_traced_values_are_a_type_error(self):
+        f = adfuse.jit(lambda x: x * 2)
+        for call in [jax.jit(f), jax.vmap(f), jax.jit(lambda x: adfuse.jit(lambda y: x * y)(X)), adfuse.jit(f)]:
+            with self.assertRaisesRegex(TypeError, "cannot be called inside of `jax.jit`"):
+                call(X)
 
     def test_arguments_may_be_of_every_type(self):
         def f(i, u, h, b, w):
@@ -150,6 +176,21 @@ class Adfuse(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(adfuse.Error, says):
                 call()
+
+    def test_errors_are_of_use_in_python(self):
+        def printing(x):
+            jax.debug.print("{}", x)
+            return x * 2
+
+        for call in [adfuse.jit(printing), adfuse.jit(printing).peak]:
+            with self.assertRaisesRegex(adfuse.Error, "a callback of Python"):
+                call(X)
+        with self.assertRaises(adfuse.Error) as error:
+            adfuse.jit(lambda x: x, fp="sloppy")(X)
+        self.assertNotIn("--help", str(error.exception))
+        with unittest.mock.patch.dict(os.environ, ADFUSE="/nope"):
+            with self.assertRaisesRegex(adfuse.Error, "`/nope`, which ADFUSE names, .* `cargo install"):
+                adfuse.jit(lambda x: x)(X)
 
     def test_what_has_no_gradient_is_a_type_error(self):
         for f, args in [(lambda x: x, (X,)), (lambda x: x.sum(), (jnp.arange(3),))]:

@@ -37,7 +37,7 @@ use subject::{RunOptions, Subject};
 ///
 /// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
 /// if that takes longer. Samples of the step, of what --compare names and of a copy take turns, so that other load
-/// of the machine meets all of them. Bytes and operations are those of the cost model. On a GPU inputs stay there,
+/// on the machine affects all of them alike. Bytes and operations are those of the cost model. On a GPU inputs stay there,
 /// a sample takes two milliseconds, and times are the device's.
 #[derive(Args)]
 pub(super) struct Bench {

@@ -49,6 +49,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ("op_that_skips_nans", "fmt nansum.ir"),
     ("op_with_swapped_letters", "fmt sqaure.ir"),
     ("op_that_is_like_no_other", "fmt igamma.ir"),
+    ("engine_by_the_name_of_a_device", "run loss.ir --device cpu"),
+    ("flag_of_other_commands", "grad loss.ir --fp fast"),
+    ("command_of_other_programs", "compile loss.ir"),
+    ("version_as_a_command", "version"),
+    ("output_in_a_folder_that_is_not_there", "bench loss.ir -o none/result.txt"),
+    ("files_written_twice_by_fmt", "fmt loss.ir --write -o other.ir"),
 ];
 
 const ENDLESS: &str = "func @f(%x: f32[]) -> f32[] {

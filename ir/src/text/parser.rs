@@ -149,6 +149,13 @@ impl<'s, 'a> Parser<'s, 'a> {
     /// The same, with a hint.
     pub(super) fn unexpected_hint(&mut self, wanted: &str, hint: Option<String>) -> Failed {
         let span = self.tok.span;
+        // Characters of other languages.
+        let habit = match (&self.tok.kind, self.text(span)) {
+            (Tok::Bad(Bad::Char), "#") => Some("comments begin with `//`"),
+            (Tok::Bad(Bad::Char), ";") => Some("an instruction ends with its line"),
+            _ => None,
+        };
+        let hint = hint.or_else(|| habit.map(str::to_string));
         let text = shown(self.text(span));
         let (kind, message) = match self.tok.kind {
             Tok::Bad(Bad::Name) => {

@@ -12,7 +12,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum JsonError {
     /// It is no JSON, or not of this form.
-    #[error("{0}")]
+    #[error("{}", form(.0))]
     Form(#[from] serde_json::Error),
     /// Two operations or inputs have one name.
     #[error("`{0}` is there twice")]
@@ -44,8 +44,16 @@ pub enum JsonError {
     Graph(#[from] GraphError),
 }
 
+/// What is wrong with the form of a text.
+fn form(e: &serde_json::Error) -> String {
+    match e.is_data() {
+        true => e.to_string(),
+        false => format!("it is no JSON: {e}"),
+    }
+}
+
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with a list of `operations`")]
 struct GraphText {
     operations: Vec<GraphOperation>,
     #[serde(default)]
@@ -53,7 +61,10 @@ struct GraphText {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with the `name` and the `time` of an operation"
+)]
 struct GraphOperation {
     name: String,
     time: u64,
