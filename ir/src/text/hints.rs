@@ -39,7 +39,8 @@ pub(super) fn unknown_op(name: &str) -> Option<String> {
         let plain = plain(name);
         let is_other = NOTHING.split(' ').any(|known| known == plain);
         let near = misspelled(&plain, Op::ALL.iter().map(|op| op.name()));
-        near.filter(|_| !is_other).map(|near| format!("did you mean `{near}`?"))
+        // Of two letters too many ops are near.
+        near.filter(|_| !is_other && plain.len() > 2).map(|near| format!("did you mean `{near}`?"))
     })
 }
 
@@ -50,14 +51,27 @@ fn plain(name: &str) -> String {
     last.trim_end_matches('_').to_owned()
 }
 
+/// `ReduceMean` as `reduce_mean`.
+fn snake(name: &str) -> String {
+    let mut made = String::new();
+    for c in name.rsplit('.').next().unwrap_or(name).chars() {
+        if c.is_ascii_uppercase() && made.ends_with(|p: char| p.is_ascii_alphanumeric()) {
+            made.push('_');
+        }
+        made.push(c.to_ascii_lowercase());
+    }
+    made
+}
+
 /// What stands for another framework's op.
 fn foreign(name: &str) -> Option<String> {
-    let plain = plain(name);
+    let (plain, snake) = (plain(name), snake(name));
+    let is = |known: &str| known == plain || known == snake;
     let find = |table: &[(&str, &'static str)]| {
-        let row = table.iter().find(|(names, _)| names.split(' ').any(|known| known == plain));
+        let row = table.iter().find(|(names, _)| names.split(' ').any(is));
         row.map(|(_, here)| *here)
     };
-    let own = || Op::ALL.iter().map(|op| op.name()).find(|own| *own == plain && plain != name);
+    let own = || Op::ALL.iter().map(|op| op.name()).find(|own| is(own) && *own != name);
     let stands = find(OPS).map(|here| format!("here that is {here}"));
     let stands = stands.or_else(|| find(OTHERS).map(str::to_owned));
     stands.or_else(|| own().map(|own| format!("here that is `{own}`")))
@@ -169,6 +183,7 @@ mod tests {
                 && foreign("torch.MatMul") == matmul
         );
         assert_eq!(foreign("jax.nn.relu").as_deref(), Some("here that is `relu`"));
+        assert_eq!(foreign("SelectN").as_deref(), Some("here that is `select_n`"));
         assert_eq!(foreign("relu"), None);
         assert_eq!(foreign("jnp.nothing_known"), None);
     }
