@@ -41,6 +41,12 @@ fn chosen<'c>(command: &'c Command, args: &[OsString]) -> &'c Command {
     found
 }
 
+/// Whether a name is one of these, misspelled or cut or with an end of its own.
+fn is_near<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> bool {
+    let mut all = known.clone();
+    all.any(|k| k.starts_with(name) || name.starts_with(k)) || misspelled(name, known).is_some()
+}
+
 fn has(command: &Command, flag: &str) -> bool {
     let long = flag.trim_start_matches('-');
     command.get_arguments().any(|arg| arg.get_long() == Some(long))
@@ -50,7 +56,7 @@ fn unknown_flag(e: &mut clap::Error, command: &Command, all: &Command) {
     let Some(ContextValue::String(flag)) = e.get(ContextKind::InvalidArg) else { return };
     let flag = flag.clone();
     let name = flag.trim_start_matches('-');
-    let flags = || command.get_arguments().filter_map(clap::Arg::get_long);
+    let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
     let habit = FLAGS.iter().find(|(of, needs, _)| *of == flag && has(command, needs));
     let others = || {
         let others = all.get_subcommands().filter(|c| has(c, &flag) && flag.starts_with("--"));
@@ -59,7 +65,7 @@ fn unknown_flag(e: &mut clap::Error, command: &Command, all: &Command) {
     };
     let tip = match habit {
         Some((_, _, tip)) => Some((*tip).to_string()),
-        None if misspelled(name, flags()).is_some() => return,
+        None if is_near(name, flags.into_iter()) => return,
         None => others(),
     };
     e.remove(ContextKind::SuggestedArg);
@@ -74,9 +80,10 @@ fn unknown_flag(e: &mut clap::Error, command: &Command, all: &Command) {
 fn unknown_command(e: &mut clap::Error, command: &Command) {
     let Some(ContextValue::String(name)) = e.get(ContextKind::InvalidSubcommand) else { return };
     let name = name.clone();
-    let known = command.get_subcommands().map(Command::get_name);
+    let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    let known = names.into_iter();
     let habit = COMMANDS.iter().find(|(of, _)| *of == name);
-    if habit.is_none() && misspelled(&name, known).is_some() {
+    if habit.is_none() && is_near(&name, known) {
         return;
     }
     e.remove(ContextKind::SuggestedSubcommand);
@@ -108,6 +115,7 @@ mod tests {
             ("adfuse run x.ir --sed 1", "--seed"),
             ("adfuse version", "--version"),
             ("adfuse pan x.ir", "plan"),
+            ("adfuse gradient x.ir", "grad"),
         ] {
             let told = told(line);
             assert!(told.contains(tip), "{line}: {told}");

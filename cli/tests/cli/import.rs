@@ -132,9 +132,21 @@ fn models_run_and_are_differentiated_with_their_weights() {
     assert!(d.text("f.ir").contains("func @main<n>(%x: f32[n,2], %w: f32[2,2], %b: f32[2])"));
     assert_eq!(of(run, "f.ir"), of(run, "m.onnx"));
     assert_eq!(of(&grad, "f.ir"), gradient);
-    for command in ["plan FILE --grad --wrt w --dim n=3", "grad FILE --wrt w,b"] {
-        assert_eq!(of(command, "f.ir"), of(command, "m.onnx"), "{command}");
+    let plan = "plan FILE --grad --wrt w --dim n=3";
+    assert_eq!(of(plan, "f.ir"), of(plan, "m.onnx"));
+    let [of_text, of_model] =
+        ["f.ir", "m.onnx"].map(|file| d.run(&format!("grad {file} --wrt w,b")));
+    assert_eq!((of_text.code, of_text.out.as_str()), (0, of_model.out.as_str()));
+    // What is printed has no weights, and what is written has them beside it, if nothing else is there.
+    for ran in [of_text, of_model, d.run("import m.onnx")] {
+        assert!(ran.err.starts_with("note: 2 weights are not in this text"), "{}", ran.err);
     }
+    assert_eq!(d.good("grad m.onnx --wrt w,b -o g.ir"), "");
+    let with_gradients = d.good("run g.ir --input x=[[1,1]] --input y_ct=[[1,1]]");
+    assert!(with_gradients.contains("[[4.5, 0.0]]"), "{with_gradients}");
+    d.file("precious.safetensors", safetensors("other", &[0.0; 4]));
+    let refused = d.run("import m.onnx -o precious.ir");
+    assert!(refused.code == 2 && refused.err.contains("would replace"), "{}", refused.err);
     d.file("other.safetensors", &safetensors("w", &[0.0; 4]));
     let weightless =
         d.good("run f.ir --input x=[[1,1]] --input b=[7,7] --weights other.safetensors");
