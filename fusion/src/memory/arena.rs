@@ -161,7 +161,7 @@ pub(super) const MOST_ORDERED: usize = 4000;
 const MOST_SEARCHED: usize = 1000;
 
 /// Steps of that search for one buffer; with more there are fewer, since all take part in each.
-const STEPS: u64 = 1_000_000;
+const STEPS: u64 = 60_000;
 
 /// The best of what these orders give.
 fn best_of(problem: &Problem, orders: &[PlacementOrder]) -> Result<Packing, PlanError> {
