@@ -10,7 +10,7 @@ use adfuse::import::{
     Coverage, ImportError, OnnxOptions, coverage, is_stablehlo, onnx, onnx_coverage, stablehlo,
 };
 use adfuse::ir::text::parse;
-use adfuse::ir::{At, Diagnostic, Dim, Function, Kind, Module, Symbol};
+use adfuse::ir::{At, Diagnostic, Function, Kind};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -55,8 +55,12 @@ impl Import {
         }
         let extents = self.dims.given(&self.fixed).extents;
         // Without extents, the program says which there are.
-        if let Ok(plain) = stablehlo(&source.text, &source.import_options()) {
-            symbols_known(&source.name, &plain.module, &extents)?;
+        if !extents.is_empty()
+            && let Ok(plain) = stablehlo(&source.text, &source.import_options())
+        {
+            let types: Vec<_> =
+                plain.module.funcs.values().flat_map(Function::param_types).collect();
+            model::symbols_known(&source.name, types.iter(), &extents)?;
         }
         source.bound = extents.into();
         let wrong = |e: ImportError| source.wrong(e.diagnostics());
@@ -101,20 +105,6 @@ impl Import {
     fn options(&self, bytes: &[u8]) -> Result<OnnxOptions, Failure> {
         let given = self.dims.given(&self.fixed);
         Ok(given.options_at_extents(given.options(&self.file, bytes)?))
-    }
-}
-
-/// Errs where a symbol is none of a program's parameters.
-fn symbols_known(name: &str, module: &Module, given: &[(Symbol, u64)]) -> Result<(), Failure> {
-    let has = |s: &Symbol| {
-        let types = || module.funcs.values().flat_map(Function::param_types);
-        types().any(|ty| ty.shape.contains(&Dim::Sym(*s)))
-    };
-    match given.iter().find(|(s, _)| !has(s)) {
-        None => Ok(()),
-        Some((s, _)) => {
-            Err(Failure::usage(format!("`{name}` has no symbolic dimension `{}`", s.as_str())))
-        }
     }
 }
 

@@ -11,7 +11,8 @@ use adfuse::backends::Array;
 use adfuse::import::{
     FixedValue, ImportError, ImportedModel, OnnxOptions, Weight, is_onnx, onnx, onnx_params,
 };
-use adfuse::ir::{Dim, Symbol};
+use adfuse::ir::{Dim, Symbol, TensorType};
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -67,16 +68,17 @@ impl ImportGiven {
     }
 }
 
-/// Errs where a symbol is none of a model's.
-fn symbols_known(path: &Path, bytes: &[u8], given: &[(Symbol, u64)]) -> Result<(), Failure> {
-    let params = onnx_params(bytes).map_err(|e| refused(path, &e))?;
-    let has = |s: &Symbol| params.iter().any(|(_, ty)| ty.shape.contains(&Dim::Sym(*s)));
+/// Errs where a symbol is in none of the types of a program's parameters.
+pub(super) fn symbols_known<'t>(
+    name: impl Display,
+    types: impl Iterator<Item = &'t TensorType> + Clone,
+    given: &[(Symbol, u64)],
+) -> Result<(), Failure> {
+    let has = |s: &Symbol| types.clone().any(|ty| ty.shape.contains(&Dim::Sym(*s)));
     match given.iter().find(|(s, _)| !has(s)) {
         None => Ok(()),
         Some((s, _)) => {
-            let name = s.as_str();
-            let m = format!("`{}` has no symbolic dimension `{name}`", path.display());
-            Err(Failure::usage(m))
+            Err(Failure::usage(format!("`{name}` has no symbolic dimension `{}`", s.as_str())))
         }
     }
 }
@@ -112,7 +114,8 @@ pub(super) fn imported(
     let options = given.options(path, bytes)?;
     let (made, bound) = match onnx(bytes, &options) {
         Err(ImportError::Unsupported(_)) if !given.extents.is_empty() => {
-            symbols_known(path, bytes, &given.extents)?;
+            let params = onnx_params(bytes).map_err(|e| refused(path, &e))?;
+            symbols_known(path.display(), params.iter().map(|(_, ty)| ty), &given.extents)?;
             (onnx(bytes, &given.options_at_extents(options)), given.extents.clone())
         }
         made => (made, Vec::new()),

@@ -14,7 +14,7 @@ pub(crate) struct Graph {
     raw: CUgraphExec,
     /// What it was instantiated from, whose nodes name its own.
     source: CUgraph,
-    /// The calls that were captured, with the places that they are for now.
+    /// The calls that were captured, with their current places.
     calls: Vec<CapturedCall>,
     /// How often it was changed for other places.
     pub(crate) changed: u32,

@@ -3,13 +3,13 @@
 
 use super::forward::RunningSums;
 use super::group_products::{LeftOperand, PanelOperand, fence, group, multiply, wait};
-use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, group_barrier, shared, wait_once};
+use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, group_barrier, wait_once};
 use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, made};
 use super::{AttendPass, TileRange};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::ptx::mbarrier::{self, RingPlace};
+use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::attention::AttentionForm;
 use crate::gpu::schedule::warpgroup::GROUP;
 
@@ -65,11 +65,9 @@ impl AttendPass<'_> {
         let (head, first) = self.block(&mut emit.asm, each, self.form.step.causal);
         let range = self.key_tiles(&mut emit.asm, first, false).some(&mut emit.asm);
         let tiles = ValuePanels::new(self);
-        self.init(emit, |asm| {
+        self.init(emit, tiles.own, |asm| {
             tiles.keys.init(asm, [1, self.tile.warps]);
             tiles.values.init(asm, [1, self.tile.warps]);
-            let own = shared(asm, tiles.own);
-            mbarrier::init(asm, own, 1);
         });
         self.by_roles(
             emit,
@@ -89,11 +87,9 @@ impl AttendPass<'_> {
         let (form, step) = (self.form, self.tile.step);
         let group = self.group_of(&mut emit.asm, head);
         let [q, k, v, ..] = form.step.inputs[..] else { return };
-        let of_rows = [form.rows, form.heads];
-        let of_keys = [form.stream, form.heads / form.shared];
-        let q = PanelCopy::new(emit, tiles.q, (q, form.dtype), of_rows, head);
-        let k = PanelCopy::new(emit, tiles.k, (k, form.dtype), of_keys, group);
-        let v = PanelCopy::new(emit, tiles.v, (v, form.dtype), of_keys, group);
+        let q = PanelCopy::of_rows(emit, tiles.q, (q, form), head);
+        let k = PanelCopy::of_keys(emit, tiles.k, (k, form), group);
+        let v = PanelCopy::of_keys(emit, tiles.v, (v, form), group);
         let one = self.is_copier(&mut emit.asm);
         emit.when(Some(one), |emit| {
             let asm = &mut emit.asm;

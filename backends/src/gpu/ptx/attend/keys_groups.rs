@@ -8,7 +8,7 @@ use super::tile::{Accumulators, lane, made, warp};
 use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::ptx::mbarrier::{self, RingPlace};
+use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::attention::AttentionForm;
 use crate::gpu::target::WARP;
 
@@ -83,10 +83,8 @@ impl AttendPass<'_> {
         let (group, first) = self.block(&mut emit.asm, each, false);
         let range = self.row_tiles(&mut emit.asm, first);
         let tiles = KeyPanels::new(self);
-        self.init(emit, |asm| {
+        self.init(emit, tiles.own, |asm| {
             tiles.ring.init(asm, [1 + WARP, self.tile.warps]);
-            let own = shared(asm, tiles.own);
-            mbarrier::init(asm, own, 1);
         });
         self.by_roles(
             emit,
@@ -126,13 +124,11 @@ impl AttendPass<'_> {
     ) {
         let (form, step) = (self.form, self.tile.step);
         let [q, k, v, _, dy, ..] = form.step.inputs[..] else { return };
-        let of_rows = [form.rows, form.heads];
-        let of_keys = [form.stream, form.heads / form.shared];
         let at = self.cursor(&mut emit.asm, range, group);
-        let q = PanelCopy::new(emit, tiles.q, (q, form.dtype), of_rows, at.head);
-        let dy = PanelCopy::new(emit, tiles.dy, (dy, form.dtype), of_rows, at.head);
-        let k = PanelCopy::new(emit, tiles.k, (k, form.dtype), of_keys, group);
-        let v = PanelCopy::new(emit, tiles.v, (v, form.dtype), of_keys, group);
+        let q = PanelCopy::of_rows(emit, tiles.q, (q, form), at.head);
+        let dy = PanelCopy::of_rows(emit, tiles.dy, (dy, form), at.head);
+        let k = PanelCopy::of_keys(emit, tiles.k, (k, form), group);
+        let v = PanelCopy::of_keys(emit, tiles.v, (v, form), group);
         let warp = warp(&mut emit.asm);
         let copier = self.tile.warps;
         let brings = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{warp}, {copier}"));

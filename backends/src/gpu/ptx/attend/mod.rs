@@ -19,6 +19,7 @@ mod tile;
 use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
+use super::mbarrier;
 use crate::gpu::schedule::attention::{
     AttentionForm, AttentionPass, AttentionTile, AttentionUnit, ScheduledAttention, UNIT,
 };
@@ -92,12 +93,14 @@ impl TileRange {
 }
 
 impl AttendPass<'_> {
-    /// Makes the barriers of a block.
-    fn init(&self, emit: &mut Emit<'_>, barriers: impl FnOnce(&mut Asm)) {
+    /// Makes the barriers of a block: those of rings, and one for what it owns, `own` bytes in.
+    fn init(&self, emit: &mut Emit<'_>, own: i64, rings: impl FnOnce(&mut Asm)) {
         let thread = emit.asm.special("tid.x");
         let first = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{thread}, 0"));
         emit.when(Some(first), |emit| {
-            barriers(&mut emit.asm);
+            rings(&mut emit.asm);
+            let own = panels::shared(&mut emit.asm, own);
+            mbarrier::init(&mut emit.asm, own, 1);
             emit.asm.emit("fence.mbarrier_init.release.cluster");
         });
         emit.asm.emit("bar.sync 0");

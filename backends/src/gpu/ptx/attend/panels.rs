@@ -60,8 +60,29 @@ pub(super) struct PanelCopy {
 }
 
 impl PanelCopy {
+    /// Of an operand that has a line for each row.
+    pub(super) fn of_rows(
+        emit: &mut Emit<'_>,
+        tile: PanelTile,
+        (buffer, form): (Buffer, &AttentionForm),
+        head: Reg,
+    ) -> PanelCopy {
+        PanelCopy::new(emit, tile, (buffer, form.dtype), [form.rows, form.heads], head)
+    }
+
+    /// Of an operand that has a line for each key; heads share those of their group.
+    pub(super) fn of_keys(
+        emit: &mut Emit<'_>,
+        tile: PanelTile,
+        (buffer, form): (Buffer, &AttentionForm),
+        group: Reg,
+    ) -> PanelCopy {
+        let lines = [form.stream, form.heads / form.shared];
+        PanelCopy::new(emit, tile, (buffer, form.dtype), lines, group)
+    }
+
     /// Of an operand that has these lines in each of these heads; lines past the last one are 0.
-    pub(super) fn new(
+    fn new(
         emit: &mut Emit<'_>,
         tile: PanelTile,
         (buffer, dtype): (Buffer, DType),

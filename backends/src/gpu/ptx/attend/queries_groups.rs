@@ -3,13 +3,13 @@
 
 use super::backward_queries::RowNumbers;
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
-use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
+use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, wait_once};
 use super::scores::{ScoreLines, ScorePlace, exponential};
 use super::tile::{Accumulators, made};
 use super::{AttendPass, TileRange, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::ptx::mbarrier::{self, RingPlace};
+use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::attention::AttentionForm;
 
 /// Queries and cotangents of results of the rows that the block owns, and stages of keys and values.
@@ -72,10 +72,8 @@ impl AttendPass<'_> {
         let (head, first) = self.block(&mut emit.asm, each, form.step.causal);
         let range = self.key_tiles(&mut emit.asm, first, form.has_bias_grad()).some(&mut emit.asm);
         let tiles = QueryPanels::new(self);
-        self.init(emit, |asm| {
+        self.init(emit, tiles.own, |asm| {
             tiles.ring.init(asm, [1, self.tile.warps]);
-            let own = shared(asm, tiles.own);
-            mbarrier::init(asm, own, 1);
         });
         self.by_roles(
             emit,
@@ -95,12 +93,10 @@ impl AttendPass<'_> {
         let (form, step) = (self.form, self.tile.step);
         let [q, k, v, _, dy, ..] = form.step.inputs[..] else { return };
         let group = self.group_of(&mut emit.asm, head);
-        let of_rows = [form.rows, form.heads];
-        let of_keys = [form.stream, form.heads / form.shared];
-        let q = PanelCopy::new(emit, tiles.q, (q, form.dtype), of_rows, head);
-        let dy = PanelCopy::new(emit, tiles.dy, (dy, form.dtype), of_rows, head);
-        let k = PanelCopy::new(emit, tiles.k, (k, form.dtype), of_keys, group);
-        let v = PanelCopy::new(emit, tiles.v, (v, form.dtype), of_keys, group);
+        let q = PanelCopy::of_rows(emit, tiles.q, (q, form), head);
+        let dy = PanelCopy::of_rows(emit, tiles.dy, (dy, form), head);
+        let k = PanelCopy::of_keys(emit, tiles.k, (k, form), group);
+        let v = PanelCopy::of_keys(emit, tiles.v, (v, form), group);
         let one = self.is_copier(&mut emit.asm);
         emit.when(Some(one), |emit| {
             let asm = &mut emit.asm;
