@@ -29,6 +29,7 @@ fn nothing() -> StepCost {
         recomputed: 0,
         resident: true,
         seconds: 0.0,
+        ideal_seconds: 0.0,
         bound: Bottleneck::Launch,
     }
 }

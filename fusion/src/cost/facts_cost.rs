@@ -42,6 +42,22 @@ fn passes_ops(facts: &KernelFacts, device: &MachineModel) -> f64 {
 }
 
 impl StepLoad<'_> {
+    /// [`StepCost::ideal_seconds`](super::step_cost::StepCost::ideal_seconds) of a step that touches this many different
+    /// bytes, where an engine says what it makes of it and where none does.
+    pub(super) fn ideal_seconds(&self, distinct: u64, facts: Option<&KernelFacts>) -> f64 {
+        let device = self.device;
+        let slots = match facts {
+            None => self.work.slots,
+            Some(facts) => {
+                let of = |s: &SweepFacts| s.elements.saturating_mul(s.slots.into());
+                facts.sweeps.iter().map(of).fold(0, u64::saturating_add)
+            }
+        };
+        let slots = slots.saturating_sub(self.work.recomputed);
+        let compute_s = slots as f64 / device.ops_per_s + self.contract_s;
+        device.launch_s + compute_s.max(distinct as f64 / device.bytes_per_s(distinct))
+    }
+
     /// Adds what an engine makes of the step. Tasks keep as many cores busy as there are of them; where the engine names no
     /// number, all.
     pub(super) fn facts(&mut self, facts: &KernelFacts) {

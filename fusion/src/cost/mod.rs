@@ -405,6 +405,7 @@ fn priced(
         recomputed: load.work.recomputed,
         resident,
         seconds: launch_s + serial_s + beside_s,
+        ideal_seconds: load.ideal_seconds(footprint - beyond, sweeps),
         bound,
     }
 }

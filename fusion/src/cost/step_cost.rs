@@ -42,6 +42,9 @@ pub struct StepCost {
     pub resident: bool,
     /// Seconds.
     pub seconds: f64,
+    /// Seconds if all its loops had whole vectors of neighbours, nothing were moved or computed twice, and no array were
+    /// gone through beside them: what is to be had by other loops, such as those of the step divided, is the difference.
+    pub ideal_seconds: f64,
     /// What takes most of them.
     pub bound: Bottleneck,
 }

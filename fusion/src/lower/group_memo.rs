@@ -73,6 +73,8 @@ pub(crate) struct BufferUses {
 pub(crate) struct GroupPrice {
     /// Of each step.
     pub(crate) steps: Vec<f64>,
+    /// Of all, were their loops ideal.
+    pub(crate) ideal: f64,
     /// Whether the engine said what it makes of the group.
     pub(crate) stated: bool,
 }

@@ -1,6 +1,7 @@
 //! A plan with its peak, its predicted time and its residuals.
 
 use crate::cost::compile_cost::{CompileCost, step_code, together};
+use crate::cost::step_cost::StepCost;
 use crate::cost::step_cost_with;
 use crate::lower::group_memo::{GroupPrice, LoweredGroup, StepOfGroup};
 use crate::lower::instances::recomputed_values;
@@ -266,22 +267,23 @@ pub(crate) fn group_price<'g>(
     group.price(|program| {
         let facts = engine.facts(program, device);
         let stated = facts.is_some();
-        let steps = step_seconds(program, facts.as_deref(), engine, device);
-        GroupPrice { steps, stated }
+        let costs = step_costs(program, facts.as_deref(), engine, device);
+        let ideal = costs.iter().map(|cost| cost.ideal_seconds).sum();
+        GroupPrice { steps: costs.iter().map(|cost| cost.seconds).collect(), ideal, stated }
     })
 }
 
-/// The seconds of each step of a program whose facts an engine has stated or not.
-fn step_seconds(
+/// What each step of a program costs, whose facts an engine has stated or not.
+fn step_costs(
     program: &Program,
     facts: Option<&[KernelFacts]>,
     engine: &dyn EngineModel,
     device: &MachineModel,
-) -> Vec<f64> {
+) -> Vec<StepCost> {
     let blocks = |program: &Program| engine.cost(program, device);
     let of = |(n, step): (usize, &Step)| {
         let facts = facts.and_then(|facts| facts.get(n));
-        step_cost_with((program, step), device, facts, &blocks).seconds
+        step_cost_with((program, step), device, facts, &blocks)
     };
     program.steps.iter().enumerate().map(of).collect()
 }
@@ -309,12 +311,12 @@ pub(crate) fn seconds_of_steps(
         let (name, buffers, outputs) = (name.clone(), buffers.clone(), outputs.clone());
         let program = Program { name, buffers, outputs, steps };
         let facts = engine.facts(&program, device);
-        others = step_seconds(&program, facts.as_deref(), engine, device);
+        others = step_costs(&program, facts.as_deref(), engine, device);
     }
     let mut others = others.into_iter();
     let of = |n: usize| match of_group(n) {
         Some(of) => group_price(&of.group, engine, device).steps[of.step],
-        None => others.next().unwrap_or(0.0),
+        None => others.next().map_or(0.0, |cost| cost.seconds),
     };
     (0..program.steps.len()).map(of).collect()
 }

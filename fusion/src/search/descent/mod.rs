@@ -41,6 +41,9 @@ const NEAR: usize = 2;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
+/// The part of a plan's seconds that is not worth looking for, in one change.
+const SLIGHT: f64 = 2e-4;
+
 /// The most bytes of one number. What computing a number once saves is operations, which the model tells by itself.
 const NUMBER: i128 = 8;
 
@@ -84,14 +87,19 @@ pub(crate) fn descended(
         pricer,
         epilogues,
         bandwidth,
+        least_gain: 0.0,
         round: 0,
         of_splits: 0,
         changed,
     };
     let groups: Vec<GroupId> = descent.table.rows.keys().collect();
+    let mut whole = 0.0;
     for g in groups {
-        descent.table.rows[g].seconds = descent.pricer.seconds(&descent.table, g);
+        let seconds = descent.pricer.seconds(&descent.table, g);
+        whole += seconds.unwrap_or(0.0);
+        descent.table.rows[g].seconds = seconds;
     }
+    descent.least_gain = whole * SLIGHT;
     let mut changed = false;
     while descent.round < ROUNDS && descent.round() {
         changed = true;
@@ -136,6 +144,8 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
+    /// Seconds that are not worth looking for, in one change.
+    least_gain: f64,
     /// Bytes a second of the memory that the values of the plan lie in.
     bandwidth: f64,
     /// Rounds that have begun.
@@ -264,6 +274,12 @@ impl Descent<'_, '_> {
         let whole: f64 = now.iter().map(|(_, seconds)| seconds).sum();
         let seconds = if added.abs() <= ROUNDING * whole { 0.0 } else { added };
         Some(Added { seconds, bytes, saved })
+    }
+
+    /// Seconds of a group that other loops might save.
+    fn excess(&mut self, g: GroupId) -> f64 {
+        let priced = self.pricer.priced(&self.table, g);
+        priced.map_or(0.0, |priced| priced.seconds - priced.ideal)
     }
 
     /// Makes a change that was tried; whether a plan may have it.

@@ -19,11 +19,18 @@ pub(super) struct GroupPricer<'a> {
     keys: KeyBuilder<'a>,
     memo: &'a LoweringMemo,
     /// The groups that were asked for; `None` for those that have no kernel.
-    seconds: HashMap<Vec<u32>, Option<f64>>,
+    known: HashMap<Vec<u32>, Option<GroupSeconds>>,
     /// Members of all groups that were asked for.
     members: usize,
     /// Whether the engine said what it makes of every step.
     knows: bool,
+}
+
+/// What a group takes, and what it would take were its loops ideal.
+#[derive(Clone, Copy)]
+pub(super) struct GroupSeconds {
+    pub(super) seconds: f64,
+    pub(super) ideal: f64,
 }
 
 impl<'a> GroupPricer<'a> {
@@ -40,7 +47,7 @@ impl<'a> GroupPricer<'a> {
             lowering: GroupLowering::new(fp),
             keys: KeyBuilder::new(memo, fp == Fp::Strict),
             memo,
-            seconds: HashMap::new(),
+            known: HashMap::new(),
             members: 0,
             knows: true,
         }
@@ -53,9 +60,14 @@ impl<'a> GroupPricer<'a> {
 
     /// The seconds of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
     pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
+        Some(self.priced(table, g)?.seconds)
+    }
+
+    /// As [`GroupPricer::seconds`], with those of ideal loops.
+    pub(super) fn priced(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<GroupSeconds> {
         let group = &table.rows[g].group;
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
-        if let Some(known) = self.seconds.get(&key.tokens) {
+        if let Some(known) = self.known.get(&key.tokens) {
             return *known;
         }
         self.members += group.parts.iter().map(Vec::len).sum::<usize>();
@@ -69,13 +81,13 @@ impl<'a> GroupPricer<'a> {
             let with = (self.device, self.memo);
             self.lowering.lowered(&table.facts, (group, key), &stored, with)
         });
-        let seconds = lowered.map(|lowered| {
+        let found = lowered.map(|lowered| {
             let price = group_price(&lowered, self.engine, self.device);
             self.knows &= price.stated;
-            price.steps.iter().sum()
+            GroupSeconds { seconds: price.steps.iter().sum(), ideal: price.ideal }
         });
-        self.seconds.insert(tokens, seconds);
-        seconds
+        self.known.insert(tokens, found);
+        found
     }
 
     /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
@@ -100,6 +112,11 @@ impl<'a> GroupPricer<'a> {
             now.push((g, seconds));
         }
         Some((now.iter().map(|(_, seconds)| seconds).sum::<f64>() - then, now))
+    }
+
+    /// The machine.
+    pub(super) fn device(&self) -> &MachineModel {
+        self.device
     }
 
     /// Whether the engine said what it makes of every step that was priced.

@@ -30,6 +30,11 @@ impl Descent<'_, '_> {
         if self.is_settled(g) || self.of_splits >= self.most_priced() {
             return false;
         }
+        // Each piece is a launch, and all together do no less than the whole with ideal loops.
+        let launch_s = self.pricer.device().launch_s;
+        if self.excess(g) < launch_s.max(self.least_gain) {
+            return false;
+        }
         let before = self.pricer.members();
         let changes = self.splits(g);
         let found = self.best_of(changes);
