@@ -45,6 +45,7 @@ pub use crossing::{Reading, ValueSource};
 pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
 use pruning::PlanEvaluator;
+use single_changes::decided_otherwise;
 pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
@@ -61,14 +62,13 @@ pub fn plan_frontier(
     // Plans of one function have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let evaluator = PlanEvaluator::of(f, options, engine)?;
-    let points = candidates::candidates(f, options, engine, &evaluator)?;
-    let mut found = chosen(f, points, options, engine);
+    let mut points = candidates::candidates(f, options, engine, &evaluator)?;
     if options.effort >= Effort::Default
-        && let Some(fastest) = found.fastest()
+        && let Some(fastest) = undominated(points.iter().collect(), |point| point).last()
     {
-        let more = single_changes::decided_otherwise(f, fastest, options, (engine, &evaluator))?;
-        found = chosen(f, [found.compact, more].concat(), options, engine);
+        points.extend(decided_otherwise(f, fastest, options, (engine, &evaluator))?);
     }
+    let mut found = chosen(f, evaluator.packed(points)?, options, engine);
     if options.effort == Effort::Search {
         found = bettered(f, found, options, engine)?;
     }

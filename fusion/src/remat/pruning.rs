@@ -1,10 +1,13 @@
 //! What the plans of a frontier cost. Most plans are dropped before their memory is planned, since another one is known to
 //! be better by then, and few are lowered: their programs are linked from groups that other plans have.
+//!
+//! Memory is planned twice. Each plan has its peak from quick packing, which is rarely a hundredth above that of a search.
+//! When all plans are known, those that may be on the frontier are packed with the wanted effort.
 
 use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
-use crate::plan::options::PlanOptions;
+use crate::plan::options::{Effort, PlanOptions};
 use crate::search::parallel::each;
 use crate::search::point::{LinkedPlan, PlanPoint, priced};
 use adfuse_ir::{Diagnostic, Function};
@@ -23,6 +26,11 @@ struct KnownPoint {
 }
 
 impl KnownPoint {
+    fn of(point: &PlanPoint) -> KnownPoint {
+        let PlanPoint { peak, seconds, compile, .. } = point;
+        KnownPoint { peak: *peak, seconds: *seconds, compile: compile.seconds }
+    }
+
     /// Whether a point beats every plan that takes at least this memory, time and time to compile.
     fn beats(&self, least: &KnownPoint) -> bool {
         self.peak <= least.peak && self.seconds < least.seconds && self.compile <= least.compile
@@ -38,12 +46,20 @@ impl KnownPoints {
         }
     }
 
+    /// Whether a point beats a plan by so much memory that a search for a better packing of it is in vain.
+    fn beat_clearly(&self, new: &KnownPoint) -> bool {
+        self.beat(&KnownPoint { peak: new.peak - new.peak / SEARCHED_GAIN, ..*new })
+    }
+
     /// Whether a point beats every plan that takes at least this.
     fn beat(&self, least: &KnownPoint) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|point| point.beats(least))
     }
 }
+
+/// What a search takes off a quick packing is less than this part of it, as far as a frontier is concerned.
+const SEARCHED_GAIN: u64 = 128;
 
 /// Measures the plans of a function that a frontier is chosen from.
 pub(crate) struct PlanEvaluator<'a> {
@@ -84,8 +100,25 @@ impl<'a> PlanEvaluator<'a> {
 
     /// Notes a point, which the frontier is chosen from.
     pub(super) fn add(&self, point: &PlanPoint) {
-        let PlanPoint { peak, seconds, compile, .. } = point;
-        self.known.add(KnownPoint { peak: *peak, seconds: *seconds, compile: compile.seconds });
+        self.known.add(KnownPoint::of(point));
+    }
+
+    /// The points that may be on the frontier, once all have been added, with their memory planned with the wanted effort.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(super) fn packed(&self, points: Vec<PlanPoint>) -> Result<Vec<PlanPoint>, Diagnostic> {
+        let PlanEvaluator { options, engine, base, known, .. } = self;
+        let near: Vec<PlanPoint> =
+            points.into_iter().filter(|point| !known.beat_clearly(&KnownPoint::of(point))).collect();
+        let packed = each(&near, |point| {
+            let linked = base.as_ref().filter(|_| !point.is_packed);
+            let linked = linked.and_then(|b| LinkedPlan::of(b, &point.plan, options, *engine));
+            let Some(linked) = linked else { return Ok(point.clone()) };
+            let peak = linked.peak(options.effort, *engine)?;
+            Ok(PlanPoint { peak, is_packed: true, ..point.clone() })
+        });
+        packed.into_iter().collect()
     }
 
     /// The cost of a plan; `None` where a known point beats it.
@@ -159,12 +192,12 @@ impl<'a> PlanEvaluator<'a> {
     fn planned(&self, plan: LinkedPlan) -> Result<Option<PlanPoint>, Diagnostic> {
         let Some(base) = &self.base else { return Ok(None) };
         let (seconds, compile) = (plan.seconds, plan.compile.seconds);
-        let beaten = |peak: u64| self.known.beat(&KnownPoint { peak, seconds, compile });
-        if beaten(plan.least_peak()) {
+        let point = |peak: u64| KnownPoint { peak, seconds, compile };
+        if self.known.beat(&point(plan.least_peak())) {
             return Ok(None);
         }
-        let peak = plan.peak(self.options, self.engine)?;
-        if beaten(peak) {
+        let peak = plan.peak(self.options.effort.min(Effort::Quick), self.engine)?;
+        if self.known.beat_clearly(&point(peak)) {
             return Ok(None);
         }
         Ok(Some(plan.point(base, peak)?))

@@ -33,6 +33,8 @@ pub struct PlanPoint {
     pub again: Vec<(Value, u32)>,
     /// What it costs to compile.
     pub compile: CompileCost,
+    /// Whether the peak is that of the wanted effort; otherwise memory was planned quickly, and it may be a little lower.
+    pub(crate) is_packed: bool,
 }
 
 /// The cost of a plan of a [prepared](crate::prepare()) function.
@@ -131,7 +133,8 @@ impl PricedPlan {
             None => saved_bytes(f, &plan)?,
         };
         let again = recomputed_values(f, &plan);
-        let point = PlanPoint { plan, peak, seconds, saved, again, compile };
+        let is_packed = true;
+        let point = PlanPoint { plan, peak, seconds, saved, again, compile, is_packed };
         let PlacedProgram { program, holders, .. } = placed;
         Ok(MeasuredPlan { point, program, holders, seconds: of_steps })
     }
@@ -193,23 +196,19 @@ impl LinkedPlan {
         least_linked_peak(&self.program)
     }
 
-    /// Bytes at the peak where its memory is planned.
+    /// Bytes at the peak where its memory is planned with an effort.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn peak(
-        &self,
-        options: &PlanOptions,
-        engine: &dyn EngineModel,
-    ) -> Result<u64, Diagnostic> {
-        let memory = linked_memory(&self.program, options.effort, &self.scratch)?;
+    pub(crate) fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
+        let memory = linked_memory(&self.program, effort, &self.scratch)?;
         match engine.step_sizes() {
             Some(sizes) => sizes.peak(&self.program.frame, &memory),
             None => Ok(memory.peak),
         }
     }
 
-    /// The plan with its cost, where its peak is known.
+    /// The plan with its cost, where the peak of its memory, planned quickly, is known.
     ///
     /// # Errors
     /// As [`saved_bytes`].
@@ -217,7 +216,8 @@ impl LinkedPlan {
         let LinkedPlan { plan, seconds, compile, .. } = self;
         let saved = saved_with(&base.facts, &plan)?;
         let again = recomputed_values(base.facts.f, &plan);
-        Ok(PlanPoint { plan, peak, seconds, saved, again, compile })
+        let is_packed = false;
+        Ok(PlanPoint { plan, peak, seconds, saved, again, compile, is_packed })
     }
 }
 
