@@ -6,6 +6,7 @@
 //! group alone, whose buffers have the same numbers, and what is known of it: seconds, code. So each form of a group is
 //! lowered once and priced once, whoever asks for it: greedy plans, single changes, decisions, searches.
 
+use super::fill::fill;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::plan::machine_model::MachineModel;
@@ -240,6 +241,23 @@ impl LoweringMemo {
         Some(made)
     }
 
+    /// A group that fills a buffer of this form with a number.
+    pub(crate) fn fill(&self, number: Literal, data: &BufferData) -> KnownGroup {
+        let mut tokens = vec![FILL, self.literal(number)];
+        for extent in &data.dims {
+            tokens.extend([*extent as u32, (*extent >> 32) as u32]);
+        }
+        let key = GroupKey { tokens, values: vec![Value::new(0)] };
+        self.find(&key).unwrap_or_else(|| {
+            let mut program = Program::default();
+            let b = program.buffers.push(data.clone());
+            let step = Step::Kernel(fill(&program, b, number));
+            let mut buffers = SecondaryMap::new();
+            buffers[key.values[0]] = Some(b);
+            self.keep(key, (&program, &[step]), &buffers)
+        })
+    }
+
     /// What a block with this plan was lowered to, with these forms of the stacks around it.
     pub(crate) fn block(&self, plan: &Plan, forms: &[Storage]) -> Option<Arc<Verified<Program>>> {
         let blocks = locked(&self.blocks);
@@ -313,6 +331,11 @@ pub(crate) struct KeyBuilder<'a> {
     values: Vec<Value>,
 }
 
+/// The first token: the mode of a group, or that it fills a buffer.
+const RELAXED: u32 = 0;
+const STRICT: u32 = 1;
+const FILL: u32 = 2;
+
 /// Tokens: what an operand is. Numbers of values follow.
 const LITERAL: u32 = 0;
 const FREE: u32 = 1;
@@ -346,7 +369,7 @@ impl<'a> KeyBuilder<'a> {
         self.keys += 1;
         self.tokens.clear();
         self.values.clear();
-        self.tokens.push(u32::from(self.strict));
+        self.tokens.push(if self.strict { STRICT } else { RELAXED });
         for members in &group.parts {
             self.tokens.push(PART);
             for &i in members {

@@ -76,9 +76,9 @@ impl<'f> LinkBase<'f> {
             let grouped = class != InstClass::Constant && (!class.is_alone() || is_indexed(f, i));
             grouped && !is_kept(f, i) && !f.path(i).is_again()
         };
-        let tensors = |&v: &Value| f.ty(v).dtype != DType::Token && f.literal(v).is_none();
-        let values = f.params().iter().chain(f.results());
-        if !f.body_insts().iter().all(is_usual) || !values.clone().all(tensors) {
+        let tensors = |&v: &Value| f.ty(v).dtype != DType::Token;
+        let mut values = f.params().iter().chain(f.results());
+        if !f.body_insts().iter().all(is_usual) || !values.all(tensors) {
             return Ok(None);
         }
         let ranges = ValueRanges::of(&facts);
@@ -167,7 +167,26 @@ pub(crate) fn linked(
             steps.push(step);
         }
     }
+    steps.extend(filled(base, &frame, memo)?);
     Some(LinkedProgram { frame, steps })
+}
+
+/// The steps that fill results with a number, in the order of the results: they come last.
+fn filled(base: &LinkBase<'_>, frame: &Program, memo: &LoweringMemo) -> Option<Vec<LinkedStep>> {
+    let f = base.facts.f;
+    let mut steps = Vec::new();
+    let mut done = EntitySet::<Value>::new();
+    for (&v, &b) in f.results().iter().zip(&frame.outputs) {
+        if let Some(number) = f.literal(v)
+            && done.insert(v)
+        {
+            let group = memo.fill(number, &frame.buffers[b])?;
+            let buffers: Arc<[Option<Buffer>]> = Arc::from([Some(b)]);
+            let linked = |of: StepOfGroup| LinkedStep { of, buffers: Arc::clone(&buffers) };
+            steps.extend(steps_of_group(&group).map(linked));
+        }
+    }
+    Some(steps)
 }
 
 /// A value as a group computes it.
@@ -272,6 +291,11 @@ impl PlanInstances {
                 of_result[instance.value] = Some(b);
             }
         }
+        for &v in f.results().iter().filter(|v| f.literal(**v).is_some()) {
+            if of_result[v].is_none() {
+                of_result[v] = Some(declare(v, Role::Output));
+            }
+        }
         for &k in &plan.donated {
             frame.buffers[of_result[*f.params().get(k)?]?].donated = true;
         }
@@ -334,7 +358,7 @@ mod tests {
     use adfuse_ir::text::parse;
 
     const LAYERS: &str =
-        "func @f(%x: f32[8,64], %w: f32[64,64]) -> (f32[8,64], f32[8], bool[8,64]) {
+        "func @f(%x: f32[8,64], %w: f32[64,64]) -> (f32[8,64], f32[8], f32[64], bool[8,64], f32[64], i32[2]) {
   %a = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
   %b = tanh %a : f32[8,64]
   %m = gt %b, 0.5 : bool[8,64]
@@ -343,7 +367,7 @@ mod tests {
   %e = exp %d : f32[8,64]
   %s = reduce_sum %e {axes = [1]} : f32[8]
   %g = mul %e, %b : f32[8,64]
-  return %g, %s, %m
+  return %g, %s, 0.5, %m, 0.5, 7
 }";
 
     /// The program with its steps written out.

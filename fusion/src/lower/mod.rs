@@ -7,6 +7,7 @@ mod blocks;
 pub(crate) mod coordinates;
 mod effect_order;
 pub(crate) mod emit;
+mod fill;
 pub(crate) mod group_memo;
 pub(crate) mod grown;
 pub(crate) mod held;
@@ -27,18 +28,17 @@ use crate::analysis::value_range::ValueRanges;
 use crate::fuse::part::Part;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::{Plan, graph_hash};
-use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Bundle, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
 };
-use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Kind, Value, ValueDef};
 use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
+use fill::fill;
 use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
 use grown::{Grown, in_function, regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
@@ -504,17 +504,4 @@ fn share(facts: &Facts<'_>, parts: &mut [Part]) -> bool {
         }
     }
     true
-}
-
-/// A kernel that fills a buffer with one value.
-fn fill(program: &Program, out: Buffer, value: Literal) -> Kernel {
-    let mut code = ScalarProgram::default();
-    let (op, dtype) = (SOp::Const(value), value.dtype());
-    let v = code.insts.push(SInst { op, args: SmallVec::new(), dtype });
-    code.outputs.push(v);
-    let domain = program.buffers[out].dims.clone();
-    let index = (0..domain.len()).map(IndexExpr::axis).collect();
-    let sinks = vec![Sink::Store { buffer: out, index }];
-    let stage = Stage { program: code, sinks, ..Stage::default() };
-    Kernel { name: "fill".into(), domain, stages: vec![stage], ..Kernel::default() }
 }

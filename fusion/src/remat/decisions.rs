@@ -322,11 +322,11 @@ impl<'a> Decider<'a> {
     ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
         let readings = &self.crossing.readings[v];
         let plans = self.plans(v, &self.choice(v, readings), readings)?;
-        let price = |plan| {
-            let plan = self.forms.given(self.f, plan).ok()?;
+        let priced = each(&plans, |plan| {
+            let plan = self.forms.given(self.f, plan.clone()).ok()?;
             evaluator.measured(&plan).ok()
-        };
-        Ok(plans.into_iter().filter_map(price).collect())
+        });
+        Ok(priced.into_iter().flatten().collect())
     }
 
     /// The plans that differ in a value alone, and what each takes or what is in its way.

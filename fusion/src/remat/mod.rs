@@ -45,10 +45,10 @@ pub use crossing::{Reading, ValueSource};
 pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
 use pruning::PlanEvaluator;
-use single_changes::decided_otherwise;
 pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
+use single_changes::decided_otherwise;
 
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///

@@ -9,7 +9,7 @@ use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::parallel::each;
-use crate::search::point::{LinkedPlan, PlanPoint, priced};
+use crate::search::point::{LinkedPlan, PlanPoint, measured, priced};
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::{Mutex, PoisonError};
 
@@ -59,7 +59,7 @@ impl KnownPoints {
 }
 
 /// What a search takes off a quick packing is less than this part of it, as far as a frontier is concerned.
-const SEARCHED_GAIN: u64 = 128;
+const SEARCHED_GAIN: u64 = 32;
 
 /// Measures the plans of a function that a frontier is chosen from.
 pub(crate) struct PlanEvaluator<'a> {
@@ -108,13 +108,20 @@ impl<'a> PlanEvaluator<'a> {
     /// # Errors
     /// Those of the engine.
     pub(super) fn packed(&self, points: Vec<PlanPoint>) -> Result<Vec<PlanPoint>, Diagnostic> {
-        let PlanEvaluator { options, engine, base, known, .. } = self;
-        let near: Vec<PlanPoint> =
-            points.into_iter().filter(|point| !known.beat_clearly(&KnownPoint::of(point))).collect();
+        let PlanEvaluator { f, options, engine, base, known } = self;
+        let near: Vec<PlanPoint> = points
+            .into_iter()
+            .filter(|point| !known.beat_clearly(&KnownPoint::of(point)))
+            .collect();
         let packed = each(&near, |point| {
-            let linked = base.as_ref().filter(|_| !point.is_packed);
-            let linked = linked.and_then(|b| LinkedPlan::of(b, &point.plan, options, *engine));
-            let Some(linked) = linked else { return Ok(point.clone()) };
+            if point.is_packed {
+                return Ok(point.clone());
+            }
+            let linked =
+                base.as_ref().and_then(|b| LinkedPlan::of(b, &point.plan, options, *engine));
+            let Some(linked) = linked else {
+                return Ok(measured(f, point.plan.clone(), options, *engine)?.point);
+            };
             let peak = linked.peak(options.effort, *engine)?;
             Ok(PlanPoint { peak, is_packed: true, ..point.clone() })
         });
@@ -184,8 +191,11 @@ impl<'a> PlanEvaluator<'a> {
         if self.known.beat(&KnownPoint { peak: priced.least_peak(), seconds, compile }) {
             return Ok(EvaluatedPlan::Point(Box::new(None)));
         }
-        let point = priced.measured(f, options, *engine)?.point;
-        Ok(EvaluatedPlan::Point(Box::new(Some(point))))
+        let peak = priced.quick_peak(options, *engine)?;
+        if self.known.beat_clearly(&KnownPoint { peak, seconds, compile }) {
+            return Ok(EvaluatedPlan::Point(Box::new(None)));
+        }
+        Ok(EvaluatedPlan::Point(Box::new(Some(priced.quick_point(f, peak)?))))
     }
 
     /// The cost of a linked plan; `None` where a known point beats it.

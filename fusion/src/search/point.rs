@@ -107,9 +107,21 @@ impl PricedPlan {
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<u64, Diagnostic> {
-        let effort = options.effort.min(Effort::Quick);
+        self.peak(options.effort.min(Effort::Quick), engine)
+    }
+
+    /// Bytes at the peak where memory is planned with an effort.
+    fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
         let sized = engine.sized(&self.placed.program)?;
         sized.peak(&memory_beside(&self.placed.program, effort, sized.scratch())?)
+    }
+
+    /// The plan with its cost, whose memory has been planned quickly, to this peak.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn quick_point(self, f: &Function, peak: u64) -> Result<PlanPoint, Diagnostic> {
+        Ok(PlanPoint { is_packed: false, ..self.with_peak(f, peak)?.point })
     }
 
     /// The plan with its memory planned.
@@ -122,12 +134,12 @@ impl PricedPlan {
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<MeasuredPlan, Diagnostic> {
+        let peak = self.peak(options.effort, engine)?;
+        self.with_peak(f, peak)
+    }
+
+    fn with_peak(self, f: &Function, peak: u64) -> Result<MeasuredPlan, Diagnostic> {
         let PricedPlan { plan, placed, of_steps, seconds, compile } = self;
-        let program = &placed.program;
-        let peak = {
-            let sized = engine.sized(program)?;
-            sized.peak(&memory_beside(program, options.effort, sized.scratch())?)?
-        };
         let saved = match &placed.instances {
             Some(x) => saved_bytes(&x.f, &x.plan)?,
             None => saved_bytes(f, &plan)?,
