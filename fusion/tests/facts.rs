@@ -81,6 +81,8 @@ fn sweeps_cost_groups_accesses_and_lines() {
         near(one(extra), (4.0 + each) * n + 11.0);
     }
     near(one(SweepFacts { line: 32, cuts: 2, ..sweep }), 4.0 * n + (11.0 + 26.0) * lines);
+    // Each line computes what does not change along it, in whole vectors.
+    near(one(SweepFacts { line: 32, line_slots: 3, ..sweep }), 4.0 * n + (11.0 + 48.0) * lines);
 }
 
 #[test]

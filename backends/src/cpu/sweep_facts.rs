@@ -13,7 +13,8 @@ use super::codegen::vectorize::QUAD;
 use super::shape::ACCESS;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
-use adfuse_ir::scalar::{Prim, SInst, SOp};
+use adfuse_ir::scalar::{Prim, SInst, SOp, SVal};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 /// Bytes of a line of the cache.
@@ -79,23 +80,18 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
     let extents = &nest.walk.extents;
     let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
     let line = count(nest.line_length());
-    let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
-    let slots = nest.order.iter().map(|&v| {
-        let inst = &nest.body.insts[v];
-        match inst.op {
-            SOp::Param(_) | SOp::Const(_) => 0,
-            _ => inst
-                .args
-                .iter()
-                .map(|&a| wide(nest.body.insts[a].dtype))
-                .fold(wide(inst.dtype), u32::max),
-        }
-    });
+    let mut varies: SecondaryMap<SVal, bool> = SecondaryMap::new();
+    nest.order.iter().for_each(|&v| varies[v] = true);
+    let slots = |of: bool| {
+        let insts = nest.body.insts.keys().filter(|&v| varies[v] == of);
+        insts.map(|v| slots(nest, v)).fold(0, u32::saturating_add)
+    };
     let mut facts = SweepFacts {
         elements,
         line,
         lanes,
-        slots: slots.fold(0, u32::saturating_add).saturating_add(folded(nest)),
+        slots: slots(true).saturating_add(folded(nest)),
+        line_slots: slots(false),
         calls,
         cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
         ..SweepFacts::default()
@@ -129,6 +125,19 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
         }
     }
     facts
+}
+
+/// The instructions of a value for a group of elements.
+fn slots(nest: &LoopNest, v: SVal) -> u32 {
+    let inst = &nest.body.insts[v];
+    let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
+    let widest = inst.args.iter().map(|&a| wide(nest.body.insts[a].dtype));
+    let widest = widest.fold(wide(inst.dtype), u32::max);
+    match inst.op {
+        SOp::Param(_) | SOp::Const(_) => 0,
+        SOp::Prim(prim) => widest * prim.def().weight.max(1),
+        SOp::Func(_) => widest,
+    }
 }
 
 /// Folds of a sweep are an operation each.

@@ -19,7 +19,10 @@ fn sweep_ops(sweep: &SweepFacts, device: &MachineModel) -> f64 {
         + each(sweep.calls, device.call_ops);
     groups * f64::from(sweep.slots) * f64::from(full)
         + sweep.elements as f64 * access
-        + lines as f64 * (device.line_ops + each(sweep.cuts, device.cut_ops))
+        + lines as f64
+            * (device.line_ops
+                + each(sweep.cuts, device.cut_ops)
+                + each(sweep.line_slots, f64::from(full)))
 }
 
 /// The price of an element of a pass, in operations.

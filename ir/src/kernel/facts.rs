@@ -38,9 +38,11 @@ pub struct SweepFacts {
     pub line: u64,
     /// Elements of 32 bits that an instruction computes: 1 in scalar code.
     pub lanes: u32,
-    /// Instructions for each group of that many elements; one of 64 bits counts twice. Invariants of the innermost loop do
-    /// not count.
+    /// Instructions for each group of that many elements; one of 64 bits counts twice, and a quotient or a root as many
+    /// times as its [weight](crate::scalar::PrimDef::weight) says. Invariants of the innermost loop do not count.
     pub slots: u32,
+    /// The same for the invariants of the innermost loop, which each line computes.
+    pub line_slots: u32,
     /// Accesses, of each element, that are made one element at a time within the cache line of the element before.
     pub near: u32,
     /// The same, each in a cache line of its own.

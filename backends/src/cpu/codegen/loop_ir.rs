@@ -11,6 +11,7 @@ use adfuse_ir::{DType, Literal};
 use std::ops::Range;
 
 /// Parameters, a scalar program and where its outputs go, at each coordinate of some axes.
+#[derive(Clone)]
 pub(crate) struct Sweep<'a> {
     /// Whose buffers are named.
     pub(crate) program: &'a Program,

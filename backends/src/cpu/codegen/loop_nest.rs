@@ -7,6 +7,7 @@ use super::loop_ir::{
 };
 use super::loop_order::order;
 use super::short_axes::may_be_grids;
+use super::spread_sources::{SpreadSources, spread_sources};
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
 use adfuse_ir::index::{Guard, IndexExpr};
@@ -134,6 +135,16 @@ impl NestPlanner<'_> {
 impl LoopNest {
     /// `contract` says whether products may be joined with sums.
     pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, lines: LineForm) -> LoopNest {
+        let spread = (lines != LineForm::Plain).then(|| spread_sources(sweep)).flatten();
+        match &spread {
+            Some(SpreadSources { params, body }) => {
+                LoopNest::of(&Sweep { params, body, ..sweep.clone() }, contract, lines)
+            }
+            None => LoopNest::of(sweep, contract, lines),
+        }
+    }
+
+    fn of(sweep: &Sweep<'_>, contract: bool, lines: LineForm) -> LoopNest {
         let mut p = NestPlanner { sweep, forms: Vec::new() };
         let body = match contract {
             true => expand(&contracted(sweep.body)),

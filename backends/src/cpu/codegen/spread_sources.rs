@@ -1,0 +1,158 @@
+//! Spreads what is read from several arrays, such as the operands of a concatenation, over several reads along short lines.
+//!
+//! A long line is divided where one array ends and the next begins. A line of a few elements would become segments of one
+//! or two, each with all of the line's invariants. So each array is read by itself in the lanes that it has, and the scalar
+//! program chooses among them by the coordinate.
+
+use super::affine_form::mentions;
+use super::loop_ir::Sweep;
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Operand, Param, Piece};
+use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
+use adfuse_ir::{DType, Literal};
+use cranelift_entity::SecondaryMap;
+use smallvec::{SmallVec, smallvec};
+
+/// The most elements of a line along which reads are spread.
+const SHORT: i64 = 8;
+
+/// The parameters and the scalar program of a sweep whose reads are spread.
+pub(crate) struct SpreadSources {
+    pub(crate) params: Vec<Param>,
+    pub(crate) body: ScalarProgram,
+}
+
+/// What is read from arrays that lie one after the other along the innermost axis.
+struct AdjacentSources<'p> {
+    pieces: &'p [Piece],
+    /// Where each begins, and where the last one ends.
+    ends: SmallVec<[i64; 8]>,
+}
+
+impl<'p> AdjacentSources<'p> {
+    fn of(sweep: &'p Sweep<'_>, param: &'p Param) -> Option<AdjacentSources<'p>> {
+        let inner = sweep.extents.len().checked_sub(1)?;
+        let Param::Load(pieces) = param else { return None };
+        let (last, others) = pieces.split_last()?;
+        let array = |piece: &Piece| match piece.from {
+            Operand::Buffer(b) => {
+                let data = &sweep.program.buffers[b];
+                // Integers may be places of other reads.
+                data.dtype.is_float() && data.dtype.bytes() >= 4
+            }
+            Operand::Literal(_) => false,
+        };
+        if others.is_empty() || !last.guards.is_empty() || !pieces.iter().all(array) {
+            return None;
+        }
+        let mut ends: SmallVec<[i64; 8]> = smallvec![0];
+        for piece in others {
+            let [Guard { expr, range }] = piece.guards.as_slice() else { return None };
+            if *expr != IndexExpr::axis(inner) || Some(&range.start) != ends.last() {
+                return None;
+            }
+            ends.push(range.end);
+        }
+        ends.push(sweep.extents[inner]);
+        ends.is_sorted().then_some(AdjacentSources { pieces, ends })
+    }
+}
+
+/// The sweep with its reads spread; `None` where its lines are long or nothing is read from several arrays along them.
+pub(crate) fn spread_sources(sweep: &Sweep<'_>) -> Option<SpreadSources> {
+    let inner = sweep.extents.len().checked_sub(1)?;
+    if !(2..=SHORT).contains(&sweep.extents[inner]) {
+        return None;
+    }
+    let all: Vec<Option<AdjacentSources<'_>>> =
+        sweep.params.iter().map(|param| AdjacentSources::of(sweep, param)).collect();
+    // What is not spread divides the line all the same.
+    let divides = |(param, parts): (&Param, &Option<AdjacentSources<'_>>)| match param {
+        Param::Load(pieces) if parts.is_none() => {
+            !matches!(pieces.as_slice(), [_] | [_, Piece { from: Operand::Literal(_), .. }])
+        }
+        _ => false,
+    };
+    if all.iter().all(Option::is_none) || sweep.params.iter().zip(&all).any(divides) {
+        return None;
+    }
+    let mut made = SpreadSources { params: sweep.params.to_vec(), body: ScalarProgram::default() };
+    made.body.params = sweep.body.params.clone();
+    let place = made.param(Param::Coord(IndexExpr::axis(inner)), DType::I64);
+    let mut new: SecondaryMap<SVal, Option<SVal>> = SecondaryMap::new();
+    for (v, inst) in sweep.body.insts.iter() {
+        let parts = match inst.op {
+            SOp::Param(k) => all.get(k as usize).and_then(Option::as_ref).map(|parts| (k, parts)),
+            _ => None,
+        };
+        new[v] = Some(match parts {
+            Some((k, parts)) => made.chosen(parts, (k, inst.dtype), (inner, place)),
+            None => {
+                let args = inst.args.iter().map(|&a| new[a]).collect::<Option<_>>()?;
+                made.body.insts.push(SInst { args, ..inst.clone() })
+            }
+        });
+    }
+    made.body.outputs = sweep.body.outputs.iter().map(|&v| new[v]).collect::<Option<_>>()?;
+    Some(made)
+}
+
+/// The index of one element of a line, as one that steps with the line: vectors read what lies one after the other. In the
+/// lane of the element it is the same.
+fn stepping(piece: &mut Piece, inner: usize, ends: &[i64]) {
+    let fixed = |e: &IndexExpr| !mentions(e, &|axis| axis == inner, &|_| false);
+    if ends[1] - ends[0] == 1
+        && piece.index.iter().all(fixed)
+        && let Some(last) = piece.index.last_mut()
+    {
+        *last = last.clone().sum(IndexExpr::axis(inner).plus(-ends[0]));
+    }
+}
+
+impl SpreadSources {
+    fn param(&mut self, param: Param, dtype: DType) -> u32 {
+        self.params.push(param);
+        self.body.params.push(dtype);
+        (self.params.len() - 1) as u32
+    }
+
+    fn inst(&mut self, op: SOp, args: &[SVal], dtype: DType) -> SVal {
+        self.body.insts.push(SInst { op, args: args.into(), dtype })
+    }
+
+    /// An element of one of the parts, whose read was that of parameter `k`; a coordinate says of which.
+    fn chosen(
+        &mut self,
+        parts: &AdjacentSources<'_>,
+        (k, dtype): (u32, DType),
+        (inner, place): (usize, u32),
+    ) -> SVal {
+        let zero = Literal::zero(dtype);
+        let rest = Piece { from: Operand::Literal(zero), index: smallvec![], guards: smallvec![] };
+        let mut values: SmallVec<[SVal; 8]> = SmallVec::new();
+        for (n, (piece, ends)) in parts.pieces.iter().zip(parts.ends.windows(2)).enumerate() {
+            let guard = Guard { expr: IndexExpr::axis(inner), range: ends[0]..ends[1] };
+            let mut own = Piece { guards: smallvec![guard], ..piece.clone() };
+            stepping(&mut own, inner, ends);
+            let read = Param::Load(smallvec![own, rest.clone()]);
+            let at = match n {
+                0 => {
+                    self.params[k as usize] = read;
+                    k
+                }
+                _ => self.param(read, dtype),
+            };
+            values.push(self.inst(SOp::Param(at), &[], dtype));
+        }
+        let at = self.inst(SOp::Param(place), &[], DType::I64);
+        let mut found = values.pop();
+        for (&value, &end) in values.iter().zip(&parts.ends[1..]).rev() {
+            let end = self.inst(SOp::Const(Literal::from_i64(DType::I64, end)), &[], DType::I64);
+            let before = self.inst(SOp::Prim(Prim::Lt), &[at, end], DType::Bool);
+            found =
+                found.map(|rest| self.inst(SOp::Prim(Prim::Select), &[before, value, rest], dtype));
+        }
+        // There are two parts at the least.
+        found.unwrap_or(at)
+    }
+}
