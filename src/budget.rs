@@ -1,8 +1,8 @@
 //! Plans within a budget of memory and of the time to compile: made, or found in the plan cache.
 
 use crate::fusion::{
-    Effort, EngineModel, Plan, PlanBudget, PlanOptions, PlanPoint, graph_hash, plan_frontier,
-    plan_point,
+    Effort, EngineModel, Plan, PlanBudget, PlanOptions, PlanPoint, graph_hash, lower, plan_for,
+    plan_frontier, plan_point,
 };
 use crate::ir::{Diagnostic, Function};
 use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
@@ -39,11 +39,7 @@ pub fn choose(
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
     let graph = graph_hash(f);
-    let counting = match engine.donated() {
-        [] => name.to_owned(),
-        given => format!("{name} donating {given:?}"),
-    };
-    let key = PlanKey::new(&graph, &counting, options, budget);
+    let key = key(&graph, options, budget, (engine, name));
     let mut notes = Vec::new();
     if let Some(cache) = cache {
         match cache.find(&key) {
@@ -64,11 +60,69 @@ pub fn choose(
     let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
     if let Some(cache) = cache {
         let entry = CachedPlan { plan: point.plan.text(f), fastest_seconds, fastest_peak };
-        if let Err(e) = cache.keep(&key, &entry) {
-            notes.push(format!("the plan is not kept in `{}`: {e}", cache.folder().display()));
-        }
+        notes.extend(keep(cache, &key, &entry));
     }
     Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes })
+}
+
+/// Instructions from which on a plan without a budget is kept: plans of shorter functions are made faster than they are
+/// found.
+const WORTH_KEEPING: usize = 64;
+
+/// The plan of a [prepared](crate::fusion::prepare()) function without a budget, and problems with the plan cache. Where
+/// plans are kept, that of a function of 64 instructions and more is taken from there, and kept.
+///
+/// # Errors
+/// As [`plan_for`].
+pub fn fastest(
+    f: &Function,
+    options: &PlanOptions,
+    (engine, name): (&dyn EngineModel, &str),
+    cache: Option<&PlanCache>,
+) -> Result<(Plan, Vec<String>), Diagnostic> {
+    let worth = f.inst_count() >= WORTH_KEEPING && options.effort >= Effort::Default;
+    let Some(cache) = cache.filter(|_| worth) else {
+        return Ok((plan_for(f, options, engine)?, Vec::new()));
+    };
+    let graph = graph_hash(f);
+    let key = key(&graph, options, PlanBudget::default(), (engine, name));
+    let mut notes = Vec::new();
+    match cache.find(&key) {
+        Lookup::Absent => {}
+        Lookup::Spoiled(why) => notes.push(format!("a kept plan is made anew: {why}")),
+        Lookup::Found(entry) => match Plan::parse(&entry.plan, f) {
+            Ok(plan) if plan.fp == options.fp && lower(f, &plan, &options.device).is_ok() => {
+                return Ok((plan, notes));
+            }
+            Ok(_) => notes.push("a kept plan is made anew: it has no program".into()),
+            Err(d) => notes.push(format!("a kept plan is made anew: {}", d.message)),
+        },
+    }
+    let plan = plan_for(f, options, engine)?;
+    // There is nothing that it is compared with.
+    let entry = CachedPlan { plan: plan.text(f), fastest_seconds: 0.0, fastest_peak: 0 };
+    notes.extend(keep(cache, &key, &entry));
+    Ok((plan, notes))
+}
+
+/// What tells a plan from all others.
+fn key(
+    graph: &str,
+    options: &PlanOptions,
+    budget: PlanBudget,
+    (engine, name): (&dyn EngineModel, &str),
+) -> PlanKey {
+    let counting = match engine.donated() {
+        [] => name.to_owned(),
+        given => format!("{name} donating {given:?}"),
+    };
+    PlanKey::new(graph, &counting, options, budget)
+}
+
+/// Keeps a plan; why it is not, if it isn't.
+fn keep(cache: &PlanCache, key: &PlanKey, entry: &CachedPlan) -> Option<String> {
+    let e = cache.keep(key, entry).err()?;
+    Some(format!("the plan is not kept in `{}`: {e}", cache.folder().display()))
 }
 
 /// A cached plan, once it is verified to be one of this function within the budget.

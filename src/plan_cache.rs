@@ -1,6 +1,6 @@
 //! A folder that caches plans between runs.
 //!
-//! Planning for a budget makes and measures many plans, so the chosen one is cached. An entry is a file: its key in
+//! Planning takes longer than compiling, and for a budget many plans are made and measured, so the chosen one is cached. An entry is a file: its key in
 //! full, the text of the plan, and a checksum. The file's name is a hash of the key, and the whole key is compared when
 //! the entry is read. Entries are written whole or not at all, so any number of processes may share a folder. A
 //! truncated, damaged or foreign entry is never used, and is replaced. When a folder exceeds its bound, the oldest

@@ -39,7 +39,7 @@ pub(super) struct Budget {
     compile_budget: Option<Duration>,
     #[command(flatten)]
     folder: Folder,
-    /// Do not use or keep plans for budgets and GPU code
+    /// Do not use or keep plans and GPU code
     #[arg(long, conflicts_with = "cache")]
     no_cache: bool,
 }
@@ -47,7 +47,7 @@ pub(super) struct Budget {
 /// Where plans are kept.
 #[derive(Args)]
 pub(super) struct Folder {
-    /// The folder where plans for budgets, and GPU code, are kept; without this, the one that ADFUSE_CACHE names, or
+    /// The folder where plans and GPU code are kept; without this, the one that ADFUSE_CACHE names, or
     /// `adfuse` in the user's folder of caches
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -149,10 +149,9 @@ impl Budget {
         self.mem_budget.is_some() || self.compile_budget.is_some()
     }
 
-    /// Where plans for the budget are kept; nowhere without one, or if that is wanted or there is no such folder.
+    /// Where plans are kept; nowhere, if that is wanted or there is no such folder.
     pub(super) fn cache(&self) -> Option<PlanCache> {
-        let keeps = self.is_given() && !self.no_cache;
-        keeps.then(|| self.folder.cache()).flatten()
+        (!self.no_cache).then(|| self.folder.cache()).flatten()
     }
 
     /// Where the code of GPUs is kept; nowhere, if that is wanted or there is no such folder.

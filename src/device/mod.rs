@@ -165,7 +165,8 @@ impl Device {
         self
     }
 
-    /// With a folder in which plans for budgets are kept, so that the next run of the process finds them.
+    /// With a folder in which plans are kept, those for budgets and those of 64 instructions or more, so that the next run of
+    /// the process finds them.
     ///
     /// ```
     /// use adfuse::plan_cache::PlanCache;

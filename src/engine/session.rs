@@ -12,7 +12,7 @@ use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
-use crate::budget::choose;
+use crate::budget::{choose, fastest};
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
     block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
@@ -167,11 +167,11 @@ impl<B: Backend + ?Sized> Session<B> {
     pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         let Settings { plan: options, cache, donated, .. } = &self.settings;
         let budget = self.settings.budget();
-        if budget.is_free() {
-            let plan = fusion::plan_for(function, options, self)?.donating(donated);
-            return Ok(PlanDecision { plan, notes: Vec::new() });
-        }
         let engine = (self as &dyn fusion::EngineModel, self.backend.name());
+        if budget.is_free() {
+            let (plan, notes) = fastest(function, options, engine, cache.as_ref())?;
+            return Ok(PlanDecision { plan: plan.donating(donated), notes });
+        }
         let choice = choose(function, options, budget, engine, cache.as_ref())?;
         Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
     }

@@ -21,8 +21,9 @@ fn a_kept_plan_is_found_listed_and_removed() {
     let d = models(&["deep_mlp"]);
     let made = d.good(&format!("{PLAN} --no-cache"));
     assert_eq!(names(&d.kept()), Vec::<String>::new());
-    // What needs no budget keeps nothing.
+    // What needs no budget keeps nothing: `plan` shows what a plan was chosen from, and short functions are planned at once.
     d.good("plan deep_mlp.ir --grad");
+    d.good("run deep_mlp.ir --digest");
     assert_eq!(names(&d.kept()), Vec::<String>::new());
     for args in [PLAN.to_string(), format!("{PLAN} --cache here"), PLAN.to_string()] {
         assert_eq!(d.good(&args), made, "{args}");
@@ -75,6 +76,28 @@ fn entries_that_cannot_be_used_are_told_and_made_anew() {
     }
     fs::write(&path, "what").unwrap();
     assert!(d.good("cache list").contains(&format!("{name}: not used, it is cut off\n")));
+}
+
+/// Commands that compile a function of some length keep its plan though there is no budget.
+#[test]
+fn a_plan_without_a_budget_is_found_again() {
+    let d = models(&["transformer_block"]);
+    let run = "run transformer_block.ir --grad --digest";
+    let made = d.good(&format!("{run} --no-cache"));
+    assert_eq!(names(&d.kept()), Vec::<String>::new());
+    assert_eq!(d.good(run), made);
+    let [name] = &names(&d.kept())[..] else { panic!("one plan is kept") };
+    let path = d.kept().join(name);
+    let good = fs::read_to_string(&path).unwrap();
+    assert!(good.contains("\nbudget any\n"), "{good}");
+    // What is found is not written again.
+    assert_eq!(d.good(run), made);
+    assert_eq!(fs::read_to_string(&path).unwrap(), good);
+    fs::write(&path, &good[..good.len() / 2]).unwrap();
+    let ran = d.run(run);
+    assert_eq!((ran.code, &ran.out), (0, &made));
+    assert_eq!(ran.err, format!("note: a kept plan is made anew: {name}: it is cut off\n"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), good);
 }
 
 #[test]
