@@ -178,6 +178,10 @@ fn of_works(
                 let serial = tile.serial_bytes(program, m);
                 launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
             }
+            Scheduled::Convolution(product) => {
+                let adds = product.timed_multiply_adds(how.1);
+                launches.timed_multiply_adds = launches.timed_multiply_adds.saturating_add(adds);
+            }
             Scheduled::Elementwise(flat) => {
                 facts.pass(PassKind::Pack, flat.packing_threads(program));
             }

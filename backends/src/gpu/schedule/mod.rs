@@ -14,6 +14,8 @@ pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod checks;
 pub(crate) mod column_folds;
+pub(crate) mod convolution;
+pub(crate) mod convolution_search;
 pub(crate) mod cooperative_row;
 pub(crate) mod elementwise;
 pub(crate) mod fission;
@@ -40,6 +42,7 @@ pub(crate) mod scalar_form;
 pub(crate) mod scatter;
 pub(crate) mod shape;
 pub(crate) mod sort;
+pub(crate) mod staged_box;
 pub(crate) mod text;
 pub(crate) mod tiling;
 pub(crate) mod transpose_tile;
