@@ -7,6 +7,7 @@ use super::convolution::{
 use super::shape::volume;
 use super::staged_box::{CopyTeams, StagedBox};
 use super::tiling::Combine;
+use super::warpgroup::PLANNED_RATE;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::Member;
 
@@ -26,8 +27,6 @@ const FILL: f64 = 1500.0;
 const BARRIER: f64 = 60.0;
 /// Clocks of a second.
 const CLOCK: f64 = 1.7e9;
-/// Multiply-adds of `f32` a second, by the planner's model of an H200.
-const PLANNED_RATE: f64 = 25e12;
 
 /// Sums of a tile that are looked at, along each side, and places of the depth of a step.
 const MOST_SIDE: i64 = 640;

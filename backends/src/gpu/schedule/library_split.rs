@@ -4,9 +4,8 @@
 use super::capabilities::CAPABILITIES;
 use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, is_stored, lies};
-use super::mma_unit::Unit;
 use super::shape::volume;
-use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile};
+use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, slower};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
@@ -145,9 +144,7 @@ impl Making {
         };
         let size = |d: DType| d.bytes() as f64;
         let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
-        // Operands of 32 bits take twice as long.
-        let slower = if Unit::of(m, fp) == Unit::Tf32 { 2.0 } else { 1.0 };
-        let rate = LIBRARY_RATE / slower;
+        let rate = LIBRARY_RATE / slower(m, fp);
         let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / rate;
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
             let groups = [&m.batch, free, &m.depth];
