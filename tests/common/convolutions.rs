@@ -47,6 +47,19 @@ pub(crate) const CONVOLUTIONS: &[Convolution] = &[
         attributes: "{low = [0, 2], high = [1, 0]}", result: &[2, 16, 8, 8] },
 ];
 
+/// Forms whose tiles fill a chip, at sizes of residual nets but for the batch.
+#[rustfmt::skip]
+pub(crate) const LARGE: &[Convolution] = &[
+    Convolution { name: "64 channels", operand: &[8, 64, 56, 56], kernel: &[64, 64, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[8, 64, 56, 56] },
+    Convolution { name: "512 channels", operand: &[16, 512, 7, 7], kernel: &[512, 512, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[16, 512, 7, 7] },
+    Convolution { name: "the first of a net", operand: &[4, 3, 224, 224], kernel: &[64, 3, 7, 7],
+        attributes: "{strides = [2, 2], low = [3, 3], high = [3, 3]}", result: &[4, 64, 112, 112] },
+    Convolution { name: "large, stride 2", operand: &[8, 128, 56, 56], kernel: &[256, 128, 3, 3],
+        attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[8, 256, 28, 28] },
+];
+
 fn listed(dims: &[u64]) -> String {
     let dims: Vec<String> = dims.iter().map(u64::to_string).collect();
     format!("f32[{}]", dims.join(","))

@@ -2,7 +2,7 @@
 //! kernel evaluator.
 
 use crate::assembler::Assembly;
-use crate::common::convolutions::{CONVOLUTIONS, Convolution};
+use crate::common::convolutions::{CONVOLUTIONS, Convolution, LARGE};
 use crate::common::parallel;
 use crate::machine::run;
 use crate::trials::Skipped;
@@ -98,38 +98,6 @@ pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
     }
 }
 
-/// The convolutions of a residual net at its sizes.
-const LARGE: &[Convolution] = &[
-    Convolution {
-        name: "64 channels",
-        operand: &[64, 64, 56, 56],
-        kernel: &[64, 64, 3, 3],
-        attributes: "{low = [1, 1], high = [1, 1]}",
-        result: &[64, 64, 56, 56],
-    },
-    Convolution {
-        name: "512 channels",
-        operand: &[64, 512, 7, 7],
-        kernel: &[512, 512, 3, 3],
-        attributes: "{low = [1, 1], high = [1, 1]}",
-        result: &[64, 512, 7, 7],
-    },
-    Convolution {
-        name: "the first",
-        operand: &[64, 3, 224, 224],
-        kernel: &[64, 3, 7, 7],
-        attributes: "{strides = [2, 2], low = [3, 3], high = [3, 3]}",
-        result: &[64, 64, 112, 112],
-    },
-    Convolution {
-        name: "stride 2",
-        operand: &[64, 128, 56, 56],
-        kernel: &[256, 128, 3, 3],
-        attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}",
-        result: &[64, 256, 28, 28],
-    },
-];
-
 pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skipped> {
     let mut all = Assembly::default();
     for convolution in LARGE {
@@ -137,16 +105,9 @@ pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skippe
         let module = ptx::compile(&program, GpuTarget::SM90, Fp::Fast);
         let module = module.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
         assert!(module.text.contains("mma.sync"), "{}", convolution.name);
-        if std::env::var_os("DBG").is_some() {
-            eprintln!("{}\n{}", convolution.name, ptx::schedule(&program, GpuTarget::SM90A, Fp::Fast).unwrap());
-        }
         all.add(convolution.name, &module, &program.to_string());
     }
     for r in all.assembled()? {
-        if std::env::var_os("DBG").is_some() {
-            eprintln!("{} {} {}", r.entry, r.registers, r.spilled);
-            continue;
-        }
         assert_eq!(r.spilled, 0, "{}", r.entry);
     }
     Ok(())
