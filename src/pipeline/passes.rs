@@ -91,11 +91,7 @@ pub(super) fn convolve(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> P
 }
 
 /// Makes sums of windows convolutions, for an engine with kernels for these.
-pub(super) fn convolved(
-    unit: &mut CompileUnit<'_>,
-    steps: AttentionSteps,
-    fp: Fp,
-) -> PassResult {
+pub(super) fn convolved(unit: &mut CompileUnit<'_>, steps: AttentionSteps, fp: Fp) -> PassResult {
     if steps.multiplies_windows(fp) {
         unit.function = Some(with_convolutions(&unit.take_function()?)?);
     }

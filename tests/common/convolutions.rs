@@ -118,8 +118,7 @@ impl Convolution {
         let channels = [self.result[self.channels()]];
         let array = |dims: &&[u64]| {
             let n = dims.iter().product::<u64>();
-            let bits: Vec<u64> =
-                (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
+            let bits: Vec<u64> = (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
             Array::from_bits(DType::F32, dims, &bits).expect("fits")
         };
         [self.operand, self.kernel, self.result, &channels].iter().map(array).collect()

@@ -30,7 +30,8 @@ fn check(gpu: &Gpu, convolution: &Convolution, library: bool) -> Outcome {
         Err(d) => return Outcome::Wrong(format!("{name}: {d}")),
     };
     for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        let different = (0..found.len()).find(|&k| found.get(k).to_f64() != expected.get(k).to_f64());
+        let different =
+            (0..found.len()).find(|&k| found.get(k).to_f64() != expected.get(k).to_f64());
         if let Some(k) = different {
             let [x, y] = [found, expected].map(|array| array.get(k));
             return Outcome::Wrong(format!("{name}: element {k} of result {n} is {x}, not {y}"));

@@ -4,9 +4,9 @@
 use crate::assembler::Assembly;
 use crate::common::convolutions::{CONVOLUTIONS, Convolution, LARGE};
 use crate::common::parallel;
+use crate::lowered;
 use crate::machine::run;
 use crate::trials::Skipped;
-use crate::lowered;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
@@ -119,7 +119,8 @@ const MADE: &str = "tile rows=";
 pub(crate) fn tiles_read_back_or_are_refused() {
     let convolution = &CONVOLUTIONS[0];
     let program = planned(convolution, Effort::Default);
-    let text = ptx::schedule(&program, GpuTarget::SM90, Fp::Fast).expect("is scheduled").to_string();
+    let text =
+        ptx::schedule(&program, GpuTarget::SM90, Fp::Fast).expect("is scheduled").to_string();
     let line = text.lines().find(|line| line.contains(MADE)).expect("a tile").trim();
     let edited = |to: &str| text.replacen(line, to, 1);
     let with = |key: &str, value: &str| {

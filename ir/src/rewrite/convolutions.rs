@@ -40,7 +40,7 @@ pub fn with_convolutions(f: &Function) -> Result<Function, Diagnostic> {
 }
 
 /// An axis of windows.
-struct WindowAxis {
+struct SummedWindow {
     /// The axis of the windows' places in the one operand, and that of their steps in the other.
     place: usize,
     step: usize,
@@ -56,7 +56,7 @@ struct WindowSum {
     product: Inst,
     /// The operand that has the windows' places: the left one or the right one.
     side: usize,
-    axes: Vec<WindowAxis>,
+    axes: Vec<SummedWindow>,
     /// The axes of the sum, each as an axis of an operand.
     order: Vec<(usize, usize)>,
 }
@@ -146,7 +146,7 @@ fn found(m: &Match<'_>) -> Option<WindowSum> {
         }
         let cut = cuts[kept.iter().position(|&a| a == axis)?];
         let (steps, apart) = (dims[step], dilation[k]);
-        found.push(WindowAxis { place: at, step: step_at, steps, apart, cut });
+        found.push(SummedWindow { place: at, step: step_at, steps, apart, cut });
     }
     let of_windows = |a: &usize| axes.contains(&(*a as i64));
     let others = kept.iter().zip(&cuts).filter(|(a, _)| !of_windows(a));
@@ -200,7 +200,7 @@ impl WindowSum {
 }
 
 /// The windows of a value with zeros around it, their steps behind its axes.
-fn sum_windows(site: &mut Site<'_, '_>, spread: Value, axes: &[WindowAxis]) -> Value {
+fn sum_windows(site: &mut Site<'_, '_>, spread: Value, axes: &[SummedWindow]) -> Value {
     let b = &mut *site.b;
     let rank = b.ty(spread).rank();
     let around = |behind: usize| {

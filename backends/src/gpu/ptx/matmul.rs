@@ -47,7 +47,7 @@ pub(crate) fn product(
         None => Ok(()),
         Some(from) => {
             let tiling = &product.tiling;
-            let parts = Parts { from, count: tiling.parts, combine: tiling.combine };
+            let parts = DepthParts { from, count: tiling.parts, combine: tiling.combine };
             added(s, out, &product.member, parts)
         }
     }
@@ -343,7 +343,7 @@ impl Totals {
 
 /// Sums of parts of the depth: where they are, how many there are, and how they are added up.
 #[derive(Clone, Copy)]
-pub(crate) struct Parts {
+pub(crate) struct DepthParts {
     pub(crate) from: Buffer,
     pub(crate) count: i64,
     pub(crate) combine: Combine,
@@ -355,7 +355,7 @@ pub(crate) fn added(
     s: &GpuSchedule,
     out: &mut Out,
     m: &Member,
-    Parts { from, count: parts, combine: Combine { grid, inflight } }: Parts,
+    DepthParts { from, count: parts, combine: Combine { grid, inflight } }: DepthParts,
 ) -> Result<(), Diagnostic> {
     let total = volume(&m.result());
     let mut emit = begun(s);

@@ -4,13 +4,12 @@
 use super::grid::{Grid, resident_fits};
 use super::mma_unit::Unit;
 use super::scalar_form::written;
-use super::shape::{axes, identity, load, volume};
+use super::shape::volume;
 use super::staged_box::{BoxOperand, StagedBox};
 use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair};
 use super::tiling::Combine;
-use super::work::Lowering;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Buffer, Extents, Member, Order, Program, Run, Sink, Stage};
+use adfuse_ir::kernel::{Member, Program, Sink};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use smallvec::SmallVec;
@@ -29,7 +28,7 @@ pub(crate) const MOST_PIECES: i64 = 24;
 pub(crate) type Sides = SmallVec<[i64; 4]>;
 
 /// A product with windows.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct WindowForm {
     pub(crate) operands: [BoxOperand; 2],
 }
@@ -66,18 +65,6 @@ pub(crate) struct WindowTiling {
     /// Groups of rows and columns of a warp.
     pub(crate) each: [i64; 2],
     pub(crate) threads: i64,
-}
-
-/// A product with windows, decided.
-pub(crate) struct ScheduledWindows {
-    pub(crate) member: Member,
-    pub(crate) form: WindowForm,
-    pub(crate) tile: WindowTile,
-    pub(crate) tiling: WindowTiling,
-    /// Where sums of parts of the depth go.
-    pub(crate) parts: Option<Buffer>,
-    /// For each sink that adds up rows, where the sums of warps go: a place for each tile along the columns and each warp.
-    pub(crate) sums: Vec<Option<Buffer>>,
 }
 
 impl WindowForm {
@@ -161,9 +148,8 @@ impl WindowTiling {
                 return Err(format!("{} is no tile of {}", listed(sides), listed(extents)));
             }
         }
-        let boxes = [0, 1].map(|side| {
-            StagedBox::new(&form.operands[side], &tile.sides[side], &tile.sides[2])
-        });
+        let boxes = [0, 1]
+            .map(|side| StagedBox::new(&form.operands[side], &tile.sides[side], &tile.sides[2]));
         let (lanes, boxes) = lane_axes(form, &boxes, &tile.sides).ok_or_else(|| {
             format!("lanes need {NEAR} rows and columns and {DEEP} places of the depth of an axis")
         })?;
@@ -180,7 +166,8 @@ impl WindowTiling {
         }
         let each = [0, 1].map(|k| elements(&groups[k]) / tile.warps[k].max(1));
         let whole = (0..2).all(|k| {
-            tile.warps[k] > 0 && each[k] * tile.warps[k] == elements(&groups[k])
+            tile.warps[k] > 0
+                && each[k] * tile.warps[k] == elements(&groups[k])
                 && are_alike(&groups[k], each[k])
         });
         if !whole || each[0] == 0 || each[0] % 2 != 0 || each[1] == 0 {
@@ -245,14 +232,19 @@ impl WindowTile {
     pub(crate) fn check(&self, made: &WindowTiling, target: &GpuTarget) -> Result<(), String> {
         let WindowTile { stages, parts, resident, .. } = *self;
         if !(2..=8).contains(&stages) || !(1..=made.steps).contains(&parts) {
-            return Err(format!("there are no {stages} stages and {parts} parts of {} steps", made.steps));
+            return Err(format!(
+                "there are no {stages} stages and {parts} parts of {} steps",
+                made.steps
+            ));
         }
         if (parts - 1) * made.per >= made.steps {
             return Err(format!("{} steps are not split into {parts} parts", made.steps));
         }
         if made.sums() > MOST_SUMS || made.pieces() > MOST_PIECES {
             let (sums, pieces) = (made.sums(), made.pieces());
-            return Err(format!("{sums} sums of a thread and {pieces} pieces of a step are too many"));
+            return Err(format!(
+                "{sums} sums of a thread and {pieces} pieces of a step are too many"
+            ));
         }
         let (bytes, most) = (stages * made.stage(), i64::from(target.shared));
         if bytes > most {
@@ -280,54 +272,6 @@ pub(crate) fn is_row_sum(m: &Member, sink: &Sink) -> bool {
     let first = m.batch.len() + m.rows.len();
     let typed = then.program.params.first() == Some(&DType::F32);
     typed && volume(&m.batch) == 1 && axes.into_iter().eq(first..first + m.cols.len())
-}
-
-/// What folds sums of a product, over some extents.
-pub(crate) type FoldStage = (Extents, Stage);
-
-/// A product with windows as it is run, and the folds that follow it: each warp leaves sums of the rows of its tile.
-pub(crate) fn scheduled(
-    low: &mut Lowering,
-    (mut member, form): (Member, WindowForm),
-    (tile, tiling): (WindowTile, WindowTiling),
-) -> (ScheduledWindows, Vec<FoldStage>) {
-    let result = member.result();
-    let cols = member.batch.len() + member.rows.len()..result.len();
-    let mut row_parts = result.clone();
-    for (k, n) in row_parts[cols.clone()].iter_mut().enumerate() {
-        *n = if k == 0 { elements(&tiling.tiles[1]) * tile.warps[1] } else { 1 };
-    }
-    let mut folds = Vec::new();
-    let mut sums = Vec::new();
-    for sink in &mut member.then.sinks {
-        let Sink::Fold { then, .. } = sink else {
-            sums.push(None);
-            continue;
-        };
-        let extents = if tile.parts == 1 { &row_parts } else { &result };
-        let from = low.temp(DType::F32, extents.clone());
-        let run = Run { axes: cols.clone().map(|a| a as u8).collect(), order: Order::Lane };
-        let runs = SmallVec::from_iter([run]);
-        let fold = Sink::Fold { monoid: Monoid::Sum, runs, then: then.clone() };
-        let stage = Stage {
-            params: vec![load(from, axes(result.len()))],
-            program: identity(DType::F32),
-            sinks: vec![fold],
-            ..Stage::default()
-        };
-        folds.push((extents.clone(), stage));
-        if tile.parts > 1 {
-            // Sums are whole when those of parts are added up.
-            *sink = Sink::Store { buffer: from, index: axes(result.len()) };
-        }
-        sums.push((tile.parts == 1).then_some(from));
-    }
-    let m = &member;
-    let parts = (tile.parts > 1).then(|| {
-        let dims = [tile.parts, volume(&m.batch), volume(&m.rows), volume(&m.cols)];
-        low.temp(DType::F32, dims.into_iter().collect())
-    });
-    (ScheduledWindows { member, form, tile, tiling, parts, sums }, folds)
 }
 
 impl DecisionLine for WindowTile {

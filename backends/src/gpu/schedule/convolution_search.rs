@@ -1,15 +1,15 @@
 //! The tiles of a product with windows that take the least time by a model of a multiprocessor.
 
 use super::convolution::{
-    DEEP, MOST_PIECES, MOST_SUMS, NEAR, ScheduledWindows, Sides, WindowForm, WindowTile,
-    WindowTiling, elements,
+    DEEP, MOST_PIECES, MOST_SUMS, NEAR, Sides, WindowForm, WindowTile, WindowTiling, elements,
 };
 use super::shape::volume;
 use super::staged_box::{CopyTeams, StagedBox};
 use super::tiling::Combine;
-use super::warpgroup::PLANNED_RATE;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::Member;
+use adfuse_ir::kernel::{Buffer, Member};
+use hashbrown::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// What a multiprocessor of an H100 or H200 does in a clock: multiply-adds by `mma.sync` on TF32, bytes that it gets of the
 /// second-level cache while all do, instructions of a warp that it begins.
@@ -32,25 +32,41 @@ const CLOCK: f64 = 1.7e9;
 const MOST_SIDE: i64 = 640;
 const MOST_DEPTH: i64 = MOST_PIECES * 8;
 /// Warps of a block, with the blocks of a multiprocessor.
-const WARPS: [([i64; 2], u32); 7] = [
-    ([1, 8], 1),
-    ([2, 4], 1),
-    ([4, 2], 1),
-    ([8, 1], 1),
-    ([1, 4], 2),
-    ([2, 2], 2),
-    ([4, 1], 2),
-];
+const WARPS: [([i64; 2], u32); 7] =
+    [([1, 8], 1), ([2, 4], 1), ([4, 2], 1), ([8, 1], 1), ([1, 4], 2), ([2, 2], 2), ([4, 1], 2)];
 /// Tiles that are looked at with each step of the depth, and steps of the depth.
 const LOOKED_AT: usize = 8;
 const MOST_STEPS: usize = 8;
 
 /// Sides of tiles along rows and columns, warps along both, and blocks of a multiprocessor.
-type Shape = ([Sides; 2], [i64; 2], u32);
+type SumTile = ([Sides; 2], [i64; 2], u32);
+
+/// What was searched for: plans are compared whose products differ in what becomes of their sums alone.
+static KNOWN: LazyLock<Mutex<HashMap<(WindowForm, GpuTarget), Option<WindowTile>>>> =
+    LazyLock::new(Mutex::default);
+/// The most products whose tiles are kept.
+const MOST_KNOWN: usize = 1 << 10;
 
 impl WindowTile {
     /// The tiles that take the least time; `None` where there are none.
     pub(crate) fn of(form: &WindowForm, m: &Member, target: &GpuTarget) -> Option<WindowTile> {
+        let mut key = (form.clone(), *target);
+        // Which arrays they are makes no difference.
+        key.0.operands.iter_mut().for_each(|operand| operand.buffer = Buffer::from_u32(0));
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&key) {
+            return found.clone();
+        }
+        let found = WindowTile::searched(form, m, target);
+        let mut known = known();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(key, found.clone());
+        found
+    }
+
+    fn searched(form: &WindowForm, m: &Member, target: &GpuTarget) -> Option<WindowTile> {
         let depths = depth_sides(form, m);
         let shapes = shapes(form, m, depths.first()?, target);
         let mut best: Option<(f64, WindowTile)> = None;
@@ -83,8 +99,8 @@ impl WindowTile {
         target: &GpuTarget,
     ) -> Option<(WindowTile, f64)> {
         let mut tiling = WindowTiling::new(form, m, &self).ok()?;
-        let room = i64::from(target.shared) / i64::from(self.resident)
-            - i64::from(target.reserved_shared);
+        let room =
+            i64::from(target.shared) / i64::from(self.resident) - i64::from(target.reserved_shared);
         self.stages = (room / tiling.stage().max(1)).min(4);
         let chip = i64::from(target.multiprocessors) * i64::from(self.resident);
         let blocks = tiling.blocks(m);
@@ -128,22 +144,14 @@ impl WindowTile {
     }
 }
 
-impl ScheduledWindows {
-    /// Multiply-adds of `f32` that an H200 does in the time of the product, by the planner's model of it.
-    pub(crate) fn timed_multiply_adds(&self, target: &GpuTarget) -> u64 {
-        let ScheduledWindows { member, form, tile, tiling, .. } = self;
-        (tile.seconds(form, member, tiling, target) * PLANNED_RATE) as u64
-    }
-}
-
 /// Tiles of sums, those first that take the least time by a rough count with this step of the depth.
-fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> Vec<Shape> {
+fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> Vec<SumTile> {
     let staged = |k: usize, sides: Sides| {
         let staged = StagedBox::new(&form.operands[k], &sides, usual);
         (sides, staged)
     };
     let cols: Vec<_> = own_sides(&m.cols).into_iter().map(|sides| staged(1, sides)).collect();
-    let mut found: Vec<(f64, Shape)> = Vec::new();
+    let mut found: Vec<(f64, SumTile)> = Vec::new();
     for (rows, own) in own_sides(&m.rows).into_iter().map(|sides| staged(0, sides)) {
         for (cols, other) in &cols {
             for (warps, resident) in WARPS {
@@ -166,7 +174,7 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
 /// The seconds of tiles, as far as they do not depend on how the depth is divided; `usual` is one of its steps.
 fn rough(
     m: &Member,
-    (sides, warps, resident): &Shape,
+    (sides, warps, resident): &SumTile,
     (usual, boxes): (&Sides, [&StagedBox; 2]),
     target: &GpuTarget,
 ) -> f64 {
@@ -186,7 +194,7 @@ fn rough(
     waves * resident * (steps * step + alone) / CLOCK
 }
 
-/// The clocks of a step, in which lanes read each operand in so many turns.
+/// The clocks of a step, in which lanes read each operand in this many turns.
 fn step_clocks(
     (sides, warps, resident): (&[Sides; 3], [i64; 2], u32),
     boxes: [&StagedBox; 2],

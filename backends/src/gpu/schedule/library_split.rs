@@ -144,7 +144,7 @@ impl Making {
         };
         let size = |d: DType| d.bytes() as f64;
         let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
-        let rate = LIBRARY_RATE / slower(m, fp);
+        let rate = LIBRARY_RATE / slower(m, fp)[1];
         let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / rate;
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
             let groups = [&m.batch, free, &m.depth];

@@ -2,7 +2,7 @@
 //!
 //! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
 //! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
-//! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] and
+//! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`convolution_search`] the tiles of those of windows, [`sort`] and
 //! [`scatter`] passes and blocks. [`bundle`] says which pieces share a launch. [`binding`] says where the programs in loops and branches have what they read and write. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
 //! decisions and reads them back. Nothing here writes PTX.
 

@@ -4,11 +4,11 @@ use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
-use super::convolution::{self, ScheduledWindows, WindowForm, WindowTile};
+use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
 use super::grid::Grid;
-use super::product::{self, ScheduledProduct};
+use super::product::{self, ScheduledProduct, ScheduledWindows};
 use super::row_decision::RowDecision;
 use super::rows::{RowKernel, ScheduledRows};
 use super::scalar_form::written;
@@ -459,11 +459,12 @@ impl Scheduler<'_, '_> {
 
     fn convolution(&mut self, (member, form): (Member, WindowForm)) -> Result<(), Diagnostic> {
         let own = |low: &Lowering| {
-            WindowTile::of(&form, &member, &low.target).ok_or_else(|| internal("there are no tiles"))
+            WindowTile::of(&form, &member, &low.target)
+                .ok_or_else(|| internal("there are no tiles"))
         };
         let (tile, span) = self.decision("convolution", own)?;
         let tiling = fits(tile.fits(&form, &member, &self.low.target), span)?;
-        let (made, folds) = convolution::scheduled(self.low, (member, form), (tile, tiling));
+        let (made, folds) = product::scheduled_windows(self.low, (member, form), (tile, tiling));
         self.works.push(Scheduled::Convolution(Box::new(made)));
         folds.into_iter().for_each(|(extents, stage)| self.low.flat(extents, stage));
         self.low.taken()?.into_iter().try_for_each(|work| self.work(work))

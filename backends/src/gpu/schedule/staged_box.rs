@@ -26,7 +26,7 @@ const BANKS: i64 = 32;
 const LEAST_LINE: i64 = 32;
 
 /// A dimension of the array.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BoxDim {
     /// Elements of memory from one place to the next.
     pub(crate) stride: i64,
@@ -41,7 +41,7 @@ pub(crate) struct BoxDim {
 }
 
 /// An operand whose elements are those of an array, or zeros around it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BoxOperand {
     pub(crate) buffer: Buffer,
     /// The element of the array where all dimensions have their first place.
@@ -300,7 +300,8 @@ impl StagedBox {
 
     /// Words from one place to the next of a dimension.
     fn pitch_of(&self, k: usize) -> i64 {
-        let places = |range: Range<usize>| self.places[range].iter().map(|(n, _)| n).product::<i64>();
+        let places =
+            |range: Range<usize>| self.places[range].iter().map(|(n, _)| n).product::<i64>();
         match k < self.inner {
             true => self.pitch * places(k + 1..self.inner),
             false => places(k + 1..self.places.len()),

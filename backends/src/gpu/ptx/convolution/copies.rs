@@ -112,8 +112,7 @@ impl WindowKernel<'_> {
             let op = if element.class == Class::Word { "mad.wide.s32" } else { "mad.lo.s64" };
             let source = emit.asm.pure(Class::Long, op, format_args!("{element}, 4, {from}"));
             let place = value(&mut emit.asm, &place, &vars, &[]);
-            let target =
-                emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, 4, {to}"));
+            let target = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, 4, {to}"));
             for k in 0..teams.units {
                 let on = k * teams.lanes * unit;
                 let unit_place = lane.clone().plus(k * teams.lanes);
@@ -150,9 +149,8 @@ impl WindowKernel<'_> {
         };
         let number_of = self.number(emit, &number, vars);
         let (_, most) = range(&resolved(&number, &emit.same(vars), vars), &vars.extents);
-        let there = (most >= i128::from(all)).then(|| {
-            emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number_of}, {all}"))
-        });
+        let there = (most >= i128::from(all))
+            .then(|| emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number_of}, {all}")));
         let Some(along) = teams.along else {
             let number = vars.push(number_of, (turn + 1) * teams.teams);
             return (coordinates(&number, extents), there);
@@ -196,7 +194,8 @@ fn copy_unit(
         Truth::Always => String::new(),
         Truth::Never => ", 0".to_owned(),
         Truth::When(p) => {
-            let bytes = emit.asm.pure(Class::Word, "selp.b32", format_args!("{}, 0, {p}", 4 * unit));
+            let bytes =
+                emit.asm.pure(Class::Word, "selp.b32", format_args!("{}, 0, {p}", 4 * unit));
             format!(", {bytes}")
         }
     };
@@ -209,7 +208,8 @@ impl BoxCopy<'_> {
     /// What holds where the element of a line, whose coordinates along the dimensions before are these, is read.
     fn guards(&self, at: &[IndexExpr], unit: &IndexExpr) -> Vec<Guard> {
         let StagedBox { inner, unit: wide, ref places, .. } = *self.staged;
-        let within: i64 = elements(&places[inner + 1..].iter().map(|(n, _)| *n).collect::<Vec<_>>());
+        let within: i64 =
+            elements(&places[inner + 1..].iter().map(|(n, _)| *n).collect::<Vec<_>>());
         let first = unit.clone().times(wide).floor_div(within);
         let mut found = Vec::new();
         for (k, dim) in self.operand.dims.iter().enumerate().take(inner + 1) {

@@ -14,7 +14,7 @@ use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{DType, Literal};
 
 /// Two neighbouring sums.
-struct Pair {
+struct SumPair {
     sums: [Reg; 2],
     /// The coordinates of each in the product's result.
     coords: [Vec<IndexExpr>; 2],
@@ -51,7 +51,7 @@ impl WindowKernel<'_> {
                     emit.all(of_row, of_col)
                 });
                 let coords = [0, 1].map(|k| self.result(&row, &cols[k]));
-                self.pair(emit, (then, &program), &folded, Pair { sums, coords, valid });
+                self.pair(emit, (then, &program), &folded, SumPair { sums, coords, valid });
             }
             for (folded, to) in folded.into_iter().zip(&self.product.sums) {
                 if let (Some(sum), Some(to)) = (folded, to) {
@@ -142,7 +142,7 @@ impl WindowKernel<'_> {
         emit: &mut Emit<'_>,
         (then, program): (&Stage, &ScalarProgram),
         folded: &[Option<Reg>],
-        pair: Pair,
+        pair: SumPair,
     ) {
         let reads = then.params.iter().any(|param| !matches!(param, Param::Sum));
         let values = |emit: &mut Emit<'_>, k: usize| {
@@ -193,7 +193,7 @@ impl WindowKernel<'_> {
         &self,
         emit: &mut Emit<'_>,
         (then, folded): (&Stage, &[Option<Reg>]),
-        at: (&Pair, usize),
+        at: (&SumPair, usize),
         values: &[Reg],
     ) {
         for ((sink, folded), value) in then.sinks.iter().zip(folded).zip(values) {
@@ -206,7 +206,7 @@ impl WindowKernel<'_> {
         &self,
         emit: &mut Emit<'_>,
         (sink, folded): (&Sink, Option<Reg>),
-        (pair, k): (&Pair, usize),
+        (pair, k): (&SumPair, usize),
         value: Reg,
         when: Option<Reg>,
     ) {

@@ -9,11 +9,12 @@ use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
-use super::matmul::{Parts, added};
+use super::matmul::{DepthParts, added};
 use super::operands::constant;
-use crate::gpu::schedule::convolution::{ScheduledWindows, elements};
+use crate::gpu::schedule::convolution::{NEAR, elements};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::product::ScheduledWindows;
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use adfuse_ir::index::IndexExpr;
@@ -55,7 +56,9 @@ pub(crate) fn product(
     out.launch(&s.homes, emit, blocks, grid, shared)?;
     match *parts {
         None => Ok(()),
-        Some(from) => added(s, out, m, Parts { from, count: tile.parts, combine: tile.combine }),
+        Some(from) => {
+            added(s, out, m, DepthParts { from, count: tile.parts, combine: tile.combine })
+        }
     }
 }
 
@@ -156,7 +159,7 @@ impl<'p> WindowKernel<'p> {
         debug_assert_eq!(elements(&tiling.groups[side]), tile.warps[side] * tiling.each[side]);
         let mut at = coordinates(&first, &tiling.groups[side]);
         let lane = tiling.lanes[side];
-        at[lane] = at[lane].clone().times(crate::gpu::schedule::convolution::NEAR);
+        at[lane] = at[lane].clone().times(NEAR);
         at
     }
 }
