@@ -145,6 +145,8 @@ pub(crate) fn tiles_read_back_or_are_refused() {
         ("cols", "[1,1,7]", Kind::Usage),
         ("depth", "[8,3]", Kind::Usage),
         ("depth", "[2,3,3]", Kind::Usage),
+        ("depth", "[4096,4096,4096]", Kind::Usage),
+        ("cols", "[4096,4096,4096]", Kind::Usage),
         ("warps", "3x1", Kind::Usage),
         ("resident", "90", Kind::Usage),
     ] {

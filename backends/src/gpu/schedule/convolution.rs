@@ -24,6 +24,9 @@ pub(crate) const MOST_SUMS: i64 = 128;
 /// Pieces of 8 places of the depth in a step, at most: each has text of its own.
 pub(crate) const MOST_PIECES: i64 = 24;
 
+/// Words of the boxes of a step, at most: shared memory has fewer.
+const MOST_WORDS: i64 = 1 << 16;
+
 /// Elements of a tile along some axes.
 pub(crate) type Sides = SmallVec<[i64; 4]>;
 
@@ -86,7 +89,7 @@ impl WindowForm {
 
 /// Elements of a tile.
 pub(crate) fn elements(sides: &[i64]) -> i64 {
-    sides.iter().product()
+    sides.iter().copied().fold(1, i64::saturating_mul)
 }
 
 /// The coordinates of place `n` among these extents.
@@ -150,6 +153,11 @@ impl WindowTiling {
         }
         let boxes = [0, 1]
             .map(|side| StagedBox::new(&form.operands[side], &tile.sides[side], &tile.sides[2]));
+        let words = boxes.iter().map(StagedBox::words).fold(0, i64::saturating_add);
+        let most = tile.sides.iter().map(|sides| elements(sides)).max().unwrap_or(0);
+        if words > MOST_WORDS || most > MOST_WORDS {
+            return Err(format!("boxes of {words} words are more than shared memory has"));
+        }
         let (lanes, boxes) = lane_axes(form, &boxes, &tile.sides).ok_or_else(|| {
             format!("lanes need {NEAR} rows and columns and {DEEP} places of the depth of an axis")
         })?;

@@ -144,6 +144,9 @@ impl BoxOperand {
         if !guards.iter().all(guarded) {
             return None;
         }
+        if dims.is_empty() {
+            return None;
+        }
         dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride));
         Some(BoxOperand { buffer, origin, dims, extents })
     }
@@ -157,6 +160,11 @@ impl BoxOperand {
     pub(crate) fn ends(&self, axis: usize) -> bool {
         self.dims.iter().any(|dim| dim.is_of_axis(DEEP, axis))
     }
+}
+
+/// The product of numbers, or the largest number where it is larger.
+fn product(all: impl Iterator<Item = i64>) -> i64 {
+    all.fold(1, i64::saturating_mul)
 }
 
 /// Whether an expression has these factors.
@@ -226,7 +234,7 @@ impl StagedBox {
     /// The box with lines of the dimensions from this one on.
     fn lined(mut self, operand: &BoxOperand, inner: usize) -> StagedBox {
         self.inner = inner;
-        self.line = self.places[inner..].iter().map(|(n, _)| n).product();
+        self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
         self.unit = if self.line % 4 == 0 && self.is_aligned(operand) { 4 } else { 1 };
         self.pitch = self.line;
         self
@@ -290,20 +298,19 @@ impl StagedBox {
 
     /// Lines of a box.
     pub(crate) fn lines(&self) -> i64 {
-        self.places[..self.inner].iter().map(|(n, _)| n).product()
+        product(self.places[..self.inner].iter().map(|(n, _)| *n))
     }
 
     /// Words of a box, in whole units of 16 bytes.
     pub(crate) fn words(&self) -> i64 {
-        (self.lines() * self.pitch + 3) / 4 * 4
+        self.lines().saturating_mul(self.pitch).saturating_add(3) / 4 * 4
     }
 
     /// Words from one place to the next of a dimension.
     fn pitch_of(&self, k: usize) -> i64 {
-        let places =
-            |range: Range<usize>| self.places[range].iter().map(|(n, _)| n).product::<i64>();
+        let places = |range: Range<usize>| product(self.places[range].iter().map(|(n, _)| *n));
         match k < self.inner {
-            true => self.pitch * places(k + 1..self.inner),
+            true => self.pitch.saturating_mul(places(k + 1..self.inner)),
             false => places(k + 1..self.places.len()),
         }
     }
