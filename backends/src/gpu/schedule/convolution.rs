@@ -179,7 +179,7 @@ impl WindowTiling {
                 && are_alike(&groups[k], each[k])
         });
         if !whole || each[0] == 0 || each[0] % 2 != 0 || each[1] == 0 {
-            let sums = tile.sides[..2].iter().map(|sides| listed(sides)).collect::<Vec<_>>();
+            let sums = tile.sides[..2].iter().map(listed).collect::<Vec<_>>();
             return Err(format!("{} warps do not share {}", pair(tile.warps), sums.join(" by ")));
         }
         let tiles = [0, 1, 2].map(|k| {

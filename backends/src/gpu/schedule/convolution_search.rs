@@ -41,9 +41,11 @@ const MOST_STEPS: usize = 8;
 /// Sides of tiles along rows and columns, warps along both, and blocks of a multiprocessor.
 type SumTile = ([Sides; 2], [i64; 2], u32);
 
+/// The tiles of products, where there are any.
+type KnownTiles = HashMap<(WindowForm, GpuTarget), Option<WindowTile>>;
+
 /// What was searched for: plans are compared whose products differ in what becomes of their sums alone.
-static KNOWN: LazyLock<Mutex<HashMap<(WindowForm, GpuTarget), Option<WindowTile>>>> =
-    LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<KnownTiles>> = LazyLock::new(Mutex::default);
 /// The most products whose tiles are kept.
 const MOST_KNOWN: usize = 1 << 10;
 
