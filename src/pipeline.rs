@@ -69,6 +69,9 @@ pub fn attention_steps(gpu: bool) -> AttentionSteps {
 /// The pass after which attention is what the engine has a step for, or what it is composed of.
 const COMPOSE_STEPS: &str = "compose_steps";
 
+/// The pass after which sums of windows are convolutions, where the engine has kernels for these.
+const CONVOLVE: &str = "convolve";
+
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
 pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     use Artifact::*;
@@ -96,6 +99,14 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         "attention becomes what it is composed of, or works on f32, where the engine has no step for it as it is",
     )
     .prints("compose_steps", passes::function);
+    let convolved = row(
+        CONVOLVE,
+        [Function, Function],
+        Verifier::Ir,
+        passes::convolve,
+        "sums of overlapping windows become convolutions, in fast on a GPU",
+    )
+    .prints("convolve", passes::function);
     #[rustfmt::skip]
     let back = [
         row("price", [Function, Function], Verifier::Ir, passes::price,
@@ -133,7 +144,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     ];
     let mut planners = PREPASSES.iter().map(prepass);
     // What stands for attention has no calls, and takes the passes after inlining.
-    let inlined = planners.next().into_iter().chain([composed]);
+    let inlined = planners.next().into_iter().chain([composed, convolved]);
     front.into_iter().chain(inlined).chain(planners).chain(back).collect()
 });
 
@@ -309,6 +320,9 @@ pub fn prepared_with(
             }
             PassBody::Here(_) if pass.name == COMPOSE_STEPS => {
                 pass.checked(&mut unit, |unit| passes::composed_steps(unit, steps, fp))?;
+            }
+            PassBody::Here(_) if pass.name == CONVOLVE => {
+                pass.checked(&mut unit, |unit| passes::convolved(unit, steps, fp))?;
             }
             PassBody::Here(_) => {}
         }

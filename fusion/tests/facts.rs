@@ -135,6 +135,11 @@ fn launches_cost_what_they_move_and_fill_beside_the_structure() {
     near(seconds(&product, exact), cost(&product, &machine).seconds);
     let [exact, filled] = [exact, filled].map(|facts| seconds(&product, facts) - 1e-3);
     near(filled / exact, 4.0);
+    // Where an engine knows the time, it is that, shorter or longer.
+    for (timed, due) in [(1 << 22, 0.25), (1 << 25, 2.0)] {
+        let facts = LaunchFacts { timed_multiply_adds: timed, ..one };
+        near((seconds(&product, facts) - 1e-3) / exact, due);
+    }
 }
 
 #[test]

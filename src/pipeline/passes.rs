@@ -7,7 +7,9 @@ use crate::autodiff::forward_and_backward;
 use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
-use crate::ir::rewrite::{self, AttentionSteps, stabilize as stable, with_attention, with_steps};
+use crate::ir::rewrite::{
+    self, AttentionSteps, stabilize as stable, with_attention, with_convolutions, with_steps,
+};
 use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
@@ -81,6 +83,18 @@ pub(super) fn composed_steps(
 ) -> PassResult {
     let f = unit.take_function()?;
     unit.function = Some(with_steps(f, &|f, i| steps.lowering(fp, f, i))?);
+    Ok(())
+}
+
+pub(super) fn convolve(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    convolved(unit, compiler.attention(), compiler.options().fp)
+}
+
+/// Makes sums of windows convolutions, for an engine with kernels for these.
+pub(super) fn convolved(unit: &mut CompileUnit<'_>, steps: AttentionSteps, fp: Fp) -> PassResult {
+    if steps.multiplies_windows(fp) {
+        unit.function = Some(with_convolutions(&unit.take_function()?)?);
+    }
     Ok(())
 }
 

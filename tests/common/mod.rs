@@ -4,6 +4,7 @@
 pub(crate) mod attentions;
 pub(crate) mod batch;
 pub(crate) mod control;
+pub(crate) mod convolutions;
 pub(crate) mod effects;
 pub(crate) mod kernels;
 pub(crate) mod layers;

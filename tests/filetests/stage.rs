@@ -167,7 +167,9 @@ fn passed(module: &Module, f: &Function, d: &Directive, (to, stage): (&Pass, Pri
     let effort = effort.ok_or_else(|| usage("no such effort".into()))?;
     let vectors = option("vectors", "256").parse().ok().and_then(Vectors::of_bits);
     let vectors = vectors.ok_or_else(|| usage("no such vectors".into()))?;
-    let machine = if on_gpu { Machine::Gpu(9, 0) } else { Machine::Target(TARGET, vectors) };
+    // Some passes of all engines do what the engine asks for.
+    let for_gpu = on_gpu || device.is_gpu() && to.engine.is_none();
+    let machine = if for_gpu { Machine::Gpu(9, 0) } else { Machine::Target(TARGET, vectors) };
     let compiler = ListingCompiler { options: PlanOptions { device, effort, fp }, machine };
     let wrt = if d.has("grad") { Some(wrt(f, d)?) } else { None };
     let selection = Selection { func: Some(f.name.clone()), wrt, ..Selection::default() };

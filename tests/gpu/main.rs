@@ -6,6 +6,7 @@
 mod attention;
 #[path = "../common/mod.rs"]
 mod common;
+mod convolution;
 mod device;
 mod large;
 mod loops;
@@ -161,6 +162,7 @@ fn main() -> ExitCode {
         near::models_in_free_modes,
         near::products,
         attention::attention_on_matrix_units,
+        convolution::convolutions_on_matrix_units,
         product::products_without_a_library,
         product::products_of_heads,
         product::zeros_below_zero_stay,

@@ -4,7 +4,8 @@
 //! a place that such a thread has written is nothing that a result may depend on. Forwards and backwards,
 //! each of two threads comes first once.
 
-use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
+use crate::instructions::{Does, Entry, Inst, Space, Special, entries};
+use crate::lanes::{barrier, together};
 use adfuse::backends::ptx::{Arg, Launch, PtxModule, StepCode};
 use adfuse::backends::{Array, print_effect};
 use adfuse::ir::Literal;
@@ -16,22 +17,22 @@ use std::collections::HashMap;
 const PLACE: u32 = 40;
 /// What memory has that nothing was written to.
 const POISON: u8 = 0xa5;
-const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// A piece of memory, and who wrote each place last.
 #[derive(Default)]
-struct Piece {
+pub(crate) struct Piece {
     bytes: Vec<u8>,
     written: Vec<u64>,
 }
 
 /// Who is at a place. Threads of a block are kept apart by its barriers, lanes of a warp by the warp's own too.
 #[derive(Clone, Copy)]
-struct Who {
+pub(crate) struct Who {
     block: u64,
     thread: u64,
-    barriers: u64,
-    together: u64,
+    pub(crate) barriers: u64,
+    pub(crate) together: u64,
 }
 
 impl Who {
@@ -67,7 +68,7 @@ impl Piece {
         self.written.fill(0);
     }
 
-    fn load(&mut self, at: usize, bytes: usize, who: Who) -> Option<u64> {
+    pub(crate) fn load(&mut self, at: usize, bytes: usize, who: Who) -> Option<u64> {
         let part = self.bytes.get(at..at.checked_add(bytes)?)?;
         let mut whole = [0; 8];
         whole[..bytes].copy_from_slice(part);
@@ -92,7 +93,7 @@ impl Piece {
 
 /// Why a thread waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(crate) enum State {
     Runs,
     /// At an instruction that lanes do together.
     Lanes,
@@ -100,11 +101,11 @@ enum State {
     Done,
 }
 
-struct Thread {
-    at: usize,
-    registers: Vec<u64>,
-    state: State,
-    who: Who,
+pub(crate) struct Thread {
+    pub(crate) at: usize,
+    pub(crate) registers: Vec<u64>,
+    pub(crate) state: State,
+    pub(crate) who: Who,
 }
 
 /// Where everything of a program is, as launches are given it.
@@ -312,7 +313,7 @@ impl Machine {
                 }
                 if !all
                     .chunks_mut(LANES)
-                    .map(|warp| together(&entry, warp))
+                    .map(|warp| together(&entry, warp, &mut shared))
                     .fold(false, |a, b| a | b)
                 {
                     barrier(&mut all, &launch.entry);
@@ -419,7 +420,11 @@ impl Machine {
                 t.state = State::Block;
                 return;
             }
-            Does::Together | Does::Vote | Does::Shuffle(_) => {
+            Does::Together
+            | Does::Vote
+            | Does::Shuffle(_)
+            | Does::Multiply
+            | Does::Matrices { .. } => {
                 t.state = State::Lanes;
                 return;
             }
@@ -446,69 +451,13 @@ impl Machine {
     }
 }
 
-fn aligned(inst: &Inst, at: u64, bytes: usize) {
+pub(crate) fn aligned(inst: &Inst, at: u64, bytes: usize) {
     assert!(at.is_multiple_of(bytes as u64), "not aligned: {}", inst.text);
 }
 
-fn stop<T>(inst: &Inst, at: u64, t: &Thread) -> T {
+pub(crate) fn stop<T>(inst: &Inst, at: u64, t: &Thread) -> T {
     panic!(
         "`{}`, number {}, of thread {} of block {} is outside, or where another thread wrote: {at:x}",
         inst.text, t.at, t.who.thread, t.who.block
     )
-}
-
-/// Does what the lanes of a warp do together, where all that are left are there; whether they were.
-fn together(entry: &Entry, warp: &mut [Thread]) -> bool {
-    let left: Vec<usize> = (0..warp.len()).filter(|&k| warp[k].state != State::Done).collect();
-    if left.is_empty() || left.iter().any(|&k| warp[k].state != State::Lanes) {
-        let some = left.iter().any(|&k| warp[k].state == State::Lanes);
-        assert!(!some, "lanes wait for others that are elsewhere");
-        return false;
-    }
-    let at = warp[left[0]].at;
-    assert!(left.iter().all(|&k| warp[k].at == at), "lanes meet at different places");
-    let inst = &entry.insts[at];
-    let given: Vec<Vec<u64>> =
-        warp.iter().map(|t| inst.from.iter().map(|&r| t.registers[r]).collect()).collect();
-    for &k in &left {
-        let results = match &inst.does {
-            Does::Vote => {
-                let votes = left.iter().filter(|&&j| given[j][0] != 0).map(|&j| 1u64 << j);
-                vec![votes.sum()]
-            }
-            Does::Shuffle(way) => {
-                let by = given[k][1] as usize;
-                let other = match way {
-                    Way::Butterfly => Some(k ^ by),
-                    Way::Up => k.checked_sub(by),
-                    Way::Index => Some(by % LANES),
-                };
-                if let Some(j) = other {
-                    assert!(left.contains(&j), "a lane that has left: {}", inst.text);
-                }
-                vec![given[other.unwrap_or(k)][0], other.is_some().into()]
-            }
-            _ => Vec::new(),
-        };
-        for (&to, result) in inst.to.iter().zip(results) {
-            warp[k].registers[to] = result;
-        }
-        // What lanes exchange keeps no accesses apart; a barrier of the warp does.
-        warp[k].who.together += u64::from(matches!(inst.does, Does::Together));
-        warp[k].at += 1;
-        warp[k].state = State::Runs;
-    }
-    true
-}
-
-/// Lets all threads go on that wait for each other.
-fn barrier(all: &mut [Thread], entry: &str) {
-    let waiting = |t: &&mut Thread| t.state == State::Block;
-    let at: Vec<usize> = all.iter_mut().filter(waiting).map(|t| t.at).collect();
-    assert!(at.windows(2).all(|p| p[0] == p[1]), "{entry}: threads meet at different barriers");
-    for t in all.iter_mut().filter(|t| t.state == State::Block) {
-        t.who.barriers += 1;
-        t.at += 1;
-        t.state = State::Runs;
-    }
 }

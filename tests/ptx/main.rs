@@ -3,12 +3,15 @@
 //! The assembler is found as `ADFUSE_PTXAS` says, where `scripts/fetch-ptxas.sh` puts it, or on the PATH;
 //! where there is none, tests that need it are ignored when all else in them holds.
 
+mod arithmetic;
 mod assembler;
 mod attention;
 mod bits;
 #[path = "../common/mod.rs"]
 mod common;
+mod convolutions;
 mod instructions;
+mod lanes;
 mod loops;
 mod machine;
 mod products;
@@ -361,6 +364,11 @@ fn main() -> ExitCode {
         products::the_largest_tiles_leave_room,
         products::modes_choose_what_multiplies,
         products::blocks_share_a_long_depth,
+        convolutions::sums_of_windows_are_convolutions,
+        convolutions::sums_are_those_of_the_evaluator,
+        convolutions::windows_are_multiplied_by_tensor_cores_in_fast,
+        convolutions::tiles_of_large_ones_assemble_without_spills,
+        convolutions::tiles_read_back_or_are_refused,
         warpgroups::large_products_of_16_bit_floats_have_them,
         warpgroups::operands_with_heads_are_read_in_place,
         warpgroups::every_tile_is_assembled_without_spills,

@@ -18,6 +18,9 @@ const LARGE: Product = Product {
     then: false,
 };
 
+/// Layouts in which neighbours of both operands are along the depth.
+const ALONG: [bool; 2] = [false, false];
+
 /// The decisions of the tile as they are made for [`LARGE`], and those of other tiles.
 const MADE: &str = "tile sums=128x128 order=pingpong cluster=2 band=8\n    pipeline stages=7";
 const TILES: [&str; 6] = [
@@ -46,11 +49,18 @@ pub(crate) fn large_products_of_16_bit_floats_have_them() {
             }
         }
     }
+    // Elements of 32 bits are multiplied as they lie: along the depth, and in `fast` alone, which rounds them.
+    for turned in [[false, true], [false, false], [true, true], [true, false]] {
+        let product = Product { dtype: DType::F32, turned, ..LARGE };
+        for fp in [Fp::Strict, Fp::Reproducible, Fp::Fast] {
+            let due = turned == ALONG && fp == Fp::Fast;
+            assert_eq!(of(&product, GpuTarget::SM90A, fp), due, "{product:?} {fp:?}");
+        }
+    }
     // The order of the sums is no chain; older chips have no warpgroups.
     assert!(!of(&LARGE, GpuTarget::SM90A, Fp::Strict));
     assert!(!of(&LARGE, GpuTarget::SM90, Fp::Fast) && !of(&LARGE, GpuTarget::SM80, Fp::Fast));
     for product in [
-        Product { dtype: DType::F32, ..LARGE },
         Product { feed: Feed::Computed, ..LARGE },
         Product { feed: Feed::Backward, ..LARGE },
         Product { size: [1, 512, 512, 40], ..LARGE },
@@ -91,8 +101,12 @@ pub(crate) fn operands_with_heads_are_read_in_place() -> Result<(), Skipped> {
 pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {
     let mut all = Assembly::default();
     let layouts = [[false, true], [false, false], [true, true], [true, false]];
-    for (n, tile) in TILES.into_iter().enumerate() {
-        let product = Product { turned: layouts[n % layouts.len()], then: n % 2 == 1, ..LARGE };
+    let cases = TILES.into_iter().enumerate().flat_map(|(n, tile)| {
+        let turned = layouts[n % layouts.len()];
+        let product = Product { turned, then: n % 2 == 1, ..LARGE };
+        [(tile, product), (tile, Product { dtype: DType::F32, turned: ALONG, ..product })]
+    });
+    for (tile, product) in cases {
         let text = scheduled(&product, GpuTarget::SM90A, Fp::Fast);
         let (head, rest) = text.split_once("    tile ").expect("a tile");
         let (_, rest) = rest.split_once("pipeline ").expect("a pipeline");
@@ -104,8 +118,9 @@ pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {
         let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
         let has = |what: &str| module.text.contains(what);
         assert!(has("wgmma.mma_async.sync.aligned.m64") && has("cp.async.bulk.tensor"), "{tile}");
+        assert_eq!(has("k8.f32.tf32.tf32"), product.dtype == DType::F32, "{tile}");
         assert_eq!(has(".multicast::cluster"), tile.contains("cluster=2"), "{tile}");
-        all.add(tile, &module, &product.text());
+        all.add(&format!("{tile} {:?}", product.dtype), &module, &product.text());
     }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);

@@ -16,7 +16,7 @@ use super::schedule::sort::{ScheduledSort, SortLaunch};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
 use adfuse_ir::kernel::{Buffer, Operand, Param, Program, Stage, Step, StepForm, Storage};
-use adfuse_ir::{Diagnostic, Fp};
+use adfuse_ir::{DType, Diagnostic, Fp};
 use hashbrown::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -174,9 +174,17 @@ fn of_works(
             Scheduled::Warpgroup(product) => {
                 let (tile, m) = (&product.tile, &product.work.member);
                 let adds = tile.equivalent_multiply_adds((program, m), how);
-                launches.multiply_adds = launches.multiply_adds.saturating_add(adds);
+                let counted = match product.work.form.dtype {
+                    DType::F32 => &mut launches.timed_multiply_adds,
+                    _ => &mut launches.multiply_adds,
+                };
+                *counted = counted.saturating_add(adds);
                 let serial = tile.serial_bytes(program, m);
                 launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
+            }
+            Scheduled::Convolution(product) => {
+                let adds = product.timed_multiply_adds(how.1);
+                launches.timed_multiply_adds = launches.timed_multiply_adds.saturating_add(adds);
             }
             Scheduled::Elementwise(flat) => {
                 facts.pass(PassKind::Pack, flat.packing_threads(program));

@@ -79,8 +79,13 @@ impl StepLoad<'_> {
         let ops = &self.work.ops;
         let counted = ops.contract_f16.saturating_add(ops.contract_f32);
         let counted = counted.saturating_add(ops.contract_f64);
-        if counted > 0 && launched.multiply_adds > counted {
-            self.contract_s *= launched.multiply_adds as f64 / counted as f64;
+        let timed = launched.timed_multiply_adds;
+        let multiplied = match timed {
+            0 => launched.multiply_adds.max(counted),
+            timed => timed.saturating_add(launched.multiply_adds),
+        };
+        if counted > 0 {
+            self.contract_s *= multiplied as f64 / counted as f64;
         }
     }
 }

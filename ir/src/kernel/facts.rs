@@ -27,6 +27,9 @@ pub struct LaunchFacts {
     pub serial_bytes: u64,
     /// Multiply-adds of contractions with those that fill tiles up; 0 where a library multiplies.
     pub multiply_adds: u64,
+    /// Multiply-adds that units of a model's rate would do in the time of those contractions whose time an engine knows, in
+    /// place of their own.
+    pub timed_multiply_adds: u64,
 }
 
 /// A loop nest over a scalar program.
@@ -106,6 +109,8 @@ impl KernelFacts {
             own.beyond_bytes = own.beyond_bytes.saturating_add(other.beyond_bytes);
             own.serial_bytes = own.serial_bytes.saturating_add(other.serial_bytes);
             own.multiply_adds = own.multiply_adds.saturating_add(other.multiply_adds);
+            own.timed_multiply_adds =
+                own.timed_multiply_adds.saturating_add(other.timed_multiply_adds);
         }
     }
 }

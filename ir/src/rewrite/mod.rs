@@ -3,6 +3,7 @@
 
 mod algebra;
 mod collectives;
+mod convolutions;
 mod copy;
 mod cse;
 mod dce;
@@ -18,6 +19,7 @@ mod widen;
 
 pub use algebra::{ALGEBRA, simplify};
 pub use collectives::{WHOLE_BYTES, folded_in_pairs, over_batch, with_exchanges};
+pub use convolutions::{CONVOLUTIONS, with_convolutions};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;

@@ -47,6 +47,12 @@ impl AttentionSteps {
         }
     }
 
+    /// Whether the engine with these steps multiplies windows of `f32` where they are: on matrix units, which round operands in
+    /// `fast` as this attention does.
+    pub fn multiplies_windows(self, fp: Fp) -> bool {
+        fp == Fp::Fast && matches!(self, AttentionSteps::Rounded { .. })
+    }
+
     /// Whether steps may be of this type, as it is.
     pub fn has_type(self, dtype: DType) -> bool {
         match self {

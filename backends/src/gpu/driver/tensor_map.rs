@@ -14,8 +14,9 @@ pub(crate) struct EncodedMap([u64; TensorMap::BYTES / 8]);
 
 /// The driver's numbers for the types of elements.
 const FLOAT16: u32 = 6;
-const FLOAT32: u32 = 7;
 const BFLOAT16: u32 = 9;
+/// `f32` of which matrix units read the upper 19 bits.
+const TFLOAT32: u32 = 11;
 
 /// The pattern of banks that repeats every 1024 bytes, and the bytes that the cache brings at a time: 256.
 const SWIZZLE_128: u32 = 3;
@@ -54,7 +55,7 @@ pub(crate) fn encoded(map: &TensorMap, array: CUdeviceptr) -> Result<EncodedMap,
     let typed = match dtype {
         DType::F16 => FLOAT16,
         DType::BF16 => BFLOAT16,
-        _ => FLOAT32,
+        _ => TFLOAT32,
     };
     let axes = extents.len();
     if axes == 0 || strides.len() + 1 != axes || tile.len() != axes {

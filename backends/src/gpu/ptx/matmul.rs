@@ -45,7 +45,11 @@ pub(crate) fn product(
     tiles(s, out, product)?;
     match product.parts {
         None => Ok(()),
-        Some(parts) => added(s, out, product, parts),
+        Some(from) => {
+            let tiling = &product.tiling;
+            let parts = DepthParts { from, count: tiling.parts, combine: tiling.combine };
+            added(s, out, &product.member, parts)
+        }
     }
 }
 
@@ -337,16 +341,22 @@ impl Totals {
     }
 }
 
+/// Sums of parts of the depth: where they are, how many there are, and how they are added up.
+#[derive(Clone, Copy)]
+pub(crate) struct DepthParts {
+    pub(crate) from: Buffer,
+    pub(crate) count: i64,
+    pub(crate) combine: Combine,
+}
+
 /// Launches what adds up the sums of parts, in their order, and what becomes of the results: a thread for
 /// each.
-fn added(
+pub(crate) fn added(
     s: &GpuSchedule,
     out: &mut Out,
-    product: &ScheduledProduct,
-    from: Buffer,
+    m: &Member,
+    DepthParts { from, count: parts, combine: Combine { grid, inflight } }: DepthParts,
 ) -> Result<(), Diagnostic> {
-    let ScheduledProduct { member: m, tiling, .. } = product;
-    let (parts, Combine { grid, inflight }) = (tiling.parts, tiling.combine);
     let total = volume(&m.result());
     let mut emit = begun(s);
     let (id, live) = emit.thread(total, grid.threads, false);

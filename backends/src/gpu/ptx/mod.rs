@@ -11,6 +11,7 @@ pub(crate) mod attend;
 pub(crate) mod bundle;
 pub(crate) mod code_cache;
 pub(crate) mod convert;
+pub(crate) mod convolution;
 pub(crate) mod cross_warp;
 pub(crate) mod elementwise;
 pub(crate) mod emit;

@@ -176,6 +176,7 @@ pub(super) fn printed(
             Scheduled::Pack { from, to, grid } => super::pack::pack(s, out, [*from, *to], *grid)?,
             Scheduled::Product(product) => super::matmul::product(s, out, product)?,
             Scheduled::Warpgroup(product) => super::warpgroup::product(s, out, product)?,
+            Scheduled::Convolution(product) => super::convolution::product(s, out, product)?,
             Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
             Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
             Scheduled::Attention(a) => super::attend::attention(s, out, a)?,

@@ -42,7 +42,8 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                 | Work::Scatter(_)
                 | Work::Sort(_)
                 | Work::Attention(_)
-                | Work::Warpgroup(..) => {
+                | Work::Warpgroup(..)
+                | Work::Convolution(_) => {
                     return None;
                 }
             });

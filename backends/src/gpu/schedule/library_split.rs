@@ -2,8 +2,10 @@
 //! stands alone, with what is done to its operands and its sums in kernels of their own.
 
 use super::capabilities::CAPABILITIES;
+use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, is_stored, lies};
-use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile};
+use super::shape::volume;
+use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, slower};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
@@ -111,25 +113,39 @@ impl Making {
         }
     }
 
-    /// Whether warpgroups of the engine's own take less time for all members than the library and what it needs before and
-    /// after it.
+    /// Whether kernels of the engine's own, by warpgroups or of windows, take less time for all members than the library and what
+    /// it needs before and after it.
     fn is_better_whole(&self, c: &Contract, (fp, target): (Fp, &GpuTarget)) -> bool {
         c.members.iter().all(|m| {
-            let form = WarpgroupForm::of(&self.program, m, (fp, target));
-            let own =
-                form.map(|_| WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target));
-            own.is_some_and(|own| own < self.library_seconds(m))
+            let warpgroups = WarpgroupForm::of(&self.program, m, (fp, target));
+            let own = match warpgroups {
+                Some(_) => Some(WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target)),
+                None => self.window_seconds(m, (fp, target)),
+            };
+            own.is_some_and(|own| own < self.library_seconds(m, fp))
         })
     }
 
+    /// Seconds of a product of windows that are not stored; `None` where it is none. What folds its sums reads them once more.
+    fn window_seconds(&self, m: &Member, (fp, target): (Fp, &GpuTarget)) -> Option<f64> {
+        let form = WindowForm::of(&self.program, m, fp)?;
+        let tile = WindowTile::of(&form, m, target)?;
+        let tiling = tile.fits(&form, m, target).ok()?;
+        let folds = m.then.sinks.iter().filter(|sink| matches!(sink, Sink::Fold { .. })).count();
+        let bytes = volume(&m.result()) as f64 * m.sum.bytes() as f64;
+        let read = folds as f64 * (LAUNCH + bytes / BANDWIDTH);
+        Some(tile.seconds(&form, m, &tiling, target) + read)
+    }
+
     /// Seconds that the library takes for a product, with kernels for operands and sums that it does not take as they are.
-    fn library_seconds(&self, m: &Member) -> f64 {
+    fn library_seconds(&self, m: &Member, fp: Fp) -> f64 {
         let all = |groups: [&Extents; 3]| {
             groups.iter().flat_map(|g| g.iter()).map(|&n| n as f64).product::<f64>()
         };
         let size = |d: DType| d.bytes() as f64;
         let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
-        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / LIBRARY_RATE;
+        let rate = LIBRARY_RATE / slower(m, fp)[1];
+        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / rate;
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
             let groups = [&m.batch, free, &m.depth];
             if lies(&self.program, feed, groups).is_none() {

@@ -2,7 +2,7 @@
 //!
 //! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
 //! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
-//! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] and
+//! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`convolution_search`] the tiles of those of windows, [`sort`] and
 //! [`scatter`] passes and blocks. [`bundle`] says which pieces share a launch. [`binding`] says where the programs in loops and branches have what they read and write. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
 //! decisions and reads them back. Nothing here writes PTX.
 
@@ -14,6 +14,8 @@ pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod checks;
 pub(crate) mod column_folds;
+pub(crate) mod convolution;
+pub(crate) mod convolution_search;
 pub(crate) mod cooperative_row;
 pub(crate) mod elementwise;
 pub(crate) mod fission;
@@ -40,6 +42,7 @@ pub(crate) mod scalar_form;
 pub(crate) mod scatter;
 pub(crate) mod shape;
 pub(crate) mod sort;
+pub(crate) mod staged_box;
 pub(crate) mod text;
 pub(crate) mod tiling;
 pub(crate) mod transpose_tile;

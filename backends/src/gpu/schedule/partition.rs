@@ -6,6 +6,7 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::attention::AttentionForm;
+use super::convolution::{WindowForm, WindowTile, is_row_sum};
 use super::index::in_order;
 use super::shape::{axes, free, identity, load, volume};
 use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
@@ -229,6 +230,19 @@ impl Lowering {
         form.filter(|_| !self.in_block)
     }
 
+    /// The form of a member whose operands are windows, where there are tiles for it and for what becomes of its sums.
+    fn as_windows(&self, m: &Member) -> Option<WindowForm> {
+        let form = WindowForm::of(&self.program, m, self.fp)?;
+        let finishes = |sink: &Sink| match sink {
+            Sink::Store { buffer, .. } => self.program.buffers[*buffer].storage == Storage::Plain,
+            sink => is_row_sum(m, sink),
+        };
+        if !m.then.sinks.iter().all(finishes) {
+            return None;
+        }
+        WindowTile::of(&form, m, &self.target).is_some().then_some(form)
+    }
+
     /// A member that warpgroups multiply; sums of columns are folds of the parts that these leave.
     fn warpgroups(&mut self, m: &Member, form: WarpgroupForm) {
         let extents = column_parts(m);
@@ -262,6 +276,10 @@ impl Lowering {
                 self.warpgroups(member, form);
                 continue;
             }
+            if let Some(form) = self.as_windows(member) {
+                self.push(Work::Convolution(Box::new((member.clone(), form))));
+                continue;
+            }
             for (k, sink) in own.then.sinks.iter_mut().enumerate() {
                 let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
                 match sink {
@@ -281,7 +299,10 @@ impl Lowering {
             // Without its folds it may be one that they multiply.
             match self.by_warpgroups(&own) {
                 Some(form) => self.warpgroups(&own, form),
-                None => self.push(Work::Product(own)),
+                None => match self.as_windows(&own) {
+                    Some(form) => self.push(Work::Convolution(Box::new((own, form)))),
+                    None => self.push(Work::Product(own)),
+                },
             }
             packs.into_iter().for_each(|work| self.push(work));
             for (temp, dtype, fold) in after {

@@ -1,10 +1,15 @@
-//! A contraction whose sums are stored, as it is run.
+//! Contractions as they are run: where sums of parts go, and what folds them.
 
-use super::shape::volume;
+use super::convolution::{WindowForm, WindowTile, WindowTiling, elements};
+use super::shape::{axes, identity, load, volume};
 use super::tiling::{ProductTiling, TileDecision};
+use super::warpgroup::PLANNED_RATE;
 use super::work::Lowering;
-use adfuse_ir::kernel::{Buffer, Member};
-use adfuse_ir::{At, Diagnostic, Kind};
+use crate::gpu::target::GpuTarget;
+use adfuse_ir::kernel::{Buffer, Extents, Member, Order, Run, Sink, Stage};
+use adfuse_ir::op::Monoid;
+use adfuse_ir::{At, DType, Diagnostic, Kind};
+use smallvec::SmallVec;
 
 /// Steps of the depth that are counted in 32 bits.
 const MOST_STEPS: i64 = 1 << 30;
@@ -38,4 +43,72 @@ pub(crate) fn scheduled(
         low.temp(m.sum, dims)
     });
     Ok(ScheduledProduct { member, decision, tiling, parts })
+}
+
+/// A product with windows, decided.
+pub(crate) struct ScheduledWindows {
+    pub(crate) member: Member,
+    pub(crate) form: WindowForm,
+    pub(crate) tile: WindowTile,
+    pub(crate) tiling: WindowTiling,
+    /// Where sums of parts of the depth go.
+    pub(crate) parts: Option<Buffer>,
+    /// For each sink that adds up rows, where the sums of warps go: a place for each tile along the columns and each warp.
+    pub(crate) sums: Vec<Option<Buffer>>,
+}
+
+impl ScheduledWindows {
+    /// Multiply-adds of `f32` that an H200 does in the time of the product, by the planner's model of it.
+    pub(crate) fn timed_multiply_adds(&self, target: &GpuTarget) -> u64 {
+        let ScheduledWindows { member, form, tile, tiling, .. } = self;
+        (tile.seconds(form, member, tiling, target) * PLANNED_RATE) as u64
+    }
+}
+
+/// What folds sums of a product, over some extents.
+pub(crate) type FoldStage = (Extents, Stage);
+
+/// A product with windows as it is run, and the folds that follow it: each warp leaves sums of the rows of its tile.
+pub(crate) fn scheduled_windows(
+    low: &mut Lowering,
+    (mut member, form): (Member, WindowForm),
+    (tile, tiling): (WindowTile, WindowTiling),
+) -> (ScheduledWindows, Vec<FoldStage>) {
+    let result = member.result();
+    let cols = member.batch.len() + member.rows.len()..result.len();
+    let mut row_parts = result.clone();
+    for (k, n) in row_parts[cols.clone()].iter_mut().enumerate() {
+        *n = if k == 0 { elements(&tiling.tiles[1]) * tile.warps[1] } else { 1 };
+    }
+    let mut folds = Vec::new();
+    let mut sums = Vec::new();
+    for sink in &mut member.then.sinks {
+        let Sink::Fold { then, .. } = sink else {
+            sums.push(None);
+            continue;
+        };
+        let extents = if tile.parts == 1 { &row_parts } else { &result };
+        let from = low.temp(DType::F32, extents.clone());
+        let run = Run { axes: cols.clone().map(|a| a as u8).collect(), order: Order::Lane };
+        let runs = SmallVec::from_iter([run]);
+        let fold = Sink::Fold { monoid: Monoid::Sum, runs, then: then.clone() };
+        let stage = Stage {
+            params: vec![load(from, axes(result.len()))],
+            program: identity(DType::F32),
+            sinks: vec![fold],
+            ..Stage::default()
+        };
+        folds.push((extents.clone(), stage));
+        if tile.parts > 1 {
+            // Sums are whole when those of parts are added up.
+            *sink = Sink::Store { buffer: from, index: axes(result.len()) };
+        }
+        sums.push((tile.parts == 1).then_some(from));
+    }
+    let m = &member;
+    let parts = (tile.parts > 1).then(|| {
+        let dims = [tile.parts, volume(&m.batch), volume(&m.rows), volume(&m.cols)];
+        low.temp(DType::F32, dims.into_iter().collect())
+    });
+    (ScheduledWindows { member, form, tile, tiling, parts, sums }, folds)
 }

@@ -4,10 +4,11 @@ use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
+use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
 use super::grid::Grid;
-use super::product::{self, ScheduledProduct};
+use super::product::{self, ScheduledProduct, ScheduledWindows};
 use super::row_decision::RowDecision;
 use super::rows::{RowKernel, ScheduledRows};
 use super::scalar_form::written;
@@ -82,6 +83,7 @@ pub(crate) enum Scheduled {
     },
     Product(Box<ScheduledProduct>),
     Warpgroup(Box<WarpgroupProduct>),
+    Convolution(Box<ScheduledWindows>),
     Scatter(Box<ScheduledScatter>),
     Sort(ScheduledSort),
     Attention(Box<ScheduledAttention>),
@@ -102,6 +104,7 @@ impl Scheduled {
             Scheduled::Pack { .. } => "pack",
             Scheduled::Product(_) => "product",
             Scheduled::Warpgroup(_) => "warpgroup",
+            Scheduled::Convolution(_) => "convolution",
             Scheduled::Scatter(_) => "scatter",
             Scheduled::Sort(_) => "sort",
             Scheduled::Attention(_) => "attention",
@@ -120,6 +123,7 @@ impl Scheduled {
             Scheduled::Scan { grid, .. } | Scheduled::Pack { grid, .. } => grid.write(to),
             Scheduled::Product(product) => product.decision.write(to),
             Scheduled::Warpgroup(product) => product.tile.write(to),
+            Scheduled::Convolution(product) => product.tile.write(to),
             Scheduled::Scatter(scatter) => scatter.decision.write(to),
             Scheduled::Sort(sort) => sort.decision.write(to),
             Scheduled::Attention(attention) => attention.decision.write(to),
@@ -351,6 +355,7 @@ impl Scheduler<'_, '_> {
             Work::Pack { from, to } => self.pack(from, to),
             Work::Product(member) => self.product(member),
             Work::Warpgroup(work) => self.warpgroup(*work),
+            Work::Convolution(work) => self.convolution(*work),
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
             Work::Attention(form) => self.attention(form),
@@ -450,6 +455,19 @@ impl Scheduler<'_, '_> {
         self.check(span, |low| tile.check(&low.target))?;
         self.works.push(Scheduled::Warpgroup(Box::new(WarpgroupProduct { work, tile })));
         Ok(())
+    }
+
+    fn convolution(&mut self, (member, form): (Member, WindowForm)) -> Result<(), Diagnostic> {
+        let own = |low: &Lowering| {
+            WindowTile::of(&form, &member, &low.target)
+                .ok_or_else(|| internal("there are no tiles"))
+        };
+        let (tile, span) = self.decision("convolution", own)?;
+        let tiling = fits(tile.fits(&form, &member, &self.low.target), span)?;
+        let (made, folds) = product::scheduled_windows(self.low, (member, form), (tile, tiling));
+        self.works.push(Scheduled::Convolution(Box::new(made)));
+        folds.into_iter().for_each(|(extents, stage)| self.low.flat(extents, stage));
+        self.low.taken()?.into_iter().try_for_each(|work| self.work(work))
     }
 
     fn product(&mut self, member: Member) -> Result<(), Diagnostic> {

@@ -72,6 +72,12 @@ pub(crate) struct Combine {
     pub(crate) inflight: i64,
 }
 
+impl Default for Combine {
+    fn default() -> Combine {
+        Combine { grid: Grid::of(128), inflight: 16 }
+    }
+}
+
 /// The choices of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TileDecision {
@@ -185,7 +191,7 @@ impl TileDecision {
         };
         let heavy = written(&m.then.program, fp).insts.len() > HEAVY_EPILOGUE && parts == 1;
         let epilogue = if heavy { 1 } else { epilogue_turns(side, warps).min(4) };
-        let combine = Combine { grid: Grid::of(128), inflight: 16 };
+        let combine = Combine::default();
         let copied = paths.map(|p| p.copied());
         TileDecision { unit, copied, side, warps, resident, deep, stages, parts, epilogue, combine }
     }
@@ -291,7 +297,7 @@ impl DecisionLine for TileDecision {
         let (deep, stages) = (line.int("depth")?, line.int("stages")?);
         let epilogue = from.line("epilogue", &["unroll"])?.int("unroll")?;
         let parts = from.line("split", &["parts"])?.int("parts")?;
-        let mut combine = Combine { grid: Grid::of(128), inflight: 16 };
+        let mut combine = Combine::default();
         if parts > 1 {
             let line = from.line("combine", &["threads", "resident", "inflight"])?;
             combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };

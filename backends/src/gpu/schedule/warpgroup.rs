@@ -1,5 +1,5 @@
-//! Products of 16-bit floats by warpgroups: four warps multiply tiles that the copy engine brings to shared memory, while
-//! another warp asks for the next ones. Which products are multiplied so, and how they are tiled.
+//! Products of 16-bit floats and of `f32` (as TF32) by warpgroups: four warps multiply tiles that the copy engine brings to shared
+//! memory, while another warp asks for the next ones. Which products are multiplied so, and how they are tiled.
 
 use super::grid::Grid;
 use super::index::{in_order, whole as whole_load};
@@ -109,7 +109,11 @@ impl WarpgroupForm {
         m: &Member,
         (fp, target): (Fp, &GpuTarget),
     ) -> Option<WarpgroupForm> {
-        let Unit::Half(dtype) = Unit::of(m, fp) else { return None };
+        let dtype = match Unit::of(m, fp) {
+            Unit::Half(dtype) => dtype,
+            Unit::Tf32 => DType::F32,
+            Unit::Fma => return None,
+        };
         let size = [&m.rows, &m.cols, &m.depth].map(|extents| volume(extents));
         let is_large = size.iter().zip(LEAST).all(|(&n, least)| n >= least);
         let last = m.cols.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
@@ -133,7 +137,10 @@ impl WarpgroupForm {
             return None;
         }
         let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, m, side, dtype));
-        Some(WarpgroupForm { dtype, operands: [lhs?, rhs?] })
+        let form = WarpgroupForm { dtype, operands: [lhs?, rhs?] };
+        // Only elements of 16 bits are turned on their way from shared memory.
+        let turned = form.operands.iter().any(|operand| !operand.along);
+        (dtype.bytes() == 2 || !turned).then_some(form)
     }
 }
 
@@ -226,7 +233,9 @@ impl WarpgroupTile {
         });
         let each = written(&m.then.program, fp).insts.len() + sinks.sum::<usize>();
         let moved = finished_bytes(program, m) as f64 / BANDWIDTH;
-        cost(self, m, target) + results * each as f64 / EPILOGUE_RATE + moved * self.exposed()
+        slower(m, fp)[0] * cost(self, m, target)
+            + results * each as f64 / EPILOGUE_RATE
+            + moved * self.exposed()
     }
 
     /// The part of what is read and written beside the operands for which nothing is multiplied meanwhile.
@@ -242,7 +251,8 @@ impl WarpgroupTile {
         (finished_bytes(program, m) as f64 * self.exposed()) as u64
     }
 
-    /// Multiply-adds that the library would do in the time that a product takes, but for moving [`Self::serial_bytes`].
+    /// Multiply-adds that the library would do in the time that a product takes, but for moving [`Self::serial_bytes`]; of `f32`
+    /// those by the planner's model of an H200.
     pub(crate) fn equivalent_multiply_adds(
         &self,
         (program, m): (&Program, &Member),
@@ -250,7 +260,8 @@ impl WarpgroupTile {
     ) -> u64 {
         let moved = self.serial_bytes(program, m) as f64 / BANDWIDTH;
         let seconds = self.seconds(program, m, fp, target) - moved;
-        (seconds * LIBRARY_RATE / 2.0) as u64
+        let rate = if Unit::of(m, fp) == Unit::Tf32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 };
+        (seconds * rate) as u64
     }
 
     /// Errs for tiles that there are not.
@@ -289,6 +300,17 @@ pub(crate) const BANDWIDTH: f64 = 4e12;
 pub(crate) const LIBRARY_RATE: f64 = 760e12;
 const RATE: f64 = 720e12;
 const EPILOGUE_RATE: f64 = 14e12;
+
+/// Multiply-adds of `f32` a second, by the planner's model of an H200.
+pub(crate) const PLANNED_RATE: f64 = 25e12;
+
+/// How many times as long products of `f32` take as those of 16-bit floats: own ones, and the library's.
+const SLOWER: [f64; 2] = [1.8, 2.0];
+
+/// How many times as long own products of these operands take as those of 16-bit floats, and the library's.
+pub(crate) fn slower(m: &Member, fp: Fp) -> [f64; 2] {
+    if Unit::of(m, fp) == Unit::Tf32 { SLOWER } else { [1.0; 2] }
+}
 
 /// Bytes that are read and written when tiles are finished.
 fn finished_bytes(program: &Program, m: &Member) -> u64 {

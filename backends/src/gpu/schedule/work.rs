@@ -1,6 +1,7 @@
 //! The work of a step: what becomes one launch or a few, as data.
 
 use super::attention::AttentionForm;
+use super::convolution::WindowForm;
 use super::warpgroup::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
@@ -31,6 +32,8 @@ pub(crate) enum Work {
     Product(Member),
     /// A contraction that warpgroups multiply, and where the parts of its sums of columns go.
     Warpgroup(Box<WarpgroupWork>),
+    /// A contraction of windows, whose sums are stored.
+    Convolution(Box<(Member, WindowForm)>),
     Scatter(Scatter),
     Sort(Sort),
     Attention(AttentionForm),

@@ -12,8 +12,8 @@ use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::warpgroup::TALL;
 use adfuse_ir::DType;
 
-/// Elements of the depth that one instruction takes.
-const TAKEN: i64 = 16;
+/// Bytes of the depth that one instruction takes.
+const TAKEN: i64 = 32;
 /// Bytes of the square of 8 lines by 128 bytes after which the pattern of banks repeats.
 const SQUARE: i64 = 8 * LINE;
 /// The 128-byte swizzle in a descriptor.
@@ -55,30 +55,36 @@ impl WarpgroupKernel<'_> {
         let [lhs, rhs] = operands.map(|first| {
             made(asm, Class::Long, "mad.wide.u32", format_args!("{}, {bytes}, {first}", at.stage))
         });
-        let form = match self.form.dtype {
+        let dtype = self.form.dtype;
+        let deep = TAKEN / dtype.bytes() as i64;
+        let form = match dtype {
             DType::F16 => "f32.f16.f16",
+            DType::F32 => "f32.tf32.tf32",
             _ => "f32.bf16.bf16",
         };
         let cols = self.tile.side[1];
         let turned = [0, 1].map(|side| i64::from(!self.form.operands[side].along));
+        // Operands of 32 bits are never turned, and the instruction does not say so.
+        let layout = match dtype {
+            DType::F32 => String::new(),
+            _ => format!(", {}, {}", turned[0], turned[1]),
+        };
         let always = asm.truth(true);
-        // Bytes of 16 elements of the depth.
-        let deep = turned.map(|turned| if turned == 1 { TAKEN * LINE } else { 2 * TAKEN });
-        for k in 0..LINE / 2 / TAKEN {
+        // Bytes of one instruction's elements of the depth, from one to the next.
+        let apart = turned.map(|turned| if turned == 1 { deep * LINE } else { TAKEN });
+        for k in 0..LINE / TAKEN {
             let moved = |asm: &mut Asm, from: Reg, by: i64| match by {
                 0 => from,
                 by => made(asm, Class::Long, "add.s64", format_args!("{from}, {}", by >> 4)),
             };
-            let right = moved(asm, rhs, k * deep[1]);
+            let right = moved(asm, rhs, k * apart[1]);
             for (i, regs) in (0i64..).zip(&sums.regs) {
-                let left = moved(asm, lhs, i * TALL * LINE + k * deep[0]);
+                let left = moved(asm, lhs, i * TALL * LINE + k * apart[0]);
                 let regs: Vec<String> = regs.iter().map(Reg::to_string).collect();
                 let adds = if k == 0 { later } else { always };
                 asm.emit(format_args!(
-                    "wgmma.mma_async.sync.aligned.m64n{cols}k16.{form} {{{}}}, {left}, {right}, {adds}, 1, 1, {}, {}",
-                    regs.join(", "),
-                    turned[0],
-                    turned[1]
+                    "wgmma.mma_async.sync.aligned.m64n{cols}k{deep}.{form} {{{}}}, {left}, {right}, {adds}, 1, 1{layout}",
+                    regs.join(", ")
                 ));
             }
         }

@@ -1,0 +1,88 @@
+//! One step: what lanes read of the boxes, and its products.
+
+use super::WindowKernel;
+use crate::gpu::ptx::asm::{Class, Reg};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::mma::multiplied;
+use crate::gpu::schedule::convolution::{DEEP, NEAR, place};
+use crate::gpu::schedule::mma_unit::Unit;
+use crate::gpu::schedule::staged_box;
+use adfuse_ir::index::IndexExpr;
+
+impl WindowKernel<'_> {
+    /// Words between the elements of an operand at places along its own axes or along the depth.
+    fn steps(&self, side: usize, part: usize) -> Vec<i64> {
+        let (form, tiling) = (&self.product.form, &self.product.tiling);
+        let axes = tiling.groups[if part == staged_box::DEEP { 2 } else { side }].len();
+        (0..axes).map(|a| tiling.boxes[side].step(&form.operands[side], part, a)).collect()
+    }
+
+    /// Where a lane's first element of an operand is in the first stage.
+    pub(super) fn fragment_base(&self, emit: &mut Emit<'_>, side: usize) -> Reg {
+        let tiling = &self.product.tiling;
+        let (own, deep) = (self.steps(side, staged_box::OWN), self.steps(side, staged_box::DEEP));
+        let lane = self.thread.clone().modulo(32);
+        let mut words = IndexExpr::Const(tiling.boxes[side].first());
+        for (at, step) in self.of_warp(side).into_iter().zip(&own) {
+            words = words.sum(at.times(*step));
+        }
+        words = words.sum(lane.clone().floor_div(DEEP).times(own[tiling.lanes[side]]));
+        words = words.sum(lane.modulo(DEEP).times(deep[tiling.lanes[2]]));
+        let before = if side == 0 { 0 } else { tiling.boxes[0].words() };
+        let bytes = words.plus(before).times(4);
+        let x = self.number(emit, &bytes, &self.vars);
+        let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
+        emit.asm.pure(Class::Word, "add.s32", format_args!("{x}, {base}"))
+    }
+
+    /// Words before group `n` of an operand's own axes or of the depth.
+    fn group(&self, side: usize, part: usize, n: i64, steps: &[i64]) -> i64 {
+        let tiling = &self.product.tiling;
+        let (axes, near) = match part {
+            staged_box::DEEP => (2, DEEP),
+            _ => (side, NEAR),
+        };
+        let at = place(n, &tiling.groups[axes]);
+        let lane = tiling.lanes[axes];
+        let each = at.iter().zip(steps).enumerate();
+        each.map(|(a, (at, step))| at * step * if a == lane { near } else { 1 }).sum()
+    }
+
+    /// Adds the products of a step, in the stage that is this many bytes in.
+    pub(super) fn multiply(&self, emit: &mut Emit<'_>, bases: [Reg; 2], stage: Reg, sums: &[Reg]) {
+        let tiling = &self.product.tiling;
+        let bases = bases.map(|base| {
+            let at = emit.asm.fresh(Class::Word);
+            emit.asm.emit(format_args!("add.s32 {at}, {base}, {stage}"));
+            at
+        });
+        let [own, deep] = [staged_box::OWN, staged_box::DEEP]
+            .map(|part| [0, 1].map(|side| self.steps(side, part)));
+        let read = |emit: &mut Emit<'_>, side: usize, line: i64, four: i64| {
+            let words = self.group(side, staged_box::OWN, line, &own[side])
+                + self.group(side, staged_box::DEEP, four, &deep[side]);
+            let [found, rounded] = [0; 2].map(|_| emit.asm.fresh(Class::Word));
+            emit.asm.emit(format_args!("ld.shared.b32 {found}, [{}+{}]", bases[side], 4 * words));
+            // What tensor cores read of an `f32` is cut off, not rounded.
+            emit.asm.emit(format_args!("cvt.rna.tf32.f32 {rounded}, {found}"));
+            rounded
+        };
+        let [tall, wide] = tiling.each;
+        for piece in 0..tiling.pieces() {
+            let fours = [2 * piece, 2 * piece + 1];
+            let lhs: Vec<[Reg; 4]> = (0..tall / 2)
+                .map(|i| {
+                    let at = [(0, 0), (1, 0), (0, 1), (1, 1)];
+                    at.map(|(low, deep)| read(emit, 0, 2 * i + low, fours[deep]))
+                })
+                .collect();
+            let rhs: Vec<[Reg; 2]> =
+                (0..wide).map(|j| fours.map(|four| read(emit, 1, j, four))).collect();
+            for (a, sums) in lhs.iter().zip(sums.chunks(4 * wide as usize)) {
+                for (b, sums) in rhs.iter().zip(sums.chunks(4)) {
+                    multiplied(&mut emit.asm, Unit::Tf32, sums, a, *b);
+                }
+            }
+        }
+    }
+}

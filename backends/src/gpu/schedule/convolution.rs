@@ -1,0 +1,332 @@
+//! Products whose operands are windows of arrays, such as convolutions and both of their gradients: tiles of sums along each axis,
+//! and boxes of the operands in shared memory, where windows share elements.
+
+use super::grid::{Grid, resident_fits};
+use super::mma_unit::Unit;
+use super::scalar_form::written;
+use super::shape::volume;
+use super::staged_box::{BoxOperand, StagedBox};
+use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair};
+use super::tiling::Combine;
+use crate::gpu::target::{GpuTarget, WARP};
+use adfuse_ir::kernel::{Member, Program, Sink};
+use adfuse_ir::op::Monoid;
+use adfuse_ir::{DType, Diagnostic, Fp};
+use smallvec::SmallVec;
+
+/// Lines of an operand that lanes of a warp have next to each other, and places along the depth.
+pub(crate) const NEAR: i64 = 8;
+pub(crate) const DEEP: i64 = 4;
+/// Instructions after a sum beyond which the text outgrows what it saves: each thread has it for all of its sums.
+const MOST_EPILOGUE: usize = 32;
+/// Sums of a thread, at most: operands need registers too.
+pub(crate) const MOST_SUMS: i64 = 128;
+/// Pieces of 8 places of the depth in a step, at most: each has text of its own.
+pub(crate) const MOST_PIECES: i64 = 24;
+
+/// Words of the boxes of a step, at most: shared memory has fewer.
+const MOST_WORDS: i64 = 1 << 16;
+
+/// Elements of a tile along some axes.
+pub(crate) type Sides = SmallVec<[i64; 4]>;
+
+/// A product with windows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct WindowForm {
+    pub(crate) operands: [BoxOperand; 2],
+}
+
+/// The choices of a product with windows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct WindowTile {
+    /// Elements of a tile along each axis of the rows, the columns and the depth.
+    pub(crate) sides: [Sides; 3],
+    /// Warps along rows and columns.
+    pub(crate) warps: [i64; 2],
+    /// Blocks that a multiprocessor shall have at a time.
+    pub(crate) resident: u32,
+    /// Steps in shared memory at a time.
+    pub(crate) stages: i64,
+    /// Parts of the depth, each by blocks of its own.
+    pub(crate) parts: i64,
+    pub(crate) combine: Combine,
+}
+
+/// Where everything lies that a decision tiles.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct WindowTiling {
+    pub(crate) boxes: [StagedBox; 2],
+    /// The axis of rows, columns and depth along which the lanes of a warp are next to each other.
+    pub(crate) lanes: [usize; 3],
+    /// Tiles along each axis of rows, columns and depth.
+    pub(crate) tiles: [Sides; 3],
+    /// Groups of neighbouring lanes along each axis of a tile.
+    pub(crate) groups: [Sides; 3],
+    /// Steps of the whole depth, and of a part.
+    pub(crate) steps: i64,
+    pub(crate) per: i64,
+    /// Groups of rows and columns of a warp.
+    pub(crate) each: [i64; 2],
+    pub(crate) threads: i64,
+}
+
+impl WindowForm {
+    /// The form of a product whose operands are boxes of arrays, windows of at least one; `None` for others, and in modes that
+    /// do not round operands.
+    pub(crate) fn of(program: &Program, m: &Member, fp: Fp) -> Option<WindowForm> {
+        let all = [&m.batch, &m.rows, &m.cols, &m.depth];
+        if Unit::of(m, fp) != Unit::Tf32 || all.iter().any(|n| volume(n) == 0) {
+            return None;
+        }
+        if written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
+            return None;
+        }
+        let [lhs, rhs] = [0, 1].map(|side| BoxOperand::of(program, m, side));
+        let form = WindowForm { operands: [lhs?, rhs?] };
+        form.operands.iter().any(BoxOperand::has_windows).then_some(form)
+    }
+}
+
+/// Elements of a tile.
+pub(crate) fn elements(sides: &[i64]) -> i64 {
+    sides.iter().copied().fold(1, i64::saturating_mul)
+}
+
+/// The coordinates of place `n` among these extents.
+pub(crate) fn place(mut n: i64, extents: &[i64]) -> Sides {
+    let mut at: Sides = extents.iter().map(|_| 0).collect();
+    for (k, &extent) in extents.iter().enumerate().rev() {
+        at[k] = n % extent;
+        n /= extent;
+    }
+    at
+}
+
+/// Whether each warp's groups are those of the first, further on along each axis: then they are constants apart.
+fn are_alike(groups: &[i64], each: i64) -> bool {
+    let warps = elements(groups) / each.max(1);
+    (0..warps).all(|warp| {
+        let from = place(warp * each, groups);
+        (0..each).all(|k| {
+            let apart = place(k, groups);
+            let sum: Sides = from.iter().zip(&apart).map(|(a, b)| a + b).collect();
+            place(warp * each + k, groups) == sum
+        })
+    })
+}
+
+/// The axes along which lanes are next to each other: of rows and columns the last ones with whole groups, which lie nearest in
+/// what is stored; of the depth the one where a warp reads operands in the fewest turns. And the boxes, with room for that.
+fn lane_axes(
+    form: &WindowForm,
+    boxes: &[StagedBox; 2],
+    sides: &[Sides; 3],
+) -> Option<([usize; 3], [StagedBox; 2])> {
+    let last = |k: usize| sides[k].iter().rposition(|n| n % NEAR == 0);
+    let own = [last(0)?, last(1)?];
+    let deep = sides[2].iter().enumerate().filter(|(_, n)| **n % DEEP == 0).map(|(axis, _)| axis);
+    let found = deep.map(|deep| {
+        let mut turns = 0;
+        let padded = [0, 1].map(|side| {
+            let (lanes, operand) = ([own[side], deep], &form.operands[side]);
+            let padded = boxes[side].clone().padded(operand, lanes);
+            turns += padded.turns(operand, lanes);
+            padded
+        });
+        (turns, deep, padded)
+    });
+    let (_, deep, padded) = found.min_by_key(|(turns, ..)| *turns)?;
+    Some(([own[0], own[1], deep], padded))
+}
+
+impl WindowTiling {
+    /// Where a tile has everything.
+    ///
+    /// # Errors
+    /// Why there are no such tiles.
+    pub(crate) fn new(form: &WindowForm, m: &Member, tile: &WindowTile) -> Result<Self, String> {
+        let extents = [&m.rows, &m.cols, &m.depth];
+        for (sides, extents) in tile.sides.iter().zip(extents) {
+            if sides.len() != extents.len() || sides.iter().any(|&n| !(1..=1 << 12).contains(&n)) {
+                return Err(format!("{} is no tile of {}", listed(sides), listed(extents)));
+            }
+        }
+        let boxes = [0, 1]
+            .map(|side| StagedBox::new(&form.operands[side], &tile.sides[side], &tile.sides[2]));
+        let words = boxes.iter().map(StagedBox::words).fold(0, i64::saturating_add);
+        let most = tile.sides.iter().map(|sides| elements(sides)).max().unwrap_or(0);
+        if words > MOST_WORDS || most > MOST_WORDS {
+            return Err(format!("boxes of {words} words are more than shared memory has"));
+        }
+        let (lanes, boxes) = lane_axes(form, &boxes, &tile.sides).ok_or_else(|| {
+            format!("lanes need {NEAR} rows and columns and {DEEP} places of the depth of an axis")
+        })?;
+        let [rows, cols, depth] = [0, 1, 2].map(|k| {
+            let mut groups = tile.sides[k].clone();
+            groups[lanes[k]] /= if k == 2 { DEEP } else { NEAR };
+            groups
+        });
+        let groups = [rows, cols, depth];
+        let past = |a: usize| m.depth[a] % tile.sides[2][a] != 0;
+        let ends = |a: usize| form.operands.iter().any(|operand| operand.ends(a));
+        if (0..m.depth.len()).any(|a| past(a) && !ends(a)) || elements(&groups[2]) % 2 != 0 {
+            return Err(format!("steps of {} do not divide the depth", listed(&tile.sides[2])));
+        }
+        let each = [0, 1].map(|k| elements(&groups[k]) / tile.warps[k].max(1));
+        let whole = (0..2).all(|k| {
+            tile.warps[k] > 0
+                && each[k] * tile.warps[k] == elements(&groups[k])
+                && are_alike(&groups[k], each[k])
+        });
+        if !whole || each[0] == 0 || each[0] % 2 != 0 || each[1] == 0 {
+            let sums = tile.sides[..2].iter().map(listed).collect::<Vec<_>>();
+            return Err(format!("{} warps do not share {}", pair(tile.warps), sums.join(" by ")));
+        }
+        let tiles = [0, 1, 2].map(|k| {
+            let along = extents[k].iter().zip(&tile.sides[k]);
+            along.map(|(n, side)| (n + side - 1) / side).collect::<Sides>()
+        });
+        let steps = elements(&tiles[2]);
+        let per = (steps + tile.parts - 1) / tile.parts.max(1);
+        let threads = tile.warps[0] * tile.warps[1] * WARP;
+        Ok(WindowTiling { boxes, lanes, tiles, groups, steps, per, each, threads })
+    }
+
+    /// With this many parts of the depth.
+    pub(crate) fn split(mut self, parts: i64) -> WindowTiling {
+        self.per = (self.steps + parts - 1) / parts.max(1);
+        self
+    }
+
+    /// Bytes of a stage of shared memory.
+    pub(crate) fn stage(&self) -> i64 {
+        4 * (self.boxes[0].words() + self.boxes[1].words())
+    }
+
+    /// Pieces of 8 places of the depth in a step.
+    pub(crate) fn pieces(&self) -> i64 {
+        elements(&self.groups[2]) / 2
+    }
+
+    /// Sums of a thread.
+    pub(crate) fn sums(&self) -> i64 {
+        self.each[0] * self.each[1] * 2
+    }
+
+    /// Blocks that tiles have, of all of the batch, without parts of the depth.
+    pub(crate) fn blocks(&self, m: &Member) -> i64 {
+        let all = [volume(&m.batch), elements(&self.tiles[0]), elements(&self.tiles[1])];
+        all.into_iter().fold(1, i64::saturating_mul)
+    }
+}
+
+impl WindowTile {
+    /// Where everything lies, for tiles that a target has.
+    ///
+    /// # Errors
+    /// Why it has no such tiles.
+    pub(crate) fn fits(
+        &self,
+        form: &WindowForm,
+        m: &Member,
+        target: &GpuTarget,
+    ) -> Result<WindowTiling, String> {
+        let made = WindowTiling::new(form, m, self)?;
+        self.check(&made, target)?;
+        Ok(made)
+    }
+
+    /// Errs for tiles that a target does not have, where everything lies so.
+    pub(crate) fn check(&self, made: &WindowTiling, target: &GpuTarget) -> Result<(), String> {
+        let WindowTile { stages, parts, resident, .. } = *self;
+        if !(2..=8).contains(&stages) || !(1..=made.steps).contains(&parts) {
+            return Err(format!(
+                "there are no {stages} stages and {parts} parts of {} steps",
+                made.steps
+            ));
+        }
+        if (parts - 1) * made.per >= made.steps {
+            return Err(format!("{} steps are not split into {parts} parts", made.steps));
+        }
+        if made.sums() > MOST_SUMS || made.pieces() > MOST_PIECES {
+            let (sums, pieces) = (made.sums(), made.pieces());
+            return Err(format!(
+                "{sums} sums of a thread and {pieces} pieces of a step are too many"
+            ));
+        }
+        let (bytes, most) = (stages * made.stage(), i64::from(target.shared));
+        if bytes > most {
+            return Err(format!("{bytes} bytes of shared memory are more than {most}"));
+        }
+        self.combine.grid.check(target)?;
+        Grid { threads: made.threads, resident }.check(target)?;
+        resident_fits(resident, made.threads, target)
+    }
+
+    /// Whether results of parts are few enough to be in memory.
+    pub(crate) fn most_parts(m: &Member) -> i64 {
+        const MOST_PARTIAL_BYTES: i64 = 64 << 20;
+        let sums = volume(&m.result()).saturating_mul(4);
+        (MOST_PARTIAL_BYTES / sums.max(1)).max(1)
+    }
+}
+
+/// Whether a sink adds up the rows of a product, in an order that the mode leaves free.
+pub(crate) fn is_row_sum(m: &Member, sink: &Sink) -> bool {
+    let Sink::Fold { monoid: Monoid::Sum, runs, then } = sink else { return false };
+    let mut axes: Vec<usize> =
+        runs.iter().flat_map(|run| run.axes.iter().map(|&a| usize::from(a))).collect();
+    axes.sort_unstable();
+    let first = m.batch.len() + m.rows.len();
+    let typed = then.program.params.first() == Some(&DType::F32);
+    typed && volume(&m.batch) == 1 && axes.into_iter().eq(first..first + m.cols.len())
+}
+
+impl DecisionLine for WindowTile {
+    fn write(&self, to: &mut Writer) {
+        let [rows, cols, depth] = [0, 1, 2].map(|k| listed(&self.sides[k]));
+        let warps = pair(self.warps);
+        to.line(
+            "tile",
+            &[
+                ("rows", &rows),
+                ("cols", &cols),
+                ("depth", &depth),
+                ("warps", &warps),
+                ("resident", &self.resident),
+            ],
+        );
+        to.line("pipeline", &[("stages", &self.stages)]);
+        to.line("split", &[("parts", &self.parts)]);
+        let Combine { grid, inflight } = self.combine;
+        if self.parts > 1 {
+            to.line(
+                "combine",
+                &[
+                    ("threads", &grid.threads),
+                    ("resident", &grid.resident),
+                    ("inflight", &inflight),
+                ],
+            );
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<WindowTile, Diagnostic> {
+        let line = from.line("tile", &["rows", "cols", "depth", "warps", "resident"])?;
+        let sides = |line: &Line<'_>, key: &str| {
+            let all = line.list(key)?.into_iter().map(|(n, span)| number(n, span));
+            all.collect::<Result<Sides, Diagnostic>>()
+        };
+        let sides = [sides(&line, "rows")?, sides(&line, "cols")?, sides(&line, "depth")?];
+        let warps = line.pair("warps")?;
+        let resident = u32::try_from(line.int("resident")?).unwrap_or(u32::MAX);
+        let stages = from.line("pipeline", &["stages"])?.int("stages")?;
+        let parts = from.line("split", &["parts"])?.int("parts")?;
+        let mut combine = Combine::default();
+        if parts > 1 {
+            let line = from.line("combine", &["threads", "resident", "inflight"])?;
+            combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };
+        }
+        Ok(WindowTile { sides, warps, resident, stages, parts, combine })
+    }
+}

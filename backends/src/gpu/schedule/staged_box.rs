@@ -1,0 +1,392 @@
+//! An operand of a product as boxes of an array: what the lines and the depth of a tile read of it, each element once, however
+//! many windows share it.
+//!
+//! The place along each dimension of the array is a sum of multiples of the product's coordinates, such as `y + r` for the rows
+//! of an image under the rows of a kernel. So a tile reads a box, and in shared memory an element is at the sum of what
+//! its line and its place along the depth add.
+
+use super::operand_path::feed;
+use adfuse_ir::DType;
+use adfuse_ir::index::Guard;
+use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Program, Storage};
+use adfuse_ir::scalar::SOp;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Factors of the axes of a product: of its batch, of an operand's own, of its depth.
+pub(crate) type AxisFactors = [SmallVec<[i64; 4]>; 3];
+
+/// The axes of an operand's own, and those of the depth, in [`AxisFactors`] and extents.
+pub(crate) const OWN: usize = 1;
+pub(crate) const DEEP: usize = 2;
+
+/// Banks of shared memory, each a word of four bytes wide.
+const BANKS: i64 = 32;
+/// Words of a line that is copied apart from others although it lies beside them.
+const LEAST_LINE: i64 = 32;
+
+/// A dimension of the array.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct BoxDim {
+    /// Elements of memory from one place to the next.
+    pub(crate) stride: i64,
+    /// Places that the array has.
+    extent: i64,
+    /// The place at the first coordinates.
+    pub(crate) base: i64,
+    /// Places from one coordinate to the next.
+    pub(crate) factors: AxisFactors,
+    /// The places whose elements are read. Zeros stand for others.
+    pub(crate) read: Range<i64>,
+}
+
+/// An operand whose elements are those of an array, or zeros around it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct BoxOperand {
+    pub(crate) buffer: Buffer,
+    /// The element of the array where all dimensions have their first place.
+    pub(crate) origin: i64,
+    /// The dimensions along which coordinates choose places, those that are farthest apart in memory first.
+    pub(crate) dims: Vec<BoxDim>,
+    /// Extents of the batch, of the operand's own axes and of the depth.
+    pub(crate) extents: [Extents; 3],
+}
+
+impl BoxDim {
+    /// The coordinates' part of the place, from the least to past the greatest, without the batch's.
+    pub(crate) fn reach(&self, extents: &[Extents; 3]) -> Range<i64> {
+        let steps = [OWN, DEEP].into_iter().flat_map(|part| {
+            let all = self.factors[part].iter().zip(&extents[part]);
+            all.map(|(f, n)| f * (n - 1).max(0))
+        });
+        let (mut low, mut high) = (0, 0);
+        for step in steps {
+            (low, high) = (low + step.min(0), high + step.max(0));
+        }
+        low..high + 1
+    }
+
+    /// Whether no coordinate but those of one axis chooses places along it.
+    fn is_of_axis(&self, part: usize, axis: usize) -> bool {
+        let others = [OWN, DEEP].into_iter().flat_map(|p| {
+            let all = self.factors[p].iter().enumerate();
+            all.filter(move |&(a, _)| (p, a) != (part, axis)).map(|(_, f)| *f)
+        });
+        self.factors[part][axis] != 0 && others.into_iter().all(|f| f == 0)
+    }
+
+    /// Whether lines and depth choose places together: windows.
+    fn is_window(&self, extents: &[Extents; 3]) -> bool {
+        let moves = |part: usize| {
+            self.factors[part].iter().zip(&extents[part]).any(|(f, n)| *f != 0 && *n > 1)
+        };
+        moves(OWN) && moves(DEEP)
+    }
+}
+
+impl BoxOperand {
+    /// An operand of a product; `None` where its elements are computed or chosen otherwise.
+    pub(crate) fn of(program: &Program, m: &Member, side: usize) -> Option<BoxOperand> {
+        let (feed, own) = feed(m, side);
+        let [Param::Load(pieces)] = feed.params.as_slice() else { return None };
+        let [out] = feed.program.outputs.as_slice() else { return None };
+        if feed.program.insts[*out].op != SOp::Param(0) {
+            return None;
+        }
+        let (piece, guards): (&Piece, &[Guard]) = match pieces.as_slice() {
+            [piece] if piece.guards.is_empty() => (piece, &[]),
+            [piece, Piece { from: Operand::Literal(zero), guards, .. }]
+                if guards.is_empty() && zero.to_f64() == 0.0 =>
+            {
+                (piece, &piece.guards)
+            }
+            _ => return None,
+        };
+        let Operand::Buffer(buffer) = piece.from else { return None };
+        let data = &program.buffers[buffer];
+        if data.dtype != DType::F32 || data.storage != Storage::Plain {
+            return None;
+        }
+        let extents = [m.batch.clone(), own.clone(), m.depth.clone()];
+        let rank = extents.iter().map(|part| part.len()).sum();
+        let zeros = vec![0; rank];
+        let mut dims = Vec::new();
+        let (mut origin, mut dense) = (0i64, 1i64);
+        for (k, e) in piece.index.iter().enumerate().rev() {
+            let extent = *data.dims.get(k)?;
+            let stride = data.strides.as_ref().map_or(Some(dense), |s| s.get(k).copied())?;
+            dense = dense.checked_mul(extent.max(1))?;
+            let factors: Vec<i64> = integers(&e.factors(rank)?)?;
+            let base = e.eval(&zeros, &[]);
+            let mut read = 0..extent;
+            for guard in guards.iter().filter(|g| alike(&g.expr, &factors, rank)) {
+                let apart = base - guard.expr.eval(&zeros, &[]);
+                let (from, to) = (guard.range.start + apart, guard.range.end + apart);
+                read = read.start.max(from)..read.end.min(to);
+            }
+            if factors.iter().all(|&f| f == 0) {
+                if !read.contains(&base) {
+                    return None;
+                }
+                origin = origin.checked_add(base.checked_mul(stride)?)?;
+                continue;
+            }
+            let (batch, rest) = factors.split_at(extents[0].len());
+            let (lines, deep) = rest.split_at(own.len());
+            let factors = [batch, lines, deep].map(SmallVec::from_slice);
+            dims.push(BoxDim { stride, extent, base, factors, read });
+        }
+        let guarded = |g: &Guard| {
+            let factors = g.expr.factors(rank);
+            let of = |e: &adfuse_ir::index::IndexExpr| e.factors(rank) == factors;
+            piece.index.iter().any(of)
+        };
+        if !guards.iter().all(guarded) {
+            return None;
+        }
+        if dims.is_empty() {
+            return None;
+        }
+        dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride));
+        Some(BoxOperand { buffer, origin, dims, extents })
+    }
+
+    /// Whether lines share elements.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.dims.iter().any(|dim| dim.is_window(&self.extents))
+    }
+
+    /// Whether zeros are read at places past the end of an axis of the depth.
+    pub(crate) fn ends(&self, axis: usize) -> bool {
+        self.dims.iter().any(|dim| dim.is_of_axis(DEEP, axis))
+    }
+}
+
+/// The product of numbers, or the largest number where it is larger.
+fn product(all: impl Iterator<Item = i64>) -> i64 {
+    all.fold(1, i64::saturating_mul)
+}
+
+/// Whether an expression has these factors.
+fn alike(e: &adfuse_ir::index::IndexExpr, factors: &[i64], rank: usize) -> bool {
+    e.factors(rank).and_then(|found| integers(&found)).is_some_and(|found| found == factors)
+}
+
+fn integers(factors: &[i128]) -> Option<Vec<i64>> {
+    factors.iter().map(|&f| i64::try_from(f).ok().filter(|f| f.abs() < 1 << 31)).collect()
+}
+
+/// A box of an operand in shared memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct StagedBox {
+    /// Elements of a tile along the operand's own axes and along the depth.
+    pub(crate) tile: [SmallVec<[i64; 4]>; 2],
+    /// Of each dimension the places of a box, and how far the first of them is from the place at the tile's first
+    /// coordinates, which is 0 or before it.
+    pub(crate) places: Vec<(i64, i64)>,
+    /// Dimensions from this one on lie in memory as one line.
+    pub(crate) inner: usize,
+    /// Words of a line, and from one line to the next.
+    pub(crate) line: i64,
+    pub(crate) pitch: i64,
+    /// Words that one copy moves.
+    pub(crate) unit: i64,
+    /// Of each dimension whether every place of every box is read.
+    pub(crate) inside: Vec<bool>,
+}
+
+/// How threads share the lines of a box: teams of neighbouring lanes have one at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CopyTeams {
+    /// Lanes of a team, and teams.
+    pub(crate) lanes: i64,
+    pub(crate) teams: i64,
+    /// Turns for the units of a line.
+    pub(crate) units: i64,
+    /// The dimension along which teams have lines next to each other, so that each turn's places are constants apart; without
+    /// one they have those next to each other in the box.
+    pub(crate) along: Option<usize>,
+    /// Turns for the lines.
+    pub(crate) turns: i64,
+}
+
+impl StagedBox {
+    /// The box that a tile of this many lines and so much depth reads, without room between its lines.
+    pub(crate) fn new(operand: &BoxOperand, own: &[i64], deep: &[i64]) -> StagedBox {
+        let tile = [own, deep].map(SmallVec::from_slice);
+        let places = operand.dims.iter().map(|dim| {
+            let steps = [OWN, DEEP].into_iter().flat_map(|part| {
+                dim.factors[part].iter().zip(&tile[part - 1]).map(|(f, n)| f * (n - 1))
+            });
+            steps.fold((1, 0), |(n, before), step: i64| (n + step.abs(), before + step.min(0)))
+        });
+        let places: Vec<(i64, i64)> = places.collect();
+        let inside = Vec::new();
+        let mut made = StagedBox { tile, places, inner: 0, line: 1, pitch: 1, unit: 1, inside };
+        made.inside = (0..operand.dims.len()).map(|k| made.is_inside(operand, k)).collect();
+        let mut inner = operand.dims.len().saturating_sub(1);
+        while inner > 0 && made.is_whole(operand, inner) {
+            inner -= 1;
+        }
+        made.lined(operand, inner)
+    }
+
+    /// The box with lines of the dimensions from this one on.
+    fn lined(mut self, operand: &BoxOperand, inner: usize) -> StagedBox {
+        self.inner = inner;
+        self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
+        self.unit = if self.line % 4 == 0 && self.is_aligned(operand) { 4 } else { 1 };
+        self.pitch = self.line;
+        self
+    }
+
+    /// Whether a box has all of a dimension wherever its tile is, and goes on where the dimension before has its next place.
+    fn is_whole(&self, operand: &BoxOperand, k: usize) -> bool {
+        let dim = &operand.dims[k];
+        let (places, before) = self.places[k];
+        self.inside[k]
+            && places == dim.extent
+            && dim.base + before == 0
+            && operand.dims[k - 1].stride == dim.stride * places
+            && dim.factors[0].iter().all(|&f| f == 0)
+            && self.moving(operand, k).all(|step| step == 0)
+    }
+
+    /// Places from one tile to the next along each axis, where there are several.
+    fn moving<'b>(&'b self, operand: &'b BoxOperand, k: usize) -> impl Iterator<Item = i64> + 'b {
+        [OWN, DEEP].into_iter().flat_map(move |part| {
+            let all = operand.dims[k].factors[part].iter().zip(&self.tile[part - 1]);
+            let all = all.zip(&operand.extents[part]);
+            all.map(|((f, tile), n)| if n > tile { f * tile } else { 0 })
+        })
+    }
+
+    /// Whether every place of every box of a dimension is read.
+    fn is_inside(&self, operand: &BoxOperand, k: usize) -> bool {
+        let dim = &operand.dims[k];
+        let divides = [OWN, DEEP].into_iter().all(|part| {
+            let all = dim.factors[part].iter().zip(&self.tile[part - 1]);
+            all.zip(&operand.extents[part]).all(|((f, tile), n)| *f == 0 || n % tile == 0)
+        });
+        let reach = dim.reach(&operand.extents);
+        let batch = dim.factors[0].iter().zip(&operand.extents[0]);
+        let (mut low, mut high) = (dim.base + reach.start, dim.base + reach.end);
+        for (f, n) in batch {
+            let step = f * (n - 1).max(0);
+            (low, high) = (low + step.min(0), high + step.max(0));
+        }
+        divides && dim.read.start <= low && high <= dim.read.end
+    }
+
+    /// Whether lines begin at multiples of 16 bytes, and have all of their elements.
+    fn is_aligned(&self, operand: &BoxOperand) -> bool {
+        let Some(last) = operand.dims.last() else { return false };
+        let outer = &operand.dims[..self.inner];
+        let first = &operand.dims[self.inner];
+        let (_, before) = self.places[self.inner];
+        let starts = [first.base + before]
+            .into_iter()
+            .chain(first.factors[0].iter().copied())
+            .chain(self.moving(operand, self.inner));
+        let aligned = |n: i64| n % 4 == 0;
+        last.stride == 1
+            && aligned(operand.origin)
+            && outer.iter().all(|dim| aligned(dim.stride))
+            && self.inside[self.inner]
+            && starts.map(|n| n * first.stride).all(aligned)
+    }
+
+    /// Lines of a box.
+    pub(crate) fn lines(&self) -> i64 {
+        product(self.places[..self.inner].iter().map(|(n, _)| *n))
+    }
+
+    /// Words of a box, in whole units of 16 bytes.
+    pub(crate) fn words(&self) -> i64 {
+        self.lines().saturating_mul(self.pitch).saturating_add(3) / 4 * 4
+    }
+
+    /// Words from one place to the next of a dimension.
+    fn pitch_of(&self, k: usize) -> i64 {
+        let places = |range: Range<usize>| product(self.places[range].iter().map(|(n, _)| *n));
+        match k < self.inner {
+            true => self.pitch.saturating_mul(places(k + 1..self.inner)),
+            false => places(k + 1..self.places.len()),
+        }
+    }
+
+    /// Words from one coordinate to the next along an axis of the lines or the depth.
+    pub(crate) fn step(&self, operand: &BoxOperand, part: usize, axis: usize) -> i64 {
+        let each = operand.dims.iter().enumerate();
+        each.map(|(k, dim)| dim.factors[part][axis] * self.pitch_of(k)).sum()
+    }
+
+    /// Words before the element at the first coordinates of the tile.
+    pub(crate) fn first(&self) -> i64 {
+        let each = self.places.iter().enumerate();
+        each.map(|(k, (_, before))| -before * self.pitch_of(k)).sum()
+    }
+
+    /// Divides what is one line in memory, where that leaves long ones, and gives lines the room between them with which a warp
+    /// reads them in the fewest turns, where its lanes are 8 lines by 4 places of the depth along these axes.
+    pub(crate) fn padded(self, operand: &BoxOperand, lanes: [usize; 2]) -> StagedBox {
+        let least = self.inner;
+        let mut best: Option<(i64, StagedBox)> = None;
+        for inner in least..operand.dims.len().max(least + 1) {
+            let mut lined = self.clone().lined(operand, inner);
+            if inner > least && lined.line < LEAST_LINE {
+                break;
+            }
+            let unit = lined.unit;
+            for pad in (0..BANKS).filter(|pad| pad % unit == 0) {
+                lined.pitch = lined.line + pad;
+                let turns = lined.turns(operand, lanes);
+                if best.as_ref().is_none_or(|(fewest, _)| turns < *fewest) {
+                    best = Some((turns, lined.clone()));
+                }
+                if turns == 1 {
+                    break;
+                }
+            }
+        }
+        best.map_or(self, |(_, padded)| padded)
+    }
+
+    /// How this many threads share the lines.
+    pub(crate) fn teams(&self, threads: i64) -> CopyTeams {
+        let units = self.line / self.unit;
+        let lanes = (units as u64).next_power_of_two().min(BANKS as u64) as i64;
+        let teams = threads / lanes;
+        let through = |n: i64| (n + teams - 1) / teams;
+        let lines = self.lines();
+        let along = (0..self.inner).map(|k| {
+            let n = self.places[k].0;
+            (lines / n * through(n), k)
+        });
+        let plain = through(lines);
+        let (turns, along) = match along.min() {
+            // An address for each turn takes as long as a few more turns.
+            Some((turns, k)) if turns <= 2 * plain => (turns, Some(k)),
+            _ => (plain, None),
+        };
+        CopyTeams { lanes, teams, units: (units + lanes - 1) / lanes, along, turns }
+    }
+
+    /// Turns in which the lanes of a warp read 8 lines by 4 places of the depth.
+    pub(crate) fn turns(&self, operand: &BoxOperand, [own, deep]: [usize; 2]) -> i64 {
+        let [line, place] = [(OWN, own), (DEEP, deep)].map(|(part, a)| self.step(operand, part, a));
+        let mut words = [0; BANKS as usize];
+        for (n, word) in (0..BANKS).zip(&mut words) {
+            *word = n / 4 * line + n % 4 * place;
+        }
+        words.sort_unstable();
+        let mut banks = [0; BANKS as usize];
+        for (n, word) in words.iter().enumerate() {
+            // A word that several lanes read is read once.
+            if n == 0 || words[n - 1] != *word {
+                banks[word.rem_euclid(BANKS) as usize] += 1;
+            }
+        }
+        banks.into_iter().max().unwrap_or(1)
+    }
+}

@@ -1,0 +1,126 @@
+//! Convolutions of many forms with both of their gradients, on numbers whose products and sums are exact in every order and on
+//! tensor cores.
+
+use adfuse::autodiff::forward_and_backward;
+use adfuse::backends::Array;
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Function, Module};
+
+/// A convolution: an operand, a kernel, attributes, and the result.
+pub(crate) struct Convolution {
+    pub(crate) name: &'static str,
+    pub(crate) operand: &'static [u64],
+    pub(crate) kernel: &'static [u64],
+    pub(crate) attributes: &'static str,
+    pub(crate) result: &'static [u64],
+}
+
+/// The forms: odd extents, strides, dilations, padding, groups, layouts, one to three dimensions.
+#[rustfmt::skip]
+pub(crate) const CONVOLUTIONS: &[Convolution] = &[
+    Convolution { name: "3x3", operand: &[2, 16, 9, 8], kernel: &[24, 16, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[2, 24, 9, 8] },
+    Convolution { name: "odd channels", operand: &[2, 5, 7, 11], kernel: &[19, 5, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[2, 19, 7, 11] },
+    Convolution { name: "stride 2", operand: &[2, 8, 15, 13], kernel: &[16, 8, 3, 3],
+        attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[2, 16, 8, 7] },
+    Convolution { name: "7x7 of three channels", operand: &[1, 3, 20, 20], kernel: &[16, 3, 7, 7],
+        attributes: "{strides = [2, 2], low = [3, 3], high = [3, 3]}", result: &[1, 16, 10, 10] },
+    Convolution { name: "dilated", operand: &[2, 8, 12, 12], kernel: &[16, 8, 3, 3],
+        attributes: "{low = [2, 2], high = [2, 2], rhs_dilation = [2, 2]}", result: &[2, 16, 12, 12] },
+    Convolution { name: "1x1", operand: &[3, 16, 6, 6], kernel: &[20, 16, 1, 1],
+        attributes: "", result: &[3, 20, 6, 6] },
+    Convolution { name: "1x1, stride 2", operand: &[2, 16, 8, 8], kernel: &[16, 16, 1, 1],
+        attributes: "{strides = [2, 2]}", result: &[2, 16, 4, 4] },
+    Convolution { name: "groups", operand: &[2, 12, 8, 8], kernel: &[20, 6, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1], feature_group_count = 2}", result: &[2, 20, 8, 8] },
+    Convolution { name: "depthwise", operand: &[2, 6, 9, 9], kernel: &[6, 1, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1], feature_group_count = 6}", result: &[2, 6, 9, 9] },
+    Convolution { name: "channels last", operand: &[2, 9, 9, 8], kernel: &[3, 3, 8, 16],
+        attributes: "{low = [1, 1], high = [1, 1], lhs_spec = [0, 3, 1, 2], rhs_spec = [3, 2, 0, 1], out_spec = [0, 3, 1, 2]}",
+        result: &[2, 9, 9, 16] },
+    Convolution { name: "one dimension", operand: &[4, 8, 37], kernel: &[16, 8, 5],
+        attributes: "{low = [4], high = [0]}", result: &[4, 16, 37] },
+    Convolution { name: "three dimensions", operand: &[1, 4, 5, 6, 7], kernel: &[16, 4, 3, 3, 3],
+        attributes: "{low = [1, 1, 1], high = [1, 1, 1]}", result: &[1, 16, 5, 6, 7] },
+    Convolution { name: "uneven padding", operand: &[2, 8, 8, 9], kernel: &[16, 8, 2, 4],
+        attributes: "{low = [0, 2], high = [1, 0]}", result: &[2, 16, 8, 8] },
+];
+
+/// Forms whose tiles fill a chip, at sizes of residual nets but for the batch.
+#[rustfmt::skip]
+pub(crate) const LARGE: &[Convolution] = &[
+    Convolution { name: "64 channels", operand: &[8, 64, 56, 56], kernel: &[64, 64, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[8, 64, 56, 56] },
+    Convolution { name: "512 channels", operand: &[16, 512, 7, 7], kernel: &[512, 512, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1]}", result: &[16, 512, 7, 7] },
+    Convolution { name: "the first of a net", operand: &[4, 3, 224, 224], kernel: &[64, 3, 7, 7],
+        attributes: "{strides = [2, 2], low = [3, 3], high = [3, 3]}", result: &[4, 64, 112, 112] },
+    Convolution { name: "large, stride 2", operand: &[8, 128, 56, 56], kernel: &[256, 128, 3, 3],
+        attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[8, 256, 28, 28] },
+];
+
+fn listed(dims: &[u64]) -> String {
+    let dims: Vec<String> = dims.iter().map(u64::to_string).collect();
+    format!("f32[{}]", dims.join(","))
+}
+
+impl Convolution {
+    /// The axis of output channels.
+    fn channels(&self) -> usize {
+        if self.attributes.contains("out_spec") { self.result.len() - 1 } else { 1 }
+    }
+
+    /// The function of operand, kernel, weights and weights of channels: the result and the sums of its channels weighed and added
+    /// up. Its derivatives by the weights are the result and those sums.
+    pub(crate) fn text(&self) -> String {
+        let [x, k, y] = [self.operand, self.kernel, self.result].map(listed);
+        let q = listed(&self.result[self.channels()..=self.channels()]);
+        let named = |keep: &dyn Fn(usize) -> bool| {
+            let axes = (0..self.result.len()).filter(|&a| keep(a));
+            axes.map(|a| a.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let (all, others) = (named(&|_| true), named(&|a| a != self.channels()));
+        format!(
+            "func @f(%x: {x}, %k: {k}, %c: {y}, %q: {q}) -> f32[] {{
+               %y = conv_general_dilated %x, %k {} : {y}
+               %w = mul %y, %c : {y}
+               %l = reduce_sum %w {{axes = [{all}]}} : f32[]
+               %s = reduce_sum %y {{axes = [{others}]}} : {q}
+               %t = mul %s, %q : {q}
+               %m = reduce_sum %t {{axes = [0]}} : f32[]
+               %r = add %l, %m : f32[]
+               return %r
+             }}",
+            self.attributes,
+        )
+    }
+
+    /// The function, with its gradients by all parameters.
+    pub(crate) fn differentiated(&self) -> (Module, Function) {
+        let text = self.text();
+        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}\n{text}", self.name));
+        let f = module.funcs.values().next().expect("a function").clone();
+        let g = forward_and_backward(&module, &f, &[0, 1, 2, 3]);
+        let g = g.unwrap_or_else(|d| panic!("{}: {d}", self.name));
+        (Module::single(g.clone()), g)
+    }
+
+    /// Odd numbers, so that no product is 0.
+    pub(crate) fn arguments(&self) -> Vec<Array> {
+        let mut state = 0x9e37_79b9u32;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            f64::from(state % 4) * 2.0 - 3.0
+        };
+        let channels = [self.result[self.channels()]];
+        let array = |dims: &&[u64]| {
+            let n = dims.iter().product::<u64>();
+            let bits: Vec<u64> = (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
+            Array::from_bits(DType::F32, dims, &bits).expect("fits")
+        };
+        [self.operand, self.kernel, self.result, &channels].iter().map(array).collect()
+    }
+}
