@@ -21,7 +21,7 @@ use crate::backends::functions::Registry;
 use crate::backends::{AnyBackend, RankGroup, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
-use crate::fusion::{Effort, Fp, PlanOptions};
+use crate::fusion::{Effort, Fp, MachineModel, PlanBudget, PlanOptions, PlanPoint};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::plan_cache::PlanCache;
 use crate::trace::Traced;
@@ -183,6 +183,32 @@ impl Device {
     pub fn plan_cache(mut self, cache: PlanCache) -> Device {
         self.plan_cache = Some(cache);
         self
+    }
+
+    /// What plans may take.
+    pub(crate) fn budget(&self) -> PlanBudget {
+        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
+        PlanBudget { memory: self.mem_budget, compile_seconds }
+    }
+
+    /// The machine that is planned for.
+    pub(crate) fn machine_model(&self) -> &MachineModel {
+        &self.request.plan.device
+    }
+
+    /// The floating-point mode.
+    pub(crate) fn mode(&self) -> Fp {
+        self.request.plan.fp
+    }
+
+    /// The plan of a traced function without a budget, with its cost.
+    ///
+    /// # Errors
+    /// As [`Device::compile`].
+    pub(crate) fn fastest(&self, donated: &[usize], f: &Traced) -> Result<PlanPoint, Diagnostic> {
+        let mut session = self.session(donated)?;
+        (session.settings.mem_budget, session.settings.compile_budget) = (None, None);
+        session.planned_point(&Module::from(f.clone()), f.function())
     }
 
     /// The name of the engine.

@@ -201,6 +201,19 @@ impl<B: Backend + ?Sized> Session<B> {
         Ok((unit.take_function()?, plan))
     }
 
+    /// The plan of a function of a verified module, with its cost.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub(crate) fn planned_point(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<fusion::PlanPoint, Diagnostic> {
+        let (function, plan) = self.planned(module, f)?;
+        fusion::plan_point(&function, plan, &self.settings.plan, self)
+    }
+
     /// Compiles a program.
     ///
     /// # Errors

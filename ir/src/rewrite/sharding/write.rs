@@ -1,0 +1,277 @@
+//! Writing a function whose tensors are divided among ranks.
+
+use super::analysis::Demand;
+use super::sums::PartialFold;
+use super::{StateSharding, part};
+use crate::ValueDef;
+use crate::attrs::{Attr, Attrs};
+use crate::builder::Builder;
+use crate::diag::{At, Diagnostic, Kind};
+use crate::dtype::DType;
+use crate::entity::{Inst, Value};
+use crate::function::Function;
+use crate::literal::Literal;
+use crate::op::Op;
+use crate::rewrite::Copier;
+use crate::types::TensorType;
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+
+/// The ranks of an axis, as instructions name them.
+pub(super) struct Ranks<'s> {
+    pub(super) over: &'s str,
+    pub(super) ranks: u32,
+}
+
+impl Ranks<'_> {
+    pub(super) fn attrs(&self) -> Attrs {
+        let name = Attr::Str(self.over.into());
+        Attrs::none().with("over", name).with_int("ranks", self.ranks.into())
+    }
+
+    pub(super) fn index(&self, b: &mut Builder) -> Value {
+        b.op_with(Op::AxisIndex, &[], self.attrs())
+    }
+
+    /// The parts of all ranks, one after the other.
+    pub(super) fn gathered(&self, b: &mut Builder, own: Value) -> Value {
+        b.op_with(Op::AllGather, &[own], self.attrs().with_int("axis", 0))
+    }
+
+    /// The elements of a tensor, padded with zeros so that each rank has as many.
+    fn padded(&self, b: &mut Builder, x: Value) -> Value {
+        let ty = b.ty(x).clone();
+        let n = b.extents(&ty).iter().product::<u64>();
+        let flat = b.reshaped(x, &TensorType::of(ty.dtype, &[n]));
+        let zero = Literal::zero(ty.dtype);
+        padded_to(b, flat, part(n, self.ranks) * u64::from(self.ranks), zero)
+    }
+
+    /// This rank's part of a tensor that it has whole.
+    fn own_part(&self, b: &mut Builder, x: Value) -> Value {
+        let all = self.padded(b, x);
+        let dtype = b.ty(all).dtype;
+        let n = b.ty(all).elements().unwrap_or(0) / u64::from(self.ranks);
+        let rows = b.reshaped(all, &TensorType::of(dtype, &[self.ranks.into(), n]));
+        let (row, zero) = (self.index(b), Literal::zero(DType::I32));
+        let zero = b.literal(&TensorType::scalar(DType::I32), zero);
+        let sizes = Attrs::none().with_ints("sizes", [1, n as i64]);
+        let own = b.op_with(Op::DynamicSlice, &[rows, row, zero], sizes);
+        b.reshaped(own, &TensorType::of(dtype, &[n]))
+    }
+
+    /// The tensor of a type of which each rank has a part.
+    fn whole(&self, b: &mut Builder, own: Value, ty: &TensorType) -> Value {
+        let ty = ty.with_dtype(b.ty(own).dtype);
+        let all = self.gathered(b, own);
+        let first = first_of(b, all, ty.elements().unwrap_or(0));
+        b.reshaped(first, &ty)
+    }
+
+    /// This rank's part of the sum of what the ranks have. What was widened to be summed is sent as it was before.
+    fn summed_part(&self, b: &mut Builder, (own, dtype): (Value, DType)) -> Value {
+        let all = self.padded(b, own);
+        let all = b.converted(all, dtype);
+        b.op_with(Op::ReduceScatter, &[all], self.attrs().with_int("axis", 0))
+    }
+}
+
+/// The first elements of a tensor with one axis.
+pub(super) fn first_of(b: &mut Builder, x: Value, n: u64) -> Value {
+    if b.ty(x).elements() == Some(n) {
+        return x;
+    }
+    let attrs = Attrs::none().with_ints("start", [0]).with_ints("limit", [n as i64]);
+    b.op_with(Op::Slice, &[x], attrs.with_ints("stride", [1]))
+}
+
+/// A tensor with one axis and this many elements, of which the last are a number.
+pub(super) fn padded_to(b: &mut Builder, x: Value, n: u64, by: Literal) -> Value {
+    let (dtype, own) = (b.ty(x).dtype, b.ty(x).elements().unwrap_or(n));
+    if own >= n {
+        return x;
+    }
+    let by = b.literal(&TensorType::scalar(dtype), by);
+    let ends = Attrs::none().with_ints("low", [0]).with_ints("high", [(n - own) as i64]);
+    b.op_with(Op::Pad, &[x, by], ends.with_ints("interior", [0]))
+}
+
+pub(super) struct ShardedWriter<'f> {
+    f: &'f Function,
+    sharding: &'f StateSharding,
+    demand: Demand<'f>,
+    copier: Copier<'f>,
+    /// The parts of old values, in the new function.
+    parts: SecondaryMap<Value, PackedOption<Value>>,
+    /// Copies of divided parameters in 16 bits, gathered.
+    copies: Vec<(Value, DType, Value)>,
+}
+
+impl<'f> ShardedWriter<'f> {
+    /// # Errors
+    /// [`Kind::Usage`] where the function has no such parameters, or needs one of them whole.
+    pub(super) fn new(
+        f: &'f Function,
+        sharding: &'f StateSharding,
+    ) -> Result<ShardedWriter<'f>, Diagnostic> {
+        let pairs =
+            sharding.tensors.iter().map(|t| super::StatePair { param: t.param, result: t.result });
+        let pairs: Vec<super::StatePair> = pairs.collect();
+        let over = (sharding.over.as_str(), sharding.ranks);
+        let possible = StateSharding::of(f, over, sharding.sums, &pairs);
+        if let Some(t) = sharding.tensors.iter().find(|t| !possible.tensors.contains(t)) {
+            let m = format!(
+                "parameter {} of `{}` cannot be divided among {} ranks, with result {} of {} elements as its next value",
+                t.param, f.name, sharding.ranks, t.result, t.elements
+            );
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            return Err(Diagnostic::new(at, Kind::Usage, m));
+        }
+        Ok(ShardedWriter {
+            f,
+            sharding,
+            demand: Demand::of(f, sharding),
+            copier: Copier::new(f),
+            parts: SecondaryMap::new(),
+            copies: Vec::new(),
+        })
+    }
+
+    fn ranks(&self) -> Ranks<'f> {
+        Ranks { over: &self.sharding.over, ranks: self.sharding.ranks }
+    }
+
+    fn part_type(&self, v: Value) -> TensorType {
+        let ty = self.f.ty(v);
+        TensorType::of(ty.dtype, &[part(ty.elements().unwrap_or(0), self.sharding.ranks)])
+    }
+
+    pub(super) fn written(mut self) -> Result<Function, Diagnostic> {
+        let mut b = self.copier.begin_bare();
+        for &p in self.f.params() {
+            if self.demand.values.is_param(p) {
+                self.parts[p] = b.param(self.part_type(p), self.f.name_of(p)).into();
+            } else {
+                self.copier.param(&mut b, p);
+            }
+        }
+        for &i in self.f.body_insts() {
+            self.inst(&mut b, i);
+        }
+        let mut results = Vec::new();
+        for (k, &v) in self.f.results().iter().enumerate() {
+            let is_part = self.sharding.tensors.iter().any(|t| t.result == k);
+            results.push(if is_part { self.part(&mut b, v) } else { self.copier.get(&mut b, v) });
+        }
+        b.set_results(&results);
+        b.finish()
+    }
+
+    fn inst(&mut self, b: &mut Builder, i: Inst) {
+        let f = self.f;
+        let results = f.inst_results(i);
+        b.set_phase(f.inst(i).phase);
+        b.follow(f, i);
+        let is_whole = f.has_effect(i) || results.iter().any(|&v| self.demand.whole.contains(v));
+        if is_whole {
+            self.whole(b, i);
+        }
+        let &[v] = results else { return };
+        if !self.demand.part.contains(v) {
+            return;
+        }
+        self.computed_part(b, i, v);
+        let is_result = |(k, &r): (usize, &Value)| {
+            r == v && self.sharding.tensors.iter().all(|t| t.result != k)
+        };
+        if self.demand.values.is_divided(v) && f.results().iter().enumerate().any(is_result) {
+            let own = self.part(b, v);
+            let whole = self.ranks().whole(b, own, f.ty(v));
+            self.copier.stand_for(b, &[v], &[whole]);
+        }
+    }
+
+    fn whole(&mut self, b: &mut Builder, i: Inst) {
+        let f = self.f;
+        let made = if let Some(p) = self.demand.values.working_copy(i) {
+            self.working_copy(b, p, f.inst_results(i)[0])
+        } else if self.demand.folds.contains(i) {
+            let x = f.args(i)[0];
+            let own = self.part(b, x);
+            let elements = f.ty(x).elements().unwrap_or(0);
+            let fold = PartialFold { ranks: self.ranks(), elements, sums: self.sharding.sums };
+            fold.written(b, f.op(i), own)
+        } else {
+            self.copier.inst(b, i);
+            return;
+        };
+        self.copier.stand_for(b, f.inst_results(i), &[made]);
+    }
+
+    /// A parameter in 16 bits, which is gathered once.
+    fn working_copy(&mut self, b: &mut Builder, param: Value, copy: Value) -> Value {
+        let ty = self.f.ty(copy);
+        let known = self.copies.iter().find(|(p, dtype, _)| (*p, *dtype) == (param, ty.dtype));
+        if let Some(&(_, _, made)) = known {
+            return made;
+        }
+        let own = self.part(b, param);
+        let own = b.converted(own, ty.dtype);
+        let made = self.ranks().whole(b, own, ty);
+        self.copies.push((param, ty.dtype, made));
+        made
+    }
+
+    /// Writes the part of a value where it is computed in parts.
+    fn computed_part(&mut self, b: &mut Builder, i: Inst, v: Value) {
+        let f = self.f;
+        let values = &self.demand.values;
+        let part = if let Some(scalar) = values.spread(i) {
+            let scalar = self.copier.get(b, scalar);
+            let dims = Attrs::none().with_ints("dims", []);
+            b.op_as(Op::BroadcastInDim, &[scalar], dims, &self.part_type(v))
+        } else if !values.is_partial(v) || self.copier.find(v).is_some() && values.is_sum(i) {
+            // The whole is there: its part is taken where it is needed.
+            return;
+        } else if values.is_sum(i) {
+            let own = self.unwidened(b, f.args(i)[0]);
+            self.ranks().summed_part(b, own)
+        } else if f.op(i) == Op::Reshape {
+            self.part(b, f.args(i)[0])
+        } else {
+            let args: Vec<Value> = f.args(i).iter().map(|&arg| self.part(b, arg)).collect();
+            let ty = self.part_type(v);
+            let made = b.place(f.op(i), &args, f.attrs(i).clone(), &[ty], &[]);
+            b.func().inst_results(made)[0]
+        };
+        self.parts[v] = part.into();
+    }
+
+    /// What a value was before it was widened, and its type.
+    fn unwidened(&mut self, b: &mut Builder, v: Value) -> (Value, DType) {
+        let f = self.f;
+        let source = match f.def(v) {
+            ValueDef::Inst(i, _) if f.op(i) == Op::ConvertElementType => f.args(i)[0],
+            _ => v,
+        };
+        let is_narrow = f.ty(source).dtype.is_narrow_float() && self.copier.find(source).is_some();
+        let sent = if is_narrow { source } else { v };
+        (self.copier.get(b, sent), f.ty(v).dtype)
+    }
+
+    /// The part of a value, in the new function; it is taken of the whole where it is not computed by itself.
+    fn part(&mut self, b: &mut Builder, v: Value) -> Value {
+        if let Some(part) = self.parts[v].expand() {
+            return part;
+        }
+        let part = match self.f.literal(v) {
+            Some(literal) => return b.literal(&self.part_type(v), literal),
+            None => {
+                let whole = self.copier.get(b, v);
+                self.ranks().own_part(b, whole)
+            }
+        };
+        self.parts[v] = part.into();
+        part
+    }
+}
