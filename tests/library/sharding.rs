@@ -114,3 +114,162 @@ fn divided_state_has_the_bits_of_whole_state_on_any_number_of_ranks() {
         }
     }
 }
+
+/// Processes that are connected have the same bits as whole state, and all of them give whole parameters.
+#[test]
+fn connected_ranks_divide_their_state() {
+    for (what, made, count) in [CASES[1], CASES[2]] {
+        let (whole, _) = trained(&made(OptimizerSharding::Never), cpu());
+        for ranks in [2, 4] {
+            let step = made(OptimizerSharding::Always);
+            for found in on_ranks(ranks, |group| trained(&step, cpu().ranks(group))) {
+                assert!(found == (whole.clone(), count), "{what} on {ranks} connected ranks");
+            }
+        }
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("adfuse-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Folder(folder)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A state that ranks divided is a whole file, equal to that of whole state, and goes on with the same bits on any number of ranks; so does one
+/// of whole state on ranks that divide it.
+#[test]
+fn files_know_nothing_of_ranks() {
+    let made = |sharding| mixed(step(Adam::w(1e-2).clip_global_norm(0.05), sharding));
+    let (divides, whole) = (made(OptimizerSharding::Always), made(OptimizerSharding::Never));
+    let folder = Folder::new("sharded");
+    let (of_ranks, of_one) = (folder.at("0.safetensors"), folder.at("one.safetensors"));
+    let two_steps = |mut state: State| {
+        (0..2).for_each(|k| {
+            state.step(&batch(k)).expect("runs");
+        });
+        state
+    };
+    on_ranks(2, |group| {
+        let name = format!("{}.safetensors", group.rank());
+        let state = two_steps(divides.init(cpu().ranks(group), 5).expect("is made"));
+        assert_eq!(state.sharding().map(|report| report.names.len()), Some(6));
+        state.save(folder.at(&name)).expect("is written");
+    });
+    two_steps(whole.init(cpu(), 5).expect("is made")).save(&of_one).expect("is written");
+    assert!(!folder.at("1.safetensors").exists());
+    assert_eq!(std::fs::read(&of_ranks).expect("reads"), std::fs::read(&of_one).expect("reads"));
+    let third = |mut state: State| {
+        state.step(&batch(2)).expect("runs");
+        params(&state)
+    };
+    let due = third(whole.load(cpu(), &of_ranks).expect("reads"));
+    for ranks in [2, 8] {
+        let device = cpu().simulated_ranks(ranks);
+        assert_eq!(third(divides.load(device, &of_one).expect("reads")), due, "{ranks} ranks");
+    }
+    for found in
+        on_ranks(4, |group| third(divides.load(cpu().ranks(group), &of_one).expect("reads")))
+    {
+        assert_eq!(found, due);
+    }
+}
+
+/// The budget decides: whole state where it fits, divided state where it does not.
+#[test]
+fn a_budget_that_whole_state_does_not_keep_divides_it() {
+    let made = |sharding| step(Adam::w(1e-2), sharding);
+    let peaks = |sharding| {
+        let step = made(sharding);
+        on_ranks(2, |group| {
+            let mut state = step.init(cpu().ranks(group), 5).expect("is made");
+            state.step(&batch(0)).expect("runs");
+            state.peak_bytes()
+        })[0]
+    };
+    let (whole, divided) = (peaks(OptimizerSharding::Never), peaks(OptimizerSharding::Always));
+    assert!(divided < whole, "{divided} {whole}");
+    let (bits, _) = trained(&made(OptimizerSharding::Never), cpu());
+    for (budget, sharding, due) in [
+        (whole, OptimizerSharding::Auto, Some(0)),
+        (divided, OptimizerSharding::Auto, Some(4)),
+        (divided, OptimizerSharding::Never, None),
+    ] {
+        let step = made(sharding);
+        for found in on_ranks(2, |group| {
+            let device = cpu().ranks(group).mem_budget(budget);
+            let mut state = step.init(device.clone(), 5).expect("is made");
+            match state.step(&batch(0)) {
+                Err(d) => Err(d.kind),
+                Ok(_) => {
+                    assert!(state.peak_bytes() <= budget);
+                    Ok(trained(&step, device))
+                }
+            }
+        }) {
+            match due {
+                None => assert_eq!(found, Err(Kind::Limit)),
+                Some(count) => assert!(found == Ok((bits.clone(), count)), "{budget} {sharding:?}"),
+            }
+        }
+    }
+    // What is simulated keeps the budget of a rank.
+    let device = cpu().simulated_ranks(2).mem_budget(divided);
+    assert!(trained(&made(OptimizerSharding::Auto), device) == (bits, 4));
+}
+
+/// A model is evaluated on whole parameters, whatever ranks divide.
+#[test]
+fn models_are_evaluated_whole() {
+    let step = mixed(step(Adam::w(1e-2), OptimizerSharding::Always));
+    let answer = adfuse::eval_step(|net: &Net, (x, _): Batch| net.first.apply(&x).sum(..));
+    let answers = |device: Device| {
+        let mut state = step.init(device, 5).expect("is made");
+        let mut all = Vec::new();
+        for k in 0..2 {
+            all.push(state.eval(&answer, &batch(k)).expect("runs").to_bits());
+            state.step(&batch(k)).expect("runs");
+        }
+        all.push(state.eval(&answer, &batch(2)).expect("runs").to_bits());
+        all
+    };
+    let due = answers(cpu());
+    assert_eq!(answers(cpu().simulated_ranks(4)), due);
+    assert!(on_ranks(2, |group| answers(cpu().ranks(group))).iter().all(|found| *found == due));
+}
+
+/// The decision says what it saves and what it costs, has a text that reads back, and is an answer of the plan's report.
+#[test]
+fn the_decision_is_told() {
+    let step = step(Adam::w(1e-2), OptimizerSharding::Always);
+    let device = cpu().simulated_ranks(2);
+    let mut state = step.init(device.clone(), 5).expect("is made");
+    assert!(state.sharding().is_none());
+    state.step(&batch(0)).expect("runs");
+    let report = state.sharding().expect("is decided");
+    let names = ["m.first.weight", "v.first.weight", "m.table", "v.table"];
+    assert_eq!(report.names, names.map(|name| format!("optimizer.{name}")));
+    // Parts have whole blocks of 1024 elements.
+    assert_eq!(report.saved_bytes, 2 * 4 * ((25_800 - 13 * 1024) + (32_768 - 16 * 1024)));
+    assert!(report.exchange_seconds > 0.0 && report.whole_exchange_seconds > 0.0);
+    let text = report.decision.to_string();
+    assert_eq!(text.parse::<StateSharding>().as_ref(), Ok(&report.decision), "{text}");
+    let sentence = report.to_string();
+    assert!(sentence.contains("4 tensors") && sentence.contains("it was asked for"), "{sentence}");
+    let page = step.report(&device, &batch(0)).expect("reports");
+    let answer = page.answers.iter().find(|answer| answer.key == "sharding").expect("an answer");
+    assert_eq!(answer.answer, sentence);
+}
