@@ -4,7 +4,10 @@
 use crate::ranks::on_ranks;
 use adfuse::ir::rewrite::StateSharding;
 use adfuse::nn::{Init, Linear, Param};
-use adfuse::optim::{Accumulate, Adam, Lion, Muon, Optimizer, Sgd};
+use adfuse::optim::{
+    Accumulate, Adam, Lion, Muon, Optimizer, OptimizerState, Sgd, TrainedParam, UpdateContext,
+    Updated,
+};
 use adfuse::prelude::*;
 use adfuse::train::{MixedPrecision, OptimizerSharding, TrainState, TrainStep, data_parallel};
 use adfuse::train_step;
@@ -188,47 +191,74 @@ fn files_know_nothing_of_ranks() {
     }
 }
 
+/// Momenta of several lengths, so that most of a step's memory is state.
+struct Momenta(usize);
+
+impl Optimizer for Momenta {
+    fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
+        let all = |p| (0..self.0).map(move |k| OptimizerState::zeros(&format!("m{k}"), p));
+        params.iter().flat_map(all).collect()
+    }
+
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
+        let mut updated = Updated { params: Vec::new(), state: Vec::new() };
+        let states = at.state.chunks(self.0);
+        for ((p, g), momenta) in at.values.iter().zip(at.gradients).zip(states) {
+            let decay = |k: usize| 1.0 - 1.0 / (k + 2) as f64;
+            let next = momenta.iter().enumerate().map(|(k, m)| m * decay(k) + g);
+            let next: Vec<Tensor> = next.collect();
+            let step = next.iter().fold(p.clone(), |p, m| p - m * 0.01);
+            updated.params.push(step);
+            updated.state.extend(next);
+        }
+        updated
+    }
+}
+
 /// The budget decides: whole state where it fits, divided state where it does not.
 #[test]
 fn a_budget_that_whole_state_does_not_keep_divides_it() {
-    let made = |sharding| step(Adam::w(1e-2), sharding);
-    let peaks = |sharding| {
-        let step = made(sharding);
-        on_ranks(2, |group| {
-            let mut state = step.init(cpu().ranks(group), 5).expect("is made");
-            state.step(&batch(0)).expect("runs");
-            state.peak_bytes()
-        })[0]
+    let table = || Param::new([64, 512], Init::Normal(0.1));
+    let loss = |table: &Tensor, rows: Tensor| table.take(&rows, 0).square().mean(..);
+    let made = |sharding| {
+        data_parallel(train_step(Momenta(6), table(), loss), 2).optimizer_sharding(sharding)
     };
-    let (whole, divided) = (peaks(OptimizerSharding::Never), peaks(OptimizerSharding::Always));
-    assert!(divided < whole, "{divided} {whole}");
-    let (bits, _) = trained(&made(OptimizerSharding::Never), cpu());
+    let rows = Array::from_vec(vec![3i32, 5, 5, 9], [4]).expect("fits");
+    // How many tensors are divided, the most bytes of a step, and the bits that two steps leave.
+    let trained = |sharding, device: Device| {
+        let mut state = made(sharding).init(device, 5)?;
+        (0..2).try_for_each(|_| state.step(&rows).map(|_| ()))?;
+        let divided = state.sharding().map_or(0, |report| report.names.len());
+        Ok::<_, Diagnostic>((divided, state.peak_bytes(), state.params()?.to_bits()))
+    };
+    let peak = |sharding| {
+        let of_ranks = on_ranks(2, |group| trained(sharding, cpu().ranks(group)).expect("runs"));
+        of_ranks[0].1
+    };
+    let (whole, divided) = (peak(OptimizerSharding::Never), peak(OptimizerSharding::Always));
+    // Of six tensors of 128 KiB each rank has a half.
+    assert!(divided + (256 << 10) < whole, "{divided} {whole}");
+    let (_, _, bits) = trained(OptimizerSharding::Never, cpu()).expect("runs");
     for (budget, sharding, due) in [
         (whole, OptimizerSharding::Auto, Some(0)),
-        (divided, OptimizerSharding::Auto, Some(4)),
+        (divided, OptimizerSharding::Auto, Some(6)),
         (divided, OptimizerSharding::Never, None),
     ] {
-        let step = made(sharding);
-        for found in on_ranks(2, |group| {
-            let device = cpu().ranks(group).mem_budget(budget);
-            let mut state = step.init(device.clone(), 5).expect("is made");
-            match state.step(&batch(0)) {
-                Err(d) => Err(d.kind),
-                Ok(_) => {
-                    assert!(state.peak_bytes() <= budget);
-                    Ok(trained(&step, device))
+        for found in on_ranks(2, |group| trained(sharding, cpu().ranks(group).mem_budget(budget))) {
+            match (found, due) {
+                (Err(d), None) => assert_eq!(d.kind, Kind::Limit, "{d}"),
+                (Ok((count, peak, found)), Some(due)) => {
+                    assert_eq!(count, due, "within {budget} of {whole} bytes");
+                    assert!(peak <= budget && found == bits, "within {budget} of {whole} bytes");
                 }
-            }
-        }) {
-            match due {
-                None => assert_eq!(found, Err(Kind::Limit)),
-                Some(count) => assert!(found == Ok((bits.clone(), count)), "{budget} {sharding:?}"),
+                (found, due) => panic!("{found:?} {due:?}"),
             }
         }
     }
     // What is simulated keeps the budget of a rank.
     let device = cpu().simulated_ranks(2).mem_budget(divided);
-    assert!(trained(&made(OptimizerSharding::Auto), device) == (bits, 4));
+    let (count, _, found) = trained(OptimizerSharding::Auto, device).expect("runs");
+    assert!(count == 6 && found == bits);
 }
 
 /// A model is evaluated on whole parameters, whatever ranks divide.
