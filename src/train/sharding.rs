@@ -21,10 +21,13 @@ use crate::tree::Params;
 use std::fmt;
 use std::sync::Arc;
 
+/// Tensors of fewer bytes are not divided: that would save nothing that counts, and each is sent.
+const DIVIDED_BYTES: u64 = 64 << 10;
+
 /// Whether the ranks of a training step divide the optimizer's state among them (ZeRO-1): each keeps and updates a part of the
 /// tensors, and sends its part of the new parameters to the others.
 ///
-/// Tensors are divided that have enough elements for it and whose next values are computed element by element, as those of
+/// Tensors are divided that have at least 64 KiB and whose next values are computed element by element, as those of
 /// [`Adam`](crate::optim::Adam), [`Lion`](crate::optim::Lion) and [`Sgd`](crate::optim::Sgd) are. In mixed precision the `f32` parameters are
 /// divided too, and gathered in 16 bits. In strict mode no bit of a step changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,7 +158,10 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             };
             param.map(|param| StatePair { param, result: first_result + k })
         };
-        let pairs: Vec<StatePair> = traced.targets.iter().enumerate().filter_map(pair).collect();
+        let bytes = |pair: &StatePair| traced.f.ty(traced.f.params()[pair.param]).bytes();
+        let pairs = traced.targets.iter().enumerate().filter_map(pair);
+        let pairs = pairs.filter(|pair| bytes(pair).is_some_and(|bytes| bytes >= DIVIDED_BYTES));
+        let pairs: Vec<StatePair> = pairs.collect();
         let sums = match device.mode() {
             Fp::Strict => ShardedSums::InOrder,
             _ => ShardedSums::ByRank,

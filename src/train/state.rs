@@ -121,15 +121,15 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
     ///
     /// let trained = |sharding: OptimizerSharding| {
     ///     let loss = |net: &Linear, x: Tensor| net.apply(x).square().mean(..);
-    ///     let step = data_parallel(adfuse::train_step(Adam::new(0.1), Linear::new(64, 64), loss), 2);
+    ///     let step = data_parallel(adfuse::train_step(Adam::new(0.1), Linear::new(128, 128), loss), 2);
     ///     let mut state = step.optimizer_sharding(sharding).init(Device::cpu().simulated_ranks(2), 0)?;
-    ///     state.step(&Array::from_vec((0..256).map(|k| k as f32 / 256.0).collect(), [4, 64])?)?;
+    ///     state.step(&Array::from_vec((0..512).map(|k| k as f32 / 512.0).collect(), [4, 128])?)?;
     ///     let saved = state.sharding().map_or(0, |report| report.saved_bytes);
     ///     Ok::<_, Diagnostic>((saved, state.params()?.weight.to_f64s()))
     /// };
     /// let (divided, whole) = (trained(OptimizerSharding::Always)?, trained(OptimizerSharding::Never)?);
-    /// // Of m and v, each of 64 times 64 numbers of four bytes, a rank has a half.
-    /// assert_eq!((divided.0, whole.0), (2 * 64 * 64 * 4 / 2, 0));
+    /// // Of m and v, each of 128 times 128 numbers of four bytes, a rank has a half.
+    /// assert_eq!((divided.0, whole.0), (2 * 128 * 128 * 4 / 2, 0));
     /// assert_eq!(divided.1, whole.1);
     /// # Ok::<(), Diagnostic>(())
     /// ```

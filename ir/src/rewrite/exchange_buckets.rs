@@ -1,7 +1,7 @@
 //! Buckets: exchanges of small tensors are joined, since each exchange has a cost.
 //!
 //! Collectives of one kind that follow each other become one of all their tensors, as soon as these have enough bytes or one of
-//! the results is read. What is joined are the tensors' elements along one axis, so that elements are summed as before.
+//! the results is read by more than a view. What is joined are the tensors' elements along one axis, so that elements are summed as before.
 
 use super::Copier;
 use crate::ValueDef;
@@ -12,7 +12,7 @@ use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::entity::{Inst, Value};
 use crate::function::Function;
-use crate::op::{Collective, Monoid, Op};
+use crate::op::{Body, Collective, Monoid, Op};
 use crate::types::TensorType;
 use cranelift_entity::EntitySet;
 
@@ -34,6 +34,9 @@ pub fn joined_exchanges(f: &Function, sizes: ExchangeBuckets) -> Result<Function
     let mut b = copier.begin();
     let mut open = OpenBuckets { f, buckets: Vec::new() };
     for &i in f.body_insts() {
+        if open.views(i) {
+            continue;
+        }
         let read = reads(f, i);
         open.close(&mut copier, &mut b, |bucket| read.iter().any(|&v| bucket.gives.contains(v)));
         let Some(kind) = BucketKind::of(f, i).filter(|kind| kind.bytes(f, i) < sizes.alone) else {
@@ -104,6 +107,9 @@ struct Bucket {
     kind: BucketKind,
     bytes: u64,
     members: Vec<Inst>,
+    /// Views of what it gives.
+    views: Vec<Inst>,
+    /// The results of all these.
     gives: EntitySet<Value>,
 }
 
@@ -117,14 +123,25 @@ impl OpenBuckets<'_> {
         let at = self.buckets.iter().position(|bucket| bucket.kind == kind);
         let bytes = kind.bytes(self.f, i);
         let at = at.unwrap_or_else(|| {
-            let (members, gives) = (Vec::new(), EntitySet::new());
-            self.buckets.push(Bucket { kind, bytes: 0, members, gives });
+            let (members, views, gives) = (Vec::new(), Vec::new(), EntitySet::new());
+            self.buckets.push(Bucket { kind, bytes: 0, members, views, gives });
             self.buckets.len() - 1
         });
         let bucket = &mut self.buckets[at];
         bucket.bytes = bucket.bytes.saturating_add(bytes);
         bucket.members.push(i);
         bucket.gives.extend(self.f.inst_results(i).iter().copied());
+    }
+
+    /// Whether an instruction is a view of what a bucket gives, which comes with that.
+    fn views(&mut self, i: Inst) -> bool {
+        let f = self.f;
+        let (Body::View(_), &[x]) = (f.op(i).def().body, f.args(i)) else { return false };
+        let of = self.buckets.iter_mut().find(|bucket| bucket.gives.contains(x));
+        let Some(bucket) = of else { return false };
+        bucket.views.push(i);
+        bucket.gives.extend(f.inst_results(i).iter().copied());
+        true
     }
 
     /// Writes the buckets that are due.
@@ -147,10 +164,18 @@ impl OpenBuckets<'_> {
 
 impl Bucket {
     fn written(self, copier: &mut Copier<'_>, b: &mut Builder) {
-        if let [only] = *self.members.as_slice() {
-            copier.inst(b, only);
-            return;
+        match *self.members.as_slice() {
+            [only] => {
+                copier.inst(b, only);
+            }
+            _ => self.joined(copier, b),
         }
+        for &i in &self.views {
+            copier.inst(b, i);
+        }
+    }
+
+    fn joined(&self, copier: &mut Copier<'_>, b: &mut Builder) {
         let f = copier.from();
         let last = self.members[self.members.len() - 1];
         let phase = self.members.iter().map(|&i| f.inst(i).phase).max();
@@ -170,7 +195,7 @@ impl Bucket {
         let along = Attrs::none().with_int("axis", 1);
         let joined = b.op_with(Op::Concatenate, &sent, along);
         let joined = b.converted(joined, self.kind.dtype);
-        let all = b.op_with(self.kind.op, &[joined], self.kind.attrs);
+        let all = b.op_with(self.kind.op, &[joined], self.kind.attrs.clone());
         let rows = b.ty(all).dims().map_or(1, |dims| dims[0]);
         let mut from = 0;
         for &i in &self.members {

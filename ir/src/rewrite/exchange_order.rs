@@ -2,8 +2,9 @@
 //!
 //! Sums of gradients are written behind the whole backward pass. Here each exchange moves to where its operand is computed,
 //! with the views and elementwise operations between the two, and what reads it moves behind the next exchange: while a
-//! rank adds the parts of one gradient, the next gradient is on its way. All ranks have the same program, so that all of them
-//! exchange in the same order.
+//! rank adds the parts of one gradient, the next gradient is on its way. Behind the last of them nothing is sent that could hide
+//! it, so that whatever does not wait for it comes first. All ranks have the same program, so that all of them exchange in
+//! the same order.
 
 use super::Copier;
 use crate::ValueDef;
@@ -135,6 +136,7 @@ impl<'f> ExchangeOrder<'f> {
         // Where an exchange can begin, and the exchange.
         let mut begins: Vec<(usize, usize)> = firsts.map(|(n, moved)| (moved.ready, *n)).collect();
         begins.sort_unstable();
+        let firsts = begins.clone();
         let of = |n: usize| all.iter().find(|(at, _)| *at == n).map(|(_, moved)| moved);
         let mut seconds: SecondaryMap<Inst, Vec<usize>> = SecondaryMap::new();
         let mut moves = vec![false; insts.len()];
@@ -167,7 +169,34 @@ impl<'f> ExchangeOrder<'f> {
             }
         }
         waiting.into_iter().for_each(|w| placed.put(with(w)));
-        placed.order
+        match firsts.last() {
+            Some(&(_, last)) => self.last_readers_late(placed.order, insts[last]),
+            None => placed.order,
+        }
+    }
+
+    /// The order with what does not wait for an exchange before what does, from where that begins.
+    fn last_readers_late(&self, order: Vec<Inst>, exchange: Inst) -> Vec<Inst> {
+        let Some(begin) = order.iter().position(|&i| i == exchange) else { return order };
+        let (mut early, tail) = (order[..=begin].to_vec(), &order[begin + 1..]);
+        let mut waits = EntitySet::<Inst>::new();
+        waits.insert(exchange);
+        let mut late = Vec::new();
+        for &i in tail {
+            let read = crate::captures::reads(self.f, i);
+            let is_late = read.into_iter().any(|v| match self.f.def(v) {
+                ValueDef::Inst(j, _) => waits.contains(j),
+                _ => false,
+            });
+            if is_late {
+                waits.insert(i);
+                late.push(i);
+            } else {
+                early.push(i);
+            }
+        }
+        early.append(&mut late);
+        early
     }
 }
 
@@ -226,6 +255,23 @@ mod tests {
         );
         let due = ["a", "ra", "ta", "b", "rb", "tb", "na", "sa", "ga", "c", "fa", "sb", "gb", "fb"];
         assert_eq!(found, due);
+    }
+
+    #[test]
+    fn what_does_not_wait_for_the_last_exchange_comes_before_what_does() {
+        let found = moved(
+            "func @f(%x: f32[4,4], %y: f32[4,4]) -> (f32[], f32[], f32[]) {
+               %a = dot_general %x, %y {contract = [1] x [0]} : f32[4,4]
+               %b = dot_general %a, %y {contract = [1] x [0]} : f32[4,4]
+               %ga = all_gather %a {over = \"ranks\", ranks = 2, axis = 0} : f32[8,4]
+               %gb = all_gather %b {over = \"ranks\", ranks = 2, axis = 0} : f32[8,4]
+               %sb = reduce_sum %gb {axes = [0, 1]} : f32[]
+               %sa = reduce_sum %ga {axes = [0, 1]} : f32[]
+               %s = add %sb, %sa : f32[]
+               return %s, %sa, %sb
+             }",
+        );
+        assert_eq!(found, ["a", "ga", "b", "gb", "sa", "sb", "s"]);
     }
 
     #[test]
