@@ -14,7 +14,8 @@ use crate::trace::{RankAxis, Tensor};
 use crate::tree::{self, Params};
 
 /// How exchanges are joined: each has a cost, and the first are on their way while others are computed.
-pub(super) const BUCKETS: ExchangeBuckets = ExchangeBuckets { alone: 16 << 20, full: 24 << 20 };
+pub(super) const BUCKETS: ExchangeBuckets =
+    ExchangeBuckets { alone: 16 << 20, dense: 256 << 10, full: 24 << 20 };
 
 /// Seeds of neighbouring leaves are so far apart: no training has as many steps.
 const SEEDS_APART: i64 = 1 << 40;

@@ -85,7 +85,7 @@ fn divided_tensors_have_the_bits_of_whole_ones() {
         let part = tensor.part(RANKS);
         assert!(part < n && part * u64::from(RANKS) >= n, "{part} of {n}");
         args[0] = parts(&args[0], part);
-        let small = ExchangeBuckets { alone: 1 << 16, full: 1 << 18 };
+        let small = ExchangeBuckets { alone: 1 << 16, dense: 1 << 16, full: 1 << 18 };
         let by_parts = sharded(&f, &sharding).unwrap_or_else(|d| panic!("{d}"));
         for f in [joined_exchanges(&by_parts, small).expect("joins"), by_parts] {
             let found = together(&f, true, &args);
@@ -196,11 +196,13 @@ fn small_exchanges_are_joined() {
     }").unwrap_or_else(|e| panic!("{}", e[0]));
     let f = module.funcs.values().next().expect("a function");
     let joined =
-        joined_exchanges(f, ExchangeBuckets { alone: 1 << 10, full: 1 << 20 }).expect("joins");
+        joined_exchanges(f, ExchangeBuckets { alone: 1 << 10, dense: 1 << 10, full: 1 << 20 })
+            .expect("joins");
     let text = joined.to_string();
     // Of %a and %c; %w is sent in another type, %late reads what they gave.
     assert_eq!(text.matches("all_reduce").count(), 3, "{text}");
     assert_eq!(text.matches("concatenate").count(), 1, "{text}");
-    let apart = joined_exchanges(f, ExchangeBuckets { alone: 4, full: 1 << 20 }).expect("joins");
+    let apart =
+        joined_exchanges(f, ExchangeBuckets { alone: 4, dense: 4, full: 1 << 20 }).expect("joins");
     assert_eq!(apart.to_string(), f.to_string());
 }

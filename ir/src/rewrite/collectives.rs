@@ -225,6 +225,8 @@ impl Exchanges<'_> {
                 let folded = folded_in_pairs(b, parts, Monoid::Sum);
                 without_first(b, folded)
             }
+            // Parts of the first axis lie one after the other.
+            Collective::AllGather if axis("axis") == 0 => self.all_gather(b, x),
             Collective::AllGather => {
                 let own = with_first(b, x);
                 let all = self.all_gather(b, own);

@@ -19,8 +19,11 @@ use cranelift_entity::EntitySet;
 /// How many bytes exchanges are joined to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExchangeBuckets {
-    /// Tensors of at least this number of bytes are exchanged by themselves.
+    /// Tensors of at least this number of bytes are summed by themselves.
     pub alone: u64,
+    /// Tensors of at least this number of bytes are gathered by themselves: what reads them reads dense arrays, and finds them in
+    /// pieces where they were joined.
+    pub dense: u64,
     /// Tensors that have this number of bytes together are exchanged, whatever follows.
     pub full: u64,
 }
@@ -39,7 +42,7 @@ pub fn joined_exchanges(f: &Function, sizes: ExchangeBuckets) -> Result<Function
         }
         let read = reads(f, i);
         open.close(&mut copier, &mut b, |bucket| read.iter().any(|&v| bucket.gives.contains(v)));
-        let Some(kind) = BucketKind::of(f, i).filter(|kind| kind.bytes(f, i) < sizes.alone) else {
+        let Some(kind) = BucketKind::of(f, i).filter(|kind| kind.joins(f, i, sizes)) else {
             copier.inst(&mut b, i);
             continue;
         };
@@ -86,6 +89,10 @@ impl BucketKind {
             _ => f.args(i)[0],
         };
         f.ty(whole).elements().unwrap_or(u64::MAX).saturating_mul(self.dtype.bytes())
+    }
+
+    fn joins(&self, f: &Function, i: Inst, sizes: ExchangeBuckets) -> bool {
+        self.bytes(f, i) < if self.op == Op::AllGather { sizes.dense } else { sizes.alone }
     }
 
     fn ranks(&self) -> u64 {

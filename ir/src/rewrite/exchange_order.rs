@@ -7,6 +7,7 @@
 //! the same order.
 
 use super::Copier;
+use super::exchange_prefetch::{InstKinds, prefetched};
 use crate::ValueDef;
 use crate::diag::Diagnostic;
 use crate::entity::{Inst, Value};
@@ -19,7 +20,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// # Errors
 /// Those of construction.
 pub fn exchanges_early(f: Function) -> Result<Function, Diagnostic> {
-    let order = ExchangeOrder::of(&f).order();
+    let kinds = ExchangeOrder::of(&f);
+    let order = prefetched(&f, &kinds, &kinds.order());
     if order == f.body_insts() || !is_order(&f, &order) {
         return Ok(f);
     }
@@ -61,23 +63,24 @@ struct ExchangeOrder<'f> {
     position: SecondaryMap<Inst, u32>,
 }
 
-impl<'f> ExchangeOrder<'f> {
-    fn of(f: &'f Function) -> ExchangeOrder<'f> {
-        let mut position = SecondaryMap::new();
-        f.body_insts().iter().zip(0..).for_each(|(&i, n)| position[i] = n);
-        ExchangeOrder { f, position }
-    }
-
+impl InstKinds for ExchangeOrder<'_> {
     fn is_exchange(&self, i: Inst) -> bool {
         self.f.op(i).collective().is_some_and(|which| which != Collective::Index)
     }
 
-    /// Whether an instruction may move with an exchange.
     fn is_light(&self, i: Inst) -> bool {
         matches!(
             self.f.op(i).def().body,
             Body::Map(_) | Body::View(_) | Body::Constant | Body::Source(_)
         )
+    }
+}
+
+impl<'f> ExchangeOrder<'f> {
+    fn of(f: &'f Function) -> ExchangeOrder<'f> {
+        let mut position = SecondaryMap::new();
+        f.body_insts().iter().zip(0..).for_each(|(&i, n)| position[i] = n);
+        ExchangeOrder { f, position }
     }
 
     /// What moves with an exchange; `None` for one that stays. Nothing moves that stands before `behind`, the last
@@ -272,6 +275,34 @@ mod tests {
              }",
         );
         assert_eq!(found, ["a", "ga", "b", "gb", "sa", "sb", "s"]);
+    }
+
+    #[test]
+    fn what_is_given_is_gathered_ahead_of_its_readers() {
+        // Each gathers 8 MiB: two are ahead.
+        let gather = |k: usize| {
+            format!(
+                "%n{k} = neg %p{k} : f32[1024,1024]
+                 %g{k} = all_gather %n{k} {{over = \"ranks\", ranks = 2, axis = 0}} : f32[2048,1024]
+                 %v{k} = transpose %g{k} {{perm = [1, 0]}} : f32[1024,2048]\n"
+            )
+        };
+        let product = |k: usize, x: &str| {
+            format!("%d{k} = dot_general {x}, %v{k} {{contract = [1] x [0]}} : f32[4,2048]
+                     %s{k} = slice %d{k} {{start = [0, 0], limit = [4, 1024], stride = [1, 1]}} : f32[4,1024]\n")
+        };
+        let params: Vec<String> = (0..5).map(|k| format!("%p{k}: f32[1024,1024]")).collect();
+        let gathers: String = (0..5).map(gather).collect();
+        let products: String = (0..5)
+            .map(|k| product(k, &if k == 0 { "%x".into() } else { format!("%s{}", k - 1) }))
+            .collect();
+        let found = moved(&format!(
+            "func @f(%x: f32[4,1024], {}) -> f32[4,1024] {{ {gathers} {products} return %s4 }}",
+            params.join(", ")
+        ));
+        let kept = |name: &&String| name.starts_with('g') || name.starts_with('d');
+        let order: Vec<&String> = found.iter().filter(kept).collect();
+        assert_eq!(order, ["g0", "g1", "g2", "d0", "g3", "d1", "g4", "d2", "d3", "d4"]);
     }
 
     #[test]

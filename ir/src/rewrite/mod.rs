@@ -8,6 +8,7 @@ mod cse;
 mod dce;
 mod exchange_buckets;
 mod exchange_order;
+mod exchange_prefetch;
 mod extents;
 mod inline;
 mod pattern;

@@ -13,7 +13,7 @@ use crate::function::Function;
 use crate::literal::Literal;
 use crate::op::Op;
 use crate::rewrite::Copier;
-use crate::types::TensorType;
+use crate::types::{Dim, TensorType};
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 
@@ -60,9 +60,20 @@ impl Ranks<'_> {
         b.reshaped(own, &TensorType::of(dtype, &[n]))
     }
 
-    /// The tensor of a type of which each rank has a part.
+    /// The tensor of a type of which each rank has a part. Where a part is rows of the tensor, it is gathered as it is read.
     fn whole(&self, b: &mut Builder, own: Value, ty: &TensorType) -> Value {
         let ty = ty.with_dtype(b.ty(own).dtype);
+        let ranks = u64::from(self.ranks);
+        let mut rows = ty.clone();
+        if let Some(Dim::Const(first)) = rows.shape.first_mut()
+            && first.is_multiple_of(ranks)
+        {
+            *first /= ranks;
+            if rows.elements() == b.ty(own).elements() {
+                let own = b.reshaped(own, &rows);
+                return self.gathered(b, own);
+            }
+        }
         let all = self.gathered(b, own);
         let first = first_of(b, all, ty.elements().unwrap_or(0));
         b.reshaped(first, &ty)
