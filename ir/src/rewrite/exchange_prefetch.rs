@@ -14,6 +14,9 @@ use smallvec::SmallVec;
 /// The bytes of results that are gathered ahead of what is read: more than is sent during a layer, which takes longer.
 const AHEAD_BYTES: u64 = 16 << 20;
 
+/// The bytes of results that are gathered at one time at least: other work is interrupted less often.
+const GROUP_BYTES: u64 = 12 << 20;
+
 /// What the pass knows of instructions.
 pub(super) trait InstKinds {
     /// Whether it is an exchange.
@@ -40,7 +43,14 @@ pub(super) fn prefetched(f: &Function, kinds: &dyn InstKinds, order: &[Inst]) ->
     if given.len() < 2 {
         return order.to_vec();
     }
+    let mut group = given[0].bytes;
     for k in 1..given.len() {
+        if group < GROUP_BYTES {
+            group = group.saturating_add(given[k].bytes);
+            given[k].begin = given[k].begin.max(given[k - 1].begin);
+            continue;
+        }
+        group = given[k].bytes;
         let mut ahead = 0u64;
         let mut due = None;
         for j in (0..k).rev() {
