@@ -61,6 +61,12 @@ fn cpu() -> Device {
     Device::cpu().threads(1)
 }
 
+/// The program of a step is one that users could have written.
+fn verified(state: &State) {
+    let module = Module::from(state.traced(&batch(0)).unwrap_or_else(|d| panic!("{d}")));
+    verify(&module).unwrap_or_else(|e| panic!("{}", e[0]));
+}
+
 /// What some steps leave and report, as bits; and how many tensors are divided.
 fn trained(step: &Step, device: Device) -> (Vec<Vec<u64>>, usize) {
     let mut state = step.init(device, 5).unwrap_or_else(|d| panic!("{d}"));
@@ -69,6 +75,7 @@ fn trained(step: &Step, device: Device) -> (Vec<Vec<u64>>, usize) {
         let loss = state.step(&batch(k)).unwrap_or_else(|d| panic!("{d}"));
         all.push(vec![loss.to_bits()]);
     }
+    verified(&state);
     all.extend(params(&state));
     (all, state.sharding().map_or(0, |report| report.decision.tensors.len()))
 }
@@ -299,6 +306,8 @@ fn the_decision_is_told() {
     assert_eq!(text.parse::<StateSharding>().as_ref(), Ok(&report.decision), "{text}");
     let sentence = report.to_string();
     assert!(sentence.contains("4 tensors") && sentence.contains("it was asked for"), "{sentence}");
+    let traced = state.traced(&batch(1)).expect("traces");
+    assert!(traced.to_string().contains("reduce_scatter"));
     let page = step.report(&device, &batch(0)).expect("reports");
     let answer = page.answers.iter().find(|answer| answer.key == "sharding").expect("an answer");
     assert_eq!(answer.answer, sentence);

@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::captures::reads;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
-use crate::entity::{Inst, Value};
+use crate::entity::{Inst, Phase, Value};
 use crate::function::Function;
 use crate::op::{Body, Collective, Monoid, Op};
 use crate::types::TensorType;
@@ -61,6 +61,8 @@ struct BucketKind {
     dtype: DType,
     /// The type that operands had before they were widened.
     sent: DType,
+    /// What reads a result may be of no later phase.
+    phase: Phase,
 }
 
 impl BucketKind {
@@ -79,6 +81,7 @@ impl BucketKind {
             attrs: f.attrs(i).clone(),
             dtype: ty.dtype,
             sent,
+            phase: f.inst(i).phase,
         })
     }
 
@@ -185,8 +188,7 @@ impl Bucket {
     fn joined(&self, copier: &mut Copier<'_>, b: &mut Builder) {
         let f = copier.from();
         let last = self.members[self.members.len() - 1];
-        let phase = self.members.iter().map(|&i| f.inst(i).phase).max();
-        b.set_phase(phase.unwrap_or(f.inst(last).phase));
+        b.set_phase(self.kind.phase);
         b.follow(f, last);
         let rows = match self.kind.op {
             Op::ReduceScatter => self.kind.ranks(),

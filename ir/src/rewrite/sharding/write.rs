@@ -8,7 +8,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
 use crate::dtype::DType;
-use crate::entity::{Inst, Value};
+use crate::entity::{Inst, Phase, Value};
 use crate::function::Function;
 use crate::literal::Literal;
 use crate::op::Op;
@@ -116,6 +116,8 @@ pub(super) struct ShardedWriter<'f> {
     parts: SecondaryMap<Value, PackedOption<Value>>,
     /// Copies of divided parameters in 16 bits, gathered.
     copies: Vec<(Value, DType, Value)>,
+    /// The phase of what is written.
+    phase: Phase,
 }
 
 impl<'f> ShardedWriter<'f> {
@@ -145,6 +147,7 @@ impl<'f> ShardedWriter<'f> {
             copier: Copier::new(f),
             parts: SecondaryMap::new(),
             copies: Vec::new(),
+            phase: Phase::default(),
         })
     }
 
@@ -181,7 +184,8 @@ impl<'f> ShardedWriter<'f> {
     fn inst(&mut self, b: &mut Builder, i: Inst) {
         let f = self.f;
         let results = f.inst_results(i);
-        b.set_phase(f.inst(i).phase);
+        self.phase = f.inst(i).phase;
+        b.set_phase(self.phase);
         b.follow(f, i);
         let is_whole = f.has_effect(i) || results.iter().any(|&v| self.demand.whole.contains(v));
         if is_whole {
@@ -226,9 +230,12 @@ impl<'f> ShardedWriter<'f> {
         if let Some(&(_, _, made)) = known {
             return made;
         }
+        // Every phase may read it.
+        b.set_phase(Phase::PRIMAL);
         let own = self.part(b, param);
         let own = b.converted(own, ty.dtype);
         let made = self.ranks().whole(b, own, ty);
+        b.set_phase(self.phase);
         self.copies.push((param, ty.dtype, made));
         made
     }
@@ -275,13 +282,17 @@ impl<'f> ShardedWriter<'f> {
         if let Some(part) = self.parts[v].expand() {
             return part;
         }
-        let part = match self.f.literal(v) {
-            Some(literal) => return b.literal(&self.part_type(v), literal),
-            None => {
-                let whole = self.copier.get(b, v);
-                self.ranks().own_part(b, whole)
-            }
-        };
+        if let Some(literal) = self.f.literal(v) {
+            return b.literal(&self.part_type(v), literal);
+        }
+        // It may be read again in an earlier phase than this one.
+        b.set_phase(match self.f.def(v) {
+            ValueDef::Inst(i, _) => self.f.inst(i).phase,
+            _ => Phase::default(),
+        });
+        let whole = self.copier.get(b, v);
+        let part = self.ranks().own_part(b, whole);
+        b.set_phase(self.phase);
         self.parts[v] = part.into();
         part
     }
