@@ -1,28 +1,16 @@
 //! Whether the optimizer's state is divided among ranks (ZeRO-1), and the arrays of tensors that are.
 //!
-//! The decision is [`StateSharding`], which a rewrite of the step carries out. Here it is taken, by what is asked for and by the
-//! budget, and tensors go from whole ones to parts and back: files and callers have whole ones.
+//! The decision is [`StateSharding`], which a rewrite of the step carries out. Tensors go from whole ones to parts and back here: files and
+//! callers have whole ones.
 
-use super::definition::{ResultTarget, StepDefinition, TracedStep};
-use super::objective::Objective;
-use super::parallel::Division;
 use crate::backends::Array;
-use crate::backends::ranks::AXIS;
 use crate::device::Device;
-use crate::fusion::exchange_seconds;
 use crate::ir::kernel::ExchangeKind;
-use crate::ir::rewrite::{
-    ShardedSums, ShardedTensor, StatePair, StateSharding, joined_exchanges, sharded,
-};
-use crate::ir::{At, Diagnostic, Fp, Kind, Module, TensorType};
-use crate::nn::Param;
-use crate::trace::{Tensor, Traced};
-use crate::tree::Params;
+use crate::ir::rewrite::{ShardedTensor, StateSharding};
+use crate::ir::{At, Diagnostic, Kind, TensorType};
+use crate::trace::Traced;
 use std::fmt;
 use std::sync::Arc;
-
-/// Tensors of fewer bytes are not divided: that would save nothing that counts, and each is sent.
-const DIVIDED_BYTES: u64 = 64 << 10;
 
 /// Whether the ranks of a training step divide the optimizer's state among them (ZeRO-1): each keeps and updates a part of the
 /// tensors, and sends its part of the new parameters to the others.
@@ -85,130 +73,6 @@ pub(super) struct RankRequest<'a> {
 pub(super) struct RankStep {
     pub(super) f: Traced,
     pub(super) sharding: Option<Arc<ShardingReport>>,
-}
-
-impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
-    /// The step as it is compiled for a rank: with the optimizer's state divided or whole, and small exchanges joined.
-    ///
-    /// # Errors
-    /// Those of plans, and of rewrites; [`Kind::Limit`] where the budget is too small for both.
-    pub(super) fn rank_step(
-        &self,
-        device: &Device,
-        traced: &TracedStep<R>,
-        (division, request): (Division, RankRequest<'_>),
-    ) -> Result<RankStep, Diagnostic> {
-        if division.ranks() == 1 {
-            return Ok(RankStep { f: traced.f.clone(), sharding: None });
-        }
-        let whole = joined(&traced.f)?;
-        if let Some(report) = request.divided {
-            let f = joined(&traced.f.with_function(sharded(&traced.f, &report.decision)?))?;
-            return Ok(RankStep { f, sharding: Some(Arc::clone(report)) });
-        }
-        let whole = RankStep { f: whole, sharding: None };
-        let asked = match request.sharding {
-            OptimizerSharding::Never => return Ok(whole),
-            OptimizerSharding::Always => true,
-            OptimizerSharding::Auto if device.budget().is_free() => return Ok(whole),
-            OptimizerSharding::Auto => false,
-        };
-        let decision = self.divisible(device, traced, division);
-        if decision.is_empty() {
-            return Ok(whole);
-        }
-        let f = joined(&traced.f.with_function(sharded(&traced.f, &decision)?))?;
-        let reason = match asked {
-            true => "it was asked for".to_string(),
-            false => {
-                let donated = self.donated(&traced.targets);
-                match reason(device, &donated, [&whole.f, &f])? {
-                    Some(reason) => reason,
-                    None => return Ok(whole),
-                }
-            }
-        };
-        let name = |t: &ShardedTensor| traced.f.name_of(traced.f.params()[t.param]);
-        let names = decision.tensors.iter().filter_map(name).map(str::to_string).collect();
-        let report = ShardingReport {
-            names,
-            saved_bytes: decision.saved_bytes(&traced.f),
-            exchange_seconds: exchange_seconds(&f, device.machine_model())?,
-            whole_exchange_seconds: exchange_seconds(&whole.f, device.machine_model())?,
-            reason,
-            decision,
-        };
-        Ok(RankStep { f, sharding: Some(Arc::new(report)) })
-    }
-
-    /// The tensors that ranks can divide.
-    fn divisible(
-        &self,
-        device: &Device,
-        traced: &TracedStep<R>,
-        division: Division,
-    ) -> StateSharding {
-        let first_result = 1 + traced.aux_count;
-        let mut kept = self.params.len()..;
-        let pair = |(k, &target): (usize, &ResultTarget)| {
-            let param = match target {
-                ResultTarget::Param(param) => Some(param),
-                ResultTarget::Kept => kept.next(),
-                ResultTarget::Steps => None,
-            };
-            param.map(|param| StatePair { param, result: first_result + k })
-        };
-        let bytes = |pair: &StatePair| traced.f.ty(traced.f.params()[pair.param]).bytes();
-        let pairs = traced.targets.iter().enumerate().filter_map(pair);
-        let pairs = pairs.filter(|pair| bytes(pair).is_some_and(|bytes| bytes >= DIVIDED_BYTES));
-        let pairs: Vec<StatePair> = pairs.collect();
-        let sums = match device.mode() {
-            Fp::Strict => ShardedSums::InOrder,
-            _ => ShardedSums::ByRank,
-        };
-        StateSharding::of(&traced.f, (AXIS, division.ranks()), sums, &pairs)
-    }
-}
-
-/// A step with small exchanges joined.
-fn joined(f: &Traced) -> Result<Traced, Diagnostic> {
-    Ok(f.with_function(joined_exchanges(f, super::parallel::BUCKETS)?))
-}
-
-/// Why a budget asks for divided state: the step with whole state does not fit, or takes longer within the budget. `None`
-/// where the whole state is better.
-fn reason(
-    device: &Device,
-    donated: &[usize],
-    [whole, divided]: [&Traced; 2],
-) -> Result<Option<String>, Diagnostic> {
-    let session = device.session(donated)?;
-    let planned = |f: &Traced| session.planned_point(&Module::from(f.clone()), f.function());
-    let refused = match planned(whole) {
-        Ok(point) => match device.budget().has_room_for(&device.fastest(donated, whole)?) {
-            true => return Ok(None),
-            false => Ok(point),
-        },
-        Err(d) if d.kind == Kind::Limit => Err(d),
-        Err(d) => return Err(d),
-    };
-    let other = match (planned(divided), &refused) {
-        (Ok(point), _) => point,
-        // Neither fits: what is said is about the whole state, which users know.
-        (Err(d), Err(first)) if d.kind == Kind::Limit => return Err(first.clone()),
-        (Err(d), Ok(_)) if d.kind == Kind::Limit => return Ok(None),
-        (Err(d), _) => return Err(d),
-    };
-    Ok(match refused {
-        Err(_) => Some("the budget is too small for whole state".into()),
-        Ok(point) if other.seconds < point.seconds => {
-            let [own, whole] = [other.seconds, point.seconds].map(|s| s * 1e3);
-            Some(format!(
-                "a step within the budget takes {own:.3} ms in place of {whole:.3} (predicted)"
-            ))
-        }
-        Ok(_) => None,
-    })
 }
 
 /// Tensors of a state on the ranks of a device.

@@ -1,6 +1,6 @@
 //! Which tensors can be divided, and which values are needed whole, in parts, or both.
 
-use super::{ShardedTensor, StateSharding, part};
+use super::decision::{ShardedSums, ShardedTensor, StatePair, StateSharding, part};
 use crate::ValueDef;
 use crate::captures::reads;
 use crate::dtype::DType;
@@ -8,15 +8,6 @@ use crate::entity::{Inst, Value};
 use crate::function::Function;
 use crate::op::{Body, Collective, Monoid, Op};
 use cranelift_entity::EntitySet;
-
-/// A parameter that a step keeps, and the result that is its next value, by position.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StatePair {
-    /// The parameter.
-    pub param: usize,
-    /// The result, of the same type.
-    pub result: usize,
-}
 
 /// The values of a function that can be computed in parts.
 pub(super) struct PartialValues<'f> {
@@ -161,8 +152,25 @@ impl<'f> PartialValues<'f> {
     }
 }
 
+impl StateSharding {
+    /// The tensors among `pairs` that can be divided: from those that have fewer elements in parts, all whose next values, and
+    /// whatever else is computed of them, is computed element by element or is a sum or an extremum of all elements. A parameter that is
+    /// read otherwise in a type of 16 bits is gathered in that type where it is read.
+    pub fn of(
+        f: &Function,
+        (over, ranks): (&str, u32),
+        sums: ShardedSums,
+        pairs: &[StatePair],
+    ) -> StateSharding {
+        let over = over.to_string();
+        let mut sharding = StateSharding { over, ranks, sums, tensors: Vec::new() };
+        sharding.tensors = Candidates::of(f, &sharding, pairs).divisible();
+        sharding
+    }
+}
+
 /// Tensors that may be divided.
-pub(super) struct Candidates<'f> {
+struct Candidates<'f> {
     f: &'f Function,
     sharding: StateSharding,
 }
@@ -186,7 +194,7 @@ impl<'f> Candidates<'f> {
     }
 
     /// Those of them that no instruction needs whole, but for copies in 16 bits.
-    pub(super) fn divisible(mut self) -> Vec<ShardedTensor> {
+    fn divisible(mut self) -> Vec<ShardedTensor> {
         loop {
             let mut whole = EntitySet::<Value>::new();
             {

@@ -1,7 +1,7 @@
 //! Folds of all elements of a tensor of which each rank has a part.
 
-use super::write::{Ranks, first_of, padded_to};
-use super::{BLOCK, ShardedSums, part};
+use super::decision::{BLOCK, ShardedSums, part};
+use super::parts::{Ranks, first_of, padded_to};
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;

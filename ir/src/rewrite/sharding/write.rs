@@ -1,113 +1,31 @@
 //! Writing a function whose tensors are divided among ranks.
 
 use super::analysis::Demand;
+use super::decision::{StatePair, StateSharding, part};
+use super::parts::Ranks;
 use super::sums::PartialFold;
-use super::{StateSharding, part};
 use crate::ValueDef;
-use crate::attrs::{Attr, Attrs};
+use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Value};
 use crate::function::Function;
-use crate::literal::Literal;
 use crate::op::Op;
 use crate::rewrite::Copier;
-use crate::types::{Dim, TensorType};
+use crate::types::TensorType;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 
-/// The ranks of an axis, as instructions name them.
-pub(super) struct Ranks<'s> {
-    pub(super) over: &'s str,
-    pub(super) ranks: u32,
+/// A function with tensors divided among ranks: their parameters and results are parts.
+///
+/// # Errors
+/// Those of construction; [`Kind::Usage`](crate::Kind::Usage) where the function does not allow the decision.
+pub fn sharded(f: &Function, sharding: &StateSharding) -> Result<Function, Diagnostic> {
+    ShardedWriter::new(f, sharding)?.written()
 }
 
-impl Ranks<'_> {
-    pub(super) fn attrs(&self) -> Attrs {
-        let name = Attr::Str(self.over.into());
-        Attrs::none().with("over", name).with_int("ranks", self.ranks.into())
-    }
-
-    pub(super) fn index(&self, b: &mut Builder) -> Value {
-        b.op_with(Op::AxisIndex, &[], self.attrs())
-    }
-
-    /// The parts of all ranks, one after the other.
-    pub(super) fn gathered(&self, b: &mut Builder, own: Value) -> Value {
-        b.op_with(Op::AllGather, &[own], self.attrs().with_int("axis", 0))
-    }
-
-    /// The elements of a tensor, padded with zeros so that each rank has as many.
-    fn padded(&self, b: &mut Builder, x: Value) -> Value {
-        let ty = b.ty(x).clone();
-        let n = b.extents(&ty).iter().product::<u64>();
-        let flat = b.reshaped(x, &TensorType::of(ty.dtype, &[n]));
-        let zero = Literal::zero(ty.dtype);
-        padded_to(b, flat, part(n, self.ranks) * u64::from(self.ranks), zero)
-    }
-
-    /// This rank's part of a tensor that it has whole.
-    fn own_part(&self, b: &mut Builder, x: Value) -> Value {
-        let all = self.padded(b, x);
-        let dtype = b.ty(all).dtype;
-        let n = b.ty(all).elements().unwrap_or(0) / u64::from(self.ranks);
-        let rows = b.reshaped(all, &TensorType::of(dtype, &[self.ranks.into(), n]));
-        let (row, zero) = (self.index(b), Literal::zero(DType::I32));
-        let zero = b.literal(&TensorType::scalar(DType::I32), zero);
-        let sizes = Attrs::none().with_ints("sizes", [1, n as i64]);
-        let own = b.op_with(Op::DynamicSlice, &[rows, row, zero], sizes);
-        b.reshaped(own, &TensorType::of(dtype, &[n]))
-    }
-
-    /// The tensor of a type of which each rank has a part. Where a part is rows of the tensor, it is gathered as it is read.
-    fn whole(&self, b: &mut Builder, own: Value, ty: &TensorType) -> Value {
-        let ty = ty.with_dtype(b.ty(own).dtype);
-        let ranks = u64::from(self.ranks);
-        let mut rows = ty.clone();
-        if let Some(Dim::Const(first)) = rows.shape.first_mut()
-            && first.is_multiple_of(ranks)
-        {
-            *first /= ranks;
-            if rows.elements() == b.ty(own).elements() {
-                let own = b.reshaped(own, &rows);
-                return self.gathered(b, own);
-            }
-        }
-        let all = self.gathered(b, own);
-        let first = first_of(b, all, ty.elements().unwrap_or(0));
-        b.reshaped(first, &ty)
-    }
-
-    /// This rank's part of the sum of what the ranks have. What was widened to be summed is sent as it was before.
-    fn summed_part(&self, b: &mut Builder, (own, dtype): (Value, DType)) -> Value {
-        let all = self.padded(b, own);
-        let all = b.converted(all, dtype);
-        b.op_with(Op::ReduceScatter, &[all], self.attrs().with_int("axis", 0))
-    }
-}
-
-/// The first elements of a tensor with one axis.
-pub(super) fn first_of(b: &mut Builder, x: Value, n: u64) -> Value {
-    if b.ty(x).elements() == Some(n) {
-        return x;
-    }
-    let attrs = Attrs::none().with_ints("start", [0]).with_ints("limit", [n as i64]);
-    b.op_with(Op::Slice, &[x], attrs.with_ints("stride", [1]))
-}
-
-/// A tensor with one axis and this many elements, of which the last are a number.
-pub(super) fn padded_to(b: &mut Builder, x: Value, n: u64, by: Literal) -> Value {
-    let (dtype, own) = (b.ty(x).dtype, b.ty(x).elements().unwrap_or(n));
-    if own >= n {
-        return x;
-    }
-    let by = b.literal(&TensorType::scalar(dtype), by);
-    let ends = Attrs::none().with_ints("low", [0]).with_ints("high", [(n - own) as i64]);
-    b.op_with(Op::Pad, &[x, by], ends.with_ints("interior", [0]))
-}
-
-pub(super) struct ShardedWriter<'f> {
+struct ShardedWriter<'f> {
     f: &'f Function,
     sharding: &'f StateSharding,
     demand: Demand<'f>,
@@ -123,13 +41,9 @@ pub(super) struct ShardedWriter<'f> {
 impl<'f> ShardedWriter<'f> {
     /// # Errors
     /// [`Kind::Usage`] where the function has no such parameters, or needs one of them whole.
-    pub(super) fn new(
-        f: &'f Function,
-        sharding: &'f StateSharding,
-    ) -> Result<ShardedWriter<'f>, Diagnostic> {
-        let pairs =
-            sharding.tensors.iter().map(|t| super::StatePair { param: t.param, result: t.result });
-        let pairs: Vec<super::StatePair> = pairs.collect();
+    fn new(f: &'f Function, sharding: &'f StateSharding) -> Result<ShardedWriter<'f>, Diagnostic> {
+        let pairs = sharding.tensors.iter().map(|t| StatePair { param: t.param, result: t.result });
+        let pairs: Vec<StatePair> = pairs.collect();
         let over = (sharding.over.as_str(), sharding.ranks);
         let possible = StateSharding::of(f, over, sharding.sums, &pairs);
         if let Some(t) = sharding.tensors.iter().find(|t| !possible.tensors.contains(t)) {
@@ -160,7 +74,7 @@ impl<'f> ShardedWriter<'f> {
         TensorType::of(ty.dtype, &[part(ty.elements().unwrap_or(0), self.sharding.ranks)])
     }
 
-    pub(super) fn written(mut self) -> Result<Function, Diagnostic> {
+    fn written(mut self) -> Result<Function, Diagnostic> {
         let mut b = self.copier.begin_bare();
         for &p in self.f.params() {
             if self.demand.values.is_param(p) {
