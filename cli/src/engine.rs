@@ -255,7 +255,7 @@ impl EngineArgs {
         };
         let usual = Request::new(plan.clone());
         let limits = self.limits();
-        let number = named.number;
+        let number = named.number_of_rank();
         let request =
             Request { number, threads, vectors, code, limits, ranks: ranks.clone(), ..usual };
         let (memory, compile_budget) = budget;

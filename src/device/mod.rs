@@ -21,7 +21,7 @@ use crate::backends::functions::Registry;
 use crate::backends::{AnyBackend, RankGroup, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
-use crate::fusion::{Effort, Fp, MachineModel, PlanBudget, PlanOptions, PlanPoint};
+use crate::fusion::{Effort, Fp, MachineModel, PlanBudget, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::plan_cache::PlanCache;
 use crate::trace::Traced;
@@ -80,7 +80,7 @@ impl Device {
         let plan =
             PlanOptions { device: engine.device(), effort: Effort::Default, fp: Fp::default() };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut request = Request { number: engine.number, ..Request::new(plan) };
+        let mut request = Request { number: engine.number.unwrap_or(0), ..Request::new(plan) };
         request.threads = threads;
         let (mem_budget, compile_budget, plan_cache) = (None, None, None);
         let (simulated, opened) = (1, Arc::default());
@@ -199,16 +199,6 @@ impl Device {
     /// The floating-point mode.
     pub(crate) fn mode(&self) -> Fp {
         self.request.plan.fp
-    }
-
-    /// The plan of a traced function without a budget, with its cost.
-    ///
-    /// # Errors
-    /// As [`Device::compile`].
-    pub(crate) fn fastest(&self, donated: &[usize], f: &Traced) -> Result<PlanPoint, Diagnostic> {
-        let mut session = self.session(donated)?;
-        (session.settings.mem_budget, session.settings.compile_budget) = (None, None);
-        session.planned_point(&Module::from(f.clone()), f.function())
     }
 
     /// The name of the engine.

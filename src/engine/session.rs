@@ -87,6 +87,13 @@ pub struct PlanDecision {
     pub notes: Vec<String>,
 }
 
+/// A function as it was planned, and the plan with its cost.
+#[derive(Debug)]
+pub(crate) struct PlannedFunction {
+    pub(crate) function: Function,
+    pub(crate) point: fusion::PlanPoint,
+}
+
 /// A backend, and what is asked of its plans.
 #[derive(Debug)]
 pub struct Session<B: ?Sized = AnyBackend> {
@@ -205,13 +212,14 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`].
-    pub(crate) fn planned_point(
+    pub(crate) fn planned_function(
         &self,
         module: &Module,
         f: &Function,
-    ) -> Result<fusion::PlanPoint, Diagnostic> {
+    ) -> Result<PlannedFunction, Diagnostic> {
         let (function, plan) = self.planned(module, f)?;
-        fusion::plan_point(&function, plan, &self.settings.plan, self)
+        let point = fusion::plan_point(&function, plan, &self.settings.plan, self)?;
+        Ok(PlannedFunction { function, point })
     }
 
     /// Compiles a program.

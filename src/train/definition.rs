@@ -304,12 +304,16 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     ) -> Result<StepProgram<R>, Diagnostic> {
         let division = Division::of(request.leaves, device)?;
         let traced = self.traced(batch, division)?;
-        let RankStep { f, sharding } = self.rank_step(device, &traced, (division, request))?;
+        let RankStep { f, sharding, plan } =
+            self.rank_step(device, &traced, (division, request))?;
         let TracedStep { targets, aux, aux_count, .. } = traced;
         let donated = self.donated(&targets);
-        let executable = match device.simulated() {
-            1 => device.compile_donating(&f, &donated)?.executable,
-            ranks => {
+        let executable = match (device.simulated(), plan) {
+            (1, None) => device.compile_donating(&f, &donated)?.executable,
+            (1, Some(plan)) => {
+                device.session(&donated)?.follow(&plan.function, &plan.point.plan)?.executable
+            }
+            (ranks, _) => {
                 let batch = tree::leaves(batch);
                 let all = Self::of_all_ranks(&f, (&batch, sharding.as_deref()), ranks)?;
                 // The budget is that of one rank.
@@ -366,7 +370,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         use crate::report::{Answer, ValueKind};
         let division = Division::of(request.leaves, device)?;
         let traced = self.traced(batch, division)?;
-        let RankStep { f, sharding } = self.rank_step(device, &traced, (division, request))?;
+        let RankStep { f, sharding, .. } = self.rank_step(device, &traced, (division, request))?;
         let role = |(_, p): &(String, Param)| match p.role {
             ParamRole::Trained | ParamRole::Frozen => ValueKind::Parameter,
             ParamRole::Running => ValueKind::State,

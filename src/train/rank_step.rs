@@ -6,6 +6,7 @@ use super::parallel::{BUCKETS, Division};
 use super::sharding::{OptimizerSharding, RankRequest, RankStep, ShardingReport};
 use crate::backends::ranks::AXIS;
 use crate::device::Device;
+use crate::engine::{PlannedFunction, Session};
 use crate::fusion::exchange_seconds;
 use crate::ir::rewrite::{
     ShardedSums, ShardedTensor, StatePair, StateSharding, joined_exchanges, sharded,
@@ -31,14 +32,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         (division, request): (Division, RankRequest<'_>),
     ) -> Result<RankStep, Diagnostic> {
         if division.ranks() == 1 {
-            return Ok(RankStep { f: traced.f.clone(), sharding: None });
+            return Ok(RankStep { f: traced.f.clone(), sharding: None, plan: None });
         }
         let whole = joined(&traced.f)?;
         if let Some(report) = request.divided {
             let f = joined(&traced.f.with_function(sharded(&traced.f, &report.decision)?))?;
-            return Ok(RankStep { f, sharding: Some(Arc::clone(report)) });
+            return Ok(RankStep { f, sharding: Some(Arc::clone(report)), plan: None });
         }
-        let whole = RankStep { f: whole, sharding: None };
+        let whole = RankStep { f: whole, sharding: None, plan: None };
         let asked = match request.sharding {
             OptimizerSharding::Never => return Ok(whole),
             OptimizerSharding::Always => true,
@@ -50,14 +51,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             return Ok(whole);
         }
         let f = joined(&traced.f.with_function(sharded(&traced.f, &decision)?))?;
-        let reason = match asked {
-            true => "it was asked for".to_string(),
-            false => {
-                let donated = self.donated(&traced.targets);
-                match reason(device, &donated, [&whole.f, &f])? {
-                    Some(reason) => reason,
-                    None => return Ok(whole),
-                }
+        let (reason, plan) = if asked {
+            ("it was asked for".to_string(), None)
+        } else {
+            let donated = self.donated(&traced.targets);
+            let decided = within_budget(device, &donated, [&whole.f, &f])?;
+            match decided.divided {
+                Some(reason) => (reason, Some(decided.plan)),
+                None => return Ok(RankStep { plan: Some(decided.plan), ..whole }),
             }
         };
         let name = |t: &ShardedTensor| traced.f.name_of(traced.f.params()[t.param]);
@@ -70,7 +71,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             reason,
             decision,
         };
-        Ok(RankStep { f, sharding: Some(Arc::new(report)) })
+        Ok(RankStep { f, sharding: Some(Arc::new(report)), plan })
     }
 
     /// The tensors that ranks can divide.
@@ -107,38 +108,61 @@ fn joined(f: &Traced) -> Result<Traced, Diagnostic> {
     Ok(f.with_function(joined_exchanges(f, BUCKETS)?))
 }
 
-/// Why a budget asks for divided state: the step with whole state does not fit, or takes longer within the budget. `None`
-/// where the whole state is better.
-fn reason(
+/// What the budget decided.
+struct BudgetDecision {
+    /// Why state is divided; `None` where whole state is better.
+    divided: Option<String>,
+    /// The plan within the budget.
+    plan: PlannedFunction,
+}
+
+/// By how much a step may be slower than the fastest with whole state would be without a budget, and be taken without a look at
+/// whole state within the budget: that takes longer than all else, and what does not fit is computed again there.
+const NEARLY: f64 = 1.02;
+
+/// Plans the step with whole state and with divided state within the budget, and takes the faster.
+///
+/// # Errors
+/// [`Kind::Limit`] where neither fits.
+fn within_budget(
     device: &Device,
     donated: &[usize],
     [whole, divided]: [&Traced; 2],
-) -> Result<Option<String>, Diagnostic> {
-    let session = device.session(donated)?;
-    let planned = |f: &Traced| session.planned_point(&Module::from(f.clone()), f.function());
-    let refused = match planned(whole) {
-        Ok(point) => match device.budget().has_room_for(&device.fastest(donated, whole)?) {
-            true => return Ok(None),
-            false => Ok(point),
-        },
-        Err(d) if d.kind == Kind::Limit => Err(d),
-        Err(d) => return Err(d),
+) -> Result<BudgetDecision, Diagnostic> {
+    let (budget, session) = (device.budget(), device.session(donated)?);
+    let fits = |plan: &PlannedFunction| budget.has_room_for(&plan.point);
+    let planned = |session: &Session, f: &Traced| {
+        session.planned_function(&Module::from(f.clone()), f.function())
     };
-    let other = match (planned(divided), &refused) {
-        (Ok(point), _) => point,
-        // Neither fits: what is said is about the whole state, which users know.
-        (Err(d), Err(first)) if d.kind == Kind::Limit => return Err(first.clone()),
-        (Err(d), Ok(_)) if d.kind == Kind::Limit => return Ok(None),
-        (Err(d), _) => return Err(d),
-    };
-    Ok(match refused {
-        Err(_) => Some("the budget is too small for whole state".into()),
-        Ok(point) if other.seconds < point.seconds => {
-            let [own, whole] = [other.seconds, point.seconds].map(|s| s * 1e3);
-            Some(format!(
-                "a step within the budget takes {own:.3} ms in place of {whole:.3} (predicted)"
-            ))
+    let mut free = session.clone();
+    (free.settings.mem_budget, free.settings.compile_budget) = (None, None);
+    let fastest = planned(&free, whole)?;
+    if fits(&fastest) {
+        return Ok(BudgetDecision { divided: None, plan: fastest });
+    }
+    let too_small = "the budget is too small for the fastest step with whole state";
+    let other = planned(&free, divided)?;
+    if fits(&other) && other.point.seconds <= fastest.point.seconds * NEARLY {
+        return Ok(BudgetDecision { divided: Some(too_small.into()), plan: other });
+    }
+    // What is said where neither fits is about the whole state, which users know.
+    let (whole, other) = (planned(&session, whole), planned(&session, divided));
+    match (whole, other) {
+        (Err(d), Err(other)) if other.kind == Kind::Limit => Err(d),
+        (_, Err(d)) if d.kind != Kind::Limit => Err(d),
+        (Err(d), Ok(_)) if d.kind != Kind::Limit => Err(d),
+        (Err(_), Ok(plan)) => {
+            let why = "the budget is too small for whole state".into();
+            Ok(BudgetDecision { divided: Some(why), plan })
         }
-        Ok(_) => None,
-    })
+        (Ok(whole), Ok(plan)) if plan.point.seconds < whole.point.seconds => {
+            let [own, whole] = [&plan, &whole].map(|plan| plan.point.seconds * 1e3);
+            let why = format!(
+                "a step within the budget takes {own:.3} ms in place of {whole:.3} (predicted)"
+            );
+            Ok(BudgetDecision { divided: Some(why), plan })
+        }
+        (Ok(plan), _) => Ok(BudgetDecision { divided: None, plan }),
+        (Err(d), Err(_)) => Err(d),
+    }
 }

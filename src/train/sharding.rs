@@ -5,6 +5,7 @@
 
 use crate::backends::Array;
 use crate::device::Device;
+use crate::engine::PlannedFunction;
 use crate::ir::kernel::ExchangeKind;
 use crate::ir::rewrite::{ShardedTensor, StateSharding};
 use crate::ir::{At, Diagnostic, Kind, TensorType};
@@ -20,8 +21,8 @@ use std::sync::Arc;
 /// divided too, and gathered in 16 bits. In strict mode no bit of a step changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OptimizerSharding {
-    /// Where the device has a budget that the whole state does not fit in, or within which a step with divided state is predicted to
-    /// be faster.
+    /// Where the device has a budget that the fastest step with whole state does not fit in, if a step with divided state fits and is
+    /// predicted to be as fast, within 2 %, or faster than what fits with whole state.
     #[default]
     Auto,
     /// On any number of ranks but one.
@@ -73,6 +74,8 @@ pub(super) struct RankRequest<'a> {
 pub(super) struct RankStep {
     pub(super) f: Traced,
     pub(super) sharding: Option<Arc<ShardingReport>>,
+    /// The plan that the decision was taken by.
+    pub(super) plan: Option<PlannedFunction>,
 }
 
 /// Tensors of a state on the ranks of a device.

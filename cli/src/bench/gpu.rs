@@ -184,7 +184,8 @@ impl Bench {
         let mut clock = Clock::new();
         let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
         let limits = self.trips.limits();
-        let gpu = Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number)? };
+        let gpu =
+            Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number_of_rank())? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
         let machine = self.measured.engine.row.machine;
