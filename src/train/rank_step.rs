@@ -116,8 +116,8 @@ struct BudgetDecision {
     plan: PlannedFunction,
 }
 
-/// By how much a step may be slower than the fastest with whole state would be without a budget, and be taken without a look at
-/// whole state within the budget: that takes longer than all else, and what does not fit is computed again there.
+/// By how much a step with divided state may be slower than the fastest with whole state would be without a budget, and be taken without
+/// a plan of whole state within the budget, which cannot be faster than that: such plans take longer than all else.
 const NEARLY: f64 = 1.02;
 
 /// Plans the step with whole state and with divided state within the budget, and takes the faster.
@@ -140,22 +140,23 @@ fn within_budget(
     if fits(&fastest) {
         return Ok(BudgetDecision { divided: None, plan: fastest });
     }
-    let too_small = "the budget is too small for the fastest step with whole state";
+    let least = fastest.point.seconds;
+    let is_near = |plan: &PlannedFunction| plan.point.seconds <= least * NEARLY;
+    let why = "the budget is too small for the fastest step with whole state";
     let other = planned(&free, divided)?;
-    if fits(&other) && other.point.seconds <= fastest.point.seconds * NEARLY {
-        return Ok(BudgetDecision { divided: Some(too_small.into()), plan: other });
+    if fits(&other) && is_near(&other) {
+        return Ok(BudgetDecision { divided: Some(why.into()), plan: other });
     }
-    // What is said where neither fits is about the whole state, which users know.
-    let (whole, other) = (planned(&session, whole), planned(&session, divided));
-    match (whole, other) {
-        (Err(d), Err(other)) if other.kind == Kind::Limit => Err(d),
-        (_, Err(d)) if d.kind != Kind::Limit => Err(d),
-        (Err(d), Ok(_)) if d.kind != Kind::Limit => Err(d),
-        (Err(_), Ok(plan)) => {
-            let why = "the budget is too small for whole state".into();
-            Ok(BudgetDecision { divided: Some(why), plan })
+    let other = match planned(&session, divided) {
+        Ok(plan) if is_near(&plan) => {
+            return Ok(BudgetDecision { divided: Some(why.into()), plan });
         }
-        (Ok(whole), Ok(plan)) if plan.point.seconds < whole.point.seconds => {
+        Ok(plan) => Some(plan),
+        Err(d) if d.kind == Kind::Limit => None,
+        Err(d) => return Err(d),
+    };
+    match (planned(&session, whole), other) {
+        (Ok(whole), Some(plan)) if plan.point.seconds < whole.point.seconds => {
             let [own, whole] = [&plan, &whole].map(|plan| plan.point.seconds * 1e3);
             let why = format!(
                 "a step within the budget takes {own:.3} ms in place of {whole:.3} (predicted)"
@@ -163,6 +164,11 @@ fn within_budget(
             Ok(BudgetDecision { divided: Some(why), plan })
         }
         (Ok(plan), _) => Ok(BudgetDecision { divided: None, plan }),
-        (Err(d), Err(_)) => Err(d),
+        (Err(d), Some(plan)) if d.kind == Kind::Limit => {
+            let why = "the budget is too small for whole state".into();
+            Ok(BudgetDecision { divided: Some(why), plan })
+        }
+        // Where neither fits, what is said is about the whole state, which users know.
+        (Err(d), _) => Err(d),
     }
 }
