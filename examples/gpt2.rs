@@ -13,7 +13,7 @@ mod tokenizer;
 use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Param, TransformerBlock, trained_elements};
 use adfuse::optim::{Adam, LearningRate, Optimizer};
 use adfuse::prelude::*;
-use adfuse::train::{MixedPrecision, data_parallel};
+use adfuse::train::{MixedPrecision, OptimizerSharding, data_parallel};
 use adfuse::train_step;
 use clap::{Parser, ValueEnum};
 use std::error::Error;
@@ -53,6 +53,9 @@ struct Gpt2Flags {
     /// Into how many parts a batch is divided, which ranks share: a power of two.
     #[arg(long, default_value_t = 1)]
     leaves: u32,
+    /// Whether ranks divide the optimizer's state among them: `auto` where --mem-budget asks for it.
+    #[arg(long, value_enum, default_value_t = ShardOptimizer::Auto)]
+    shard_optimizer: ShardOptimizer,
     /// Of how many tokens the scores are in memory at a time.
     #[arg(long, default_value_t = 4096)]
     score_rows: u64,
@@ -70,6 +73,13 @@ struct Gpt2Flags {
     /// The highest learning rate.
     #[arg(long, default_value_t = 6e-4)]
     rate: f64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ShardOptimizer {
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -144,6 +154,11 @@ fn step(
     let step =
         train_step(optimizer, model, move |net: &Gpt2, pieces: Tensor| net.loss(&pieces, rows));
     let step = data_parallel(step.micro_batches(flags.micro_batches), flags.leaves);
+    let step = step.optimizer_sharding(match flags.shard_optimizer {
+        ShardOptimizer::Auto => OptimizerSharding::Auto,
+        ShardOptimizer::Always => OptimizerSharding::Always,
+        ShardOptimizer::Never => OptimizerSharding::Never,
+    });
     match flags.precision {
         Precision::F32 => step,
         Precision::Bf16 => step.mixed_precision(MixedPrecision::bf16()),
@@ -218,6 +233,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 since.elapsed().as_secs_f64()
             );
             report_memory(&flags, state.peak_bytes());
+            if let Some(report) = state.sharding() {
+                println!("{report}");
+            }
             since = Instant::now();
         } else if k % (steps / 10).max(1) == 0 || k == steps {
             let rate = ((k - 1) * batch * size.time) as f64 / since.elapsed().as_secs_f64();

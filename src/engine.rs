@@ -18,6 +18,7 @@ pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
 #[cfg(feature = "report")]
 pub use plan_report::ReportRequest;
+pub(crate) use session::PlannedFunction;
 pub use session::{PlanDecision, Session, Settings, arena_layout};
 pub use symbolic::CompiledSymbolic;
 

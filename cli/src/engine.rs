@@ -154,14 +154,7 @@ impl EngineArgs {
     ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
         let (given, fp, budget) = (settled.given.take(), settled.fp, settled.budget.0);
-        let ranks = match exchanges(module, f) {
-            // A rank that did not come is no fault of the command line.
-            true => RankGroup::from_env().map_err(|d| match d.kind {
-                Wrong::LostRank => program.wrong(d),
-                _ => Failure::Usage(d),
-            })?,
-            false => RankGroup::alone(),
-        };
+        let ranks = ranks_of(module, f, |d| program.wrong(d))?;
         let settled = ResolvedFreedom { asked, ..settled };
         let Some(engine) = self.session(settled, donated, ranks)? else {
             return Ok(None);
@@ -262,7 +255,7 @@ impl EngineArgs {
         };
         let usual = Request::new(plan.clone());
         let limits = self.limits();
-        let number = named.number;
+        let number = named.number_of_rank();
         let request =
             Request { number, threads, vectors, code, limits, ranks: ranks.clone(), ..usual };
         let (memory, compile_budget) = budget;
@@ -287,6 +280,22 @@ impl EngineArgs {
     /// Whether the reference engine takes over after this error.
     fn falls(&self, d: &Diagnostic) -> bool {
         self.engine.is_none() && d.kind == Wrong::Unsupported
+    }
+}
+
+/// The ranks that this process is one of, connected, for a function that exchanges with others; it alone for any other. `wrong` makes
+/// the failure of what is no fault of the command line.
+pub(super) fn ranks_of(
+    module: &Module,
+    f: &Function,
+    wrong: impl FnOnce(Diagnostic) -> Failure,
+) -> Result<RankGroup, Failure> {
+    match exchanges(module, f) {
+        true => RankGroup::from_env().map_err(|d| match d.kind {
+            Wrong::LostRank => wrong(d),
+            _ => Failure::Usage(d),
+        }),
+        false => Ok(RankGroup::alone()),
     }
 }
 

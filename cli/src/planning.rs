@@ -266,7 +266,8 @@ impl PlanningArgs {
     ) -> Result<Option<Session>, Failure> {
         let named = if named.row.open.is_none() { registry::usual() } else { named };
         let (plan, code) = (options.clone(), self.code());
-        let request = Request { number: named.number, code, ..Request::new(plan.clone()) };
+        let request =
+            Request { number: named.number_of_rank(), code, ..Request::new(plan.clone()) };
         let mem_budget = self.budget().and_then(MemBudget::known);
         let compile_budget = self.freedom.budget.compiling();
         let settings = Settings { mem_budget, compile_budget, ..Settings::new(plan) };

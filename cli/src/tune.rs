@@ -57,7 +57,7 @@ impl Tune {
         }
         let least = Duration::from_millis(self.each);
         if self.measured.engine.row.name == Gpu::NAME {
-            let engine = gpu(self.measured.engine.number)?;
+            let engine = gpu(self.measured.engine.number_of_rank())?;
             let base = MachineModel { name: self.name.clone(), ..Gpu::planned_for() };
             let mut engine = Gpu {
                 plan: PlanOptions {

@@ -27,6 +27,7 @@ pub mod search;
 pub use adfuse_ir::kernel::InPlace;
 pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, LaunchFacts, PassKind, SweepFacts};
 pub use cost::compile_cost::{CompileCost, compile_cost};
+pub use cost::exchange::exchange_seconds;
 pub use cost::operations::Ops;
 pub use cost::step_cost::{Bottleneck, Cost, StepCost};
 pub use cost::{FactsOf, cost, cost_with, step_cost};

@@ -21,7 +21,7 @@ use crate::backends::functions::Registry;
 use crate::backends::{AnyBackend, RankGroup, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
 use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
-use crate::fusion::{Effort, Fp, PlanOptions};
+use crate::fusion::{Effort, Fp, MachineModel, PlanBudget, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::plan_cache::PlanCache;
 use crate::trace::Traced;
@@ -80,7 +80,7 @@ impl Device {
         let plan =
             PlanOptions { device: engine.device(), effort: Effort::Default, fp: Fp::default() };
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut request = Request { number: engine.number, ..Request::new(plan) };
+        let mut request = Request { number: engine.number.unwrap_or(0), ..Request::new(plan) };
         request.threads = threads;
         let (mem_budget, compile_budget, plan_cache) = (None, None, None);
         let (simulated, opened) = (1, Arc::default());
@@ -184,6 +184,22 @@ impl Device {
     pub fn plan_cache(mut self, cache: PlanCache) -> Device {
         self.plan_cache = Some(cache);
         self
+    }
+
+    /// What plans may take.
+    pub(crate) fn budget(&self) -> PlanBudget {
+        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
+        PlanBudget { memory: self.mem_budget, compile_seconds }
+    }
+
+    /// The machine that is planned for.
+    pub(crate) fn machine_model(&self) -> &MachineModel {
+        &self.request.plan.device
+    }
+
+    /// The floating-point mode.
+    pub(crate) fn mode(&self) -> Fp {
+        self.request.plan.fp
     }
 
     /// The name of the engine.

@@ -9,6 +9,7 @@ use crate::backends::backend::erased;
 use crate::backends::cpu::Vectors;
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
+use crate::backends::ranks::RankEnvironment;
 use crate::backends::ranks::RankGroup;
 use crate::backends::reference::Evaluator;
 use crate::fusion::{self, MachineModel};
@@ -136,11 +137,22 @@ pub const ENGINES: &[EngineRow] = &[
 pub struct NamedEngine {
     /// Its row.
     pub row: &'static EngineRow,
-    /// Which one, where there are several.
-    pub number: u32,
+    /// Which one, where there are several and one was named.
+    pub number: Option<u32>,
 }
 
 impl NamedEngine {
+    /// Which one it is for this process: the one that was named, or that of the process's number among the ranks of its host; the
+    /// first where it is none.
+    pub fn number_of_rank(&self) -> u32 {
+        // What is wrong with the variables is told by what connects the ranks.
+        let local = || RankEnvironment::read().ok().flatten().map_or(0, |found| found.local_rank);
+        match self.row.numbered {
+            Some(_) => self.number.unwrap_or_else(local),
+            None => 0,
+        }
+    }
+
     /// The default machine of plans.
     pub fn device(&self) -> MachineModel {
         MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
@@ -162,10 +174,11 @@ impl FromStr for NamedEngine {
         };
         let found = ENGINES.iter().find(|row| row.name == name);
         match (found, number, found.and_then(|row| row.numbered)) {
-            (Some(row), None, _) => Ok(NamedEngine { row, number: 0 }),
+            (Some(row), None, _) => Ok(NamedEngine { row, number: None }),
             (Some(row), Some(number), Some(one)) => {
                 let wrong = |_| format!("`{number}` is no number of a {one}");
-                number.parse().map(|number| NamedEngine { row, number }).map_err(wrong)
+                let number = number.parse().map_err(wrong)?;
+                Ok(NamedEngine { row, number: Some(number) })
             }
             _ => Err(format!("no engine `{text}`: engines are {}", names(|_| true))),
         }
@@ -195,7 +208,7 @@ pub fn described() -> String {
 /// The row of the default engine.
 pub fn usual() -> NamedEngine {
     let row = ENGINES.iter().find(|row| row.name == Cpu::NAME).unwrap_or(&ENGINES[0]);
-    NamedEngine { row, number: 0 }
+    NamedEngine { row, number: None }
 }
 
 #[cfg(test)]
@@ -206,12 +219,12 @@ mod tests {
     fn engines_are_read_by_name() {
         for (text, name, number) in [
             #[cfg(feature = "gpu")]
-            ("gpu", "gpu", 0),
+            ("gpu", "gpu", None),
             #[cfg(feature = "gpu")]
-            ("gpu:3", "gpu", 3),
-            ("cpu", "cpu", 0),
-            ("reference", "reference", 0),
-            ("evaluator", "evaluator", 0),
+            ("gpu:3", "gpu", Some(3)),
+            ("cpu", "cpu", None),
+            ("reference", "reference", None),
+            ("evaluator", "evaluator", None),
         ] {
             let found: NamedEngine = text.parse().expect(text);
             assert_eq!((found.row.name, found.number), (name, number));

@@ -87,6 +87,13 @@ pub struct PlanDecision {
     pub notes: Vec<String>,
 }
 
+/// A function as it was planned, and the plan with its cost.
+#[derive(Debug)]
+pub(crate) struct PlannedFunction {
+    pub(crate) function: Function,
+    pub(crate) point: fusion::PlanPoint,
+}
+
 /// A backend, and what is asked of its plans.
 #[derive(Debug)]
 pub struct Session<B: ?Sized = AnyBackend> {
@@ -199,6 +206,20 @@ impl<B: Backend + ?Sized> Session<B> {
         pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "plan")?;
         let plan = unit.plan.take().ok_or_else(|| missing("plan"))?;
         Ok((unit.take_function()?, plan))
+    }
+
+    /// The plan of a function of a verified module, with its cost.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub(crate) fn planned_function(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<PlannedFunction, Diagnostic> {
+        let (function, plan) = self.planned(module, f)?;
+        let point = fusion::plan_point(&function, plan, &self.settings.plan, self)?;
+        Ok(PlannedFunction { function, point })
     }
 
     /// Compiles a program.

@@ -26,6 +26,11 @@ impl Traced {
         &self.f
     }
 
+    /// The same callees with another function, which calls no others.
+    pub(crate) fn with_function(&self, f: Function) -> Traced {
+        Traced { f, callees: self.callees.clone() }
+    }
+
     /// The functions that it calls, and the rules of those.
     pub fn callees(&self) -> &[Function] {
         &self.callees

@@ -20,25 +20,32 @@ const SEED: &str = "adfuse.seed";
 const OPTIMIZER: &str = "optimizer.";
 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
-    /// Writes the state to a file. Training that is loaded from it goes on with the same bits, on any number of ranks. Of several
-    /// ranks the first writes, and the others do nothing.
+    /// Writes the state to a file. Training that is loaded from it goes on with the same bits, on any number of ranks, whether they divide
+    /// the optimizer's state or not. All ranks call it, and the first writes.
     ///
     /// # Errors
     /// [`Kind::Usage`] when the file cannot be written: what was there stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
-        // All ranks have the same state: one writes it.
-        if self.device().group().rank() > 0 {
-            return Ok(());
-        }
         let path = path.as_ref();
         let suffix = path.extension().map(|suffix| suffix.to_ascii_lowercase());
         if suffix.is_some_and(|s| ["npz", "npy", "csv", "gz"].iter().any(|other| s == *other)) {
             let m = format!("{}: a state is a safetensors file", path.display());
             return Err(Diagnostic::new(At::default(), Kind::Usage, m));
         }
+        // All ranks have the same state, or a part of it each: one writes it.
+        let writes = self.device().group().rank() == 0;
+        if !writes && self.sharding().is_none() {
+            return Ok(());
+        }
         let mut arrays = tree::named_leaves(&self.params()?);
-        for (kept, resident) in self.kept_tensors() {
-            arrays.push((format!("{OPTIMIZER}{}", kept.name), resident.fetch()?));
+        for kept in self.kept_tensors() {
+            let (kept, array) = kept?;
+            if writes {
+                arrays.push((format!("{OPTIMIZER}{}", kept.name), array));
+            }
+        }
+        if !writes {
+            return Ok(());
         }
         let texts = [
             (FORMAT.0.to_string(), FORMAT.1.to_string()),

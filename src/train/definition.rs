@@ -4,6 +4,7 @@ use super::gradients::{DifferentiatedLoss, LossInputs, TracedLoss, part_type};
 use super::objective::{AuxArrays, Objective};
 use super::parallel::Division;
 use super::precision::{MixedPrecision, all_finite};
+use super::sharding::{RankRequest, RankStep, ShardingReport};
 use crate::autodiff::{Batching, Random, value_and_grad_has_aux, vmap};
 use crate::backends::Array;
 use crate::backends::backend::Executable;
@@ -61,6 +62,8 @@ pub(super) struct StepProgram<R: Objective> {
     pub(super) batch: ArgumentKey,
     pub(super) executable: Arc<dyn Executable>,
     pub(super) division: Division,
+    /// What it divides among ranks.
+    pub(super) sharding: Option<Arc<ShardingReport>>,
     /// The other values, with arrays in place of those to come.
     pub(super) aux: AuxArrays<R>,
     /// The number of those.
@@ -79,9 +82,9 @@ impl<R: Objective> StepProgram<R> {
 /// A traced step with what it took to trace it.
 pub(super) struct TracedStep<R: Objective> {
     pub(super) f: Traced,
-    targets: Vec<ResultTarget>,
+    pub(super) targets: Vec<ResultTarget>,
     aux: AuxArrays<R>,
-    aux_count: usize,
+    pub(super) aux_count: usize,
 }
 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
@@ -297,29 +300,46 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         device: &Device,
         batch: &B::With<Array>,
-        (key, leaves): (ArgumentKey, u32),
+        (key, request): (ArgumentKey, RankRequest<'_>),
     ) -> Result<StepProgram<R>, Diagnostic> {
-        let division = Division::of(leaves, device)?;
-        let TracedStep { f, targets, aux, aux_count } = self.traced(batch, division)?;
+        let division = Division::of(request.leaves, device)?;
+        let traced = self.traced(batch, division)?;
+        let RankStep { f, sharding, plan } =
+            self.rank_step(device, &traced, (division, request))?;
+        let TracedStep { targets, aux, aux_count, .. } = traced;
         let donated = self.donated(&targets);
-        let executable = match device.simulated() {
-            1 => device.compile_donating(&f, &donated)?.executable,
-            ranks => {
-                let all = Self::of_all_ranks(&f, &tree::leaves(batch), ranks)?;
-                device.session(&donated)?.compile(&Module::from(all.clone()), &all)?.executable
+        let executable = match (device.simulated(), plan) {
+            (1, None) => device.compile_donating(&f, &donated)?.executable,
+            (1, Some(plan)) => {
+                device.session(&donated)?.follow(&plan.function, &plan.point.plan)?.executable
+            }
+            (ranks, _) => {
+                let batch = tree::leaves(batch);
+                let all = Self::of_all_ranks(&f, (&batch, sharding.as_deref()), ranks)?;
+                // The budget is that of one rank.
+                let mut session = device.session(&donated)?;
+                session.settings.mem_budget = None;
+                session.compile(&Module::from(all.clone()), &all)?.executable
             }
         };
-        Ok(StepProgram { batch: key, executable, division, aux, aux_count, targets })
+        Ok(StepProgram { batch: key, executable, division, sharding, aux, aux_count, targets })
     }
 
-    /// The step of one rank as that of all, on rows that lie side by side. What all have in common, which is all that a step
-    /// leaves, is there once.
-    fn of_all_ranks(f: &Traced, batch: &[Array], ranks: u32) -> Result<Function, Diagnostic> {
+    /// The step of one rank as that of all, on rows that lie side by side, as parts of divided tensors do. What all have in common
+    /// is there once.
+    fn of_all_ranks(
+        f: &Traced,
+        (batch, sharding): (&[Array], Option<&ShardingReport>),
+        ranks: u32,
+    ) -> Result<Function, Diagnostic> {
         let others = f.params().len() - batch.len();
+        let tensors = sharding.map_or(&[][..], |report| &report.decision.tensors);
+        let is_part = |k: usize| tensors.iter().any(|t| t.param == k).then_some(0);
         let rows = batch.iter().map(|array| array.dims().first().map(|_| 0));
-        let axes = std::iter::repeat_n(None, others).chain(rows);
+        let axes = (0..others).map(is_part).chain(rows);
         let batching = Batching::new(u64::from(ranks), axes).named(AXIS).random(Random::Same);
-        let batching = batching.results(f.results().iter().map(|_| None));
+        let is_part = |k: usize| tensors.iter().any(|t| t.result == k).then_some(0);
+        let batching = batching.results((0..f.results().len()).map(is_part));
         vmap(&Module::from(f.clone()), f, &batching)
     }
 }
@@ -327,7 +347,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
 impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
     /// The parameters of the program, by position, that a step replaces: the model's, the optimizer's tensors, the number
     /// of steps.
-    fn donated(&self, targets: &[ResultTarget]) -> Vec<usize> {
+    pub(super) fn donated(&self, targets: &[ResultTarget]) -> Vec<usize> {
         let (first, kept) = (self.params.len(), self.kept.len());
         let replaced = targets.iter().filter_map(|target| match *target {
             ResultTarget::Param(k) => Some(k),
@@ -345,11 +365,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         device: &Device,
         batch: &B::With<Array>,
-        leaves: u32,
+        request: RankRequest<'_>,
     ) -> Result<crate::report::Report, Diagnostic> {
-        use crate::report::ValueKind;
-        let division = Division::of(leaves, device)?;
-        let TracedStep { f, targets, .. } = self.traced(batch, division)?;
+        use crate::report::{Answer, ValueKind};
+        let division = Division::of(request.leaves, device)?;
+        let traced = self.traced(batch, division)?;
+        let RankStep { f, sharding, .. } = self.rank_step(device, &traced, (division, request))?;
         let role = |(_, p): &(String, Param)| match p.role {
             ParamRole::Trained | ParamRole::Frozen => ValueKind::Parameter,
             ParamRole::Running => ValueKind::State,
@@ -358,7 +379,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         parameters.resize(self.params.len() + self.kept.len(), ValueKind::State);
         let origin = "a training step traced from Rust".into();
         let request = crate::engine::ReportRequest { origin, parameters, ..Default::default() };
-        device.report(&f, &self.donated(&targets), &request)
+        let mut report = device.report(&f, &self.donated(&traced.targets), &request)?;
+        report.answers.extend(sharding.map(|sharding| Answer {
+            key: "sharding",
+            question: "What do ranks divide among them?",
+            answer: sharding.to_string(),
+            panel: "memory",
+        }));
+        Ok(report)
     }
 }
 

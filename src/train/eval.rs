@@ -122,7 +122,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         step.run_on(
             (self.device(), ModelKey::Defined(self.model_number())),
             &net,
-            self.resident_params()?.to_vec(),
+            self.resident_params()?,
             batch,
         )
     }

@@ -13,6 +13,8 @@ mod metrics;
 mod objective;
 mod parallel;
 mod precision;
+mod rank_step;
+mod sharding;
 mod state;
 #[cfg(feature = "train")]
 mod trainer;
@@ -21,6 +23,7 @@ pub use eval::{EvalStep, eval_step};
 pub use metrics::Metrics;
 pub use objective::{AuxArrays, Objective};
 pub use precision::MixedPrecision;
+pub use sharding::{OptimizerSharding, ShardingReport};
 pub use state::{TrainState, TrainStep, data_parallel, train_step};
 #[cfg(feature = "train")]
 pub use trainer::{TrainOutcome, Trainer};

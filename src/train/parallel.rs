@@ -8,16 +8,14 @@ use super::gradients::Gradients;
 use crate::backends::Array;
 use crate::backends::ranks::AXIS;
 use crate::device::Device;
-use crate::ir::{At, DType, Diagnostic, Kind, TensorType};
-use crate::trace::{RankAxis, Tensor, Tracer};
+use crate::ir::rewrite::ExchangeBuckets;
+use crate::ir::{At, DType, Diagnostic, Kind};
+use crate::trace::{RankAxis, Tensor};
 use crate::tree::{self, Params};
 
-/// Tensors of at least this number of bytes are summed over ranks by themselves; smaller ones are joined.
-const ALONE_BYTES: u64 = 16 << 20;
-
-/// The bytes from which on tensors that are joined are summed: each exchange has a cost, and the first are on their way
-/// while others are computed.
-const BUCKET_BYTES: u64 = 24 << 20;
+/// How exchanges are joined: each has a cost, and the first are on their way while others are computed.
+pub(super) const BUCKETS: ExchangeBuckets =
+    ExchangeBuckets { alone: 16 << 20, dense: 256 << 10, full: 24 << 20 };
 
 /// Seeds of neighbouring leaves are so far apart: no training has as many steps.
 const SEEDS_APART: i64 = 1 << 40;
@@ -65,6 +63,11 @@ impl Division {
     /// Leaves of a rank.
     fn own_leaves(self) -> u32 {
         self.leaves / self.ranks
+    }
+
+    /// How many ranks share the leaves.
+    pub(super) fn ranks(self) -> u32 {
+        self.ranks
     }
 
     fn over(self) -> RankAxis {
@@ -170,7 +173,7 @@ impl Division {
         let own = sums.pop().unwrap_or_default();
         let all = match self.ranks {
             1 => own,
-            _ => summed(&t, &self.over(), &own),
+            _ => summed(&self.over(), &own),
         };
         let mean = |sum: Tensor| match sum.dtype().is_float() {
             true => sum / f64::from(self.leaves),
@@ -201,60 +204,9 @@ fn summand(x: &Tensor) -> Tensor {
 }
 
 /// The sums over the ranks, in the order of the tensors. The last tensors, which a backward pass has first, are the first on
-/// their way; small ones of one type go together.
-fn summed(t: &Tracer, over: &RankAxis, tensors: &[Tensor]) -> Vec<Tensor> {
-    let mut sums: Vec<Option<Tensor>> = vec![None; tensors.len()];
-    let bytes = |x: &Tensor| {
-        let elements = x.ty().elements().unwrap_or(u64::MAX);
-        elements.saturating_mul(x.dtype().bytes())
-    };
-    let mut buckets: Vec<(DType, u64, Vec<usize>)> = Vec::new();
-    for k in (0..tensors.len()).rev() {
-        let (x, dtype, size) = (&tensors[k], tensors[k].dtype(), bytes(&tensors[k]));
-        if size >= ALONE_BYTES {
-            sums[k] = Some(x.all_reduce(over));
-            continue;
-        }
-        let at = match buckets.iter().position(|(of, ..)| *of == dtype) {
-            Some(at) => at,
-            None => {
-                buckets.push((dtype, 0, Vec::new()));
-                buckets.len() - 1
-            }
-        };
-        let (_, filled, members) = &mut buckets[at];
-        *filled += size;
-        members.push(k);
-        if *filled >= BUCKET_BYTES {
-            let (_, _, members) = buckets.remove(at);
-            together(t, over, (tensors, &members), &mut sums);
-        }
-    }
-    for (_, _, members) in buckets {
-        together(t, over, (tensors, &members), &mut sums);
-    }
-    sums.into_iter().zip(tensors).map(|(sum, x)| sum.unwrap_or_else(|| x.clone())).collect()
-}
-
-/// Sums tensors of one type in one exchange.
-fn together(
-    t: &Tracer,
-    over: &RankAxis,
-    (tensors, members): (&[Tensor], &[usize]),
-    sums: &mut [Option<Tensor>],
-) {
-    if let [only] = *members {
-        sums[only] = Some(tensors[only].all_reduce(over));
-        return;
-    }
-    let elements = |k: usize| tensors[k].ty().elements().unwrap_or(0) as i64;
-    let flat: Vec<Tensor> = members.iter().map(|&k| tensors[k].reshape([elements(k)])).collect();
-    let all = t.concat(&flat.iter().collect::<Vec<_>>(), 0).all_reduce(over);
-    let mut at = 0;
-    for &k in members {
-        let own = all.slice((at..at + elements(k),));
-        at += elements(k);
-        let ty: TensorType = tensors[k].ty();
-        sums[k] = Some(own.reshape(&ty.shape));
-    }
+/// their way.
+fn summed(over: &RankAxis, tensors: &[Tensor]) -> Vec<Tensor> {
+    let mut sums: Vec<Tensor> = tensors.iter().rev().map(|x| x.all_reduce(over)).collect();
+    sums.reverse();
+    sums
 }

@@ -4,14 +4,15 @@ use super::definition::{ResultTarget, StepDefinition, StepProgram, StepSettings}
 use super::objective::Objective;
 use super::parallel::Division;
 use super::precision::MixedPrecision;
+use super::sharding::{OptimizerSharding, RankRequest, ShardingReport, StateTensors};
 use crate::backends::{Array, Resident};
 use crate::device::{ArgumentKey, Device};
-use crate::ir::{At, DType, Diagnostic, Kind, Literal};
+use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use crate::nn::{self, Param};
 use crate::optim::{Optimizer, OptimizerState};
 use crate::trace::{Tensor, Traced};
 use crate::tree::{self, Params};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A training step: forward, backward and update as one program, which is made when the first batch of its types arrives.
 ///
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub struct TrainStep<M: Params<Param>, B, R> {
     definition: Arc<StepDefinition<M, B, R>>,
     leaves: u32,
+    sharding: OptimizerSharding,
 }
 
 /// A training step of a model: the closure is given the model and a batch, and returns the loss, or the loss and other values
@@ -34,7 +36,8 @@ where
     R: Objective,
 {
     let definition = StepDefinition::new(model, Arc::new(optimizer), Arc::new(loss));
-    TrainStep { definition: Arc::new(definition), leaves: 1 }
+    let sharding = OptimizerSharding::default();
+    TrainStep { definition: Arc::new(definition), leaves: 1, sharding }
 }
 
 /// The step with its batches divided into `leaves` parts of equal size, a power of two, which the ranks of the device share: each is
@@ -103,7 +106,36 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         TrainStep {
             definition: Arc::new(self.definition.with_settings(change)),
             leaves: self.leaves,
+            sharding: self.sharding,
         }
+    }
+
+    /// The same step with the optimizer's state divided among the ranks of its device, or not. Without this, the budget of the device decides
+    /// ([`OptimizerSharding::Auto`]).
+    ///
+    /// ```
+    /// use adfuse::nn::Linear;
+    /// use adfuse::optim::Adam;
+    /// use adfuse::prelude::*;
+    /// use adfuse::train::{OptimizerSharding, data_parallel};
+    ///
+    /// let trained = |sharding: OptimizerSharding| {
+    ///     let loss = |net: &Linear, x: Tensor| net.apply(x).square().mean(..);
+    ///     let step = data_parallel(adfuse::train_step(Adam::new(0.1), Linear::new(128, 128), loss), 2);
+    ///     let mut state = step.optimizer_sharding(sharding).init(Device::cpu().simulated_ranks(2), 0)?;
+    ///     state.step(&Array::from_vec((0..512).map(|k| k as f32 / 512.0).collect(), [4, 128])?)?;
+    ///     let saved = state.sharding().map_or(0, |report| report.saved_bytes);
+    ///     Ok::<_, Diagnostic>((saved, state.params()?.weight.to_f64s()))
+    /// };
+    /// let (divided, whole) = (trained(OptimizerSharding::Always)?, trained(OptimizerSharding::Never)?);
+    /// // Of m and v, each of 128 times 128 numbers of four bytes, a rank has a half.
+    /// assert_eq!((divided.0, whole.0), (2 * 128 * 128 * 4 / 2, 0));
+    /// assert_eq!(divided.1, whole.1);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[must_use]
+    pub fn optimizer_sharding(self, sharding: OptimizerSharding) -> TrainStep<M, B, R> {
+        TrainStep { sharding, ..self }
     }
 
     /// The state before the first step, with parameters drawn from the seed. Random layers draw from it too.
@@ -151,7 +183,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         device: &Device,
         batch: &B::With<Array>,
     ) -> Result<crate::report::Report, Diagnostic> {
-        self.definition.report(device, batch, self.leaves)
+        let (leaves, sharding) = (self.leaves, self.sharding);
+        self.definition.report(device, batch, RankRequest { leaves, sharding, divided: None })
     }
 
     /// The model as it was described: its leaves are [`Param`](crate::nn::Param)s, not values.
@@ -185,6 +218,9 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         Ok(TrainState {
             definition: Arc::clone(&self.definition),
             leaves: self.leaves,
+            sharding: self.sharding,
+            divided: None,
+            gathered: Mutex::default(),
             programs: Vec::new(),
             device,
             values: resident(values),
@@ -201,9 +237,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
 pub struct TrainState<M: Params<Param>, B, R: Objective> {
     definition: Arc<StepDefinition<M, B, R>>,
     leaves: u32,
+    sharding: OptimizerSharding,
+    /// What the ranks divide among them, from the first step on.
+    divided: Option<Arc<ShardingReport>>,
+    /// The number of steps after which divided parameters were gathered, and all parameters then.
+    gathered: Mutex<Option<(u64, Vec<Resident>)>>,
     programs: Vec<StepProgram<R>>,
     device: Device,
-    /// The parameters; none after a step that failed while it ran.
+    /// The parameters, or what this rank has of them; none after a step that failed while it ran.
     values: Vec<Resident>,
     /// The optimizer's tensors.
     kept: Vec<Resident>,
@@ -230,12 +271,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         let program = match known {
             Some(k) => &self.programs[k],
             None => {
-                let made = self.definition.program(&self.device, batch, (key, self.leaves))?;
+                self.present()?;
+                let made = self.definition.program(&self.device, batch, (key, self.request()))?;
+                self.divide(made.sharding.clone())?;
                 self.programs.push(made);
                 &self.programs[self.programs.len() - 1]
             }
         };
-        self.resident_params()?;
+        self.present()?;
         let arrays = self.rows(batch, program.division)?;
         let mut args = std::mem::take(&mut self.values);
         // What no step changes is lent.
@@ -257,6 +300,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
             }
         }
         self.values = values.into_iter().flatten().collect();
+        *self.gathered.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.count += 1;
         let loss = loss.get(0).to_f64();
         Ok(R::report(loss, tree::rebuild(&program.aux, aux)))
@@ -276,7 +320,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// As [`TrainState::step`] has them of the trace.
     pub fn traced(&self, batch: &B::With<Array>) -> Result<Traced, Diagnostic> {
         let division = Division::of(self.leaves, &self.device)?;
-        Ok(self.definition.traced(batch, division)?.f)
+        let traced = self.definition.traced(batch, division)?;
+        Ok(self.definition.rank_step(&self.device, &traced, (division, self.request()))?.f)
     }
 
     /// The report of the plan of a step for batches of the types of this one, as [`TrainStep::report`].
@@ -285,7 +330,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// As there.
     #[cfg(feature = "report")]
     pub fn report(&self, batch: &B::With<Array>) -> Result<crate::report::Report, Diagnostic> {
-        self.definition.report(&self.device, batch, self.leaves)
+        self.definition.report(&self.device, batch, self.request())
     }
 
     /// The number of steps so far.
@@ -309,22 +354,96 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         &self.device
     }
 
-    /// The parameters, in the order of the model's leaves, where the device keeps them.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] after a step that failed while it ran.
-    pub fn resident_params(&self) -> Result<&[Resident], Diagnostic> {
+    fn request(&self) -> RankRequest<'_> {
+        let (leaves, sharding) = (self.leaves, self.sharding);
+        RankRequest { leaves, sharding, divided: self.divided.as_ref() }
+    }
+
+    /// What the ranks divide among them, once the first step has decided it.
+    pub fn sharding(&self) -> Option<&ShardingReport> {
+        self.divided.as_deref()
+    }
+
+    /// The tensors of the state on this device.
+    fn tensors(&self) -> StateTensors<'_> {
+        let ranks = self.device.group().ranks().max(self.device.simulated());
+        StateTensors { device: &self.device, ranks }
+    }
+
+    /// Errs when parameters are lost.
+    fn present(&self) -> Result<(), Diagnostic> {
         if self.values.len() != self.definition.params.len() {
             let m = "the parameters are lost: a step before failed while it ran";
             return Err(Diagnostic::new(At::default(), Kind::Usage, m));
         }
-        Ok(&self.values)
+        Ok(())
     }
 
-    /// What the optimizer keeps, where the device keeps it.
+    /// Divides tensors that are whole, as the first program says that does.
+    fn divide(&mut self, sharding: Option<Arc<ShardingReport>>) -> Result<(), Diagnostic> {
+        let Some(report) = sharding.filter(|_| self.divided.is_none()) else { return Ok(()) };
+        let (mut values, mut kept) = (self.values.clone(), self.kept.clone());
+        for &t in &report.decision.tensors {
+            let tensor = match t.param.checked_sub(values.len()) {
+                None => &mut values[t.param],
+                Some(k) => &mut kept[k],
+            };
+            *tensor = self.tensors().divided(&tensor.fetch()?, t)?.into();
+        }
+        (self.values, self.kept, self.divided) = (values, kept, Some(report));
+        // Programs from before have whole tensors.
+        self.programs.clear();
+        Ok(())
+    }
+
+    /// A tensor of the state as it is without ranks; `position` is that of its parameter of the program. Where it is divided, all ranks
+    /// ask for it.
+    fn whole(&self, position: usize, ty: &TensorType) -> Result<Array, Diagnostic> {
+        let resident = match position.checked_sub(self.values.len()) {
+            None => &self.values[position],
+            Some(k) => &self.kept[k],
+        };
+        let own = resident.fetch()?;
+        match self.divided.as_ref().and_then(|report| report.decision.of_param(position)) {
+            None => Ok(own),
+            Some(_) => self.tensors().whole(&own, ty),
+        }
+    }
+
+    /// The parameters, in the order of the model's leaves, where the device keeps them. Where ranks divide parameters among them, these are
+    /// gathered, which all ranks ask for.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] after a step that failed while it ran; [`Kind::LostRank`] when a rank is gone.
+    pub fn resident_params(&self) -> Result<Vec<Resident>, Diagnostic> {
+        self.present()?;
+        let count = self.values.len();
+        let is_divided =
+            |report: &Arc<ShardingReport>| report.decision.tensors.iter().any(|t| t.param < count);
+        if !self.divided.as_ref().is_some_and(is_divided) {
+            return Ok(self.values.clone());
+        }
+        let mut known = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((steps, whole)) = &*known
+            && *steps == self.count
+        {
+            return Ok(whole.clone());
+        }
+        let types = self.definition.params.iter().map(|(_, p)| &p.ty);
+        let whole = types.enumerate().map(|(k, ty)| self.whole(k, ty).map(Resident::from));
+        let whole = whole.collect::<Result<Vec<_>, _>>()?;
+        *known = Some((self.count, whole.clone()));
+        Ok(whole)
+    }
+
+    /// Each tensor that the optimizer keeps, whole.
     #[cfg(feature = "data")]
-    pub(super) fn kept_tensors(&self) -> impl Iterator<Item = (&OptimizerState, &Resident)> {
-        self.definition.kept.iter().zip(&self.kept)
+    pub(super) fn kept_tensors(
+        &self,
+    ) -> impl Iterator<Item = Result<(&OptimizerState, Array), Diagnostic>> {
+        let first = self.values.len();
+        let kept = self.definition.kept.iter().enumerate();
+        kept.map(move |(k, state)| Ok((state, self.whole(first + k, &state.ty)?)))
     }
 
     /// The number of the model's definition.
@@ -337,13 +456,16 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         &self.definition.model
     }
 
-    /// The parameters.
+    /// The parameters. Where ranks divide them, all ranks ask for them.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// What went wrong on the device; [`Kind::LostRank`] when a rank is gone.
     pub fn params(&self) -> Result<M::With<Array>, Diagnostic> {
-        let mut values = self.resident_params()?.iter();
-        tree::try_map(&*self.definition.model, |_, _| values.next().ok_or_else(missing)?.fetch())
+        self.present()?;
+        let mut position = 0..;
+        tree::try_map(&*self.definition.model, |_, param| {
+            self.whole(position.next().unwrap_or_default(), &param.ty)
+        })
     }
 }
 

@@ -62,6 +62,13 @@ pub struct TrainOutcome {
     pub metrics: Metrics,
 }
 
+/// Whether there was an interrupt, on any rank: all of them end after the same step.
+fn interrupted<M: Params<Param>, B: Params<Tensor>, R: Objective>(
+    state: &TrainState<M, B, R>,
+) -> Result<bool, Diagnostic> {
+    state.device().group().on_any(interrupt::taken())
+}
+
 impl Trainer {
     /// A loop over this many epochs, those before the state included.
     pub fn new(epochs: u64) -> Trainer {
@@ -153,7 +160,7 @@ impl Trainer {
                 if state.steps().is_multiple_of(length) {
                     continue;
                 }
-                if interrupt::taken() {
+                if interrupted(state)? {
                     bar.finish_and_clear();
                     self.save(state)?;
                     return Ok(self.interrupted(state, outcome));
@@ -171,7 +178,7 @@ impl Trainer {
             }
             self.save(state)?;
             outcome.metrics = metrics;
-            if outcome.epochs < self.epochs && interrupt::taken() {
+            if outcome.epochs < self.epochs && interrupted(state)? {
                 return Ok(self.interrupted(state, outcome));
             }
         }

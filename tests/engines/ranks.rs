@@ -7,10 +7,11 @@ use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::registry::{ENGINES, Request};
 use adfuse::engine::{Cpu, Session, Settings};
+use adfuse::fusion::PlanOptions;
 use adfuse::ir::kernel::ExchangeKind;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{parse, parse_example};
-use adfuse::ir::{Function, Kind, Module, Op, verify};
+use adfuse::ir::{Fp, Function, Kind, Module, Op, verify};
 use adfuse::sample::{rng, sample};
 use std::time::{Duration, Instant};
 
@@ -140,7 +141,42 @@ fn different_programs_are_told() {
         made.executable.run(&args).expect_err("another program")
     });
     for d in errors {
-        assert!(d.kind == Kind::Usage && d.message.contains("runs another program"), "{d}");
+        assert!(d.kind == Kind::Usage && d.message.contains("rank 1 runs another program"), "{d}");
+        assert!(d.message.contains("the exchanges differ"), "{d}");
+    }
+}
+
+/// Equal exchanges do not hide that something else is computed, or in another mode; all ranks are told the same, and who it is.
+#[test]
+fn different_programs_of_equal_exchanges_are_told() {
+    let with = |op: &str| {
+        format!(
+            "func @f(%x: f32[3]) -> f32[3] {{
+        %a = {op} %x : f32[3]
+        %y = all_reduce %a {{over = \"ranks\", ranks = 3}} : f32[3]
+        return %y }}"
+        )
+    };
+    let (neg, abs) = (with("neg"), with("abs"));
+    let strict = |rank: u32| (if rank == 1 { abs.clone() } else { neg.clone() }, Fp::Strict);
+    let modes = |rank: u32| (neg.clone(), if rank == 0 { Fp::Fast } else { Fp::Strict });
+    for (of, said) in [
+        (
+            &strict as &(dyn Fn(u32) -> (String, Fp) + Sync),
+            "rank 1 runs another program `f` than rank 0: the exchanges are equal",
+        ),
+        (&modes, "ranks 1, 2 run another program `f` than rank 0: engine or floating-point mode"),
+    ] {
+        for d in on_ranks(3, |group| {
+            let (text, fp) = of(group.rank());
+            let module = parse(&text).expect("reads");
+            let plan = PlanOptions { fp, ..Cpu::default().plan };
+            let cpu = Cpu { plan, ranks: group.clone(), ..Cpu::default() };
+            let made = cpu.session().compile(&module, first(&module)).expect("compiles");
+            made.executable.run(&arguments(first(&module))).expect_err("another program")
+        }) {
+            assert!(d.kind == Kind::Usage && d.message.contains(said), "{d}");
+        }
     }
 }
 

@@ -10,5 +10,6 @@ mod control;
 mod lanes;
 mod ops;
 mod programs;
+mod sharding;
 mod trace;
 mod vmap;

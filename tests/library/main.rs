@@ -8,6 +8,7 @@ mod parallel;
 mod precision;
 #[path = "../common/ranks.rs"]
 mod ranks;
+mod sharding;
 mod small_net;
 mod train;
 mod transforms;

@@ -19,7 +19,7 @@ use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{AlignedBlock, OffsetAllocator};
 use crate::runtime::legalize::Legalized;
 use crate::runtime::limits::RunLimits;
-use crate::runtime::ranks::{Agreement, RankGroup};
+use crate::runtime::ranks::{Agreement, RankGroup, RankProgram};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::result_pool::Store;
 use adfuse_ir::kernel::{Program, Role, Verified};
@@ -217,7 +217,10 @@ impl CpuExecutable {
             memory: Mutex::new(memory),
             threads: options.threads.max(1),
             limits: options.limits,
-            agreement: Agreement::about(host.ranks, program),
+            agreement: Agreement::about(
+                host.ranks,
+                RankProgram::of(program, &format!("cpu {}", options.fp.name())),
+            ),
             pool,
         })
     }

@@ -10,7 +10,7 @@ use crate::runtime::array::Array;
 use crate::runtime::backend::{Arrange, Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
-use crate::runtime::ranks::{Agreement, RankGroup};
+use crate::runtime::ranks::{Agreement, RankGroup, RankProgram};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Step, Verified};
@@ -180,7 +180,10 @@ impl Prepared for Counted<'_> {
             program: self.program.clone(),
             functions: self.engine.functions.clone(),
             limits: self.engine.limits,
-            agreement: Agreement::about(&self.engine.ranks, &self.program),
+            agreement: Agreement::about(
+                &self.engine.ranks,
+                RankProgram::of(&self.program, Evaluator::NAME),
+            ),
             ranks: self.engine.ranks.clone(),
             steps: steps.collect(),
             memory: self.report(layout)?,

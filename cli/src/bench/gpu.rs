@@ -1,6 +1,7 @@
 //! Measurements on a GPU: inputs stay on the device, and times are the device's.
 
 use super::gpu_report::{CompileTime, GpuBenchReport, GpuPlanFigures, MeasuredGpuStep};
+use super::measure::goes_on;
 use super::spread::SampleStats;
 use super::subject::flops;
 use super::{Bench, events};
@@ -11,9 +12,9 @@ use crate::machine::gpu;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use crate::whole;
-use adfuse::backends::Array;
 use adfuse::backends::cpu::Trace;
 use adfuse::backends::gpu::{Copy, DeviceArray};
+use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::{Gpu, OnGpu};
 use adfuse::fusion::{Cost, Effort, Plan, PlanOptions, cost};
 use adfuse::ir::Diagnostic;
@@ -96,7 +97,7 @@ impl GpuSubject {
         }
         let most = gpu.device().most_used().map_err(wrong)?;
         let (peak, seconds) = (most.saturating_sub(before), Vec::new());
-        let times = often(fastest);
+        let times = gpu.ranks.of_first(often(fastest).into()).map_err(wrong)? as u32;
         Ok(GpuSubject { effort: name, made, cost, clock, inputs, peak, seconds, times })
     }
 
@@ -154,17 +155,19 @@ fn often(seconds: f64) -> u32 {
     (SAMPLE / seconds.max(1e-9)).ceil().clamp(1.0, MOST_RUNS) as u32
 }
 
-/// Takes samples of all and of the copy in turns; the seconds of the copies.
+/// Takes samples of all and of the copy in turns, as many on each rank; the seconds of the copies.
 fn measured(
     subjects: &mut [GpuSubject],
     copy: &Copy,
-    least: Duration,
+    (least, ranks): (Duration, &RankGroup),
 ) -> Result<Vec<f64>, Diagnostic> {
     copy.timed(1)?;
     let copies = often(copy.timed(1)?);
     let mut seconds = Vec::new();
     let begin = Instant::now();
-    while seconds.len() < SAMPLES.start || seconds.len() < SAMPLES.end && begin.elapsed() < least {
+    while seconds.len() < SAMPLES.start
+        || seconds.len() < SAMPLES.end && goes_on(ranks, begin.elapsed() < least)?
+    {
         for k in 0..subjects.len() {
             // Each goes first as often as the other.
             let k = (k + seconds.len()) % subjects.len();
@@ -181,7 +184,8 @@ impl Bench {
         let mut clock = Clock::new();
         let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
         let limits = self.trips.limits();
-        let gpu = Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number)? };
+        let gpu =
+            Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number_of_rank())? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
         let machine = self.measured.engine.row.machine;
@@ -193,6 +197,8 @@ impl Bench {
             return Err(Failure::usage(m));
         }
         let wrong = |d| ready.source.wrong(d);
+        let ranks = self.ranks(&ready)?;
+        let gpu = gpu.among(ranks.clone()).map_err(wrong)?;
         let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
         let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
@@ -209,7 +215,8 @@ impl Bench {
         }
         let working_set = subjects[0].made.executable.memory().peak();
         let copy = Copy::new(gpu.device(), working_set).map_err(wrong)?;
-        let copies = measured(&mut subjects, &copy, self.min_seconds).map_err(wrong)?;
+        let least = (self.min_seconds, &ranks);
+        let copies = measured(&mut subjects, &copy, least).map_err(wrong)?;
         let kernels = match self.kernels {
             true => Some(subjects[0].kernels().map_err(wrong)?),
             false => None,
@@ -240,7 +247,9 @@ impl Bench {
             true => format!("{:#}\n", report.json()),
             false => report.text(),
         };
-        streams.out.write_all(printed.as_bytes())?;
+        if ranks.rank() == 0 {
+            streams.out.write_all(printed.as_bytes())?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,7 +3,7 @@
 use super::copy::CopyBenchmark;
 use super::spread::SampleStats;
 use super::subject::Subject;
-use adfuse::backends::Array;
+use adfuse::backends::{Array, RankGroup};
 use adfuse::ir::Diagnostic;
 use std::time::{Duration, Instant};
 
@@ -42,12 +42,12 @@ const MOST_OF_TURN: f64 = 16.0;
 /// The part of the time that goes to warming up.
 const WARM: f64 = 0.1;
 
-/// Takes samples for so long.
+/// Takes samples for so long. Ranks take as many each: rank 0 decides.
 pub(super) fn measured(
     subjects: &mut [Subject],
     args: &[Array],
     threads: usize,
-    least: Duration,
+    (least, ranks): (Duration, &RankGroup),
 ) -> Result<Measures, Diagnostic> {
     let working_set = subjects.first().map_or(0, |s| s.made.executable.memory().peak());
     let mut copy = CopyBenchmark::new(working_set, threads)?;
@@ -57,21 +57,24 @@ pub(super) fn measured(
         subject.first(args)?;
         let begin = Instant::now();
         let mut fastest = subject.run(args, 1)?;
-        while begin.elapsed() < least.mul_f64(WARM) {
+        while goes_on(ranks, begin.elapsed() < least.mul_f64(WARM))? {
             fastest = fastest.min(subject.run(args, 1)?);
         }
-        times.push(often(fastest));
+        times.push(ranks.of_first(often(fastest).into())? as u32);
         longest = longest.max(fastest * f64::from(often(fastest)));
     }
     // There are several turns, however short the time is.
     let seconds_of_turn = TURN.min(least.as_secs_f64() / TURNS);
-    let turn = (seconds_of_turn / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
+    let turn = (seconds_of_turn / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as u64;
+    let turn = ranks.of_first(turn)? as usize;
     copy.run(1);
     let copies = often(copy.run(1).as_secs_f64());
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
     let mut rates = Vec::new();
     let begin = Instant::now();
-    while rates.len() < SAMPLES.start || rates.len() < SAMPLES.end && begin.elapsed() < least {
+    while rates.len() < SAMPLES.start
+        || rates.len() < SAMPLES.end && goes_on(ranks, begin.elapsed() < least)?
+    {
         // Each goes first as often as the other. What came before has taken the cache, which a step of
         // a loop would find as it left it.
         for k in 0..subjects.len() {
@@ -97,6 +100,11 @@ pub(super) fn measured(
     let samples = rates.len();
     let steps = seconds.into_iter().map(SampleStats::of).collect();
     Ok(Measures { steps, copy: SampleStats::of(rates), copied: copy.bytes(), ratio, samples })
+}
+
+/// Whether rank 0 goes on: all others do as it does.
+pub(super) fn goes_on(ranks: &RankGroup, own: bool) -> Result<bool, Diagnostic> {
+    Ok(ranks.of_first(own.into())? != 0)
 }
 
 /// How many of what takes so long make a sample.

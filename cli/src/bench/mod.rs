@@ -10,7 +10,7 @@ mod spread;
 mod subject;
 
 use super::clock::Clock;
-use super::engine::{Threads, VectorsArg};
+use super::engine::{Threads, VectorsArg, ranks_of};
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
@@ -21,9 +21,10 @@ use super::streams::Streams;
 use super::whole;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::limits::RunLimits;
-use adfuse::backends::{Silent, with_effects};
+use adfuse::backends::{RankGroup, Silent, with_effects};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, Plan};
+use adfuse::ir::Module;
 use clap::Args;
 use measure::measured;
 use report::BenchReport;
@@ -38,7 +39,8 @@ use subject::{RunOptions, Subject};
 /// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
 /// if that takes longer. Samples of the step, of what --compare names and of a copy take turns, so that other load
 /// on the machine affects all of them alike. Bytes and operations are those of the cost model. On a GPU inputs stay there,
-/// a sample takes two milliseconds, and times are the device's.
+/// a sample takes two milliseconds, and times are the device's. Under `launch` all ranks take as many samples, and rank 0 prints
+/// its own.
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
@@ -80,11 +82,12 @@ impl Bench {
 
     fn on_cpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let threads = self.threads.count();
-        let how =
-            RunOptions { threads, vectors: self.width.vectors()?, limits: self.trips.limits() };
         let mut clock = Clock::new();
         let ready = self.planning.ready_on(self.measured.engine, &mut clock)?;
         let read = clock.clone();
+        let ranks = self.ranks(&ready)?;
+        let (vectors, limits) = (self.width.vectors()?, self.trips.limits());
+        let how = RunOptions { threads, vectors, limits, ranks: ranks.clone() };
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
             return Err(Failure::usage(m));
@@ -92,7 +95,7 @@ impl Bench {
         let plan = ready.decide(streams)?.plan;
         let effort = ready.effort();
         let chosen =
-            Subject::new(&ready, &plan, (ready.options.effort, effort), how, clock, streams)?;
+            Subject::new(&ready, &plan, (ready.options.effort, effort), &how, clock, streams)?;
         let mut subjects = vec![chosen];
         if let Some(look) = self.compare {
             let effort = look.effort();
@@ -100,13 +103,14 @@ impl Bench {
             clock.begin();
             let plan = ready.plan_with(effort)?;
             let name = effort.name();
-            subjects.push(Subject::new(&ready, &plan, (effort, name), how, clock, streams)?);
+            subjects.push(Subject::new(&ready, &plan, (effort, name), &how, clock, streams)?);
         }
         let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();
         let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
         let wrong = |d| ready.source.wrong(d);
-        let measures = measured(&mut subjects, &args, threads, self.min_seconds).map_err(wrong)?;
+        let least = (self.min_seconds, &ranks);
+        let measures = measured(&mut subjects, &args, threads, least).map_err(wrong)?;
         let kernels = match self.kernels {
             true => Some(subjects[0].kernels(&args).map_err(wrong)?),
             false => None,
@@ -126,8 +130,19 @@ impl Bench {
             true => format!("{:#}\n", report.json()),
             false => report.text(),
         };
-        streams.out.write_all(printed.as_bytes())?;
+        if ranks.rank() == 0 {
+            streams.out.write_all(printed.as_bytes())?;
+        }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The ranks that run the function with this process, where it exchanges with others.
+    fn ranks(&self, ready: &PlanRequest) -> Result<RankGroup, Failure> {
+        let module = Module::single(ready.function.clone());
+        let ranks = ranks_of(&module, &ready.function, |d| ready.source.wrong(d))?;
+        ranks.admit(&ready.function).map_err(|d| ready.source.wrong(d))?;
+        self.trace.iter().try_for_each(|file| file.is_of_one_rank(ranks.ranks()))?;
+        Ok(ranks)
     }
 }
 
@@ -151,21 +166,23 @@ pub(super) fn here(
         return Err(Failure::usage(m));
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let how = RunOptions { threads, vectors: Vectors::host(), limits };
+    let ranks = RankGroup::alone();
+    ranks.admit(&ready.function).map_err(|d| ready.source.wrong(d))?;
+    let how = RunOptions { threads, vectors: Vectors::host(), limits, ranks: ranks.clone() };
     let other = ready.plan_with(compare)?;
     let mut subjects = Vec::new();
     for (plan, effort, name) in
         [(plan, ready.options.effort, ready.effort()), (&other, compare, compare.name())]
     {
         let made = (effort, name);
-        subjects.push(Subject::new(ready, plan, made, how, Clock::new(), streams)?);
+        subjects.push(Subject::new(ready, plan, made, &how, Clock::new(), streams)?);
     }
     let inputs = Inputs::new(Vec::new(), 0)?;
     let given = (0..ready.arguments).map(|_| None).collect();
     let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
     let wrong = |d| ready.source.wrong(d);
     let measure = || {
-        let measures = measured(&mut subjects, &args, threads, least)?;
+        let measures = measured(&mut subjects, &args, threads, (least, &ranks))?;
         let kernels = Some(subjects[0].kernels(&args)?);
         Ok((measures, kernels, subjects[0].counted(&args)))
     };

@@ -6,10 +6,10 @@ use crate::engine::map_for_profilers;
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
-use adfuse::backends::Array;
 use adfuse::backends::counters::{CounterError, HardwareCounters};
 use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
 use adfuse::backends::limits::RunLimits;
+use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{Cost, Effort, EngineModel, Ops, Plan};
 use adfuse::ir::Diagnostic;
@@ -27,11 +27,13 @@ pub(super) struct Subject {
 }
 
 /// How it is run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct RunOptions {
     pub(super) threads: usize,
     pub(super) vectors: Vectors,
     pub(super) limits: RunLimits,
+    /// The ranks that run it.
+    pub(super) ranks: RankGroup,
 }
 
 /// A step of the program, measured.
@@ -59,15 +61,15 @@ impl Subject {
         ready: &PlanRequest,
         plan: &Plan,
         (effort, name): (Effort, &'static str),
-        how: RunOptions,
+        how: &RunOptions,
         mut clock: Clock,
         streams: &mut Streams<'_>,
     ) -> Result<Subject, Failure> {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         let plan = adfuse::fusion::PlanOptions { effort, ..ready.options.clone() };
-        let RunOptions { threads, vectors, limits } = how;
-        let cpu = Cpu { plan, threads, vectors, limits, ..Cpu::default() };
+        let RunOptions { threads, vectors, limits, ranks } = how.clone();
+        let cpu = Cpu { plan, threads, vectors, limits, ranks, ..Cpu::default() };
         // Here it has a place in the text.
         cpu.functions.check(&ready.function).map_err(wrong)?;
         clock.end("plan");

@@ -207,3 +207,29 @@ fn launch_says_what_it_cannot_do() {
     #[cfg(unix)]
     assert_eq!(d.shell("adfuse launch -n 2 -- sh -c 'exit $((RANK * 7))'").code, 7);
 }
+
+/// `bench` takes as many samples on all ranks, which rank 0 decides and prints; alone it is told that others are missing.
+#[cfg(unix)]
+#[test]
+fn ranks_bench_together() {
+    let d = folder();
+    d.file(
+        "two.ir",
+        "func @two(%x: f32[4096], %y: f32[4096]) -> f32[4096] {
+  %p = mul %x, %y : f32[4096]
+  %s = all_reduce %p {over = \"ranks\", ranks = 2} : f32[4096]
+  return %s
+}
+",
+    );
+    let bench = "adfuse bench two.ir --min-seconds 0.05 --kernels --compare off";
+    let ran = d.shell(&format!("adfuse launch -n 2 -- {bench} --json"));
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let report: serde_json::Value = serde_json::from_str(&ran.out).expect("one report");
+    assert!(report.is_object(), "{report}");
+    let alone = d.shell(bench);
+    assert!(alone.code == 1 && alone.err.contains("this process is alone"), "{}", alone.err);
+    assert!(alone.err.contains("two.ir:3:3"), "{}", alone.err);
+    let written = d.shell(&format!("adfuse launch -n 2 -- {bench} --trace t.json"));
+    assert!(written.err.contains("all 2 ranks would write"), "{}", written.err);
+}

@@ -6,6 +6,7 @@
 pub(crate) mod access_cost;
 pub(crate) mod blocks;
 pub(crate) mod compile_cost;
+pub(crate) mod exchange;
 pub(crate) mod facts_cost;
 pub(crate) mod fold_cost;
 pub(crate) mod footprint;
@@ -19,12 +20,12 @@ use access_cost::AccessPattern;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
-    Argsort, Attend, Bundle, Contract, Exchange, ExchangeKind, Kernel, Member, Program, Role,
-    Scatter, Stage, Step,
+    Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
 use adfuse_ir::op::AttentionShape;
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
+use exchange::exchange_s;
 use footprint::{IterationSpace, full};
 use operations::OperationCounts;
 use step_cost::{Bottleneck, Cost, StepCost};
@@ -408,18 +409,6 @@ fn priced(
         ideal_seconds: load.ideal_seconds(footprint - beyond, sweeps),
         bound,
     }
-}
-
-/// Seconds in which a rank is given what it gets of others, of a result of this many bytes.
-fn exchange_s(exchange: &Exchange, bytes: u64, device: &MachineModel) -> f64 {
-    let ranks = f64::from(exchange.ranks.max(1));
-    let others = match exchange.kind {
-        ExchangeKind::Index => return 0.0,
-        // Each rank hands on what it is given.
-        ExchangeKind::Broadcast { .. } => 1.0,
-        ExchangeKind::AllGather | ExchangeKind::AllToAll => (ranks - 1.0) / ranks,
-    };
-    device.link_s + bytes as f64 * others / device.link_bytes_per_s
 }
 
 /// The part of a core's threads that fit, times the part of the values that are not spilled.

@@ -4,6 +4,7 @@
 //! adds. So a program has the same bits whether ranks are elements of a batch or processes.
 
 use super::Copier;
+use crate::ValueDef;
 use crate::attrs::{Attr, Attrs};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
@@ -176,19 +177,40 @@ fn exchanged(copier: &mut Copier<'_>, b: &mut Builder, i: Inst, which: Collectiv
     b.set_phase(f.inst(i).phase);
     b.follow(f, i);
     let attrs = f.attrs(i).clone();
-    let x = f.args(i).first().map(|&v| copier.get(b, v));
-    let made = match (x, attrs.int("ranks")) {
+    let made = match (f.args(i).first(), attrs.int("ranks")) {
         (None, 1) => b.literal(&TensorType::scalar(DType::I32), Literal::zero(DType::I32)),
         (None, _) => b.op_with(Op::AxisIndex, &[], attrs),
-        (Some(x), 1) => x,
-        (Some(x), _) => Exchanges { attrs: &attrs }.of(b, which, x),
+        (Some(&x), 1) => copier.get(b, x),
+        (Some(&x), _) => {
+            let dtype = f.ty(x).dtype;
+            let sent = match which {
+                Collective::AllReduce(_) | Collective::ReduceScatter => unwidened(f, x),
+                _ => x,
+            };
+            let sent = copier.get(b, sent);
+            Exchanges { attrs: &attrs, dtype }.of(b, which, sent)
+        }
     };
     copier.stand_for(b, f.inst_results(i), &[made]);
+}
+
+/// A value as it was before it was widened to be folded: it is sent so, and each rank widens what it is sent.
+fn unwidened(f: &Function, x: Value) -> Value {
+    match f.def(x) {
+        ValueDef::Inst(i, _) if f.op(i) == Op::ConvertElementType => {
+            let from = f.args(i)[0];
+            let is_wider = f.ty(x).dtype == f.ty(from).dtype.compute();
+            if f.ty(from).dtype.is_narrow_float() && is_wider { from } else { x }
+        }
+        _ => x,
+    }
 }
 
 /// The exchanges over the axis of a collective.
 struct Exchanges<'a> {
     attrs: &'a Attrs,
+    /// The element type of its operand, in which ranks fold; what they are sent may be narrower.
+    dtype: DType,
 }
 
 impl Exchanges<'_> {
@@ -199,9 +221,12 @@ impl Exchanges<'_> {
             Collective::ReduceScatter => {
                 let parts = divided(b, x, axis("axis"), self.ranks());
                 let parts = self.all_to_all(b, parts);
+                let parts = b.converted(parts, self.dtype);
                 let folded = folded_in_pairs(b, parts, Monoid::Sum);
                 without_first(b, folded)
             }
+            // Parts of the first axis lie one after the other.
+            Collective::AllGather if axis("axis") == 0 => self.all_gather(b, x),
             Collective::AllGather => {
                 let own = with_first(b, x);
                 let all = self.all_gather(b, own);
@@ -237,14 +262,16 @@ impl Exchanges<'_> {
     /// Small ones are sent whole and folded by everybody. Of others each rank folds its part, and sends it to all.
     fn all_reduce(&self, b: &mut Builder, x: Value, monoid: Monoid) -> Value {
         let ty = b.ty(x).clone();
+        let folded_ty = ty.with_dtype(self.dtype);
         let elements: u64 = b.extents(&ty).iter().product();
         let row = |rows: u64, n: u64| TensorType::of(ty.dtype, &[rows, n]);
-        let bytes = elements.saturating_mul(ty.dtype.bits().div_ceil(8).into());
+        let bytes = elements.saturating_mul(self.dtype.bits().div_ceil(8).into());
         if bytes <= WHOLE_BYTES {
             let own = b.reshaped(x, &row(1, elements));
             let all = self.all_gather(b, own);
+            let all = b.converted(all, self.dtype);
             let folded = folded_in_pairs(b, all, monoid);
-            return b.reshaped(folded, &ty);
+            return b.reshaped(folded, &folded_ty);
         }
         let part = elements.div_ceil(self.ranks());
         let (whole, missing) = (part * self.ranks(), part * self.ranks() - elements);
@@ -256,12 +283,13 @@ impl Exchanges<'_> {
         }
         let parts = b.reshaped(flat, &row(self.ranks(), part));
         let parts = self.all_to_all(b, parts);
+        let parts = b.converted(parts, self.dtype);
         let folded = folded_in_pairs(b, parts, monoid);
         let mut flat = self.all_gather(b, folded);
-        flat = b.reshaped(flat, &TensorType::of(ty.dtype, &[whole]));
+        flat = b.reshaped(flat, &TensorType::of(self.dtype, &[whole]));
         if missing > 0 {
             flat = along_first(b, flat, &[whole], (0, elements as i64, 1));
         }
-        b.reshaped(flat, &ty)
+        b.reshaped(flat, &folded_ty)
     }
 }

@@ -103,12 +103,18 @@ impl<'f> Copier<'f> {
 
     /// A builder of a function like the one that is copied: its name, symbols, rule, checkpoint policy and parameters.
     pub fn begin(&mut self) -> Builder {
+        let mut b = self.begin_bare();
+        self.params(&mut b);
+        b
+    }
+
+    /// As [`Copier::begin`], without parameters: the caller adds those.
+    pub fn begin_bare(&self) -> Builder {
         let from = self.from;
         let mut b = Builder::new(from.name.clone());
         b.func_mut().symbols = from.symbols.clone();
         b.func_mut().rule = from.rule.clone();
         b.func_mut().checkpoint = from.checkpoint.clone();
-        self.params(&mut b);
         b
     }
 

@@ -2,10 +2,12 @@
 //!
 //! Sums of gradients are written behind the whole backward pass. Here each exchange moves to where its operand is computed,
 //! with the views and elementwise operations between the two, and what reads it moves behind the next exchange: while a
-//! rank adds the parts of one gradient, the next gradient is on its way. All ranks have the same program, so that all of them
-//! exchange in the same order.
+//! rank adds the parts of one gradient, the next gradient is on its way. Behind the last of them nothing is sent that could hide
+//! it, so that whatever does not wait for it comes first. All ranks have the same program, so that all of them exchange in
+//! the same order.
 
 use super::Copier;
+use super::exchange_prefetch::{InstKinds, prefetched};
 use crate::ValueDef;
 use crate::diag::Diagnostic;
 use crate::entity::{Inst, Value};
@@ -18,7 +20,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// # Errors
 /// Those of construction.
 pub fn exchanges_early(f: Function) -> Result<Function, Diagnostic> {
-    let order = ExchangeOrder::of(&f).order();
+    let kinds = ExchangeOrder::of(&f);
+    let order = prefetched(&f, &kinds, &kinds.order());
     if order == f.body_insts() || !is_order(&f, &order) {
         return Ok(f);
     }
@@ -60,23 +63,24 @@ struct ExchangeOrder<'f> {
     position: SecondaryMap<Inst, u32>,
 }
 
-impl<'f> ExchangeOrder<'f> {
-    fn of(f: &'f Function) -> ExchangeOrder<'f> {
-        let mut position = SecondaryMap::new();
-        f.body_insts().iter().zip(0..).for_each(|(&i, n)| position[i] = n);
-        ExchangeOrder { f, position }
-    }
-
+impl InstKinds for ExchangeOrder<'_> {
     fn is_exchange(&self, i: Inst) -> bool {
         self.f.op(i).collective().is_some_and(|which| which != Collective::Index)
     }
 
-    /// Whether an instruction may move with an exchange.
     fn is_light(&self, i: Inst) -> bool {
         matches!(
             self.f.op(i).def().body,
             Body::Map(_) | Body::View(_) | Body::Constant | Body::Source(_)
         )
+    }
+}
+
+impl<'f> ExchangeOrder<'f> {
+    fn of(f: &'f Function) -> ExchangeOrder<'f> {
+        let mut position = SecondaryMap::new();
+        f.body_insts().iter().zip(0..).for_each(|(&i, n)| position[i] = n);
+        ExchangeOrder { f, position }
     }
 
     /// What moves with an exchange; `None` for one that stays. Nothing moves that stands before `behind`, the last
@@ -135,6 +139,7 @@ impl<'f> ExchangeOrder<'f> {
         // Where an exchange can begin, and the exchange.
         let mut begins: Vec<(usize, usize)> = firsts.map(|(n, moved)| (moved.ready, *n)).collect();
         begins.sort_unstable();
+        let firsts = begins.clone();
         let of = |n: usize| all.iter().find(|(at, _)| *at == n).map(|(_, moved)| moved);
         let mut seconds: SecondaryMap<Inst, Vec<usize>> = SecondaryMap::new();
         let mut moves = vec![false; insts.len()];
@@ -167,7 +172,34 @@ impl<'f> ExchangeOrder<'f> {
             }
         }
         waiting.into_iter().for_each(|w| placed.put(with(w)));
-        placed.order
+        match firsts.last() {
+            Some(&(_, last)) => self.last_readers_late(placed.order, insts[last]),
+            None => placed.order,
+        }
+    }
+
+    /// The order with what does not wait for an exchange before what does, from where that begins.
+    fn last_readers_late(&self, order: Vec<Inst>, exchange: Inst) -> Vec<Inst> {
+        let Some(begin) = order.iter().position(|&i| i == exchange) else { return order };
+        let (mut early, tail) = (order[..=begin].to_vec(), &order[begin + 1..]);
+        let mut waits = EntitySet::<Inst>::new();
+        waits.insert(exchange);
+        let mut late = Vec::new();
+        for &i in tail {
+            let read = crate::captures::reads(self.f, i);
+            let is_late = read.into_iter().any(|v| match self.f.def(v) {
+                ValueDef::Inst(j, _) => waits.contains(j),
+                _ => false,
+            });
+            if is_late {
+                waits.insert(i);
+                late.push(i);
+            } else {
+                early.push(i);
+            }
+        }
+        early.append(&mut late);
+        early
     }
 }
 
@@ -226,6 +258,51 @@ mod tests {
         );
         let due = ["a", "ra", "ta", "b", "rb", "tb", "na", "sa", "ga", "c", "fa", "sb", "gb", "fb"];
         assert_eq!(found, due);
+    }
+
+    #[test]
+    fn what_does_not_wait_for_the_last_exchange_comes_before_what_does() {
+        let found = moved(
+            "func @f(%x: f32[4,4], %y: f32[4,4]) -> (f32[], f32[], f32[]) {
+               %a = dot_general %x, %y {contract = [1] x [0]} : f32[4,4]
+               %b = dot_general %a, %y {contract = [1] x [0]} : f32[4,4]
+               %ga = all_gather %a {over = \"ranks\", ranks = 2, axis = 0} : f32[8,4]
+               %gb = all_gather %b {over = \"ranks\", ranks = 2, axis = 0} : f32[8,4]
+               %sb = reduce_sum %gb {axes = [0, 1]} : f32[]
+               %sa = reduce_sum %ga {axes = [0, 1]} : f32[]
+               %s = add %sb, %sa : f32[]
+               return %s, %sa, %sb
+             }",
+        );
+        assert_eq!(found, ["a", "ga", "b", "gb", "sa", "sb", "s"]);
+    }
+
+    #[test]
+    fn what_is_given_is_gathered_ahead_of_its_readers() {
+        // Each gathers 8 MiB: two at a time, and two are ahead.
+        let gather = |k: usize| {
+            format!(
+                "%n{k} = neg %p{k} : f32[1024,1024]
+                 %g{k} = all_gather %n{k} {{over = \"ranks\", ranks = 2, axis = 0}} : f32[2048,1024]
+                 %v{k} = transpose %g{k} {{perm = [1, 0]}} : f32[1024,2048]\n"
+            )
+        };
+        let product = |k: usize, x: &str| {
+            format!("%d{k} = dot_general {x}, %v{k} {{contract = [1] x [0]}} : f32[4,2048]
+                     %s{k} = slice %d{k} {{start = [0, 0], limit = [4, 1024], stride = [1, 1]}} : f32[4,1024]\n")
+        };
+        let params: Vec<String> = (0..5).map(|k| format!("%p{k}: f32[1024,1024]")).collect();
+        let gathers: String = (0..5).map(gather).collect();
+        let products: String = (0..5)
+            .map(|k| product(k, &if k == 0 { "%x".into() } else { format!("%s{}", k - 1) }))
+            .collect();
+        let found = moved(&format!(
+            "func @f(%x: f32[4,1024], {}) -> f32[4,1024] {{ {gathers} {products} return %s4 }}",
+            params.join(", ")
+        ));
+        let kept = |name: &&String| name.starts_with('g') || name.starts_with('d');
+        let order: Vec<&String> = found.iter().filter(kept).collect();
+        assert_eq!(order, ["g0", "g1", "g2", "g3", "d0", "d1", "g4", "d2", "d3", "d4"]);
     }
 
     #[test]

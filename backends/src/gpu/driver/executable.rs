@@ -241,7 +241,7 @@ impl GpuPrepared {
             places,
             report,
             limits: self.limits,
-            agreement: Agreement::about(&self.ranks, self.program()),
+            agreement: Agreement::about(&self.ranks, self.of_ranks.clone()),
             held: Mutex::new(Held { block, pinned, readback, drawn: Vec::new() }),
         })
     }

@@ -1,9 +1,8 @@
 //! Exchanges while other work goes on: which steps wait for which exchange.
 //!
-//! An exchange is asked for in a stream of its own. What it reads and writes is in memory that the layout gives to
-//! other values as soon as the exchange's step is over, so that a later step waits for it where the memory of the two meets, and
-//! at the end of a run. Whether that leaves it time is a matter of the order of steps: programs exchange as soon as what
-//! is sent is there (`adfuse_ir::with_exchanges`).
+//! An exchange is asked for in a stream of its own. A later step waits for it where the memory of the two meets, and the end of a
+//! run waits for all. The layout keeps the memory of an exchange until later ones have begun (`adfuse_ir::kernel::lives`), and
+//! programs exchange as soon as what is sent is there (`adfuse_ir::rewrite::exchanges_early`), so that exchanges have time.
 
 use super::cuda::Refused;
 use super::device::GpuDevice;

@@ -11,7 +11,7 @@ use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use crate::runtime::backend::Arrange;
 use crate::runtime::limits::RunLimits;
-use crate::runtime::ranks::RankGroup;
+use crate::runtime::ranks::{RankGroup, RankProgram};
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct GpuPrepared {
     pub(crate) limits: RunLimits,
     /// The ranks that run it.
     pub(crate) ranks: RankGroup,
+    /// What they compare: the program before it was divided for this device.
+    pub(crate) of_ranks: RankProgram,
     /// What beside program and text says how it runs: the mode, and the steps that a library does.
     pub(crate) how: String,
 }
@@ -98,8 +100,9 @@ impl GpuPrepared {
         let Options { fp, limits, .. } = options;
         let inner: Vec<_> = memory.iter().filter(|step| !step.blocks.is_empty()).collect();
         let how = format!("{} {multiplied:?} {limits:?} {inner:?}", fp.name());
+        let of_ranks = RankProgram::of(program, &format!("gpu {}", fp.name()));
         let made = GpuPrepared::of(Arc::clone(device), divided, module, (tuned, memory));
-        Ok(GpuPrepared { how, limits, ..made })
+        Ok(GpuPrepared { how, limits, of_ranks, ..made })
     }
 
     /// Of its parts: how a library multiplies is known for each step, or that none does, and the memory of each step
@@ -123,7 +126,19 @@ impl GpuPrepared {
         };
         let scratch = tuned.iter().enumerate().map(needed).collect();
         let (limits, ranks, how) = (RunLimits::default(), RankGroup::alone(), String::new());
-        GpuPrepared { device, divided, module, tuned, scratch, memory, limits, ranks, how }
+        let of_ranks = RankProgram::of(&divided.program, "gpu");
+        GpuPrepared {
+            device,
+            divided,
+            module,
+            tuned,
+            scratch,
+            memory,
+            limits,
+            ranks,
+            of_ranks,
+            how,
+        }
     }
 
     /// The program that runs: what its memory is planned for.

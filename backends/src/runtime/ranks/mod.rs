@@ -12,21 +12,21 @@
 //! # Ok::<(), adfuse_ir::Diagnostic>(())
 //! ```
 
+mod agreement;
 mod environment;
 mod frame;
 mod mesh;
 mod rendezvous;
 
+pub(crate) use agreement::{Agreement, RankProgram};
 pub use environment::RankEnvironment;
 pub use mesh::TcpMesh;
 
-use adfuse_ir::kernel::{Exchange, ExchangeKind, Program, Step};
+use adfuse_ir::kernel::ExchangeKind;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, Diagnostic, Function, Kind};
-use sha2::{Digest, Sha256};
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The name of the axis that the processes of a group are the ranks of.
@@ -127,6 +127,29 @@ impl RankGroup {
         self.0.as_ref().map_or(Ok(()), |c| c.check())
     }
 
+    /// The number that rank 0 has, for what all ranks must do equally. All of them ask.
+    ///
+    /// # Errors
+    /// [`Kind::LostRank`] when another rank is gone.
+    pub fn of_first(&self, own: u64) -> Result<u64, Diagnostic> {
+        let Some(communicator) = &self.0 else { return Ok(own) };
+        let mut first = [0; 8];
+        let kind = ExchangeKind::Broadcast { root: 0 };
+        communicator.exchange(kind, &own.to_le_bytes(), &mut first)?;
+        Ok(u64::from_le_bytes(first))
+    }
+
+    /// Whether it is so on any rank. All of them ask.
+    ///
+    /// # Errors
+    /// [`Kind::LostRank`] when another rank is gone.
+    pub fn on_any(&self, own: bool) -> Result<bool, Diagnostic> {
+        let Some(communicator) = &self.0 else { return Ok(own) };
+        let mut all = vec![0; communicator.ranks() as usize];
+        communicator.exchange(ExchangeKind::AllGather, &[own.into()], &mut all)?;
+        Ok(all.contains(&1))
+    }
+
     /// Checks that this group can run the collectives of a function.
     ///
     /// # Errors
@@ -155,75 +178,6 @@ impl RankGroup {
         }
         Ok(())
     }
-}
-
-/// Whether all ranks run a program with the same exchanges, which is asked when it runs first: ranks that do not would wait
-/// for each other without an end, or take one tensor for another.
-#[derive(Debug)]
-pub(crate) struct Agreement {
-    group: RankGroup,
-    program: String,
-    /// Of the exchanges; `None` where there are none.
-    digest: Option<[u8; 32]>,
-    reached: AtomicBool,
-}
-
-impl Agreement {
-    pub(crate) fn about(group: &RankGroup, program: &Program) -> Agreement {
-        let exchanges: Vec<&Exchange> = exchanges(program).collect();
-        Agreement {
-            group: group.clone(),
-            program: program.name.clone(),
-            digest: (!exchanges.is_empty()).then(|| digest(program, &exchanges)),
-            reached: AtomicBool::new(false),
-        }
-    }
-
-    /// Asks the other ranks, the first time.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] where they do not agree; [`Kind::LostRank`] when one is gone.
-    pub(crate) fn reach(&self) -> Result<(), Diagnostic> {
-        let (Some(communicator), Some(own)) = (self.group.communicator(), self.digest) else {
-            return Ok(());
-        };
-        if self.reached.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut all = vec![0; own.len() * communicator.ranks() as usize];
-        communicator.exchange(ExchangeKind::AllGather, &own, &mut all)?;
-        let Some(rank) = all.chunks(own.len()).position(|other| *other != own) else {
-            self.reached.store(true, Ordering::Relaxed);
-            return Ok(());
-        };
-        let own = communicator.rank();
-        let m = format!(
-            "rank {rank} runs another program than rank {own}: the exchanges of `{}` differ",
-            self.program
-        );
-        let hint = "give all ranks the same program, options and budget";
-        Err(Diagnostic::new(At::default(), Kind::Usage, m).hint(hint))
-    }
-}
-
-fn exchanges(program: &Program) -> impl Iterator<Item = &Exchange> {
-    program.steps.iter().filter_map(|step| match step {
-        Step::Exchange(exchange) => Some(exchange),
-        _ => None,
-    })
-}
-
-/// What ranks must have in common: kinds, types and the order of exchanges.
-fn digest(program: &Program, exchanges: &[&Exchange]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for exchange in exchanges {
-        let ty = |b| program.buffers.get(b).and_then(|data| data.ty());
-        let from = exchange.from.and_then(ty);
-        let line =
-            format!("{:?} {} {from:?} {:?}\n", exchange.kind, exchange.ranks, ty(exchange.to));
-        hash.update(line.as_bytes());
-    }
-    hash.finalize().into()
 }
 
 /// The error of a rank that is gone.
