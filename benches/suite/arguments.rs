@@ -40,7 +40,7 @@ impl MeasureArgs {
     pub fn host(&self, threads: usize) -> Result<Host, Diagnostic> {
         match self.engine.row.name {
             Cpu::NAME => Ok(Host::cpu(threads, self.fp)),
-            Gpu::NAME => Host::gpu(self.engine.number, self.fp),
+            Gpu::NAME => Host::gpu(self.engine.number_of_rank(), self.fp),
             other => {
                 let m = format!("`{other}` is not measured: --engine is cpu or gpu");
                 Err(Diagnostic::new(At::default(), Kind::Usage, m))
