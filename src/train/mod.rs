@@ -13,6 +13,7 @@ mod metrics;
 mod objective;
 mod parallel;
 mod precision;
+mod rank_agreement;
 mod rank_step;
 mod sharding;
 mod state;

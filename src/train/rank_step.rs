@@ -151,12 +151,11 @@ fn within_budget(
         Ok(plan) if is_near(&plan) => {
             return Ok(BudgetDecision { divided: Some(why.into()), plan });
         }
-        Ok(plan) => Some(plan),
-        Err(d) if d.kind == Kind::Limit => None,
-        Err(d) => return Err(d),
+        Err(d) if d.kind != Kind::Limit => return Err(d),
+        other => other,
     };
     match (planned(&session, whole), other) {
-        (Ok(whole), Some(plan)) if plan.point.seconds < whole.point.seconds => {
+        (Ok(whole), Ok(plan)) if plan.point.seconds < whole.point.seconds => {
             let [own, whole] = [&plan, &whole].map(|plan| plan.point.seconds * 1e3);
             let why = format!(
                 "a step within the budget takes {own:.3} ms in place of {whole:.3} (predicted)"
@@ -164,11 +163,14 @@ fn within_budget(
             Ok(BudgetDecision { divided: Some(why), plan })
         }
         (Ok(plan), _) => Ok(BudgetDecision { divided: None, plan }),
-        (Err(d), Some(plan)) if d.kind == Kind::Limit => {
+        (Err(d), Ok(plan)) if d.kind == Kind::Limit => {
             let why = "the budget is too small for whole state".into();
             Ok(BudgetDecision { divided: Some(why), plan })
         }
-        // Where neither fits, what is said is about the whole state, which users know.
+        // Where neither fits, the error says the least that would do: that of divided state.
+        (Err(d), Err(divided)) if d.kind == Kind::Limit => {
+            Err(divided.hint("that is with the optimizer's state divided among the ranks"))
+        }
         (Err(d), _) => Err(d),
     }
 }

@@ -4,6 +4,7 @@ use super::definition::{ResultTarget, StepDefinition, StepProgram, StepSettings}
 use super::objective::Objective;
 use super::parallel::Division;
 use super::precision::MixedPrecision;
+use super::rank_agreement::{digest, same_on_all};
 use super::sharding::{OptimizerSharding, RankRequest, ShardingReport, StateTensors};
 use crate::backends::{Array, Resident};
 use crate::device::{ArgumentKey, Device};
@@ -213,6 +214,9 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
                 return Err(Diagnostic::new(At::default(), Kind::Shape, m));
             }
         }
+        let mut began = digest(&values).to_vec();
+        began.extend(digest(&kept));
+        began.extend([seed, count].map(u64::to_le_bytes).concat());
         let resident = |arrays: Vec<Array>| arrays.into_iter().map(Resident::from).collect();
         let scalar = |n: i64| Array::scalar(Literal::from_i64(DType::I64, n)).into();
         Ok(TrainState {
@@ -222,6 +226,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
             divided: None,
             gathered: Mutex::default(),
             programs: Vec::new(),
+            began: Some(began),
             device,
             values: resident(values),
             kept: resident(kept),
@@ -243,6 +248,8 @@ pub struct TrainState<M: Params<Param>, B, R: Objective> {
     /// The number of steps after which divided parameters were gathered, and all parameters then.
     gathered: Mutex<Option<(u64, Vec<Resident>)>>,
     programs: Vec<StepProgram<R>>,
+    /// What tells the state that training begins with here from others, until the first step has compared it with that of the other ranks.
+    began: Option<Vec<u8>>,
     device: Device,
     /// The parameters, or what this rank has of them; none after a step that failed while it ran.
     values: Vec<Resident>,
@@ -264,9 +271,15 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// # Errors
     /// Those of the closure's trace, with the place in the source; [`Kind::Usage`] for a loss that is no float scalar; [`Kind::Limit`]
     /// when memory or the budget is not enough. The state is as it was unless the program failed while it ran, which all later steps report.
+    /// Of several ranks, [`Kind::Usage`] where they begin with other states or other first batches than rank 0.
     pub fn step(&mut self, batch: &B::With<Array>) -> Result<R::Report, Diagnostic> {
         let arrays = tree::leaves(batch);
         let key = ArgumentKey::of(batch, &arrays);
+        if let Some(state) = &self.began {
+            same_on_all(self.device.group(), "state", state)?;
+            same_on_all(self.device.group(), "batch", &digest(&arrays))?;
+            self.began = None;
+        }
         let known = self.programs.iter().position(|p| p.batch == key);
         let program = match known {
             Some(k) => &self.programs[k],

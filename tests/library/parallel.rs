@@ -153,3 +153,40 @@ fn a_state_is_written_once_and_goes_on_anywhere() {
     assert_eq!(resumed, after(whole));
     std::fs::remove_dir_all(&folder).expect("is removed");
 }
+
+/// Ranks that begin with other values, or are given other batches, would train on towards nothing: all of them are told who differs.
+#[test]
+fn ranks_begin_alike() {
+    let step = || data_parallel(train_step(Adam::new(1e-2), net(), loss), 2);
+    type Given = (u64, u64, u64);
+    let first = |of: &(dyn Fn(u32) -> Given + Sync)| {
+        on_ranks(2, |group| {
+            let (seed, data, steps) = of(group.rank());
+            let mut state = step().init(cpu(), seed).expect("begins");
+            for k in 0..steps {
+                state.step(&batch(k)).expect("runs");
+            }
+            let file = std::env::temp_dir().join(format!(
+                "adfuse-alike-{}-{}.safetensors",
+                std::process::id(),
+                group.rank()
+            ));
+            state.save(&file).expect("is written");
+            let loaded = step().load(cpu().ranks(group), &file);
+            std::fs::remove_file(&file).expect("is removed");
+            loaded.expect("reads").step(&batch(data)).map(|_| ())
+        })
+    };
+    assert!(first(&|_| (5, 0, 1)).iter().all(Result::is_ok));
+    let cases: [(&(dyn Fn(u32) -> Given + Sync), &str); 3] = [
+        (&|rank| (u64::from(rank), 0, 0), "rank 1 begins with another state than rank 0"),
+        (&|rank| (5, 0, u64::from(rank)), "rank 1 begins with another state than rank 0"),
+        (&|rank| (5, u64::from(rank), 0), "rank 1 begins with another batch than rank 0"),
+    ];
+    for (of, said) in cases {
+        for found in first(of) {
+            let told = found.expect_err("they differ");
+            assert_eq!((told.kind, told.message.as_str()), (adfuse::ir::Kind::Usage, said));
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! other things between equal exchanges would leave numbers that nobody can explain.
 
 use super::RankGroup;
-use adfuse_ir::kernel::{Exchange, ExchangeKind, Program, Step};
+use adfuse_ir::kernel::{Exchange, Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,17 +57,11 @@ impl Agreement {
     /// # Errors
     /// [`Kind::Usage`] where they do not agree, with the ranks that differ; [`Kind::LostRank`] when one is gone.
     pub(crate) fn reach(&self) -> Result<(), Diagnostic> {
-        let (Some(communicator), Some(own)) = (self.group.communicator(), self.program.digests)
-        else {
-            return Ok(());
-        };
-        if self.reached.load(Ordering::Relaxed) {
+        let Some(own) = self.program.digests else { return Ok(()) };
+        if self.group.ranks() < 2 || self.reached.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let own = own.concat();
-        let mut all = vec![0; own.len() * communicator.ranks() as usize];
-        communicator.exchange(ExchangeKind::AllGather, &own, &mut all)?;
-        let of_ranks: Vec<&[u8]> = all.chunks(own.len()).collect();
+        let of_ranks = self.group.of_all(&own.concat())?;
         for (k, why) in COMPARED.into_iter().enumerate() {
             let part = k * DIGEST..(k + 1) * DIGEST;
             let differs = |rank: &usize| of_ranks[*rank][part.clone()] != of_ranks[0][part.clone()];

@@ -144,10 +144,18 @@ impl RankGroup {
     /// # Errors
     /// [`Kind::LostRank`] when another rank is gone.
     pub fn on_any(&self, own: bool) -> Result<bool, Diagnostic> {
-        let Some(communicator) = &self.0 else { return Ok(own) };
-        let mut all = vec![0; communicator.ranks() as usize];
-        communicator.exchange(ExchangeKind::AllGather, &[own.into()], &mut all)?;
-        Ok(all.contains(&1))
+        Ok(self.of_all(&[own.into()])?.contains(&vec![1]))
+    }
+
+    /// What each rank has, in their order; as many bytes on all of them. All of them ask.
+    ///
+    /// # Errors
+    /// [`Kind::LostRank`] when another rank is gone.
+    pub fn of_all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Diagnostic> {
+        let Some(communicator) = &self.0 else { return Ok(vec![own.to_vec()]) };
+        let mut all = vec![0; own.len() * communicator.ranks() as usize];
+        communicator.exchange(ExchangeKind::AllGather, own, &mut all)?;
+        Ok(all.chunks(own.len().max(1)).map(<[u8]>::to_vec).collect())
     }
 
     /// Checks that this group can run the collectives of a function.

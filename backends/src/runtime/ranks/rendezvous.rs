@@ -28,8 +28,8 @@ struct Meeting<'e> {
 /// Connects every rank with every other.
 ///
 /// # Errors
-/// [`Kind::LostRank`] if a rank does not come in time, or has ended before it came; [`Kind::Usage`] if two processes have the same rank, if they disagree on the
-/// number of ranks, or if the address cannot be resolved.
+/// [`Kind::LostRank`] if a rank does not come in time, or has ended before it came, and if the address is not resolved by then; [`Kind::Usage`] if two processes
+/// have the same rank, or if they disagree on the number of ranks.
 pub(super) fn meet(environment: &RankEnvironment) -> Result<Peers, Diagnostic> {
     let meeting = Meeting { environment, until: Instant::now() + environment.wait };
     let peers = match environment.rank {
