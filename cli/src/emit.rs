@@ -100,7 +100,9 @@ impl EmitCommand {
         if is_before(pass.name, PLAN) && self.planning.is_decided() {
             return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
         }
-        let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
+        // What comes before plans is made for the device, though a GPU's own stages are not asked for.
+        let for_gpu = on_gpu || is_before(pass.name, NARROW) && ready.options.device.is_gpu();
+        let machine = if for_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
             before if is_before(before, NARROW) => {

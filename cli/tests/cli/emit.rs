@@ -110,3 +110,22 @@ fn passes_are_listed_and_stages_print() {
         assert!(ran.err.contains(said), "{}", ran.err);
     }
 }
+
+/// Passes before plans are those for the device that is named, though no stage of its engine is asked for.
+#[test]
+fn passes_are_those_of_the_device() {
+    let d = programs();
+    let text = "func @c(%x: f32[2,16,10,10], %k: f32[16,16,3,3]) -> f32[2,16,10,10] {
+  %y = conv_general_dilated %x, %k {low = [1, 1], high = [1, 1]} : f32[2,16,10,10]
+  return %y
+}";
+    d.file("c.ir", text);
+    let emitted = |rest: &str| d.good(&format!("emit c.ir --grad --fp fast --stage {rest}"));
+    assert_eq!(emitted("convolve"), emitted("inline"));
+    let given = emitted("inline --device h200");
+    let convolved = emitted("convolve --device h200");
+    assert!(given.contains(" = unskew ") && !given.contains(" = rev "), "{given}");
+    // What is left without use is removed later.
+    assert!(convolved.contains(" = rev "), "{convolved}");
+    assert!(!emitted("dce --device h200").contains(" = unskew "));
+}
