@@ -179,7 +179,7 @@ pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
         // To the nearest of 10 bits, halves away from zero.
         "cvt.rna.tf32.f32" => |[a, _, _]| {
             let finite = a & 0x7f80_0000 != 0x7f80_0000;
-            if finite { (w(a) + 0x1000 & !0x1fff).into() } else { w(a).into() }
+            if finite { ((w(a) + 0x1000) & !0x1fff).into() } else { w(a).into() }
         },
         "cvt.rmi.f32.f32" => |[a, _, _]| of_f(f(a).floor()),
         "cvt.rpi.f32.f32" => |[a, _, _]| of_f(f(a).ceil()),
