@@ -42,16 +42,13 @@ pub fn choose(
     let key = key(&graph, options, budget, (engine, name));
     let mut notes = Vec::new();
     if let Some(cache) = cache {
-        match cache.find(&key) {
-            Lookup::Absent => {}
-            Lookup::Spoiled(why) => notes.push(format!("a kept plan is made anew: {why}")),
-            Lookup::Found(entry) => match followed(f, options, budget, engine, &entry) {
-                Ok(point) => {
-                    let CachedPlan { fastest_seconds, fastest_peak, .. } = entry;
-                    return Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes });
-                }
-                Err(why) => notes.push(format!("a kept plan is made anew: {why}")),
-            },
+        let follow = |entry: CachedPlan| {
+            let point = followed(f, options, budget, engine, &entry)?;
+            Ok((point, entry.fastest_seconds, entry.fastest_peak))
+        };
+        if let Some((point, fastest_seconds, fastest_peak)) = found(cache, &key, &mut notes, follow)
+        {
+            return Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes });
         }
     }
     let frontier = plan_frontier(f, options, engine)?;
@@ -87,16 +84,15 @@ pub fn fastest(
     let graph = graph_hash(f);
     let key = key(&graph, options, PlanBudget::default(), (engine, name));
     let mut notes = Vec::new();
-    match cache.find(&key) {
-        Lookup::Absent => {}
-        Lookup::Spoiled(why) => notes.push(format!("a kept plan is made anew: {why}")),
-        Lookup::Found(entry) => match Plan::parse(&entry.plan, f) {
-            Ok(plan) if plan.fp == options.fp && lower(f, &plan, &options.device).is_ok() => {
-                return Ok((plan, notes));
-            }
-            Ok(_) => notes.push("a kept plan is made anew: it has no program".into()),
-            Err(d) => notes.push(format!("a kept plan is made anew: {}", d.message)),
-        },
+    let follow = |entry: CachedPlan| {
+        let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
+        match plan.fp == options.fp && lower(f, &plan, &options.device).is_ok() {
+            true => Ok(plan),
+            false => Err("it has no program".into()),
+        }
+    };
+    if let Some(plan) = found(cache, &key, &mut notes, follow) {
+        return Ok((plan, notes));
     }
     let plan = plan_for(f, options, engine)?;
     // There is nothing that it is compared with.
@@ -117,6 +113,25 @@ fn key(
         given => format!("{name} donating {given:?}"),
     };
     PlanKey::new(graph, &counting, options, budget)
+}
+
+/// What `follow` makes of a kept plan; why it is made anew is a note.
+fn found<T>(
+    cache: &PlanCache,
+    key: &PlanKey,
+    notes: &mut Vec<String>,
+    follow: impl FnOnce(CachedPlan) -> Result<T, String>,
+) -> Option<T> {
+    let why = match cache.find(key) {
+        Lookup::Absent => return None,
+        Lookup::Spoiled(why) => why,
+        Lookup::Found(entry) => match follow(entry) {
+            Ok(made) => return Some(made),
+            Err(why) => why,
+        },
+    };
+    notes.push(format!("a kept plan is made anew: {why}"));
+    None
 }
 
 /// Keeps a plan; why it is not, if it isn't.

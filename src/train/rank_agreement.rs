@@ -1,6 +1,7 @@
 //! Whether all ranks begin a training with the same state and the same first batch. Ranks that do not would train on without an
 //! error, towards nothing.
 
+use crate::backends::ranks::ranks_that_differ;
 use crate::backends::{Array, RankGroup};
 use crate::ir::{At, Diagnostic, Kind};
 use sha2::{Digest, Sha256};
@@ -25,14 +26,8 @@ pub(super) fn digest(arrays: &[Array]) -> [u8; 32] {
 /// # Errors
 /// [`Kind::Usage`] where they do not, with the ranks that differ from the first; [`Kind::LostRank`] when one is gone.
 pub(super) fn same_on_all(group: &RankGroup, what: &str, own: &[u8]) -> Result<(), Diagnostic> {
-    let all = group.of_all(own)?;
-    let differs = |rank: &usize| all[*rank] != all[0];
-    let others: Vec<String> = (1..all.len()).filter(differs).map(|rank| rank.to_string()).collect();
-    let who = match others.as_slice() {
-        [] => return Ok(()),
-        [one] => format!("rank {one} begins"),
-        several => format!("ranks {} begin", several.join(", ")),
-    };
+    let begin = ["begins", "begin"];
+    let Some(who) = ranks_that_differ(&group.of_all(own)?, begin) else { return Ok(()) };
     let m = format!("{who} with another {what} than rank 0");
     let hint = "give all ranks the same seed, checkpoint and batches: each takes its rows of a batch by itself";
     Err(Diagnostic::new(At::default(), Kind::Usage, m).hint(hint))

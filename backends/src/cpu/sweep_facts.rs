@@ -14,7 +14,7 @@ use super::shape::ACCESS;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
 /// Bytes of a line of the cache.
@@ -80,18 +80,14 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
     let extents = &nest.walk.extents;
     let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
     let line = count(nest.line_length());
-    let mut varies: SecondaryMap<SVal, bool> = SecondaryMap::new();
-    nest.order.iter().for_each(|&v| varies[v] = true);
-    let slots = |of: bool| {
-        let insts = nest.body.insts.keys().filter(|&v| varies[v] == of);
-        insts.map(|v| slots(nest, v)).fold(0, u32::saturating_add)
-    };
+    let sum = |all: u32, v: SVal| all.saturating_add(slots(nest, v));
+    let fixed = nest.body.insts.keys().filter(|v| !nest.moves[v.index()]);
     let mut facts = SweepFacts {
         elements,
         line,
         lanes,
-        slots: slots(true).saturating_add(folded(nest)),
-        line_slots: slots(false),
+        slots: nest.order.iter().copied().fold(folded(nest), sum),
+        line_slots: fixed.fold(0, sum),
         calls,
         cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
         ..SweepFacts::default()

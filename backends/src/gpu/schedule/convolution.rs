@@ -297,18 +297,7 @@ impl DecisionLine for WindowTile {
             ],
         );
         to.line("pipeline", &[("stages", &self.stages)]);
-        to.line("split", &[("parts", &self.parts)]);
-        let Combine { grid, inflight } = self.combine;
-        if self.parts > 1 {
-            to.line(
-                "combine",
-                &[
-                    ("threads", &grid.threads),
-                    ("resident", &grid.resident),
-                    ("inflight", &inflight),
-                ],
-            );
-        }
+        self.combine.write(self.parts, to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<WindowTile, Diagnostic> {
@@ -321,12 +310,7 @@ impl DecisionLine for WindowTile {
         let warps = line.pair("warps")?;
         let resident = u32::try_from(line.int("resident")?).unwrap_or(u32::MAX);
         let stages = from.line("pipeline", &["stages"])?.int("stages")?;
-        let parts = from.line("split", &["parts"])?.int("parts")?;
-        let mut combine = Combine::default();
-        if parts > 1 {
-            let line = from.line("combine", &["threads", "resident", "inflight"])?;
-            combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };
-        }
+        let (parts, combine) = Combine::read(from)?;
         Ok(WindowTile { sides, warps, resident, stages, parts, combine })
     }
 }

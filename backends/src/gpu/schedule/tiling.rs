@@ -78,6 +78,31 @@ impl Default for Combine {
     }
 }
 
+impl Combine {
+    /// The lines of a product whose depth is in this many parts; what combines them is said where there are several.
+    pub(super) fn write(&self, parts: i64, to: &mut Writer) {
+        to.line("split", &[("parts", &parts)]);
+        let Combine { grid, inflight } = self;
+        if parts > 1 {
+            to.line(
+                "combine",
+                &[("threads", &grid.threads), ("resident", &grid.resident), ("inflight", inflight)],
+            );
+        }
+    }
+
+    /// The number of parts that such lines say, and what combines them.
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<(i64, Combine), Diagnostic> {
+        let parts = from.line("split", &["parts"])?.int("parts")?;
+        let mut combine = Combine::default();
+        if parts > 1 {
+            let line = from.line("combine", &["threads", "resident", "inflight"])?;
+            combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };
+        }
+        Ok((parts, combine))
+    }
+}
+
 /// The choices of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TileDecision {
@@ -263,18 +288,7 @@ impl DecisionLine for TileDecision {
         to.line("tile", &[("sums", &side), ("warps", &warps), ("resident", &self.resident)]);
         to.line("pipeline", &[("depth", &self.deep), ("stages", &self.stages)]);
         to.line("epilogue", &[("unroll", &self.epilogue)]);
-        to.line("split", &[("parts", &self.parts)]);
-        let Combine { grid, inflight } = self.combine;
-        if self.parts > 1 {
-            to.line(
-                "combine",
-                &[
-                    ("threads", &grid.threads),
-                    ("resident", &grid.resident),
-                    ("inflight", &inflight),
-                ],
-            );
-        }
+        self.combine.write(self.parts, to);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<TileDecision, Diagnostic> {
@@ -296,12 +310,7 @@ impl DecisionLine for TileDecision {
         let line = from.line("pipeline", &["depth", "stages"])?;
         let (deep, stages) = (line.int("depth")?, line.int("stages")?);
         let epilogue = from.line("epilogue", &["unroll"])?.int("unroll")?;
-        let parts = from.line("split", &["parts"])?.int("parts")?;
-        let mut combine = Combine::default();
-        if parts > 1 {
-            let line = from.line("combine", &["threads", "resident", "inflight"])?;
-            combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };
-        }
+        let (parts, combine) = Combine::read(from)?;
         Ok(TileDecision {
             unit,
             copied,

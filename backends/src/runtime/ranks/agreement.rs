@@ -63,28 +63,27 @@ impl Agreement {
         }
         let of_ranks = self.group.of_all(&own.concat())?;
         for (k, why) in COMPARED.into_iter().enumerate() {
-            let part = k * DIGEST..(k + 1) * DIGEST;
-            let differs = |rank: &usize| of_ranks[*rank][part.clone()] != of_ranks[0][part.clone()];
-            let others: Vec<usize> = (1..of_ranks.len()).filter(differs).collect();
-            if !others.is_empty() {
-                return Err(self.differs(&others, why));
+            let part = |of: &Vec<u8>| of[k * DIGEST..(k + 1) * DIGEST].to_vec();
+            let parts: Vec<Vec<u8>> = of_ranks.iter().map(part).collect();
+            if let Some(who) = ranks_that_differ(&parts, ["runs", "run"]) {
+                let m = format!("{who} another program `{}` than rank 0: {why}", self.program.name);
+                let hint = "give all ranks the same program, options and budget";
+                return Err(Diagnostic::new(At::default(), Kind::Usage, m).hint(hint));
             }
         }
         self.reached.store(true, Ordering::Relaxed);
         Ok(())
     }
+}
 
-    fn differs(&self, ranks: &[usize], why: &str) -> Diagnostic {
-        let who = match ranks {
-            [one] => format!("rank {one} runs"),
-            several => {
-                let names: Vec<String> = several.iter().map(usize::to_string).collect();
-                format!("ranks {} run", names.join(", "))
-            }
-        };
-        let m = format!("{who} another program `{}` than rank 0: {why}", self.program.name);
-        let hint = "give all ranks the same program, options and budget";
-        Diagnostic::new(At::default(), Kind::Usage, m).hint(hint)
+/// The ranks, by number, that have something else than rank 0, before a verb for one and for several; `None` where none has.
+pub fn ranks_that_differ(all: &[Vec<u8>], [one, several]: [&str; 2]) -> Option<String> {
+    let others = (0..all.len()).filter(|&rank| all[rank] != all[0]);
+    let names: Vec<String> = others.map(|rank| rank.to_string()).collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("rank {name} {one}")),
+        names => Some(format!("ranks {} {several}", names.join(", "))),
     }
 }
 

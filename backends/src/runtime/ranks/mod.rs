@@ -18,6 +18,7 @@ mod frame;
 mod mesh;
 mod rendezvous;
 
+pub use agreement::ranks_that_differ;
 pub(crate) use agreement::{Agreement, RankProgram};
 pub use environment::RankEnvironment;
 pub use mesh::TcpMesh;
