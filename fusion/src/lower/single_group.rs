@@ -26,6 +26,11 @@ impl GroupLowering {
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
     }
 
+    /// The mode.
+    pub(crate) fn fp(&self) -> Fp {
+        self.plan.fp
+    }
+
     /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
     /// buffers or leaves there. `None` where the group's members share no nest, or have no lowering.
     pub(crate) fn lowered(
