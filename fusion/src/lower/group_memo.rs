@@ -370,6 +370,11 @@ impl<'a> KeyBuilder<'a> {
         }
     }
 
+    /// One that has made no key.
+    pub(crate) fn another(&self) -> KeyBuilder<'a> {
+        KeyBuilder::new(self.memo, self.strict)
+    }
+
     /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups
     /// that are not looked up: what they become depends on more than their instructions and the types of what these
     /// read.
@@ -507,11 +512,12 @@ impl BufferForm {
     pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
         let Some(b) = b else { return Some(BufferForm::NONE) };
         let data = &program.buffers[b];
-        BufferForm::of(&data.role, data.storage)
+        BufferForm::of(&data.role, data.storage, data.strides.is_some())
     }
 
-    /// That of a buffer; `None` for constants, whose elements are not part of keys.
-    pub(crate) fn of(role: &Role, storage: Storage) -> Option<BufferForm> {
+    /// That of a buffer, which is row-major or has the one other layout that its plan gives to its type; `None` for
+    /// constants, whose elements are not part of keys.
+    pub(crate) fn of(role: &Role, storage: Storage, strided: bool) -> Option<BufferForm> {
         let role = match role {
             Role::Input => 1,
             Role::Output => 2,
@@ -522,6 +528,6 @@ impl BufferForm {
             Storage::Plain => 0,
             Storage::Packed(bits) => u32::from(bits),
         };
-        Some(BufferForm(role * 16 + bits))
+        Some(BufferForm(u32::from(strided) * 64 + role * 16 + bits))
     }
 }

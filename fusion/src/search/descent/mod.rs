@@ -72,7 +72,7 @@ pub(crate) fn descended(
     let facts = plan_facts(f, plan)?;
     let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
     let mut table = GroupTable::of(facts, plan);
-    let mut pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
+    let mut pricer = GroupPricer::new(engine, &options.device, (plan.fp, plan.layout), memo);
     for g in table.rows.keys().collect::<Vec<GroupId>>() {
         table.rows[g].price = pricer.price(&table, g);
     }

@@ -7,6 +7,7 @@ use super::worth::Worth;
 use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
+use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::search::point::group_price;
 use adfuse_ir::Fp;
@@ -61,14 +62,24 @@ impl<'a> GroupPricer<'a> {
     pub(super) fn new(
         engine: &'a dyn EngineModel,
         device: &'a MachineModel,
-        fp: Fp,
+        (fp, layout): (Fp, Layout),
+        memo: &'a LoweringMemo,
+    ) -> GroupPricer<'a> {
+        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
+        GroupPricer::with(engine, device, (GroupLowering::new(fp, layout), keys), memo)
+    }
+
+    fn with(
+        engine: &'a dyn EngineModel,
+        device: &'a MachineModel,
+        (lowering, keys): (GroupLowering, KeyBuilder<'a>),
         memo: &'a LoweringMemo,
     ) -> GroupPricer<'a> {
         GroupPricer {
             engine,
             device,
-            lowering: GroupLowering::new(fp),
-            keys: KeyBuilder::new(memo, fp == Fp::Strict),
+            lowering,
+            keys,
             memo,
             known: HashMap::new(),
             claimed: None,
@@ -79,7 +90,8 @@ impl<'a> GroupPricer<'a> {
 
     /// One for another thread, with the same memo, which prices no form that another one has claimed.
     pub(super) fn ahead<'b>(&'b self, claimed: &'b Claimed) -> GroupPricer<'b> {
-        let mut pricer = GroupPricer::new(self.engine, self.device, self.lowering.fp(), self.memo);
+        let own = (self.lowering.another(), self.keys.another());
+        let mut pricer = GroupPricer::with(self.engine, self.device, own, self.memo);
         pricer.claimed = Some(claimed);
         pricer
     }

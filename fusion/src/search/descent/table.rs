@@ -7,6 +7,7 @@ use crate::analysis::leaves::leaves;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::group_memo::BufferForm;
+use crate::plan::layout::{Layout, has_short_rows};
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
 use adfuse_ir::{Inst, Phase, Value, ValueDef};
@@ -72,6 +73,7 @@ pub(super) struct GroupTable<'f> {
     later: SecondaryMap<Value, u32>,
     /// What values are stored in where they are temporaries.
     storage: SecondaryMap<Value, Storage>,
+    layout: Layout,
     results: EntitySet<Value>,
     /// The place of an instruction in the function.
     pub(super) order: SecondaryMap<Inst, u32>,
@@ -131,6 +133,7 @@ impl<'f> GroupTable<'f> {
             readers: SecondaryMap::new(),
             later: SecondaryMap::new(),
             storage,
+            layout: plan.layout,
             results,
             order,
             operands: SecondaryMap::new(),
@@ -186,8 +189,18 @@ impl<'f> GroupTable<'f> {
     pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
         match self.buffer(v) {
             None => Some(BufferForm::NONE),
-            Some((role, storage)) => BufferForm::of(&role, storage),
+            Some((role, storage)) => {
+                let strided = self.is_strided(v, &role, storage);
+                BufferForm::of(&role, storage, strided)
+            }
         }
+    }
+
+    /// Whether the plan's layout gives the buffer of a value strides.
+    fn is_strided(&self, v: Value, role: &Role, storage: Storage) -> bool {
+        self.layout != Layout::RowMajor
+            && (role, storage) == (&Role::Temp, Storage::Plain)
+            && has_short_rows(self.facts.f.ty(v))
     }
 
     /// The buffer of a value, if it has one.
