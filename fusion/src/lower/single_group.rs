@@ -1,6 +1,7 @@
 //! A group lowered by itself, without the rest of its plan: what a change of a plan is priced by.
 
-use super::group_memo::{GroupKey, KnownGroup, LoweringMemo};
+use super::group_key::GroupKey;
+use super::group_memo::{KnownGroup, LoweringMemo};
 use super::grown::Grown;
 use super::loop_schedule::schedule;
 use super::{Lower, is_stored};

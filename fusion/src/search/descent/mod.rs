@@ -9,10 +9,10 @@
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
 //! the model cannot tell such gains.
 
-mod ahead;
 mod inlined_shifts;
 mod pricer;
 mod shift;
+mod speculation;
 mod split;
 mod table;
 mod worth;
@@ -250,8 +250,7 @@ impl Descent<'_, '_> {
     fn is_fixed(&self, change: &SingleChange) -> bool {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
-        !self.fixed.is_empty()
-            && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
+        !self.fixed.is_empty() && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
     }
 
     /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.

@@ -1,10 +1,9 @@
 //! Prices of single groups: each form of a group is lowered and priced once.
 
-use super::table::{
-    AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange,
-};
+use super::table::{AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange};
 use super::worth::Worth;
-use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
+use crate::lower::group_key::KeyBuilder;
+use crate::lower::group_memo::LoweringMemo;
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
 use crate::plan::layout::Layout;
@@ -65,7 +64,7 @@ impl<'a> GroupPricer<'a> {
         (fp, layout): (Fp, Layout),
         memo: &'a LoweringMemo,
     ) -> GroupPricer<'a> {
-        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
+        let keys = KeyBuilder::new(memo.numbers(), fp == Fp::Strict);
         GroupPricer::with(engine, device, (GroupLowering::new(fp, layout), keys), memo)
     }
 

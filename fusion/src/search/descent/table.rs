@@ -6,7 +6,7 @@ use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
-use crate::lower::group_memo::BufferForm;
+use crate::lower::group_key::BufferForm;
 use crate::plan::layout::{Layout, has_short_rows};
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};

@@ -1,4 +1,4 @@
-//! Prices ahead: threads price the changes of a plan before these are tried one after the other.
+//! Speculative pricing: threads price the changes of a plan before these are tried one after the other.
 //!
 //! Each thread has a table of its own, and each form is priced by the thread that meets it first. All that they leave is
 //! lowered and priced groups in the memo, so what is decided does not depend on threads. Few changes are made of those that
