@@ -122,11 +122,6 @@ impl<'a> KeyBuilder<'a> {
         }
     }
 
-    /// One that has made no key.
-    pub(crate) fn another(&self) -> KeyBuilder<'a> {
-        KeyBuilder::new(self.numbers, self.strict)
-    }
-
     /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups
     /// that are not looked up: what they become depends on more than their instructions and the types of what these
     /// read.

@@ -28,11 +28,6 @@ impl GroupLowering {
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
     }
 
-    /// One that has lowered nothing.
-    pub(crate) fn another(&self) -> GroupLowering {
-        GroupLowering::new(self.plan.fp, self.plan.layout)
-    }
-
     /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
     /// buffers or leaves there. `None` where the group's members share no nest, or have no lowering.
     pub(crate) fn lowered(
@@ -62,7 +57,7 @@ impl GroupLowering {
         stored: &[(Value, Role, Storage)],
         device: &MachineModel,
     ) -> Option<Program> {
-        let empty = self.another();
+        let empty = GroupLowering::new(self.plan.fp, self.plan.layout);
         let GroupLowering { mut grown, buffers, mut plan } = std::mem::replace(self, empty);
         grown.begin(facts, group);
         plan.groups = vec![group.clone()];

@@ -12,7 +12,6 @@
 mod inlined_shifts;
 mod pricer;
 mod shift;
-mod speculation;
 mod split;
 mod table;
 mod worth;
@@ -157,12 +156,6 @@ impl Descent<'_, '_> {
             let elements = facts.elements[facts.f.inst_results(i)[0]];
             (std::cmp::Reverse(elements), self.is_within_chain(i))
         });
-        // What is left to price in later rounds is near the changes of the one before.
-        if self.round == 1 {
-            let of_insts = insts.iter().flat_map(|&i| self.other_way(i));
-            let of_groups = self.table.rows.keys().flat_map(|g| self.splits_worth_pricing(g));
-            self.price_ahead(&of_insts.chain(of_groups).collect::<Vec<_>>());
-        }
         for i in insts {
             changed |= self.best(self.other_way(i));
         }

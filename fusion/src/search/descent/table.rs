@@ -61,7 +61,6 @@ impl GroupSeconds {
 }
 
 /// The groups of a plan that changes.
-#[derive(Clone)]
 pub(super) struct GroupTable<'f> {
     pub(super) facts: Facts<'f>,
     pub(super) rows: PrimaryMap<GroupId, TableRow>,
