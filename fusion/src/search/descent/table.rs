@@ -428,7 +428,7 @@ impl<'f> GroupTable<'f> {
         before.chain(others.map(|&g| self.rows[g].price))
     }
 
-    /// Whether a change makes a member read more than so many values, and more than before.
+    /// Whether a change makes a member read more values than a number, and more than before.
     pub(super) fn reads_more_than(&self, applied: &AppliedChange, most: usize) -> bool {
         applied.operands.iter().any(|(m, before)| {
             let now = self.operands[*m].len();
