@@ -13,7 +13,7 @@ use crate::trials::Skipped;
 use crate::{add, benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{self, GpuTarget};
+use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
 use adfuse::ir::kernel::text::parse as read;
@@ -210,7 +210,19 @@ pub(crate) fn rows_that_fill_a_chip() {
         let module = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
         let ahead = module.text.contains("cp.async");
         assert_eq!(ahead, shorter != "33", "{name} {shorter}");
-        agrees(&format!("{name} {n} x {shorter}"), &program, &arguments(&program));
+        let (case, args) = (format!("{name} {n} x {shorter}"), arguments(&program));
+        agrees(&case, &program, &args);
+        let made = ptx::schedule(&program, GpuTarget::SM80, Fp::Strict).expect("is scheduled");
+        let text = made.to_string();
+        // As rows whose text is long: warps share the lane order of one block.
+        if name == "bias_relu_loss" {
+            let shared = text.replace("threads=32 rows=4 block=1024", "threads=64 rows=1 block=32");
+            assert_ne!(shared, text, "{case}");
+            let other = GpuSchedule::parse(&shared, &program);
+            let other = other.unwrap_or_else(|d| panic!("{d}\n{shared}"));
+            let module = ptx::print(&other).expect("prints");
+            agrees_as(&format!("{case}, two warps"), &module, &program, &args);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
-use super::cross_warp::{halved, leave_parts, tree};
+use super::cross_warp::{folded_in_lanes, halved, leave_element, leave_parts, tree};
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::Below;
@@ -13,8 +13,10 @@ use super::row_registers::{held, keep, name_registers, shared_row};
 use crate::gpu::schedule::async_copy::RowArray;
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::row_residency::{Reduction, Residency, pieces};
-use crate::gpu::schedule::shape::{free, output_type, volume};
+use crate::gpu::schedule::row_residency::{
+    Reduction, Residency, parts_of_fold, pieces, reductions,
+};
+use crate::gpu::schedule::shape::{free, volume};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Param, Sink, Stage};
@@ -26,6 +28,8 @@ struct Walk<'a> {
     number: usize,
     program: ScalarProgram,
     folds: Vec<Reduction>,
+    /// Where in shared memory what warps leave of each fold is.
+    places: Vec<i64>,
     /// What a warp's pieces come to together, where they are not parts of their own.
     sums: Option<Vec<Part>>,
     /// Groups of neighbours that have a text of their own.
@@ -58,16 +62,6 @@ struct Read {
     params: Vec<Vec<Option<Reg>>>,
 }
 
-pub(crate) fn reductions(stage: &Stage) -> Vec<Reduction> {
-    let of = |k: usize| match &stage.sinks[k] {
-        Sink::Reduce { monoid, into, .. } => {
-            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into })
-        }
-        _ => None,
-    };
-    (0..stage.sinks.len()).filter_map(of).collect()
-}
-
 /// A stage over elements; whether it has a barrier.
 ///
 /// Where a row comes next, its arrays are copied over those that are read here last, block by block.
@@ -92,7 +86,16 @@ pub(crate) fn elements(
     let free = |f: &Reduction| emit.fp != Fp::Strict || free(f.monoid, f.dtype);
     let together = team.warps() > 1 && pieces.len() > 1 && folds.iter().all(free);
     let sums = together.then(|| folds.iter().map(|f| empty(emit, f)).collect());
-    let walk = Walk { stage, number, program, folds, sums, text, batch, done, next };
+    let blocks = match &sums {
+        Some(_) => team.warps(),
+        None => (n + team.piece - 1) / team.piece,
+    };
+    let mut places = Vec::new();
+    for fold in folds.iter().filter(|_| team.warps() > 1) {
+        let most = (blocks * 8 + 15) / 16 * 16;
+        places.push(p.room(most.max(parts_of_fold(team, n, fold, emit.fp))));
+    }
+    let walk = Walk { stage, number, program, folds, places, sums, text, batch, done, next };
     name_registers(emit, p, stage, &pieces);
     if team.warps() == 1 {
         let Some(&piece) = pieces.first() else { return false };
@@ -105,11 +108,6 @@ pub(crate) fn elements(
         follows(emit, &walk, None, n);
         return false;
     }
-    let blocks = match &walk.sums {
-        Some(_) => team.warps(),
-        None => (n + team.piece - 1) / team.piece,
-    };
-    let places: Vec<i64> = walk.folds.iter().map(|_| p.parts_of(blocks)).collect();
     // Whole blocks that every warp has are one text where registers are not named for each.
     let alike = pieces.iter().take_while(|p| p.has == Has::All).count();
     let looped = !registers && alike > 1;
@@ -118,7 +116,7 @@ pub(crate) fn elements(
         let mut vars = p.vars.clone();
         let turn = vars.push(turn, alike as i64);
         let block = turn.times(team.warps()).sum(p.warp.clone());
-        piece(emit, p, &walk, &places, &vars, block, team.piece, 0, n / team.piece);
+        piece(emit, p, &walk, &vars, block, team.piece, 0, n / team.piece);
         emit.again(l);
     }
     let mut cell = 0;
@@ -126,7 +124,7 @@ pub(crate) fn elements(
         if !(looped && k < alike) {
             // Sums are written again: what a piece has added is not known to the next.
             emit.asm.open();
-            pieced(emit, p, &walk, &places, own, cell, n);
+            pieced(emit, p, &walk, own, cell, n);
             emit.asm.close();
         }
         cell += own.turns * team.width;
@@ -137,11 +135,14 @@ pub(crate) fn elements(
     if let Some(sums) = &walk.sums {
         let warp = resolved(&p.warp, &emit.same(&p.vars), &p.vars);
         let warp = value(&mut emit.asm, &warp, &p.vars, &[]);
-        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &places);
+        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &walk.places);
     }
     emit.asm.emit("bar.sync 0");
-    for (fold, &place) in walk.folds.iter().zip(&places) {
-        let part = tree(emit, p, fold, place, blocks);
+    for (fold, &place) in walk.folds.iter().zip(&walk.places) {
+        let part = match fold.in_lanes(team, emit.fp) {
+            true => folded_in_lanes(emit, p, fold, place, n),
+            false => tree(emit, p, fold, place, blocks),
+        };
         p.rows[fold.into] = Some(part);
     }
     true
@@ -152,7 +153,6 @@ fn pieced(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    places: &[i64],
     own: &Piece,
     cell: i64,
     n: i64,
@@ -161,7 +161,7 @@ fn pieced(
     let block = p.warp.clone().plus(own.block);
     let Has::Some { full, rest } = own.has else {
         let vars = p.vars.clone();
-        return piece(emit, p, walk, places, &vars, block, each, cell, n / each);
+        return piece(emit, p, walk, &vars, block, each, cell, n / each);
     };
     let number = resolved(&block, &emit.same(&p.vars), &p.vars);
     let number = value(&mut emit.asm, &number, &p.vars, &[]);
@@ -171,7 +171,7 @@ fn pieced(
         emit.when(Some(here), |emit| {
             let mut vars = p.vars.clone();
             let block = vars.push(number, full);
-            piece(emit, p, walk, places, &vars, block, each, cell, full);
+            piece(emit, p, walk, &vars, block, each, cell, full);
         });
     }
     if rest > 0 {
@@ -180,7 +180,7 @@ fn pieced(
         emit.when(Some(here), |emit| {
             let vars = p.vars.clone();
             let block = IndexExpr::Const(full);
-            piece(emit, p, walk, places, &vars, block, rest, cell, full + 1);
+            piece(emit, p, walk, &vars, block, rest, cell, full + 1);
         });
     }
 }
@@ -191,7 +191,6 @@ fn piece(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    places: &[i64],
     vars: &Vars,
     block: IndexExpr,
     elements: i64,
@@ -212,7 +211,7 @@ fn piece(
     follows(emit, walk, Some((number, blocks)), elements);
     match &walk.sums {
         Some(sums) => sums.iter().zip(parts).for_each(|(&to, part)| emit.set_part(to, part)),
-        None => leave_parts(emit, p, &walk.folds, parts, number, places),
+        None => leave_parts(emit, p, &walk.folds, parts, number, &walk.places),
     }
 }
 
@@ -388,6 +387,13 @@ fn put(
             }
             Sink::Reduce { .. } => {
                 let fold = &walk.folds[number];
+                if fold.in_lanes(p.layout.team, emit.fp) {
+                    for &value in values {
+                        leave_element(emit, fold, walk.places[number], value, &read.here);
+                    }
+                    number += 1;
+                    continue;
+                }
                 for &value in values {
                     let part = Part { value, place: None };
                     let part = emit.part_if(valid, part, fold.monoid, fold.dtype);

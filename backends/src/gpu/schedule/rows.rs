@@ -87,11 +87,11 @@ impl RowKernel<'_> {
             return Err(format!("a block does not have {teams} rows of {threads} threads"));
         }
         // In the lane order all lanes that an element needs are there, and a row has its blocks.
+        let whole = piece == BLOCK && (several || longest <= BLOCK);
+        // Warps that share one block of the order leave its elements for each other.
+        let split = several && longest <= BLOCK && threads / WARP * piece >= longest;
         let ordered = self.fp != Fp::Strict
-            || width == 1
-                && piece == BLOCK
-                && (several || longest <= BLOCK)
-                && threads >= longest.min(WARP);
+            || width == 1 && (whole || split) && threads >= longest.min(WARP);
         let vectors = [1, 2, 4].contains(&width) && sizes.iter().all(|n| n % width == 0);
         let aligned =
             vectors && piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
@@ -138,7 +138,7 @@ impl RowKernel<'_> {
 
     /// Errs where registers or shared memory do not have what they are to have.
     pub(crate) fn check_layout(&self, layout: &RowLayout) -> Result<(), String> {
-        let parts = parts_bytes(&layout.kernel, layout.team);
+        let parts = parts_bytes(&layout.kernel, layout.team, self.fp);
         let bytes = layout.bytes.saturating_mul(layout.team.teams).saturating_add(parts);
         if bytes > self.target.shared.into() {
             return Err(format!("{bytes} bytes are more than shared memory has"));
