@@ -8,7 +8,7 @@ use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::common::{control, loops};
-use crate::machine::run;
+use crate::machine::{is_plain, run, run_over};
 use crate::trials::Skipped;
 use crate::{add, benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
@@ -17,7 +17,7 @@ use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
 use adfuse::ir::kernel::text::parse as read;
-use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::kernel::{Buffer, InPlace, Program, Role, Verified, in_place, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
@@ -49,6 +49,54 @@ pub(crate) fn agrees_as(
                 panic!("{name}: element {k} is {x}, not {y}\n{}", **program);
             }
         }
+        let pairs = pairs_in_place(module, program);
+        if !pairs.is_empty() {
+            let (found, _) = printing(|| run_over(module, (program, &pairs), args, backwards));
+            assert_eq!(found, expected, "{name}, in place: {pairs:?}\n{}", **program);
+        }
+    }
+}
+
+/// The results of a program of one step that may take the place of arguments: `made` says which results.
+fn pairs_in_place(module: &ptx::PtxModule, program: &Program) -> Vec<InPlace> {
+    let of = |b: Buffer, input: bool| {
+        let (data, output) = (&program.buffers[b], program.outputs.contains(&b));
+        is_plain(data) && output != input && (data.role == Role::Input) == input
+    };
+    match module.steps.as_slice() {
+        [step] if step.reads_first => in_place(program, 0, &|b| of(b, true), &|b| of(b, false)),
+        _ => Vec::new(),
+    }
+}
+
+/// Results of rows are in the place of what they are computed from, once whole rows are read: a softmax, and the gradient
+/// of cross entropy by the scores. A scalar of a row that all threads read is not written where it was.
+pub(crate) fn rows_are_written_in_place() {
+    let softmax = |n: u64, rows: &str| {
+        format!(
+            "func @f(%x: f32[2,{n}], %r: f32[2]) -> ({rows}f32[2,{n}]) {{
+      %m = reduce_max %x {{axes = [1]}} : f32[2]
+      %c = mul %m, %r : f32[2]
+      %b = broadcast_in_dim %c {{dims = [0]}} : f32[2,{n}]
+      %d = sub %x, %b : f32[2,{n}]
+      %e = exp %d : f32[2,{n}]
+      %s = reduce_sum %e {{axes = [1]}} : f32[2]
+      %t = broadcast_in_dim %s {{dims = [0]}} : f32[2,{n}]
+      %p = div %e, %t : f32[2,{n}]
+      return {}%p
+    }}",
+            if rows.is_empty() { "" } else { "%c, " }
+        )
+    };
+    for (n, rows, expected) in [(300, "", 1), (5000, "", 1), (40_000, "", 1), (300, "f32[2], ", 0)] {
+        let text = softmax(n, rows);
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let program = for_two(f);
+        let made = ptx::compile(&program, GpuTarget::SM90, Fp::Strict).expect("compiles");
+        assert_eq!(pairs_in_place(&made, &program).len(), expected, "{n} {rows}\n{}", *program);
+        let args = random::inputs(f, &[Domain::Normal, Domain::Normal]);
+        agrees_as(&format!("rows of {n}"), &made, &program, &args);
     }
 }
 

@@ -351,6 +351,7 @@ fn main() -> ExitCode {
         bits::functions_with_loops,
         bits::blocks_by_hand,
         bits::rows_that_fill_a_chip,
+        bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
         bits::nothing_spills,
         schedules::texts_read_back,

@@ -184,7 +184,7 @@ fn radix_blocks_have_a_thread_a_digit() {
 }
 
 /// Texts that are none, and decisions that do not fit.
-const REFUSED: [(&str, &str, &str, Kind); 16] = [
+const REFUSED: [(&str, &str, &str, Kind); 17] = [
     (DENSE, "sums=32x32", "sums=48x48", Kind::Usage),
     (DENSE, "depth=16", "depth=0", Kind::Usage),
     (DENSE, "unit=fma", "unit=mma.tf32", Kind::Usage),
@@ -197,6 +197,7 @@ const REFUSED: [(&str, &str, &str, Kind); 16] = [
     (ROWS, "vector=1", "vector=2", Kind::Usage),
     (ROWS, "threads=32 rows=4 block=1024", "threads=64 rows=1 block=64", Kind::Usage),
     (ROWS, "vector=1", "vector=0", Kind::Usage),
+    (ROWS, "inflight=13", "inflight=13 match=0", Kind::Usage),
     (ROWS, "registers=[t0,t1]", "registers=[t9]", Kind::Usage),
     (ROWS, "registers=[t0,t1]", "registers=[t4294967295]", Kind::Syntax),
     (ROWS, "by=one", "by=stride", Kind::Usage),

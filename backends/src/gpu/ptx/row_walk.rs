@@ -7,12 +7,15 @@ use super::cross_warp::{folded_in_lanes, halved, leave_element, leave_parts, tre
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::Below;
+use super::operands::not;
 use super::partial_fold::Part;
+use super::row_match::is_among;
 use super::row_point::{Ahead, Point};
 use super::row_registers::{held, keep, name_registers, shared_row};
 use crate::gpu::schedule::async_copy::RowArray;
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::place_match::PlaceMatch;
 use crate::gpu::schedule::row_residency::{
     Reduction, Residency, parts_of_fold, pieces, reductions,
 };
@@ -20,6 +23,7 @@ use crate::gpu::schedule::shape::{free, volume};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Param, Sink, Stage};
+use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::ScalarProgram;
 
 /// A stage that is being written.
@@ -27,6 +31,8 @@ struct Walk<'a> {
     stage: &'a Stage,
     number: usize,
     program: ScalarProgram,
+    /// The parameter with which places are compared, and the program without those comparisons.
+    matched: Option<(usize, ScalarProgram)>,
     folds: Vec<Reduction>,
     /// Where in shared memory what warps leave of each fold is.
     places: Vec<i64>,
@@ -42,7 +48,10 @@ struct Walk<'a> {
 }
 
 /// Some of the elements that a thread has.
-struct Span {
+#[derive(Clone)]
+struct Span<'a> {
+    /// What is computed of each.
+    program: &'a ScalarProgram,
     vars: Vars,
     /// The place of the first lane's first group of neighbours.
     start: IndexExpr,
@@ -95,12 +104,19 @@ pub(crate) fn elements(
         let most = (blocks * 8 + 15) / 16 * 16;
         places.push(p.room(most.max(parts_of_fold(team, n, fold, emit.fp))));
     }
-    let walk = Walk { stage, number, program, folds, places, sums, text, batch, done, next };
+    let matched = unroll.and_then(|u| u.matched).and_then(|param| {
+        let found = PlaceMatch::of(stage, p.layout.kernel.domain.len())?;
+        let stage = Stage { program: found.without(&stage.program), ..Stage::default() };
+        Some((param, emit.written(&stage.program)))
+    });
+    let walk =
+        Walk { stage, number, program, matched, folds, places, sums, text, batch, done, next };
     name_registers(emit, p, stage, &pieces);
     if team.warps() == 1 {
         let Some(&piece) = pieces.first() else { return false };
         let start = IndexExpr::Const(0);
-        let span = Span { vars: p.vars.clone(), start, turns: piece.turns, cell: 0 };
+        let (program, vars) = (&walk.program, p.vars.clone());
+        let span = Span { program, vars, start, turns: piece.turns, cell: 0 };
         let parts = walked(emit, p, &walk, &span);
         for (fold, part) in walk.folds.iter().zip(parts) {
             p.rows[fold.into] = Some(halved(emit, fold, part, team.threads.min(32)));
@@ -206,7 +222,7 @@ fn piece(
         _ => vars.push(number, blocks),
     };
     let start = block.times(team.piece / team.width);
-    let span = Span { vars, start, turns: team.turns(elements), cell };
+    let span = Span { program: &walk.program, vars, start, turns: team.turns(elements), cell };
     let parts = walked(emit, p, walk, &span);
     follows(emit, walk, Some((number, blocks)), elements);
     match &walk.sums {
@@ -241,50 +257,85 @@ fn empty(emit: &mut Emit<'_>, fold: &Reduction) -> Part {
 }
 
 /// Elements of a stage; gives what its folds have come to in each lane.
-fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span) -> Vec<Part> {
-    let begun = |emit: &mut Emit<'_>| -> Vec<Part> {
-        match &walk.sums {
-            Some(sums) => sums.clone(),
-            None => walk.folds.iter().map(|f| empty(emit, f)).collect(),
-        }
-    };
-    let batches = |emit: &mut Emit<'_>,
-                   p: &mut Point<'_>,
-                   places: Vec<(i64, Vars, IndexExpr)>,
-                   now: &mut [Option<Part>]| {
-        let mut left = places.as_slice();
-        while !left.is_empty() {
-            let (first, rest) = left.split_at(left.len().min(walk.batch as usize));
-            batch(emit, p, walk, span, first, now);
-            left = rest;
-        }
-    };
-    if walk.text >= span.turns {
+fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span<'_>) -> Vec<Part> {
+    let whole = walk.text >= span.turns;
+    if whole && walk.matched.is_none() {
         let mut now: Vec<Option<Part>> = match &walk.sums {
             Some(sums) => sums.iter().map(|&part| Some(part)).collect(),
             None => vec![None; walk.folds.len()],
         };
         let places = (0..span.turns).map(|t| (t, span.vars.clone(), IndexExpr::Const(t)));
-        batches(emit, p, places.collect(), &mut now);
+        batches(emit, p, walk, span, &places.collect::<Vec<_>>(), &mut now);
         let found = walk.folds.iter().zip(now);
         return found
             .map(|(f, part)| part.unwrap_or_else(|| emit.empty_part(f.monoid, f.dtype)))
             .collect();
     }
     // A short block has turns that the text may not divide.
-    let each = (1..=walk.text.max(1)).rev().find(|u| span.turns % u == 0).unwrap_or(1);
-    let accs = begun(emit);
-    let (l, turn) = emit.repeat(span.turns / each);
+    let most = walk.text.clamp(1, span.turns.max(1));
+    let each = (1..=most).rev().find(|u| span.turns % u == 0).unwrap_or(1);
+    let accs: Vec<Part> = match &walk.sums {
+        Some(sums) => sums.clone(),
+        None => walk.folds.iter().map(|f| empty(emit, f)).collect(),
+    };
     let mut vars = span.vars.clone();
-    let turn = vars.push(turn, span.turns / each);
-    let places = (0..each).map(|u| (0, vars.clone(), turn.clone().times(each).plus(u)));
+    let looped = (!whole).then(|| emit.repeat(span.turns / each));
+    let first = match &looped {
+        Some((_, turn)) => vars.push(*turn, span.turns / each).times(each),
+        None => IndexExpr::Const(0),
+    };
+    match &walk.matched {
+        None => added(emit, p, walk, span, (&vars, &first, each), &accs),
+        Some((param, without)) => {
+            let team = p.layout.team;
+            let lanes = team.threads.min(32);
+            let place = span.start.clone().sum(first.clone().times(lanes)).times(team.width);
+            let count = each * lanes * team.width;
+            let near = is_among(emit, p, (walk.stage, *param), &vars, (&place, count));
+            let far = not(&mut emit.asm, near);
+            let other = Span { program: without, ..span.clone() };
+            for (span, when) in [(&other, far), (span, near)] {
+                emit.when(Some(when), |emit| {
+                    added(emit, p, walk, span, (&vars, &first, each), &accs);
+                });
+            }
+        }
+    }
+    if let Some((l, _)) = looped {
+        emit.again(l);
+    }
+    accs
+}
+
+/// Adds `each` groups of neighbours, from group `first` on, to what folds have come to.
+fn added(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span<'_>,
+    (vars, first, each): (&Vars, &IndexExpr, i64),
+    accs: &[Part],
+) {
+    let places: Vec<_> = (0..each).map(|u| (0, vars.clone(), first.clone().plus(u))).collect();
     let mut now: Vec<Option<Part>> = accs.iter().map(|&a| Some(a)).collect();
-    batches(emit, p, places.collect(), &mut now);
+    batches(emit, p, walk, span, &places, &mut now);
     for (&acc, part) in accs.iter().zip(now) {
         part.into_iter().for_each(|part| emit.set_part(acc, part));
     }
-    emit.again(l);
-    accs
+}
+
+/// Groups of neighbours, as many at a time as have their loads under way together.
+fn batches(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span<'_>,
+    places: &[(i64, Vars, IndexExpr)],
+    now: &mut [Option<Part>],
+) {
+    for some in places.chunks(walk.batch.max(1) as usize) {
+        batch(emit, p, walk, span, some, now);
+    }
 }
 
 /// The neighbours of a group among those of a stage's row, and where the group is.
@@ -311,7 +362,7 @@ fn batch(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    span: &Span,
+    span: &Span<'_>,
     places: &[(i64, Vars, IndexExpr)],
     now: &mut [Option<Part>],
 ) {
@@ -326,7 +377,7 @@ fn batch(
         let cell = span.cell + turn * width;
         let mut rows = emit.loaded_where(walk.stage, &near, &|k| arrays[k].is_none());
         for (k, param) in walk.stage.params.iter().enumerate() {
-            if walk.program.reads_param(k)
+            if span.program.reads_param(k)
                 && let Some(found) = shared_row(emit, p, arrays[k], param, &here, &near.vars)
             {
                 rows.insert(k, found);
@@ -348,14 +399,14 @@ fn batch(
                         .and_then(|row| row.get(u).copied()),
                 },
             };
-            params.push(emit.params(&walk.stage.params, &walk.program, &at, given).0);
+            params.push(emit.params(&walk.stage.params, &span.program, &at, given).0);
         }
         reads.push(Read { near, here, cell, params });
     }
     for read in reads {
         let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
         for params in &read.params {
-            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, &walk.program, params);
+            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, &span.program, params);
             values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
         }
         put(emit, p, walk, span, &read, &values, now);
@@ -367,7 +418,7 @@ fn put(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    span: &Span,
+    span: &Span<'_>,
     read: &Read,
     values: &[Vec<Reg>],
     now: &mut [Option<Part>],
@@ -394,7 +445,13 @@ fn put(
                     number += 1;
                     continue;
                 }
-                for &value in values {
+                // A constant that is added a second time changes nothing.
+                let output = span.program.constant(span.program.outputs[k]);
+                let once = output.is_some_and(|c| {
+                    fold.monoid != Monoid::Sum && fold.monoid != Monoid::Prod || c.to_f64() == 0.0
+                });
+                let different = if once { 1 } else { values.len() };
+                for &value in &values[..different] {
                     let part = Part { value, place: None };
                     let part = emit.part_if(valid, part, fold.monoid, fold.dtype);
                     now[number] = Some(match now[number] {

@@ -5,6 +5,7 @@ use super::cooperative_row::{BLOCK, Team};
 use super::fold_order::{FoldResult, FoldShape};
 use super::grid::resident_fits;
 use super::inline::data_sources;
+use super::place_match::PlaceMatch;
 use super::row_decision::{RowDecision, RowWalk};
 use super::row_residency::{RowFrame, RowLayout, parts_bytes, read_tiles, unchanging, walked};
 use super::row_unroll::most_turns;
@@ -155,6 +156,11 @@ impl RowKernel<'_> {
                 return Err(format!(
                     "stage {number} has elements in registers, and its {turns} groups are not unrolled"
                 ));
+            }
+            let found = PlaceMatch::of(stage, layout.kernel.domain.len());
+            let found = found.filter(|_| !layout.has_registers(stage)).map(|found| found.param);
+            if unroll.matched.is_some() && unroll.matched != found {
+                return Err(format!("stage {number} does not compare places with that parameter"));
             }
             if unroll.text > turns.max(1 << 12) || !(1..=256).contains(&unroll.inflight) {
                 return Err(format!("stage {number} is not unrolled so far"));
