@@ -231,6 +231,37 @@ fn queries_keys_and_values_are_one_contraction() {
     }
 }
 
+/// Two products share an operand, but run as one only where the first result would not be gone before the second, or is
+/// smaller than what they share.
+#[test]
+fn chunks_of_a_large_result_are_products_of_their_own() {
+    for (cols, members) in [(512, 1), (8, 2)] {
+        let text = format!(
+            "func @chunks(%x: f32[64,16], %y: f32[64,16], %w: f32[16,{cols}], %u: f32[{cols},4], %v: f32[{cols},4]) -> f32[64,4] {{
+  %a = dot_general %x, %w {{contract = [1] x [0]}} : f32[64,{cols}]
+  %c = dot_general %a, %u {{contract = [1] x [0]}} : f32[64,4]
+  %b = dot_general %y, %w {{contract = [1] x [0]}} : f32[64,{cols}]
+  %d = dot_general %b, %v {{contract = [1] x [0]}} : f32[64,4]
+  %z = add %c, %d : f32[64,4]
+  return %z
+}}
+"
+        );
+        let text = if members == 2 {
+            text.replace("f32[16,", "f32[160,").replace(",16]", ",160]")
+        } else {
+            text
+        };
+        for (_, compiled) in compiled(&text, false) {
+            let most = compiled.program.steps.iter().map(|s| match s {
+                Step::Contract(c) => c.members.len(),
+                _ => 0,
+            });
+            assert_eq!(most.max(), Some(members), "{}", compiled.program);
+        }
+    }
+}
+
 #[test]
 fn reductions_of_one_input_over_different_axes_read_it_once() {
     let text = "func @two(%x: f32[130,70]) -> (f32[130], f32[70]) {

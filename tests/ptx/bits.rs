@@ -88,7 +88,8 @@ pub(crate) fn rows_are_written_in_place() {
             if rows.is_empty() { "" } else { "%c, " }
         )
     };
-    for (n, rows, expected) in [(300, "", 1), (5000, "", 1), (40_000, "", 1), (300, "f32[2], ", 0)] {
+    for (n, rows, expected) in [(300, "", 1), (5000, "", 1), (40_000, "", 1), (300, "f32[2], ", 0)]
+    {
         let text = softmax(n, rows);
         let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
         let f = module.funcs.values().next().expect("a function");
@@ -298,6 +299,37 @@ pub(crate) fn pieces_of_a_row_add_up() {
         let module = ptx::compile(&program, target, Fp::Reproducible).expect("compiles");
         let found = run(&module, &program, &args, false);
         assert_eq!(found, expected, "{}", *program);
+    }
+}
+
+/// The greatest and the least of widened numbers of 16 bits are those of pairs, in rows of one warp and of several with
+/// pieces that are cut short. What follows them rounds once, so it has one result in every order.
+pub(crate) fn extremes_are_folded_in_pairs() {
+    for (dtype, n) in [("bf16", 600), ("f16", 600), ("bf16", 5004), ("f16", 32_768)] {
+        let text = format!(
+            "func @f(%x: {dtype}[2,{n}]) -> (f32[2], {dtype}[2,{n}]) {{
+              %xf = convert_element_type %x : f32[2,{n}]
+              %m = reduce_max %xf {{axes = [1]}} : f32[2]
+              %l = reduce_min %xf {{axes = [1]}} : f32[2]
+              %w = sub %m, %l : f32[2]
+              %b = broadcast_in_dim %w {{dims = [0]}} : f32[2,{n}]
+              %d = sub %xf, %b : f32[2,{n}]
+              %y = convert_element_type %d : {dtype}[2,{n}]
+              return %w, %y
+            }}"
+        );
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let program = for_two(f);
+        let args = random::inputs(f, &[Domain::Normal]);
+        let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+        let module = ptx::compile(&program, GpuTarget::SM80, Fp::Reproducible).expect("compiles");
+        for op in ["max", "min"] {
+            assert!(module.text.contains(&format!("{op}.NaN.{dtype}x2")), "{op}\n{}", module.text);
+        }
+        assert_eq!(run(&module, &program, &args, false), expected, "{dtype} {n}\n{}", *program);
+        let strict = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
+        assert!(!strict.text.contains("x2"), "lanes have elements of their own");
     }
 }
 

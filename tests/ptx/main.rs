@@ -353,6 +353,7 @@ fn main() -> ExitCode {
         bits::rows_that_fill_a_chip,
         bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
+        bits::extremes_are_folded_in_pairs,
         bits::nothing_spills,
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,

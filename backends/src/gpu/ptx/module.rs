@@ -162,11 +162,7 @@ pub(super) fn step_printed(
 }
 
 /// Launches of the work of one step.
-fn printed(
-    s: &GpuSchedule,
-    out: &mut Out,
-    step: &StepSchedule,
-) -> Result<StepCode, Diagnostic> {
+fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
     let shared = match step.works.last() {
         Some(Scheduled::Bundle(shared)) => shared.clone(),

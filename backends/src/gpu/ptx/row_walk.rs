@@ -8,6 +8,7 @@ use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::Below;
 use super::operands::not;
+use super::packed_extremes::with_pairs;
 use super::partial_fold::Part;
 use super::row_match::is_among;
 use super::row_point::{Ahead, Point};
@@ -90,11 +91,11 @@ pub(crate) fn elements(
     let (text, batch) = unroll.map_or((1, 1), |u| (u.text, u.inflight));
     let done = p.layout.arrays.iter().filter(|a| a.last == number);
     let done = if next.is_some() { done.collect() } else { Vec::new() };
-    let folds = reductions(stage);
+    let folds = reductions(stage, team.width);
     // Where the order is free a warp joins its pieces before its lanes.
     let free = |f: &Reduction| emit.fp != Fp::Strict || free(f.monoid, f.dtype);
     let together = team.warps() > 1 && pieces.len() > 1 && folds.iter().all(free);
-    let sums = together.then(|| folds.iter().map(|f| empty(emit, f)).collect());
+    let sums = together.then(|| begun(emit, &folds));
     let blocks = match &sums {
         Some(_) => team.warps(),
         None => (n + team.piece - 1) / team.piece,
@@ -104,10 +105,11 @@ pub(crate) fn elements(
         let most = (blocks * 8 + 15) / 16 * 16;
         places.push(p.room(most.max(parts_of_fold(team, n, fold, emit.fp))));
     }
+    let program = with_pairs(stage, &folds, program);
     let matched = unroll.and_then(|u| u.matched).and_then(|param| {
         let found = PlaceMatch::of(stage, p.layout.kernel.domain.len())?;
-        let stage = Stage { program: found.without(&stage.program), ..Stage::default() };
-        Some((param, emit.written(&stage.program)))
+        let without = emit.written(&found.without(&stage.program));
+        Some((param, with_pairs(stage, &folds, without)))
     });
     let walk =
         Walk { stage, number, program, matched, folds, places, sums, text, batch, done, next };
@@ -118,6 +120,7 @@ pub(crate) fn elements(
         let (program, vars) = (&walk.program, p.vars.clone());
         let span = Span { program, vars, start, turns: piece.turns, cell: 0 };
         let parts = walked(emit, p, &walk, &span);
+        let parts = emit.unpaired(&walk.folds, parts);
         for (fold, part) in walk.folds.iter().zip(parts) {
             p.rows[fold.into] = Some(halved(emit, fold, part, team.threads.min(32)));
         }
@@ -151,7 +154,8 @@ pub(crate) fn elements(
     if let Some(sums) = &walk.sums {
         let warp = resolved(&p.warp, &emit.same(&p.vars), &p.vars);
         let warp = value(&mut emit.asm, &warp, &p.vars, &[]);
-        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &walk.places);
+        let sums = emit.unpaired(&walk.folds, sums.clone());
+        leave_parts(emit, p, &walk.folds, sums, warp, &walk.places);
     }
     emit.asm.emit("bar.sync 0");
     for (fold, &place) in walk.folds.iter().zip(&walk.places) {
@@ -165,14 +169,7 @@ pub(crate) fn elements(
 }
 
 /// A block of each warp that has one.
-fn pieced(
-    emit: &mut Emit<'_>,
-    p: &mut Point<'_>,
-    walk: &Walk<'_>,
-    own: &Piece,
-    cell: i64,
-    n: i64,
-) {
+fn pieced(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, own: &Piece, cell: i64, n: i64) {
     let each = p.layout.team.piece;
     let block = p.warp.clone().plus(own.block);
     let Has::Some { full, rest } = own.has else {
@@ -227,7 +224,10 @@ fn piece(
     follows(emit, walk, Some((number, blocks)), elements);
     match &walk.sums {
         Some(sums) => sums.iter().zip(parts).for_each(|(&to, part)| emit.set_part(to, part)),
-        None => leave_parts(emit, p, &walk.folds, parts, number, &walk.places),
+        None => {
+            let parts = emit.unpaired(&walk.folds, parts);
+            leave_parts(emit, p, &walk.folds, parts, number, &walk.places);
+        }
     }
 }
 
@@ -250,10 +250,13 @@ fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elem
     });
 }
 
-/// What a fold begins with, in registers that are written again.
-fn empty(emit: &mut Emit<'_>, fold: &Reduction) -> Part {
-    let part = emit.empty_part(fold.monoid, fold.dtype);
-    emit.kept_part(part)
+/// What folds begin with, in registers that are written again.
+fn begun(emit: &mut Emit<'_>, folds: &[Reduction]) -> Vec<Part> {
+    let mut of = |fold: &Reduction| {
+        let part = emit.empty_fold(fold);
+        emit.kept_part(part)
+    };
+    folds.iter().map(&mut of).collect()
 }
 
 /// Elements of a stage; gives what its folds have come to in each lane.
@@ -267,16 +270,14 @@ fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span<'
         let places = (0..span.turns).map(|t| (t, span.vars.clone(), IndexExpr::Const(t)));
         batches(emit, p, walk, span, &places.collect::<Vec<_>>(), &mut now);
         let found = walk.folds.iter().zip(now);
-        return found
-            .map(|(f, part)| part.unwrap_or_else(|| emit.empty_part(f.monoid, f.dtype)))
-            .collect();
+        return found.map(|(f, part)| part.unwrap_or_else(|| emit.empty_fold(f))).collect();
     }
     // A short block has turns that the text may not divide.
     let most = walk.text.clamp(1, span.turns.max(1));
     let each = (1..=most).rev().find(|u| span.turns % u == 0).unwrap_or(1);
     let accs: Vec<Part> = match &walk.sums {
         Some(sums) => sums.clone(),
-        None => walk.folds.iter().map(|f| empty(emit, f)).collect(),
+        None => begun(emit, &walk.folds),
     };
     let mut vars = span.vars.clone();
     let looped = (!whole).then(|| emit.repeat(span.turns / each));
@@ -339,7 +340,7 @@ fn batches(
 }
 
 /// The neighbours of a group among those of a stage's row, and where the group is.
-fn group(
+pub(super) fn group(
     emit: &mut Emit<'_>,
     p: &Point<'_>,
     stage: &Stage,
@@ -438,6 +439,15 @@ fn put(
             }
             Sink::Reduce { .. } => {
                 let fold = &walk.folds[number];
+                if let Some(narrow) = fold.pairs {
+                    for pair in values.chunks_exact(2) {
+                        let halves = [pair[0], pair[1]];
+                        let of = (fold, narrow);
+                        now[number] = Some(emit.with_pair(of, now[number], halves, valid));
+                    }
+                    number += 1;
+                    continue;
+                }
                 if fold.in_lanes(p.layout.team, emit.fp) {
                     for &value in values {
                         leave_element(emit, fold, walk.places[number], value, &read.here);
@@ -473,40 +483,6 @@ fn put(
                 }
             }
             _ => {}
-        }
-    }
-}
-
-/// Does the loads that give the same for every row, before the first: what asks for them again is given
-/// what they gave.
-pub(crate) fn hoisted(emit: &mut Emit<'_>, p: &Point<'_>) {
-    let (layout, team) = (p.layout, p.layout.team);
-    for &(s, k) in &layout.hoisted {
-        let stage = &layout.kernel.stages[s];
-        let n = volume(&stage.axes);
-        let Some(Param::Load(loads)) = stage.params.get(k) else { continue };
-        for own in pieces(team, stage) {
-            let mut vars = p.vars.clone();
-            let start = match team.warps() {
-                1 => IndexExpr::Const(0),
-                _ => {
-                    let block = p.warp.clone().plus(own.block);
-                    let number = resolved(&block, &emit.same(&vars), &vars);
-                    let number = value(&mut emit.asm, &number, &vars, &[]);
-                    vars.push(number, n / team.piece).times(team.piece / team.width)
-                }
-            };
-            for turn in 0..own.turns {
-                let lanes = team.threads.min(32);
-                let place = start.clone().plus(turn * lanes).sum(p.lane.clone());
-                let (_, near) = group(emit, p, stage, vars.clone(), &place);
-                if emit.loaded_where(stage, &near, &|other| other == k).is_empty() {
-                    for coords in &near.coords {
-                        let at = At { vars: &near.vars, coords };
-                        emit.load(loads, stage.program.params[k], &at, &[]);
-                    }
-                }
-            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::shape::{free, internal, output_type, volume};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Row, Sink, Stage, Tile};
 use adfuse_ir::op::Monoid;
-use adfuse_ir::scalar::SOp;
+use adfuse_ir::scalar::{Prim, SOp};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 
@@ -213,7 +213,7 @@ impl RowLayout {
 pub(crate) fn parts_bytes(kernel: &Kernel, team: Team, fp: Fp) -> i64 {
     let parts = |s: &Stage| {
         let of = |fold: &Reduction| parts_of_fold(team, volume(&s.axes), fold, fp);
-        reductions(s).iter().map(of).sum::<i64>()
+        reductions(s, team.width).iter().map(of).sum::<i64>()
     };
     match team.warps() {
         1 => 0,
@@ -304,6 +304,8 @@ pub(crate) struct Reduction {
     pub(crate) monoid: Monoid,
     pub(crate) dtype: DType,
     pub(crate) into: Row,
+    /// Elements of this type of 16 bits are folded two at a time, and widened at the end.
+    pub(crate) pairs: Option<DType>,
 }
 
 impl Reduction {
@@ -318,13 +320,24 @@ impl Reduction {
     }
 }
 
-/// The folds of a stage over its elements.
-pub(crate) fn reductions(stage: &Stage) -> Vec<Reduction> {
+/// The folds of a stage over its elements, of which a thread has `width` neighbours.
+pub(crate) fn reductions(stage: &Stage, width: i64) -> Vec<Reduction> {
     let of = |k: usize| match &stage.sinks[k] {
         Sink::Reduce { monoid, into, .. } => {
-            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into })
+            let extreme = matches!(monoid, Monoid::Max | Monoid::Min) && width > 1;
+            let pairs = widened(stage, k).filter(|_| extreme);
+            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into, pairs })
         }
         _ => None,
     };
     (0..stage.sinks.len()).filter_map(of).collect()
+}
+
+/// The type of 16 bits from which an output is widened to `f32`.
+fn widened(stage: &Stage, k: usize) -> Option<DType> {
+    let program = &stage.program;
+    let output = &program.insts[program.outputs[k]];
+    let from = program.source(output);
+    let widens = output.op == SOp::Prim(Prim::Convert) && output.dtype == DType::F32;
+    (widens && from.is_narrow_float()).then_some(from)
 }

@@ -91,8 +91,8 @@ impl RowKernel<'_> {
         let whole = piece == BLOCK && (several || longest <= BLOCK);
         // Warps that share one block of the order leave its elements for each other.
         let split = several && longest <= BLOCK && threads / WARP * piece >= longest;
-        let ordered = self.fp != Fp::Strict
-            || width == 1 && (whole || split) && threads >= longest.min(WARP);
+        let ordered =
+            self.fp != Fp::Strict || width == 1 && (whole || split) && threads >= longest.min(WARP);
         let vectors = [1, 2, 4].contains(&width) && sizes.iter().all(|n| n % width == 0);
         let aligned =
             vectors && piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
