@@ -23,7 +23,7 @@ type Of = for<'r> fn(S<'r>, S<'r>) -> S<'r>;
 const OWN: [(&str, f64, Of); 10] = [
     ("exp", 2.75, |x, _| x.exp().max(LEAST)),
     ("exp2", 2.5, |x, _| x.exp2()),
-    ("logistic", 4.75, |x, _| x.logistic().max(LEAST)),
+    ("logistic", 5.25, |x, _| x.logistic().max(LEAST)),
     ("tanh", 2.25, |x, _| x.tanh()),
     ("erf", 1.5, |x, _| x.erf()),
     ("rsqrt", 1.75, |x, _| x.rsqrt()),
