@@ -400,14 +400,14 @@ fn batch(
                         .and_then(|row| row.get(u).copied()),
                 },
             };
-            params.push(emit.params(&walk.stage.params, &span.program, &at, given).0);
+            params.push(emit.params(&walk.stage.params, span.program, &at, given).0);
         }
         reads.push(Read { near, here, cell, params });
     }
     for read in reads {
         let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
         for params in &read.params {
-            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, &span.program, params);
+            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, span.program, params);
             values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
         }
         put(emit, p, walk, span, &read, &values, now);
