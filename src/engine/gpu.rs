@@ -36,6 +36,8 @@ pub struct Gpu {
     pub lossy: Lossy,
     /// As [`Settings::donated`].
     pub donated: Vec<usize>,
+    /// The user functions, of which it launches the kernels.
+    pub functions: Registry,
     /// As [`Settings::limits`].
     pub limits: RunLimits,
     /// As [`Settings::ranks`]; the engine is that of one of them ([`Gpu::among`]).
@@ -68,6 +70,7 @@ impl Gpu {
             code: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
+            functions: Registry::new(),
             limits: RunLimits::default(),
             ranks: RankGroup::alone(),
         })
@@ -94,11 +97,12 @@ impl Gpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::GpuEngine> {
-        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, limits, ranks, .. } =
+        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, functions, .. } =
             self.clone();
+        let Gpu { limits, ranks, .. } = self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
-        let functions = Registry::new();
+        let engine = self.engine.with_functions(functions.clone());
         let settings = Settings {
             mem_budget,
             compile_budget,
@@ -110,7 +114,7 @@ impl Gpu {
             limits,
             ..Settings::new(plan)
         };
-        Session { settings, backend: Arc::new(self.engine.with(options, code)) }
+        Session { settings, backend: Arc::new(engine.with(options, code)) }
     }
 
     /// As [`Session::compile`]: plans a function of a verified module and makes it ready.

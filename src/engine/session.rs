@@ -368,10 +368,8 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
-        match self.session.backend.capabilities().functions {
-            true => self.session.settings.functions.priced(&f),
-            false => Ok(f),
-        }
+        let side = self.session.backend.capabilities().functions;
+        self.session.settings.functions.priced(&f, side)
     }
 
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
@@ -394,10 +392,8 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
         check_donations(f, plan, &self.session.settings.donated)?;
         self.session.settings.ranks.admit(f)?;
-        match self.session.backend.capabilities().functions {
-            true => self.session.settings.functions.check(f),
-            false => Ok(()),
-        }
+        let side = self.session.backend.capabilities().functions;
+        self.session.settings.functions.check(f, side)
     }
 
     fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {

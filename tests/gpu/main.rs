@@ -17,6 +17,7 @@ mod symbols;
 #[path = "../common/trials.rs"]
 mod trials;
 mod ulps;
+mod user_kernels;
 
 use adfuse::backends::Array;
 use adfuse::backends::gpu::GpuDevice;
@@ -176,6 +177,9 @@ fn main() -> ExitCode {
         strict::transposes,
         strict::scans,
         symbols::batches_of_any_extent,
+        user_kernels::calls_have_the_bits_of_their_functions_in_rust,
+        user_kernels::memory_of_calls_is_what_was_planned,
+        user_kernels::what_a_device_does_not_take_is_told_with_its_step,
         loops::blocks_by_hand,
         loops::functions_with_loops,
         loops::random_programs_with_loops,

@@ -6,6 +6,7 @@
 
 use super::arena_layout::ArenaLayout;
 use super::array::Array;
+use super::functions::CallSide;
 use super::report::{MemoryReport, StepReport};
 use super::resident::Resident;
 use super::trace::Trace;
@@ -28,8 +29,8 @@ pub struct Capabilities {
     /// Loops of kernels go as the schedules say; where they do not, kernels are rewritten so that their axes
     /// are those loops.
     pub schedules: bool,
-    /// Programs may call user functions by name.
-    pub functions: bool,
+    /// Which implementation of user functions it runs.
+    pub functions: CallSide,
 }
 
 /// How a machine computes elements side by side.

@@ -230,12 +230,12 @@ pub(crate) fn captured_node(stream: sys::CUstream) -> Option<sys::CUgraphNode> {
 }
 
 /// An entry point, blocks of its grid, threads of a block, and bytes of shared memory.
-type LaunchShape = (sys::CUfunction, [u32; 3], u32, u32);
+type LaunchShape = (sys::CUfunction, [u32; 3], [u32; 3], u32);
 
 /// Gives a launch of a graph other arguments from its next launch on; whether the driver did.
 pub(crate) fn set_kernel_node(
     (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
-    (func, [x, y, z], block, shared): LaunchShape,
+    (func, [x, y, z], [a, b, c], shared): LaunchShape,
     args: &mut [*mut std::ffi::c_void],
 ) -> bool {
     type SetLaunch = unsafe extern "C" fn(
@@ -248,9 +248,9 @@ pub(crate) fn set_kernel_node(
         gridDimX: x,
         gridDimY: y,
         gridDimZ: z,
-        blockDimX: block,
-        blockDimY: 1,
-        blockDimZ: 1,
+        blockDimX: a,
+        blockDimY: b,
+        blockDimZ: c,
         sharedMemBytes: shared,
         kernelParams: args.as_mut_ptr(),
         extra: std::ptr::null_mut(),

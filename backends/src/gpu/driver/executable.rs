@@ -6,6 +6,7 @@ use super::call_sink::CallSink;
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
 use super::drawn::DrawnParts;
+use super::entry_points::EntryPoints;
 use super::event::Event;
 use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
@@ -13,7 +14,7 @@ use super::overlap::{ExchangeOverlap, Touched};
 use super::place::{Place, Places, aligned};
 use super::play::{Player, StepEvents};
 use super::prepare::{GpuPrepared, is_transfer};
-use super::work::{EntryPoints, Pointer, Side, Work, WorkMaker, launch_count, most};
+use super::work::{Pointer, Side, Work, WorkMaker, launch_count, most};
 use crate::gpu::launches::StepCode;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
@@ -143,10 +144,27 @@ impl GpuPrepared {
                 }
                 None => maker.step(program, (n, code), self.memory.get(n), scratch)?,
             };
-            made.push(told(step, origin[n], &work));
+            let mut told = told(step, origin[n], &work);
+            for number in code.launches.iter().filter_map(|launch| launch.user) {
+                told.notes.extend_from_slice(maker.entries.loaded.notes_of_user(number));
+            }
+            made.push(told);
             steps.push(work);
         }
         Ok((steps, made))
+    }
+
+    /// Loads its text and the modules of users.
+    fn loaded(&self, cache: Option<&dyn KeptCode>) -> Result<Loaded, Diagnostic> {
+        let GpuPrepared { device, module, .. } = self;
+        let program = self.program();
+        let loaded = Loaded::new(device, &module.text, cache);
+        let mut loaded = loaded.map_err(|d| within(d, program, None))?;
+        for (number, text) in module.users.iter().enumerate() {
+            let at = module.steps.iter().position(|code| code.has_user(number));
+            loaded.add_user(text).map_err(|d| within(d, program, at))?;
+        }
+        Ok(loaded)
     }
 
     /// What each step reads and writes.
@@ -165,7 +183,8 @@ impl GpuPrepared {
     /// # Errors
     /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
     /// [`Kind::Limit`] when the device has not enough memory;
-    /// [`Kind::Internal`] when the driver does not take the code, with what its assembler says.
+    /// [`Kind::Usage`] when its assembler does not take a user's text, with the step, and [`Kind::Internal`] when it does
+    /// not take the engine's own, with what it says.
     pub fn finish(
         &self,
         arena: &ArenaLayout,
@@ -182,11 +201,10 @@ impl GpuPrepared {
             let m = "copies of a program without steps need memory beside its buffers";
             return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
         }
-        let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
+        let loaded = self.loaded(cache)?;
         report.code = loaded.bytes;
         let mut maker = WorkMaker {
-            loaded: &loaded,
-            entries: EntryPoints::new(),
+            entries: EntryPoints::new(&loaded),
             constants_at: places.block_constants_at,
             constants: Vec::new(),
         };

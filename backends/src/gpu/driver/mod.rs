@@ -12,6 +12,7 @@ pub(crate) mod device;
 pub(crate) mod device_frame;
 pub(crate) mod drawn;
 pub(crate) mod engine;
+pub(crate) mod entry_points;
 pub(crate) mod event;
 pub(crate) mod executable;
 pub(crate) mod graph;

@@ -450,7 +450,7 @@ impl Player<'_> {
         let l = DeviceLaunch {
             entry,
             grid: [1; 3],
-            block: TURNS as u32,
+            block: [TURNS as u32, 1, 1],
             shared: 0,
             args,
             maps: Vec::new(),
@@ -479,7 +479,7 @@ impl Player<'_> {
                     let l = DeviceLaunch {
                         entry,
                         grid,
-                        block: FILL_THREADS,
+                        block: [FILL_THREADS, 1, 1],
                         shared: 0,
                         args,
                         maps: Vec::new(),

@@ -112,6 +112,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     ];
     let module = PtxModule {
         text: text.into(),
+        users: Vec::new(),
         enter: StepCode::default(),
         steps: vec![
             StepCode { launches: first, ..StepCode::default() },
@@ -362,6 +363,7 @@ fn multiplied(
     let tuned = tuned.expect("is described").expect("is known");
     let module = PtxModule {
         text: TEXT.into(),
+        users: Vec::new(),
         enter: StepCode::default(),
         steps: vec![StepCode::default()],
         leave: StepCode::default(),

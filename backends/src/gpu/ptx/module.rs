@@ -33,7 +33,8 @@ pub(super) fn module(
     let steps = steps(&mut out)?;
     let leave = apart(&mut out, "leave", &schedule.leave)?;
     loop_entries::shared(&mut out, &schedule.program);
-    Ok(PtxModule { text: out.module(), enter, steps, leave })
+    let users = std::mem::take(&mut out.users);
+    Ok(PtxModule { text: out.module(), users, enter, steps, leave })
 }
 
 /// An error with the program and the step that it is about.
@@ -180,6 +181,7 @@ pub(super) fn printed(
             Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
             Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
             Scheduled::Attention(a) => super::attend::attention(s, out, a)?,
+            Scheduled::Call(call) => super::user_call::call(s, out, call),
         }
     }
     let launches = std::mem::take(&mut out.launches);

@@ -4,6 +4,7 @@ use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
+use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
@@ -15,10 +16,11 @@ use super::scalar_form::written;
 use super::scatter::{self, ScatterDecision, ScheduledScatter};
 use super::shape::{internal, volume};
 use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{DecisionLine, Reader, Writer, wrong};
+use super::text::{DecisionLine, Given, GivenProgram, Writer, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
+use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup::{WarpgroupProduct, WarpgroupTile, WarpgroupWork};
 use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
 use crate::gpu::target::GpuTarget;
@@ -87,6 +89,7 @@ pub(crate) enum Scheduled {
     Scatter(Box<ScheduledScatter>),
     Sort(ScheduledSort),
     Attention(Box<ScheduledAttention>),
+    Call(Box<CallWork>),
     /// The last of a bundle: which of the pieces before it share a launch.
     Bundle(SharedLaunches),
 }
@@ -108,6 +111,7 @@ impl Scheduled {
             Scheduled::Scatter(_) => "scatter",
             Scheduled::Sort(_) => "sort",
             Scheduled::Attention(_) => "attention",
+            Scheduled::Call(_) => "call",
             Scheduled::Bundle(_) => "bundle",
         }
     }
@@ -127,20 +131,10 @@ impl Scheduled {
             Scheduled::Scatter(scatter) => scatter.decision.write(to),
             Scheduled::Sort(sort) => sort.decision.write(to),
             Scheduled::Attention(attention) => attention.decision.write(to),
+            Scheduled::Call(call) => call.launch.write(to),
             Scheduled::Bundle(launches) => launches.write(to),
         }
     }
-}
-
-/// Decisions that were read: of each piece of work its name and its lines, in their order.
-pub(crate) type Given<'t> = std::collections::VecDeque<(&'t str, Reader<'t>)>;
-
-/// All decisions of a program that were read: those of what comes before the first step, of each step and of what comes
-/// after the last, and for each step those of the programs in it, by what they are to it.
-#[derive(Default)]
-pub(crate) struct GivenProgram<'t> {
-    pub(crate) sections: Vec<Given<'t>>,
-    pub(crate) blocks: Vec<Vec<(&'t str, GivenProgram<'t>)>>,
 }
 
 /// Makes the schedule of a program: the engine's own decisions.
@@ -153,7 +147,7 @@ pub fn schedule(
     target: GpuTarget,
     fp: Fp,
 ) -> Result<GpuSchedule, Diagnostic> {
-    schedule_but(program, target, fp, &[])
+    schedule_but(program, ScheduleContext::new(target, fp), &[])
 }
 
 /// The same without the steps for which `done` says that something else does them: they have no work.
@@ -162,32 +156,31 @@ pub fn schedule(
 /// As [`schedule`].
 pub fn schedule_but(
     program: &Program,
-    target: GpuTarget,
-    fp: Fp,
+    context: ScheduleContext<'_>,
     done: &[bool],
 ) -> Result<GpuSchedule, Diagnostic> {
-    made(program, (target, fp), done, None, None)
+    made(program, context, done, None, None)
 }
 
 /// A schedule by decisions that are given, or by the engine's own.
 pub(crate) fn scheduled(
     program: &Verified<Program>,
-    how: (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     done: &[bool],
     given: Option<GivenProgram<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
-    made(program, how, done, given, None)
+    made(program, context, done, given, None)
 }
 
 /// The schedule of a program, or of one that a step runs.
 fn made(
     program: &Program,
-    (target, fp): (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     done: &[bool],
     given: Option<GivenProgram<'_>>,
     block: Option<BoundBlock<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
-    let mut low = Lowering::new(program, target, fp);
+    let mut low = Lowering::new(program, context);
     low.in_block = block.is_some();
     let within = |d: Diagnostic, step: Option<usize>| {
         let inst =
@@ -219,14 +212,14 @@ fn made(
         let made = works.and_then(|works| decided(&mut low, given, works, shares));
         let mut made = made.map_err(|d| within(d, Some(n)))?;
         let given = inner.as_mut().map(|all| all.next().unwrap_or_default());
-        made.blocks = block_schedules(step, (target, fp), given).map_err(|d| around(d, n))?;
+        made.blocks = block_schedules(step, context, given).map_err(|d| around(d, n))?;
         steps.push(made);
     }
     let works = if block.is_none() { low.copies(false) } else { Ok(Vec::new()) };
     let leave = works.and_then(|works| decided(&mut low, next(), works, false));
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
-    let Lowering { program, homes, .. } = low;
+    let Lowering { program, homes, target, fp, .. } = low;
     let (bindings, copies) =
         block.map_or_else(Default::default, |block| (block.bindings, [block.before, block.after]));
     Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps, bindings, copies })
@@ -235,7 +228,7 @@ fn made(
 /// The schedules of the programs that a step runs.
 fn block_schedules(
     step: &Step,
-    how: (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     given: Option<Vec<(&str, GivenProgram<'_>)>>,
 ) -> Result<Vec<BlockSchedule>, Diagnostic> {
     let mut given = given.map(Vec::into_iter);
@@ -250,7 +243,7 @@ fn block_schedules(
                 return Err(Diagnostic::new(At::default(), Kind::Syntax, m));
             }
         };
-        let schedule = made(block.program, how, &[], own, Some(block))?;
+        let schedule = made(block.program, context, &[], own, Some(block))?;
         all.push(BlockSchedule { role, schedule });
     }
     match given.and_then(|mut given| given.next()) {
@@ -359,6 +352,7 @@ impl Scheduler<'_, '_> {
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
             Work::Attention(form) => self.attention(form),
+            Work::Call(call) => self.call(*call),
         }
     }
 
@@ -511,6 +505,14 @@ impl Scheduler<'_, '_> {
         let (decision, span) = self.decision("attention", |low| form.decide(&low.target))?;
         self.check(span, |low| decision.check(&form, &low.target))?;
         self.works.push(Scheduled::Attention(Box::new(ScheduledAttention { form, decision })));
+        Ok(())
+    }
+
+    fn call(&mut self, call: CallWork) -> Result<(), Diagnostic> {
+        let own = call.launch.clone();
+        let (launch, span) = self.decision::<UserLaunch>("call", |_| Ok(own))?;
+        self.check(span, |_| launch.check(&call.launch))?;
+        self.works.push(Scheduled::Call(Box::new(call)));
         Ok(())
     }
 }

@@ -21,9 +21,11 @@
 //! text is read with the program that it schedules. `step 1 program back {` begins the sections of a program that the step runs,
 //! which end with `}`. Lines that are not there are no defaults: a text says everything.
 
-use super::program::{Given, GivenProgram, GpuSchedule, Scheduled, StepSchedule, scheduled};
-use super::text::{Line, Reader, Writer, number, words, wrong};
+use super::context::ScheduleContext;
+use super::program::{GpuSchedule, Scheduled, StepSchedule, scheduled};
+use super::text::{Given, GivenProgram, Line, Reader, Writer, number, words, wrong};
 use crate::gpu::target::GpuTarget;
+use crate::runtime::functions::Registry;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
 use std::fmt;
@@ -84,6 +86,18 @@ impl GpuSchedule {
     /// [`Kind::Syntax`] for what is no text of decisions, [`Kind::Usage`] for decisions that do not fit the program, each
     /// with its place; and as [`schedule`](super::program::schedule).
     pub fn parse(text: &str, program: &Verified<Program>) -> Result<GpuSchedule, Diagnostic> {
+        GpuSchedule::parse_with(text, program, None)
+    }
+
+    /// The same for a program that calls these functions.
+    ///
+    /// # Errors
+    /// As [`GpuSchedule::parse`].
+    pub fn parse_with(
+        text: &str,
+        program: &Verified<Program>,
+        functions: Option<&Registry>,
+    ) -> Result<GpuSchedule, Diagnostic> {
         if text.len() > MOST {
             let m = format!("a schedule has at most {MOST} bytes");
             return Err(Diagnostic::new(At::default(), Kind::Limit, m));
@@ -102,7 +116,7 @@ impl GpuSchedule {
         let fp = Fp::ALL.iter().find(|(_, known)| *known == name).ok_or_else(none)?.0;
         let given = parser.sections(program)?;
         parser.ended()?;
-        scheduled(program, (target, fp), &[], Some(given))
+        scheduled(program, ScheduleContext { target, fp, functions }, &[], Some(given))
     }
 }
 
