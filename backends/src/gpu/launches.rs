@@ -59,6 +59,7 @@ pub struct StepCode {
 
 impl StepCode {
     /// Whether it, or a program in it, launches an entry point of this module of a user's.
+    #[cfg(feature = "gpu")]
     pub(crate) fn has_user(&self, number: usize) -> bool {
         let own = self.launches.iter().any(|launch| launch.user == Some(number));
         own || self.blocks.iter().flat_map(|block| &block.steps).any(|step| step.has_user(number))
