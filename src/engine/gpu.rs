@@ -24,6 +24,8 @@ pub struct Gpu {
     pub plan: fusion::PlanOptions,
     /// Whether a library may multiply matrices, in the modes that are not strict and where there is one.
     pub library: bool,
+    /// Whether steps that leave the GPU idle may run at the same time, as branches of a graph. No bit depends on it.
+    pub branches: bool,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
     /// As [`Settings::compile_budget`].
@@ -64,6 +66,7 @@ impl Gpu {
             engine: gpu::GpuEngine::new(GpuDevice::open(number)?),
             plan,
             library: true,
+            branches: true,
             mem_budget: None,
             compile_budget: None,
             cache: None,
@@ -100,7 +103,8 @@ impl Gpu {
         let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, functions, .. } =
             self.clone();
         let Gpu { limits, ranks, .. } = self.clone();
-        let options = gpu::Options { fp: plan.fp, library: self.library, limits };
+        let Gpu { library, branches, .. } = *self;
+        let options = gpu::Options { fp: plan.fp, library, branches, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let engine = self.engine.with_functions(functions.clone());
         let settings = Settings {

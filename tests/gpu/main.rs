@@ -4,6 +4,7 @@
 //! but one is ignored, with that reason.
 
 mod attention;
+mod branches;
 #[path = "../common/mod.rs"]
 mod common;
 mod convolution;
@@ -159,6 +160,7 @@ fn main() -> ExitCode {
         device::code_is_kept_and_damage_does_no_harm,
         device::as_much_memory_is_taken_as_planned,
         device::results_that_are_one_value_share_their_memory,
+        branches::bits_do_not_depend_on_what_runs_at_the_same_time,
         large::rows_that_fill_a_chip,
         near::models_in_free_modes,
         near::products,

@@ -15,6 +15,7 @@ pub(crate) use super::schedule::BlockBinding;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Buffer;
 use cranelift_entity::SecondaryMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A program as text for the driver, and what to launch.
@@ -24,6 +25,9 @@ pub struct PtxModule {
     pub text: String,
     /// The modules of users' kernels, each by itself.
     pub users: Vec<Arc<str>>,
+    /// Ranges of steps of which one may begin before those before it are done, where they touch no memory that one of them
+    /// writes.
+    pub concurrent: Vec<Range<usize>>,
     /// What comes before the first step: copies of inputs that the caller hands over row-major and whose
     /// buffers are packed or have strides.
     pub enter: StepCode,

@@ -21,6 +21,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Executables kept at most. Each has memory of the device.
@@ -149,6 +150,10 @@ impl backend::Prepared for OfEngine<'_> {
 
     fn reads_again(&self) -> Vec<bool> {
         self.prepared.reads_again()
+    }
+
+    fn concurrent(&self) -> &[Range<usize>] {
+        &self.prepared.module().concurrent
     }
 
     fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {

@@ -3,6 +3,7 @@
 //! Driver and library are loaded when they are first needed; where there is none, that is an error of its own kind.
 
 pub(crate) mod block_memory;
+pub(crate) mod branches;
 pub(crate) mod call;
 pub(crate) mod call_sink;
 pub(crate) mod copy;
@@ -26,6 +27,7 @@ pub(crate) mod play;
 pub(crate) mod prepare;
 pub(crate) mod shared_library;
 pub(crate) mod staging;
+pub(crate) mod step_order;
 pub(crate) mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -8,6 +8,7 @@ use super::cuda::Refused;
 use super::device::GpuDevice;
 use super::event::Event;
 use super::place::{Place, Places, aligned};
+use super::step_order::StepMemoryUse;
 use super::work::Work;
 use adfuse_ir::kernel::{ExchangeKind, Program, Step};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) struct MemoryRange {
 }
 
 impl MemoryRange {
-    fn new(place: Place, bytes: u64) -> MemoryRange {
+    pub(crate) fn new(place: Place, bytes: u64) -> MemoryRange {
         let (memory, from) = match place {
             Place::DeviceBlock(at) => (RangeMemory::Block, at),
             Place::Input(k, at) => (RangeMemory::Input(k), at),
@@ -40,7 +41,7 @@ impl MemoryRange {
         MemoryRange { memory, from, to: from.saturating_add(bytes) }
     }
 
-    fn meets(&self, other: &MemoryRange) -> bool {
+    pub(crate) fn meets(&self, other: &MemoryRange) -> bool {
         self.memory == other.memory && self.from < other.to && other.from < self.to
     }
 }
@@ -78,6 +79,20 @@ impl Touched {
             _ => Touched::All,
         }
     }
+}
+
+/// The memory that a step reads and writes, its scratch included; `None` for what the host drives.
+pub(crate) fn memory_use(
+    (program, places): (&Program, &Places),
+    (n, step, work): (usize, &Step, &Work),
+    scratch: u64,
+) -> StepMemoryUse {
+    let range = |b| MemoryRange::new(places.of(b), program.buffers[b].bytes());
+    let is_some = |range: &MemoryRange| range.from < range.to;
+    let reads = step.reads().map(range).filter(is_some).collect();
+    let place = MemoryRange::new(Place::DeviceBlock(aligned(places.scratch[n])), scratch);
+    let writes = step.writes().map(range).chain([place]).filter(is_some).collect();
+    work.is_straight().then_some((reads, writes))
 }
 
 /// For each step the exchange, by its position, that is over before the step begins; those before it are over then too. `None`

@@ -25,13 +25,16 @@ pub struct Options {
     pub fp: Fp,
     /// Whether a library may multiply where the mode lets it and there is one.
     pub library: bool,
+    /// Whether steps that leave the chip idle may run at the same time.
+    pub branches: bool,
     /// How far runs may go.
     pub limits: RunLimits,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { fp: Fp::default(), library: true, limits: RunLimits::default() }
+        let (fp, limits) = (Fp::default(), RunLimits::default());
+        Options { fp, library: true, branches: true, limits }
     }
 }
 
@@ -106,13 +109,17 @@ impl GpuPrepared {
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
         let context = ScheduleContext { target, fp: options.fp, functions: Some(functions) };
-        let module = codes
+        let mut module = codes
             .compile(&divided.program, context, &multiplied)
             .map_err(within(&divided.program))?;
+        if !options.branches {
+            module.concurrent.clear();
+        }
         let memory = step_memories(&divided.program, &module.steps, arrange)?;
         let Options { fp, limits, .. } = options;
         let inner: Vec<_> = memory.iter().filter(|step| !step.blocks.is_empty()).collect();
-        let mut how = format!("{} {multiplied:?} {limits:?} {inner:?}", fp.name());
+        let concurrent = &module.concurrent;
+        let mut how = format!("{} {multiplied:?} {limits:?} {inner:?} {concurrent:?}", fp.name());
         if !module.users.is_empty() {
             // What users' kernels are given is no part of the program.
             how += &format!(" {:?} {:?}", module.users, module.steps);

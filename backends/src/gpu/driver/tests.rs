@@ -113,6 +113,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     let module = PtxModule {
         text: text.into(),
         users: Vec::new(),
+        concurrent: Vec::new(),
         enter: StepCode::default(),
         steps: vec![
             StepCode { launches: first, ..StepCode::default() },
@@ -364,6 +365,7 @@ fn multiplied(
     let module = PtxModule {
         text: TEXT.into(),
         users: Vec::new(),
+        concurrent: Vec::new(),
         enter: StepCode::default(),
         steps: vec![StepCode::default()],
         leave: StepCode::default(),

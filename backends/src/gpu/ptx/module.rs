@@ -34,7 +34,8 @@ pub(super) fn module(
     let leave = apart(&mut out, "leave", &schedule.leave)?;
     loop_entries::shared(&mut out, &schedule.program);
     let users = std::mem::take(&mut out.users);
-    Ok(PtxModule { text: out.module(), users, enter, steps, leave })
+    let concurrent = schedule.concurrent.iter().map(|range| range.0.clone()).collect();
+    Ok(PtxModule { text: out.module(), users, concurrent, enter, steps, leave })
 }
 
 /// An error with the program and the step that it is about.

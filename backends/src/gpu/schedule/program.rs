@@ -4,10 +4,12 @@ use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
+use super::concurrency::{ConcurrentSteps, concurrent_steps};
 use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
+use super::given::{Given, GivenProgram};
 use super::grid::Grid;
 use super::product::{self, ScheduledProduct, ScheduledWindows};
 use super::row_decision::RowDecision;
@@ -16,7 +18,7 @@ use super::scalar_form::written;
 use super::scatter::{self, ScatterDecision, ScheduledScatter};
 use super::shape::{internal, volume};
 use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{DecisionLine, Given, GivenProgram, Writer, wrong};
+use super::text::{DecisionLine, Writer, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
@@ -41,6 +43,8 @@ pub struct GpuSchedule {
     pub(crate) enter: StepSchedule,
     pub(crate) leave: StepSchedule,
     pub(crate) steps: Vec<StepSchedule>,
+    /// Which of them run side by side, in their order; none of a block.
+    pub(crate) concurrent: Vec<ConcurrentSteps>,
     /// Where the inputs and outputs of a block are.
     pub(crate) bindings: SecondaryMap<Buffer, BlockBinding>,
     /// What is copied at each turn before the first step of a block, and after its last.
@@ -188,6 +192,11 @@ fn made(
         let at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..d.at };
         Diagnostic { at, ..d }
     };
+    let concurrent = match &given {
+        _ if block.is_some() => Vec::new(),
+        Some(given) => given.concurrent.clone(),
+        None => concurrent_steps(program, (&context.target, context.fp)),
+    };
     let (sections, mut inner) =
         given.map_or((None, None), |given| (Some(given.sections), Some(given.blocks.into_iter())));
     let mut sections = sections.map(Vec::into_iter);
@@ -222,7 +231,19 @@ fn made(
     let Lowering { program, homes, target, fp, .. } = low;
     let (bindings, copies) =
         block.map_or_else(Default::default, |block| (block.bindings, [block.before, block.after]));
-    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps, bindings, copies })
+    Ok(GpuSchedule {
+        name,
+        target,
+        fp,
+        program,
+        homes,
+        enter,
+        leave,
+        steps,
+        concurrent,
+        bindings,
+        copies,
+    })
 }
 
 /// The schedules of the programs that a step runs.

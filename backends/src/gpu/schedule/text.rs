@@ -193,14 +193,3 @@ impl<'t> Reader<'t> {
         }
     }
 }
-
-/// Decisions that were read: of each piece of work its name and its lines, in their order.
-pub(crate) type Given<'t> = std::collections::VecDeque<(&'t str, Reader<'t>)>;
-
-/// All decisions of a program that were read: those of what comes before the first step, of each step and of what comes
-/// after the last, and for each step those of the programs in it, by what they are to it.
-#[derive(Default)]
-pub(crate) struct GivenProgram<'t> {
-    pub(crate) sections: Vec<Given<'t>>,
-    pub(crate) blocks: Vec<Vec<(&'t str, GivenProgram<'t>)>>,
-}
