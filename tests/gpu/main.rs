@@ -165,6 +165,7 @@ fn main() -> ExitCode {
         near::models_in_free_modes,
         near::products,
         attention::attention_on_matrix_units,
+        attention::strict_attention_has_the_bits_of_its_definition,
         convolution::convolutions_on_matrix_units,
         product::products_without_a_library,
         product::products_of_heads,
