@@ -102,7 +102,7 @@ struct LayoutReader<'a> {
 impl LayoutReader<'_> {
     fn line(&mut self, line: &str, span: Span) -> Result<(), Diagnostic> {
         if let Some(rest) = line.strip_prefix("steps ") {
-            return self.apart(rest, span);
+            return self.spaced(rest, span);
         }
         let form =
             || wrong(span, "expected `%NAME at N[ in %NAME], N bytes` or `step N at N, N bytes`");
@@ -140,7 +140,7 @@ impl LayoutReader<'_> {
     }
 
     /// Steps that are apart: after those before them, and of the program.
-    fn apart(&mut self, rest: &str, span: Span) -> Result<(), Diagnostic> {
+    fn spaced(&mut self, rest: &str, span: Span) -> Result<(), Diagnostic> {
         let numbers = |text: &str| number(text).and_then(|n| usize::try_from(n).ok());
         let read = || {
             let (steps, apart) = rest.split_once(" apart ")?;

@@ -19,6 +19,7 @@ pub(crate) mod executable;
 pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
+pub(crate) mod memory_range;
 pub(crate) mod nccl;
 pub(crate) mod overlap;
 pub(crate) mod pieces;

@@ -7,44 +7,11 @@
 use super::cuda::Refused;
 use super::device::GpuDevice;
 use super::event::Event;
+use super::memory_range::MemoryRange;
 use super::place::{Place, Places, aligned};
-use super::step_order::StepMemoryUse;
 use super::work::Work;
 use adfuse_ir::kernel::{ExchangeKind, Program, Step};
 use std::sync::Arc;
-
-/// A memory: the executable's block, an array of the caller, or the host's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RangeMemory {
-    Block,
-    Input(usize),
-    Output(usize),
-    Host,
-}
-
-/// Bytes from a place to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MemoryRange {
-    memory: RangeMemory,
-    from: u64,
-    to: u64,
-}
-
-impl MemoryRange {
-    pub(crate) fn new(place: Place, bytes: u64) -> MemoryRange {
-        let (memory, from) = match place {
-            Place::DeviceBlock(at) => (RangeMemory::Block, at),
-            Place::Input(k, at) => (RangeMemory::Input(k), at),
-            Place::Output(k, at) => (RangeMemory::Output(k), at),
-            Place::Host(at) => (RangeMemory::Host, at),
-        };
-        MemoryRange { memory, from, to: from.saturating_add(bytes) }
-    }
-
-    pub(crate) fn meets(&self, other: &MemoryRange) -> bool {
-        self.memory == other.memory && self.from < other.to && other.from < self.to
-    }
-}
 
 /// What a step reads and writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +34,7 @@ impl Touched {
         let buffers = step.reads().chain(step.writes());
         let mut ranges: Vec<MemoryRange> = buffers
             .map(|b| MemoryRange::new(places.of(b), program.buffers[b].bytes()))
-            .filter(|range| range.from < range.to)
+            .filter(|range| !range.is_empty())
             .collect();
         match work {
             Work::Exchange(work) if work.kind != ExchangeKind::Index => Touched::Exchange(ranges),
@@ -79,20 +46,6 @@ impl Touched {
             _ => Touched::All,
         }
     }
-}
-
-/// The memory that a step reads and writes, its scratch included; `None` for what the host drives.
-pub(crate) fn memory_use(
-    (program, places): (&Program, &Places),
-    (n, step, work): (usize, &Step, &Work),
-    scratch: u64,
-) -> StepMemoryUse {
-    let range = |b| MemoryRange::new(places.of(b), program.buffers[b].bytes());
-    let is_some = |range: &MemoryRange| range.from < range.to;
-    let reads = step.reads().map(range).filter(is_some).collect();
-    let place = MemoryRange::new(Place::DeviceBlock(aligned(places.scratch[n])), scratch);
-    let writes = step.writes().map(range).chain([place]).filter(is_some).collect();
-    work.is_straight().then_some((reads, writes))
 }
 
 /// For each step the exchange, by its position, that is over before the step begins; those before it are over then too. `None`

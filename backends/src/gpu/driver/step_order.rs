@@ -4,7 +4,10 @@
 //! The memory is that of the layout, so that a step waits for values that it needs and for memory that is used again. What
 //! the layout keeps apart (`ArenaLayout::apart`) decides how much waits for memory alone; bits do not depend on it.
 
-use super::overlap::MemoryRange;
+use super::memory_range::MemoryRange;
+use super::place::{Place, Places, aligned};
+use super::work::Work;
+use adfuse_ir::kernel::{Program, Step};
 use std::ops::Range;
 
 /// The memory that a step reads, and that it writes, its scratch included. `None` for what the host drives, and for
@@ -13,6 +16,20 @@ pub(crate) type StepMemoryUse = Option<(Vec<MemoryRange>, Vec<MemoryRange>)>;
 
 /// For each step the steps that it directly follows; what these follow is left out.
 pub(crate) type StepOrder = Vec<Vec<usize>>;
+
+/// The memory that a step reads and writes, its scratch included; `None` for what the host drives.
+pub(crate) fn memory_use(
+    (program, places): (&Program, &Places),
+    (n, step, work): (usize, &Step, &Work),
+    scratch: u64,
+) -> StepMemoryUse {
+    let range = |b| MemoryRange::new(places.of(b), program.buffers[b].bytes());
+    let is_some = |range: &MemoryRange| !range.is_empty();
+    let reads = step.reads().map(range).filter(is_some).collect();
+    let place = MemoryRange::new(Place::DeviceBlock(aligned(places.scratch[n])), scratch);
+    let writes = step.writes().map(range).chain([place]).filter(is_some).collect();
+    work.is_straight().then_some((reads, writes))
+}
 
 /// The order of steps that use this memory. Steps outside of all ranges follow all before them, and are followed by all after them.
 pub(crate) fn step_order(used: &[StepMemoryUse], ranges: &[Range<usize>]) -> StepOrder {
@@ -71,7 +88,6 @@ fn met_before(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::driver::place::Place;
 
     fn at(from: u64) -> MemoryRange {
         MemoryRange::new(Place::DeviceBlock(from), 8)
@@ -100,7 +116,8 @@ mod tests {
             (0..8).map(|n: usize| n.checked_sub(1).into_iter().collect()).collect();
         assert_eq!(step_order(&used, &[]), chain);
         let due: [&[usize]; 8] = [&[], &[0], &[0], &[1], &[1, 2], &[3], &[0], &[4, 5, 6]];
-        assert_eq!(step_order(&used, &[1..7]), due);
+        let range = 1..7;
+        assert_eq!(step_order(&used, std::slice::from_ref(&range)), due);
         // What touches everything waits for all, and all for it.
         let mut host = used.to_vec();
         host[3] = None;
@@ -130,16 +147,15 @@ mod tests {
             let start = random(count as u64) as usize;
             let end = start + random((count - start) as u64 + 1) as usize;
             let is_straight = (start..end).all(|n| used[n].is_some());
-            let ranges: Vec<Range<usize>> =
-                if is_straight && end > start { vec![start..end] } else { Vec::new() };
+            let range = Some(start..end).filter(|_| is_straight && end > start);
+            let ranges: Vec<Range<usize>> = range.into_iter().collect();
             let order = step_order(&used, &ranges);
             let mut before = vec![vec![false; count]; count];
             for n in 0..count {
                 for &k in &order[n] {
+                    let earlier = before[k].clone();
+                    before[n].iter_mut().zip(earlier).for_each(|(own, of)| *own |= of);
                     before[n][k] = true;
-                    for earlier in 0..k {
-                        before[n][earlier] |= before[k][earlier];
-                    }
                 }
             }
             for n in 0..count {

@@ -73,7 +73,7 @@ fn is_straight(step: &Step) -> bool {
 
 /// What a step takes of the chip.
 #[derive(Clone, Copy, Debug)]
-struct StepLoad {
+struct ChipLoad {
     seconds: f64,
     /// The part of the chip that it keeps busy meanwhile, up to 1.
     busy: f64,
@@ -88,7 +88,7 @@ pub(crate) fn concurrent_steps(
         let load = is_straight(step).then(|| step_load(program, step, target, fp))?;
         (1.0 - load.busy >= IDLE).then_some(load)
     };
-    let loads: Vec<Option<StepLoad>> = program.steps.iter().map(load).collect();
+    let loads: Vec<Option<ChipLoad>> = program.steps.iter().map(load).collect();
     let mut found = Vec::new();
     let mut first = 0;
     while first < loads.len() {
@@ -103,11 +103,11 @@ pub(crate) fn concurrent_steps(
 
 /// Whether steps take less time side by side: as long as the longest chain of what depends on each other, or as the whole
 /// chip takes for all of them.
-fn is_worth(program: &Program, range: Range<usize>, loads: &[Option<StepLoad>]) -> bool {
+fn is_worth(program: &Program, range: Range<usize>, loads: &[Option<ChipLoad>]) -> bool {
     let before = dependencies(program, range.clone());
     let (mut ends, mut serial, mut filled) = (Vec::<f64>::new(), 0.0, 0.0);
     for (n, before) in range.zip(&before) {
-        let Some(StepLoad { seconds, busy }) = loads[n] else { return false };
+        let Some(ChipLoad { seconds, busy }) = loads[n] else { return false };
         let begin = before.iter().map(|&k| ends[k]).fold(0.0, f64::max);
         ends.push(begin + seconds);
         serial += seconds;
@@ -139,19 +139,19 @@ fn dependencies(program: &Program, range: Range<usize>) -> Vec<Vec<usize>> {
 }
 
 /// What a step takes, by its structure.
-fn step_load(program: &Program, step: &Step, target: &GpuTarget, fp: Fp) -> StepLoad {
+fn step_load(program: &Program, step: &Step, target: &GpuTarget, fp: Fp) -> ChipLoad {
     let touched = || step.reads().chain(step.writes());
     let bytes: f64 = touched().map(|b| program.buffers[b].bytes() as f64).sum();
     if let Step::Contract(contract) = step {
         return product_load(contract, bytes, target, fp);
     }
     let elements = touched().map(|b| volume(&program.buffers[b].dims)).max().unwrap_or(0) as f64;
-    StepLoad { seconds: LAUNCH + bytes / BANDWIDTH, busy: (elements / FILLING).min(1.0) }
+    ChipLoad { seconds: LAUNCH + bytes / BANDWIDTH, busy: (elements / FILLING).min(1.0) }
 }
 
 /// What a contraction takes. Its members are launched one after the other, and the last tiles of a chip that had all of them
 /// busy leave part of it idle.
-fn product_load(contract: &Contract, bytes: f64, target: &GpuTarget, fp: Fp) -> StepLoad {
+fn product_load(contract: &Contract, bytes: f64, target: &GpuTarget, fp: Fp) -> ChipLoad {
     let processors = f64::from(target.multiprocessors);
     let (mut seconds, mut busy) = (0.0, 0.0);
     for m in &contract.members {
@@ -171,7 +171,7 @@ fn product_load(contract: &Contract, bytes: f64, target: &GpuTarget, fp: Fp) -> 
         busy += own * waves / waves.ceil();
     }
     let busy = if seconds > 0.0 { busy / seconds } else { 0.0 };
-    StepLoad { seconds: LAUNCH + seconds.max(bytes / BANDWIDTH), busy }
+    ChipLoad { seconds: LAUNCH + seconds.max(bytes / BANDWIDTH), busy }
 }
 
 #[cfg(test)]

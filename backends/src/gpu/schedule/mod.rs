@@ -43,6 +43,7 @@ pub(crate) mod row_unroll;
 pub(crate) mod rows;
 pub(crate) mod scalar_form;
 pub(crate) mod scatter;
+pub(crate) mod scheduled;
 pub(crate) mod shape;
 pub(crate) mod sort;
 pub(crate) mod staged_box;

@@ -8,23 +8,24 @@ use super::concurrency::{ConcurrentSteps, concurrent_steps};
 use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
-use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
+use super::fold::{self, FoldDecision, FoldLoop};
 use super::given::{Given, GivenProgram};
 use super::grid::Grid;
-use super::product::{self, ScheduledProduct, ScheduledWindows};
+use super::product;
 use super::row_decision::RowDecision;
-use super::rows::{RowKernel, ScheduledRows};
+use super::rows::RowKernel;
 use super::scalar_form::written;
-use super::scatter::{self, ScatterDecision, ScheduledScatter};
+use super::scatter::{self, ScatterDecision};
+use super::scheduled::Scheduled;
 use super::shape::{internal, volume};
-use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{DecisionLine, Writer, wrong};
+use super::sort::{self, SortDecision};
+use super::text::{DecisionLine, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
-use super::tree_fold::{self, Tree, TreeFold};
+use super::tree_fold::{self, Tree};
 use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup::{WarpgroupProduct, WarpgroupTile, WarpgroupWork};
-use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
+use super::work::{Flat, Home, Join, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
@@ -66,79 +67,6 @@ pub(crate) struct StepSchedule {
     pub(crate) scratch: u64,
     /// The programs that the step runs.
     pub(crate) blocks: Vec<BlockSchedule>,
-}
-
-/// A piece of work with its decisions.
-pub(crate) enum Scheduled {
-    Elementwise(Elementwise),
-    Transpose(ScheduledTranspose),
-    Fold(Box<ScheduledFold>),
-    Rows(Box<ScheduledRows>),
-    Join {
-        fold: Box<TreeFold>,
-        tree: Tree,
-    },
-    Scan {
-        scan: Scan,
-        grid: Grid,
-    },
-    Pack {
-        from: Buffer,
-        to: Buffer,
-        grid: Grid,
-    },
-    Product(Box<ScheduledProduct>),
-    Warpgroup(Box<WarpgroupProduct>),
-    Convolution(Box<ScheduledWindows>),
-    Scatter(Box<ScheduledScatter>),
-    Sort(ScheduledSort),
-    Attention(Box<ScheduledAttention>),
-    Call(Box<CallWork>),
-    /// The last of a bundle: which of the pieces before it share a launch.
-    Bundle(SharedLaunches),
-}
-
-impl Scheduled {
-    /// Its name in text.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Scheduled::Elementwise(_) => "elementwise",
-            Scheduled::Transpose(_) => "transpose",
-            Scheduled::Fold(_) => "fold",
-            Scheduled::Rows(_) => "rows",
-            Scheduled::Join { .. } => "join",
-            Scheduled::Scan { .. } => "scan",
-            Scheduled::Pack { .. } => "pack",
-            Scheduled::Product(_) => "product",
-            Scheduled::Warpgroup(_) => "warpgroup",
-            Scheduled::Convolution(_) => "convolution",
-            Scheduled::Scatter(_) => "scatter",
-            Scheduled::Sort(_) => "sort",
-            Scheduled::Attention(_) => "attention",
-            Scheduled::Call(_) => "call",
-            Scheduled::Bundle(_) => "bundle",
-        }
-    }
-
-    /// Adds the lines of its decisions.
-    pub(crate) fn write(&self, to: &mut Writer) {
-        match self {
-            Scheduled::Elementwise(e) => e.vectors.write(to),
-            Scheduled::Transpose(t) => t.tile.write(to),
-            Scheduled::Fold(fold) => fold.decision.write(to),
-            Scheduled::Rows(rows) => rows.decision.write(to),
-            Scheduled::Join { tree, .. } => tree.write(to),
-            Scheduled::Scan { grid, .. } | Scheduled::Pack { grid, .. } => grid.write(to),
-            Scheduled::Product(product) => product.decision.write(to),
-            Scheduled::Warpgroup(product) => product.tile.write(to),
-            Scheduled::Convolution(product) => product.tile.write(to),
-            Scheduled::Scatter(scatter) => scatter.decision.write(to),
-            Scheduled::Sort(sort) => sort.decision.write(to),
-            Scheduled::Attention(attention) => attention.decision.write(to),
-            Scheduled::Call(call) => call.launch.write(to),
-            Scheduled::Bundle(launches) => launches.write(to),
-        }
-    }
 }
 
 /// Makes the schedule of a program: the engine's own decisions.

@@ -25,7 +25,8 @@
 use super::concurrency::ConcurrentSteps;
 use super::context::ScheduleContext;
 use super::given::{Given, GivenProgram};
-use super::program::{GpuSchedule, Scheduled, StepSchedule, scheduled};
+use super::program::{GpuSchedule, StepSchedule, scheduled};
+use super::scheduled::Scheduled;
 use super::text::{DecisionLine, Line, Reader, Writer, number, words, wrong};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::functions::Registry;
