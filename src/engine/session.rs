@@ -330,9 +330,13 @@ impl<B: Backend + ?Sized> Session<B> {
         }
         let (program, again) = (prepared.program(), prepared.reads_again());
         let effort = self.settings.plan.effort;
-        let spaced = memory_spaced(program, effort, (prepared.scratch(), &again), ranges)?;
+        let scratch = prepared.scratch();
+        let spaced = memory_spaced(program, effort, (scratch, &again), ranges, &plain)?;
         let peak = |memory: &Memory| prepared.peak(&arena_layout(memory));
-        Ok(if peak(&spaced)? <= peak(&plain)? { spaced } else { plain })
+        match spaced {
+            Some(spaced) if peak(&spaced)? <= peak(&plain)? => Ok(spaced),
+            _ => Ok(plain),
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 //! where that does not raise the peak.
 
 use super::layout::Memory;
+use super::planned;
 use super::size::bytes;
 use super::step_uses::StepUses;
-use super::{memory_apart, planned};
 use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{
@@ -16,20 +16,24 @@ use std::ops::Range;
 /// For how many steps memory is kept: the first that fits is taken.
 const APART: [usize; 5] = [16, 8, 4, 2, 1];
 
-/// As [`memory_apart`], for an engine that runs the steps of these ranges at the same time, where what they use is apart. The
-/// peak is not above that of memory that is used again at once, and ranges in which it would be are left as they are.
+/// How many times less memory is apart where a packing turns out too large: each takes as long as planning the memory.
+const LESS: usize = 4;
+
+/// As [`memory_apart`](super::memory_apart), for an engine that runs the steps of these ranges at the same time: what they use is
+/// apart. The peak is not above that of `plain`, whose memory is used again at once, and ranges in which it would be are left
+/// as they are; `None` where no range can be other.
 ///
 /// # Errors
-/// As [`memory_apart`].
+/// As there.
 pub fn memory_spaced(
     program: &Program,
     effort: Effort,
     (scratch, reads_again): (&[u64], &[bool]),
     ranges: &[Range<usize>],
-) -> Result<Memory, Diagnostic> {
-    let plain = memory_apart(program, effort, scratch, reads_again)?;
+    plain: &Memory,
+) -> Result<Option<Memory>, Diagnostic> {
     if effort == Effort::Off || ranges.is_empty() {
-        return Ok(plain);
+        return Ok(None);
     }
     let live = LiveBytes::new(program, scratch);
     let mut spaced = live.spaced(ranges);
@@ -38,12 +42,12 @@ pub fn memory_spaced(
         let uses = SpacedProgram { program, spaced: &spaced };
         let found = planned((program, &uses), effort, (scratch, reads_again), true)?;
         if found.peak <= plain.peak && found.arena <= plain.arena {
-            return Ok(Memory { apart: spaced, ..found });
+            return Ok(Some(Memory { apart: spaced, ..found }));
         }
-        spaced.iter_mut().for_each(|range| range.apart /= 2);
+        spaced.iter_mut().for_each(|range| range.apart /= LESS);
         spaced.retain(|range| range.apart > 0);
     }
-    Ok(plain)
+    Ok(None)
 }
 
 /// A program whose steps keep their memory for longer.
