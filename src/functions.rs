@@ -1,9 +1,10 @@
-//! User functions: written in Rust, and called by name from programs (`opaque` in text).
+//! User functions: written in Rust, in PTX for GPUs, or in both, and called by name from programs (`opaque` in text).
 //!
 //! An engine knows the functions of the [`Registry`] that it is given:
 //! [`Device::functions`](crate::Device::functions), [`Cpu::functions`](crate::engine::Cpu::functions),
 //! [`reference::run_with`](crate::backends::reference::run_with). There is no global registry. The
-//! derivative is that of a function with a rule (`custom_jvp`, `custom_vjp`) that calls the opaque one.
+//! derivative is that of a function with a rule (`custom_jvp`, `custom_vjp`) that calls the opaque one. GPUs run the kernel
+//! that a function brings ([`PtxKernel`]).
 //!
 //! ```
 //! use adfuse::autodiff::grad;
@@ -63,5 +64,6 @@
 //! ```
 
 pub use crate::backends::functions::{
-    Call, CallPrice, Element, Opaque, Registry, TensorMut, TensorRef,
+    Call, CallPrice, CallSide, Element, Opaque, PtxKernel, PtxSource, Registry, TensorMut,
+    TensorRef,
 };

@@ -413,7 +413,7 @@ mod tests {
         assert!(refused(call, &mut early).contains("ir::verify"));
         // A launch of what the text does not have, one without blocks, one with too many threads.
         let breaks: [fn(&mut ptx::Launch); 3] =
-            [|l| l.entry += "x", |l| l.grid[0] = 0, |l| l.block = 2048];
+            [|l| l.entry += "x", |l| l.grid[0] = 0, |l| l.block[0] = 2048];
         for (k, broken) in breaks.into_iter().enumerate() {
             let (program, module) = unit.launches().expect("there");
             let mut module = module.clone();

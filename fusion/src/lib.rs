@@ -50,7 +50,7 @@ pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram, StepS
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
-pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside};
+pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside, memory_spaced};
 pub use plan::blocks::block_function;
 pub use plan::inverse::InverseChoice;
 pub use plan::layout::Layout;

@@ -24,6 +24,8 @@ pub struct Gpu {
     pub plan: fusion::PlanOptions,
     /// Whether a library may multiply matrices, in the modes that are not strict and where there is one.
     pub library: bool,
+    /// Whether steps that leave the GPU idle may run at the same time, as branches of a graph. No bit depends on it.
+    pub branches: bool,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
     /// As [`Settings::compile_budget`].
@@ -36,6 +38,8 @@ pub struct Gpu {
     pub lossy: Lossy,
     /// As [`Settings::donated`].
     pub donated: Vec<usize>,
+    /// The user functions, of which it launches the kernels.
+    pub functions: Registry,
     /// As [`Settings::limits`].
     pub limits: RunLimits,
     /// As [`Settings::ranks`]; the engine is that of one of them ([`Gpu::among`]).
@@ -62,12 +66,14 @@ impl Gpu {
             engine: gpu::GpuEngine::new(GpuDevice::open(number)?),
             plan,
             library: true,
+            branches: true,
             mem_budget: None,
             compile_budget: None,
             cache: None,
             code: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
+            functions: Registry::new(),
             limits: RunLimits::default(),
             ranks: RankGroup::alone(),
         })
@@ -94,11 +100,13 @@ impl Gpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::GpuEngine> {
-        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, limits, ranks, .. } =
+        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, functions, .. } =
             self.clone();
-        let options = gpu::Options { fp: plan.fp, library: self.library, limits };
+        let Gpu { limits, ranks, .. } = self.clone();
+        let Gpu { library, branches, .. } = *self;
+        let options = gpu::Options { fp: plan.fp, library, branches, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
-        let functions = Registry::new();
+        let engine = self.engine.with_functions(functions.clone());
         let settings = Settings {
             mem_budget,
             compile_budget,
@@ -110,7 +118,7 @@ impl Gpu {
             limits,
             ..Settings::new(plan)
         };
-        Session { settings, backend: Arc::new(self.engine.with(options, code)) }
+        Session { settings, backend: Arc::new(engine.with(options, code)) }
     }
 
     /// As [`Session::compile`]: plans a function of a verified module and makes it ready.

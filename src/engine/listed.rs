@@ -2,7 +2,7 @@
 
 use super::{Cpu, arena_layout};
 use crate::backends::cpu::{CpuExecutable, Vectors, listing_for};
-use crate::backends::functions::Registry;
+use crate::backends::functions::{CallSide, Registry};
 use crate::backends::{gpu, ptx};
 use crate::fusion::{self, memory};
 use crate::ir::Diagnostic;
@@ -68,7 +68,7 @@ impl Compiler for ListingCompiler {
             Machine::Target(name, vectors) => listing_for(program, name, vectors, self.options.fp)?,
             Machine::Host(vectors) => {
                 // Nobody has given functions for programs to call.
-                Registry::new().check(unit.function()?)?;
+                Registry::new().check(unit.function()?, CallSide::Host)?;
                 let cpu = Cpu { plan: self.options.clone(), vectors, ..Cpu::default() };
                 let layout = unit.layout()?;
                 CpuExecutable::compile_listed(program, layout, cpu.options())?.listing()

@@ -125,8 +125,9 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "h200",
         open: Some(|request| {
-            let Request { plan, code, number, limits, ranks, .. } = request.clone();
-            let gpu = Gpu { plan, code, limits, ..Gpu::open(number)?.among(ranks)? };
+            let Request { plan, code, number, functions, limits, ranks, .. } = request.clone();
+            let gpu = Gpu::open(number)?.among(ranks)?;
+            let gpu = Gpu { plan, code, functions, limits, ..gpu };
             Ok(gpu.session().erased().backend)
         }),
     },

@@ -15,7 +15,8 @@ use crate::backends::ranks::RankGroup;
 use crate::budget::{choose, fastest};
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    block_memory, decide_loops, keep_lossy, memory_apart, narrow_storage, recover_operands,
+    block_memory, decide_loops, keep_lossy, memory_apart, memory_spaced, narrow_storage,
+    recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -271,7 +272,7 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
-        let memory = self.memory(&*self.prepared(program)?)?;
+        let memory = self.memory_to_run(&*self.prepared(program)?)?;
         let layout = arena_layout(&memory);
         Ok((memory, layout))
     }
@@ -315,6 +316,27 @@ impl<B: Backend + ?Sized> Session<B> {
     ) -> Result<Memory, Diagnostic> {
         let (scratch, again) = (prepared.scratch(), prepared.reads_again());
         memory_apart(prepared.program(), self.settings.plan.effort, scratch, &again)
+    }
+
+    /// The same for a program that is to run: what steps use that run at the same time is apart, where the peak is no higher.
+    fn memory_to_run<E: ?Sized>(
+        &self,
+        prepared: &dyn Prepared<Executable = E>,
+    ) -> Result<Memory, Diagnostic> {
+        let plain = self.memory(prepared)?;
+        let ranges = prepared.concurrent();
+        if ranges.is_empty() {
+            return Ok(plain);
+        }
+        let (program, again) = (prepared.program(), prepared.reads_again());
+        let effort = self.settings.plan.effort;
+        let scratch = prepared.scratch();
+        let spaced = memory_spaced(program, effort, (scratch, &again), ranges, &plain)?;
+        let peak = |memory: &Memory| prepared.peak(&arena_layout(memory));
+        match spaced {
+            Some(spaced) if peak(&spaced)? <= peak(&plain)? => Ok(spaced),
+            _ => Ok(plain),
+        }
     }
 }
 
@@ -368,10 +390,8 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
-        match self.session.backend.capabilities().functions {
-            true => self.session.settings.functions.priced(&f),
-            false => Ok(f),
-        }
+        let side = self.session.backend.capabilities().functions;
+        self.session.settings.functions.priced(&f, side)
     }
 
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
@@ -394,10 +414,8 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
         check_donations(f, plan, &self.session.settings.donated)?;
         self.session.settings.ranks.admit(f)?;
-        match self.session.backend.capabilities().functions {
-            true => self.session.settings.functions.check(f),
-            false => Ok(()),
-        }
+        let side = self.session.backend.capabilities().functions;
+        self.session.settings.functions.check(f, side)
     }
 
     fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
@@ -412,7 +430,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         self.prepare(unit)?;
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
-        let memory = self.session.memory(&**prepared)?;
+        let memory = self.session.memory_to_run(&**prepared)?;
         let layout = arena_layout(&memory);
         within(self.session.settings.mem_budget, unit.program()?, prepared.peak(&layout)?)?;
         unit.memory = Some((memory, layout));
@@ -446,7 +464,8 @@ where
 /// The layout of a plan of memory, in the form that backends take.
 pub fn arena_layout(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor: memory.in_donor.clone() }
+    let (in_donor, apart) = (memory.in_donor.clone(), memory.apart.clone());
+    ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor, apart }
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not donate.

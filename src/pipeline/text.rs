@@ -175,7 +175,8 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
     };
     // Nothing is wrong with writing to a string.
     let _ = writeln!(out, "// {title}{scratch}");
-    for Launch { entry, grid, block, resident, cluster, shared, args, maps } in &code.launches {
+    for Launch { entry, user, grid, block, resident, cluster, shared, args, maps } in &code.launches
+    {
         let arg = |arg: &Arg| match *arg {
             Arg::Buffer(b) => named(b),
             Arg::Caller(b) => format!("caller {}", named(b)),
@@ -183,6 +184,7 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
             Arg::Position => "position".to_owned(),
             Arg::Outer(b) => format!("around %{}", outer.buffers[b].name),
             Arg::Result(k) => format!("result {k}"),
+            Arg::Number(n) => n.to_string(),
         };
         let map = |map: &TensorMap| {
             let TensorMap { offset, extents, strides, tile, .. } = map;
@@ -192,10 +194,15 @@ fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Prog
         let args: Vec<String> = args.iter().map(arg).chain(maps.iter().map(map)).collect();
         let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
         let args = args.join(", ");
+        let block = match block {
+            [threads, 1, 1] => threads.to_string(),
+            all => format!("{all:?}"),
+        };
+        let user = user.map_or_else(String::new, |k| format!(" of module {k}"));
         let cluster = if *cluster > 1 { format!(" cluster {cluster}") } else { String::new() };
         let _ = writeln!(
             out,
-            "{entry} grid {grid:?}{resident}{cluster} block {block} shared {shared} ({args})"
+            "{entry}{user} grid {grid:?}{resident}{cluster} block {block} shared {shared} ({args})"
         );
     }
 }

@@ -102,12 +102,18 @@ fn launches(module: &ptx::PtxModule) -> Result<(), Diagnostic> {
     let threads = targets().map(|t| t.block_threads).max().unwrap_or(0);
     let most = targets().map(|t| t.shared).max().unwrap_or(0);
     for launch in all {
-        let ptx::Launch { entry, grid, block, shared, .. } = launch;
+        let ptx::Launch { entry, user, grid, block, shared, .. } = launch;
         let begin = format!(".entry {entry}(");
+        let block: u32 = block.iter().product();
+        let is_there = match user {
+            // What a user's text has was looked up when the kernel was made.
+            Some(number) => *number < module.users.len(),
+            None => module.text.matches(&begin).count() == 1,
+        };
         let wrong = match () {
-            () if module.text.matches(&begin).count() != 1 => "is not one entry point of the text",
+            () if !is_there => "is not one entry point of the text",
             () if grid.contains(&0) => "has an empty grid",
-            () if !(1..=threads).contains(block) => "has no such block",
+            () if !(1..=threads).contains(&block) => "has no such block",
             () if *shared > most => "has too much shared memory",
             () => continue,
         };

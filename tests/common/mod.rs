@@ -18,6 +18,7 @@ pub(crate) mod programs;
 pub(crate) mod random;
 pub(crate) mod ranks;
 pub(crate) mod schedules;
+pub(crate) mod user_kernels;
 
 /// The folder of the sources: where they were built, or where the tests run on another machine.
 pub(crate) fn root() -> &'static std::path::Path {

@@ -68,7 +68,9 @@ fn kept_code_changes_no_text() {
         let program = program(count);
         let target = ptx::GpuTarget::SM90;
         let alone = ptx::compile(&program, target, Fp::Strict).expect("compiles");
-        let kept = codes.compile(&program, target, Fp::Strict, &[]).expect("compiles");
+        let kept = codes
+            .compile(&program, ptx::ScheduleContext::new(target, Fp::Strict), &[])
+            .expect("compiles");
         assert_eq!(kept, alone);
         let schedule = ptx::schedule(&program, target, Fp::Strict).expect("is scheduled");
         assert_eq!(ptx::print(&schedule).expect("is printed"), alone);

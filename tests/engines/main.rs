@@ -17,3 +17,4 @@ mod resident;
 mod steps;
 mod storage;
 mod symbols;
+mod user_kernels;

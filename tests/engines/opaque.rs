@@ -8,7 +8,7 @@ use adfuse::backends::backend::Executable;
 use adfuse::backends::reference::{self, Evaluator, Silent, kernel, run_with};
 use adfuse::backends::{Array, ScopedEffects};
 use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
-use adfuse::functions::{CallPrice, Opaque, Registry};
+use adfuse::functions::{CallPrice, CallSide, Opaque, Registry};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, cost, prepare};
 use adfuse::ir::kernel::{Program, Step, verify as verified};
 use adfuse::ir::op::Domain;
@@ -17,18 +17,18 @@ use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, TensorType, verify};
 use approx::assert_abs_diff_eq;
 use std::sync::{Arc, Mutex};
 
-fn program(text: &str) -> Module {
+pub(crate) fn program(text: &str) -> Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{text}\n{e:#?}"));
     verify(&module).unwrap_or_else(|e| panic!("{text}\n{e:#?}"));
     module
 }
 
-fn first(module: &Module) -> &Function {
+pub(crate) fn first(module: &Module) -> &Function {
     module.funcs.values().next().expect("a function")
 }
 
 /// The type of the first operand.
-fn same(types: &[TensorType]) -> Result<TensorType, String> {
+pub(crate) fn same(types: &[TensorType]) -> Result<TensorType, String> {
     types.first().cloned().ok_or_else(|| "it takes an operand".into())
 }
 
@@ -104,7 +104,9 @@ fn everywhere(module: &Module, f: &Function, args: &[Array]) -> Vec<Array> {
     let expected = expected.unwrap_or_else(|d| panic!("{d}\n{f}"));
     for effort in [Effort::Off, Effort::Quick, Effort::Default, Effort::Search] {
         let options = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
-        let ready = functions.priced(&prepare(module, f).expect("prepares")).expect("is known");
+        let ready = functions
+            .priced(&prepare(module, f).expect("prepares"), CallSide::Host)
+            .expect("is known");
         let compiled = compile(&Module::single(ready.clone()), &ready, &options);
         let program = compiled.unwrap_or_else(|d| panic!("{d}\n{f}")).program;
         let text = program.to_string();
@@ -125,7 +127,7 @@ fn everywhere(module: &Module, f: &Function, args: &[Array]) -> Vec<Array> {
     expected
 }
 
-fn normal(f: &Function) -> Vec<Array> {
+pub(crate) fn normal(f: &Function) -> Vec<Array> {
     inputs(f, &[Domain::Normal])
 }
 
@@ -298,7 +300,7 @@ fn prices_are_planned() {
         return %0 }",
     );
     let f = first(&module);
-    let priced = functions().priced(f).expect("is known");
+    let priced = functions().priced(f, CallSide::Host).expect("is known");
     let text = priced.to_string();
     assert!(text.contains("operations = 280, bytes = 16, scratch = 56"), "{text}");
     let options =

@@ -8,7 +8,7 @@ use crate::common::random;
 use adfuse::autodiff::{Batching, Random, forward_and_backward, vmap};
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::backend::{Arrange, Backend, Capabilities, Prepared};
-use adfuse::backends::functions::Registry;
+use adfuse::backends::functions::{CallSide, Registry};
 use adfuse::backends::reference::{Evaluated, Evaluator, Silent, run};
 use adfuse::backends::{Array, Resident};
 use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
@@ -223,7 +223,7 @@ impl Backend for Refusing {
             attention: AttentionSteps::Defined,
             any_layout: true,
             schedules: true,
-            functions: true,
+            functions: CallSide::Host,
         }
     }
 

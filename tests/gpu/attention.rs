@@ -1,17 +1,21 @@
 //! Attention on matrix units: near its definition in every form, the same bits every time, and less memory than scores take.
 
-use crate::common::attentions::{Form, table};
+use crate::common::attentions::{Extra, Form, table};
 use crate::common::kernels::arguments;
+use crate::common::random::inputs;
 use crate::near::distance;
 use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::reference::kernel;
+use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Gpu;
 use adfuse::fusion::Fp;
-use adfuse::ir::DType;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Module};
 
 fn program(form: &Form, backward: bool) -> Verified<Program> {
     let text = form.text(backward);
@@ -84,5 +88,61 @@ fn check(gpu: &Gpu, form: &Form) -> Outcome {
 pub(crate) fn attention_on_matrix_units() -> Result<(), Skipped> {
     let gpu = gpu()?;
     all("attention_on_matrix_units", &table(), |form| check(&gpu, form));
+    Ok(())
+}
+
+/// Value and gradients of the op as users write it, for a loss that weighs its result.
+fn function(form: &Form) -> String {
+    let Form { heads: [batch, groups, shared], rows, stream, depth, width, .. } = *form;
+    let (t, heads) = (form.dtype.name(), groups * shared);
+    let y = format!("[{batch},{heads},{rows},{width}]");
+    let (extra, arg) = match form.extra {
+        Extra::None => (String::new(), ""),
+        Extra::Mask => (format!(", %x: bool[1,1,{rows},{stream}]"), ", %x"),
+        Extra::Bias { .. } => (format!(", %x: {t}[1,{heads},{rows},{stream}]"), ", %x"),
+    };
+    let causal = if form.causal { " {causal = true}" } else { "" };
+    format!(
+        "func @f(%q: {t}[{batch},{heads},{rows},{depth}], %k: {t}[{batch},{groups},{stream},{depth}], \
+         %v: {t}[{batch},{groups},{stream},{width}], %w: f32{y}{extra}) -> f32[] {{
+           %y, %l = attention %q, %k, %v{arg}{causal} : {t}{y}, f32[{batch},{heads},{rows}]
+           %z = convert_element_type %y : f32{y}
+           %p = mul %z, %w : f32{y}
+           %r = reduce_sum %p {{axes = [0, 1, 2, 3]}} : f32[]
+           return %r
+         }}"
+    )
+}
+
+/// In strict mode attention is what defines it, on a GPU as on a CPU.
+pub(crate) fn strict_attention_has_the_bits_of_its_definition() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    let forms = table();
+    let small = forms.iter().filter(|form| form.rows * form.stream <= 1 << 16);
+    let cases: Vec<Form> =
+        small.flat_map(|&form| [form, Form { dtype: DType::F32, ..form }]).collect();
+    assert!(cases.len() > 10);
+    all("strict_attention", &cases, |form| {
+        let text = function(form);
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        let f = module.find("f").expect("there");
+        let wrt = differentiable(f, None).expect("floats");
+        let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
+        let args = inputs(&g, &[Domain::Normal]);
+        let module = Module::single(g.clone());
+        let due = match run(&module, &g, &args, &mut Silent) {
+            Ok(due) => due,
+            Err(d) => return Outcome::Wrong(d.to_string()),
+        };
+        let made = match gpu.compile(&module, &g) {
+            Ok(made) => made.executable,
+            Err(d) => return Outcome::Wrong(format!("{form:?}: {d}")),
+        };
+        match made.run(&args) {
+            Ok(found) if found == due => Outcome::Same,
+            Ok(_) => Outcome::Wrong(format!("{form:?}: other bits")),
+            Err(d) => Outcome::Wrong(format!("{form:?}: {d}")),
+        }
+    });
     Ok(())
 }

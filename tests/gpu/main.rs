@@ -4,6 +4,7 @@
 //! but one is ignored, with that reason.
 
 mod attention;
+mod branches;
 #[path = "../common/mod.rs"]
 mod common;
 mod convolution;
@@ -17,6 +18,7 @@ mod symbols;
 #[path = "../common/trials.rs"]
 mod trials;
 mod ulps;
+mod user_kernels;
 
 use adfuse::backends::Array;
 use adfuse::backends::gpu::GpuDevice;
@@ -158,10 +160,12 @@ fn main() -> ExitCode {
         device::code_is_kept_and_damage_does_no_harm,
         device::as_much_memory_is_taken_as_planned,
         device::results_that_are_one_value_share_their_memory,
+        branches::bits_do_not_depend_on_what_runs_at_the_same_time,
         large::rows_that_fill_a_chip,
         near::models_in_free_modes,
         near::products,
         attention::attention_on_matrix_units,
+        attention::strict_attention_has_the_bits_of_its_definition,
         convolution::convolutions_on_matrix_units,
         product::products_without_a_library,
         product::products_of_heads,
@@ -176,6 +180,9 @@ fn main() -> ExitCode {
         strict::transposes,
         strict::scans,
         symbols::batches_of_any_extent,
+        user_kernels::calls_have_the_bits_of_their_functions_in_rust,
+        user_kernels::memory_of_calls_is_what_was_planned,
+        user_kernels::what_a_device_does_not_take_is_told_with_its_step,
         loops::blocks_by_hand,
         loops::functions_with_loops,
         loops::random_programs_with_loops,

@@ -29,4 +29,5 @@ mod remat_schedules;
 mod replay;
 mod search;
 mod single_changes;
+mod spaced;
 mod windows;

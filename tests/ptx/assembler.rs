@@ -39,8 +39,13 @@ fn found() -> Option<PathBuf> {
 impl Assembly {
     /// Adds a module; `program` is shown where its text is refused.
     pub(crate) fn add(&mut self, name: &str, module: &PtxModule, program: &str) {
-        let (name, program) = (name.to_owned(), program.to_owned());
-        self.modules.push(Named { name, text: module.text.clone(), program });
+        self.add_text(name, &module.text, program);
+    }
+
+    /// Adds the text of a module.
+    pub(crate) fn add_text(&mut self, name: &str, text: &str, program: &str) {
+        let (name, text, program) = (name.to_owned(), text.to_owned(), program.to_owned());
+        self.modules.push(Named { name, text, program });
     }
 
     /// Assembles all of them for every target; what it says of each entry point for the last.

@@ -151,6 +151,10 @@ pub(crate) fn run_over(
     let place = |b: usize| parent(b).map_or(b, |pair| pair.parent.as_u32() as usize);
     let buffers = program.buffers.len();
     let mut machine = Machine { pieces: Vec::new(), entries: entries(&module.text), backwards };
+    for (number, text) in module.users.iter().enumerate() {
+        let own = entries(text).into_iter();
+        machine.entries.extend(own.map(|(name, entry)| (key(Some(number), &name), entry)));
+    }
     let mut inputs = args.iter();
     let mut callers = Vec::new();
     for data in program.buffers.values() {
@@ -190,6 +194,11 @@ pub(crate) fn run_over(
         array_of(data, &machine.pieces[piece].bytes)
     };
     program.outputs.iter().map(handed).collect()
+}
+
+/// What an entry point is known by: those of users' modules have their number before them.
+fn key(user: Option<usize>, entry: &str) -> String {
+    user.map_or_else(|| entry.to_owned(), |number| format!("{number}:{entry}"))
 }
 
 /// A dense array of these bytes.
@@ -257,6 +266,7 @@ impl Machine {
             Arg::Result(k) => at.results[k],
             Arg::Position => at.position,
             Arg::Scratch { offset } => scratch + offset,
+            Arg::Number(n) => n,
         };
         let pointers: Vec<u64> = launch.args.iter().map(pointer).collect();
         self.launch(launch, &pointers);
@@ -303,11 +313,12 @@ impl Machine {
 
     fn launch(&mut self, launch: &Launch, pointers: &[u64]) {
         self.pieces.iter_mut().for_each(Piece::fresh);
-        let entry = self.entries.remove(&launch.entry).expect("an entry point");
+        let name = key(launch.user, &launch.entry);
+        let entry = self.entries.remove(&name).expect("an entry point");
         // Where blocks take turns, a chip of one multiprocessor.
         let most = launch.resident.map_or(u32::MAX, |n| n.max(2));
         let blocks = u64::from(launch.grid[0].min(most));
-        let threads = u64::from(launch.block);
+        let threads = u64::from(launch.block[0]);
         for number in 0..blocks {
             let block = if self.backwards { blocks - 1 - number } else { number };
             let mut shared = Piece::new(vec![POISON; launch.shared as usize]);
@@ -334,7 +345,7 @@ impl Machine {
                 }
             }
         }
-        self.entries.insert(launch.entry.clone(), entry);
+        self.entries.insert(name, entry);
     }
 
     fn step(

@@ -18,6 +18,7 @@ mod products;
 mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
+mod user_kernels;
 mod warpgroups;
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
@@ -375,5 +376,9 @@ fn main() -> ExitCode {
         warpgroups::operands_with_heads_are_read_in_place,
         warpgroups::every_tile_is_assembled_without_spills,
         warpgroups::tiles_that_do_not_fit_are_refused,
+        user_kernels::calls_have_the_bits_of_their_functions_in_rust,
+        user_kernels::schedules_of_calls_read_back,
+        user_kernels::what_does_not_fit_is_refused_at_its_place,
+        user_kernels::texts_are_assembled,
     ])
 }

@@ -91,6 +91,13 @@ const SUMS: &str = "func @sums(%x: f32[5000,8]) -> f32[8] {
   return %s
 }";
 
+/// Two products that share nothing.
+const PAIR: &str = "func @pair(%a: f32[70,60], %b: f32[60,40], %c: f32[50,80], %d: f32[80,30]) -> (f32[70,40], f32[50,30]) {
+  %x = dot_general %a, %b {contract = [1] x [0]} : f32[70,40]
+  %y = dot_general %c, %d {contract = [1] x [0]} : f32[50,30]
+  return %x, %y
+}";
+
 const LOOPED: &str = "func @looped(%h: f32[8], %w: f32[8], %xs: f32[5,8]) -> f32[8] {
   %c = scan %h, %xs {carry = 1} : f32[8] body(%s: f32[8], %x: f32[8]) {
     %a = mul %s, %w : f32[8]
@@ -101,7 +108,8 @@ const LOOPED: &str = "func @looped(%h: f32[8], %w: f32[8], %xs: f32[5,8]) -> f32
 }";
 
 /// Decisions that can be other ones: what is edited, and what it becomes.
-const EDITS: [(&str, &str, &str); 15] = [
+const EDITS: [(&str, &str, &str); 16] = [
+    (PAIR, "  concurrent first=0 last=1\n", ""),
     (LOOPED, "width=4", "width=2"),
     (DENSE, "sums=32x32", "sums=64x64"),
     (DENSE, "stages=4", "stages=3"),
@@ -184,7 +192,11 @@ fn radix_blocks_have_a_thread_a_digit() {
 }
 
 /// Texts that are none, and decisions that do not fit.
-const REFUSED: [(&str, &str, &str, Kind); 17] = [
+const REFUSED: [(&str, &str, &str, Kind); 21] = [
+    (PAIR, "first=0 last=1", "first=0 last=9", Kind::Usage),
+    (PAIR, "first=0 last=1", "first=1 last=1", Kind::Syntax),
+    (PAIR, "first=0 last=1\n", "first=0 last=1\n  concurrent first=0 last=1\n", Kind::Usage),
+    (LOOPED, "  fp strict\n", "  fp strict\n  concurrent first=0 last=0\n", Kind::Syntax),
     (DENSE, "sums=32x32", "sums=48x48", Kind::Usage),
     (DENSE, "depth=16", "depth=0", Kind::Usage),
     (DENSE, "unit=fma", "unit=mma.tf32", Kind::Usage),

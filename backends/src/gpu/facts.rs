@@ -5,12 +5,14 @@
 
 use super::launches::{Arg, Launch, StepCode};
 use super::ptx::module::step_launches;
+use super::schedule::ScheduleContext;
 use super::schedule::library_split::{multiplied, split};
 use super::schedule::operand_path::OperandPath;
 use super::schedule::product::ScheduledProduct;
-use super::schedule::program::{Scheduled, StepSchedule, schedule_but};
+use super::schedule::program::{StepSchedule, schedule_but};
 use super::schedule::rows::ScheduledRows;
 use super::schedule::scatter::ScatterMethod;
+use super::schedule::scheduled::Scheduled;
 use super::schedule::shape::volume;
 use super::schedule::sort::{ScheduledSort, SortLaunch};
 use super::target::GpuTarget;
@@ -57,6 +59,12 @@ impl FactsCache {
     pub fn of(&self, program: &Program, options: FactsOptions) -> Option<Vec<KernelFacts>> {
         let mut found = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
+            if matches!(step, Step::Library(_)) {
+                // What the user says that it takes is in the step.
+                let launches = Some(LaunchFacts { count: 1, ..LaunchFacts::default() });
+                found.push(KernelFacts { launches, ..KernelFacts::default() });
+                continue;
+            }
             let Some((form, _)) = StepForm::of(program, step) else {
                 found.push(KernelFacts::default());
                 continue;
@@ -95,7 +103,7 @@ fn of_step(
     };
     let (parts, _) = split(&alone, (fp, &target), library)?;
     let done: Vec<bool> = multiplied(&parts, fp, library).iter().map(Option::is_some).collect();
-    let schedule = schedule_but(&parts, target, fp, &done)?;
+    let schedule = schedule_but(&parts, ScheduleContext::new(target, fp), &done)?;
     // What is divided goes through buffers that the step did not have.
     let own: HashSet<Buffer> = alone.buffers.keys().collect();
     let mut facts = KernelFacts::default();

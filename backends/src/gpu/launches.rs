@@ -15,12 +15,19 @@ pub(crate) use super::schedule::BlockBinding;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Buffer;
 use cranelift_entity::SecondaryMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// A program as text for the driver, and what to launch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtxModule {
     /// One PTX module with all entry points. The same program gives the same text.
     pub text: String,
+    /// The modules of users' kernels, each by itself.
+    pub users: Vec<Arc<str>>,
+    /// Ranges of steps of which one may begin before those before it are done, where they touch no memory that one of them
+    /// writes.
+    pub concurrent: Vec<Range<usize>>,
     /// What comes before the first step: copies of inputs that the caller hands over row-major and whose
     /// buffers are packed or have strides.
     pub enter: StepCode,
@@ -55,6 +62,15 @@ pub struct StepCode {
     /// The programs that a loop or a branch runs, in the order of
     /// [`Step::blocks`](adfuse_ir::kernel::Step::blocks).
     pub blocks: Vec<BlockCode>,
+}
+
+impl StepCode {
+    /// Whether it, or a program in it, launches an entry point of this module of a user's.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn has_user(&self, number: usize) -> bool {
+        let own = self.launches.iter().any(|launch| launch.user == Some(number));
+        own || self.blocks.iter().flat_map(|block| &block.steps).any(|step| step.has_user(number))
+    }
 }
 
 /// What a program that a step runs becomes. Where it has its own buffers, and where those are that it carries, is known
@@ -101,12 +117,14 @@ pub const FILL_THREADS: u32 = 256;
 /// One launch of an entry point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
-    /// The entry point's name in the text.
+    /// The entry point's name in the text, or in the module of a user's.
     pub entry: String,
+    /// The number of that module ([`PtxModule::users`]).
+    pub user: Option<usize>,
     /// Blocks along x, y and z; each at least 1.
     pub grid: [u32; 3],
-    /// Threads of a block, along x.
-    pub block: u32,
+    /// Threads of a block along x, y and z.
+    pub block: [u32; 3],
     /// Where it is given, blocks take turns: of the grid this many are launched for each multiprocessor, and they do
     /// the work of all.
     pub resident: Option<u32>,
@@ -116,18 +134,28 @@ pub struct Launch {
     /// Bytes of dynamic shared memory of a block. Where they are more than 48 KiB the function's attribute
     /// for the most of it has to be raised before.
     pub shared: u32,
-    /// The entry point's parameters: a device pointer of 64 bits each.
+    /// The entry point's parameters: a device pointer of 64 bits each, or a number.
     pub args: Vec<Arg>,
     /// The parameters after those: tensor maps of [`TensorMap::BYTES`] bytes, by which the copy engine brings tiles.
     pub maps: Vec<TensorMap>,
 }
 
 impl Launch {
-    /// A launch of blocks that take no turns and form no clusters, with no shared memory and no parameters.
+    /// A launch of blocks of this many threads along x that take no turns and form no clusters, with no shared memory and no parameters.
     pub fn new(entry: impl Into<String>, grid: [u32; 3], block: u32) -> Launch {
         let entry = entry.into();
         let (args, maps) = (Vec::new(), Vec::new());
-        Launch { entry, grid, block, resident: None, cluster: 1, shared: 0, args, maps }
+        Launch {
+            entry,
+            user: None,
+            grid,
+            block: [block, 1, 1],
+            resident: None,
+            cluster: 1,
+            shared: 0,
+            args,
+            maps,
+        }
     }
 
     /// What it is given: pointers, and the arrays of its tensor maps.
@@ -166,7 +194,7 @@ impl TensorMap {
     pub const MOST_AXES: usize = 5;
 }
 
-/// A device pointer that a launch is given.
+/// What a launch is given: a device pointer, or a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arg {
     /// Where a buffer of the program is; 16-byte aligned at least.
@@ -187,4 +215,6 @@ pub enum Arg {
     Outer(Buffer),
     /// Where an output of the block goes, by its number.
     Result(usize),
+    /// No pointer: a whole number, of which the parameter takes as many of the low bits as it has.
+    Number(u64),
 }

@@ -8,7 +8,7 @@ use super::kernel::state::RunEnvironment;
 use crate::runtime::arena_layout::{ArenaLayout, check};
 use crate::runtime::array::Array;
 use crate::runtime::backend::{Arrange, Backend, Capabilities, Executable, Prepared};
-use crate::runtime::functions::Registry;
+use crate::runtime::functions::{CallSide, Registry};
 use crate::runtime::limits::RunLimits;
 use crate::runtime::ranks::{Agreement, RankGroup, RankProgram};
 use crate::runtime::report::{MemoryReport, StepReport};
@@ -72,7 +72,7 @@ impl Backend for Evaluator {
             attention: AttentionSteps::Defined,
             any_layout: true,
             schedules: true,
-            functions: true,
+            functions: CallSide::Host,
         }
     }
 

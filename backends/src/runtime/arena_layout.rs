@@ -4,7 +4,8 @@
 //! layout is plain data that anyone can make, so executables check it.
 
 use adfuse_ir::kernel::{
-    Buffer, DonorSlice, Lives, Program, Role, in_place, is_donor, lives, misplaced,
+    Buffer, DonorSlice, Lives, Program, Role, SpacedSteps, in_place, is_donor, lives, misplaced,
+    spaced_lives, spaced_until,
 };
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{BufferId, BufferSpec, Offset, Problem, Violation, check_offsets};
@@ -29,6 +30,9 @@ pub struct ArenaLayout {
     /// [`Executable::run_donating`](super::backend::Executable::run_donating). In the array of a result there may be
     /// temporaries until it is written.
     pub in_donor: SecondaryMap<Buffer, Option<DonorSlice>>,
+    /// Steps that may run at the same time, in the order of the program: what each of them uses is used for nothing else for
+    /// some steps more.
+    pub apart: Vec<SpacedSteps>,
 }
 
 /// The owner of bytes in a layout.
@@ -85,7 +89,7 @@ struct Residents {
 
 impl Residents {
     fn of(program: &Program, layout: &ArenaLayout) -> Result<Residents, Diagnostic> {
-        let lives = lives(program);
+        let lives = spaced_lives(lives(program), &layout.apart);
         let starts = starts(program, layout)?;
         let mut found = Residents {
             problem: Problem::new(),
@@ -118,8 +122,8 @@ impl Residents {
         }
         for n in 0..program.steps.len() {
             if let Some((at, bytes)) = layout.scratch.get(n).copied().flatten() {
-                let begin = n as u64 + FIRST;
-                found.push(Tenant::Scratch(n), begin..begin + 1, at, bytes);
+                let last = spaced_until(&layout.apart, n) as u64 + FIRST;
+                found.push(Tenant::Scratch(n), n as u64 + FIRST..last + 1, at, bytes);
             }
         }
         Ok(found)

@@ -6,6 +6,7 @@
 
 use super::arena_layout::ArenaLayout;
 use super::array::Array;
+use super::functions::CallSide;
 use super::report::{MemoryReport, StepReport};
 use super::resident::Resident;
 use super::trace::Trace;
@@ -15,6 +16,7 @@ use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::rewrite::AttentionSteps;
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,8 +30,8 @@ pub struct Capabilities {
     /// Loops of kernels go as the schedules say; where they do not, kernels are rewritten so that their axes
     /// are those loops.
     pub schedules: bool,
-    /// Programs may call user functions by name.
-    pub functions: bool,
+    /// Which implementation of user functions it runs.
+    pub functions: CallSide,
 }
 
 /// How a machine computes elements side by side.
@@ -126,6 +128,11 @@ pub trait Prepared {
     /// For each of its steps, whether it reads again what it has read when it has begun to write: nothing that
     /// it writes may share memory with what it reads. Steps that are not listed read first.
     fn reads_again(&self) -> Vec<bool>;
+
+    /// Ranges of its steps that the engine runs at the same time where they touch no memory that one of them writes.
+    fn concurrent(&self) -> &[Range<usize>] {
+        &[]
+    }
 
     /// Bytes at the peak of a run with this layout, as the engine holds them.
     ///

@@ -1,13 +1,17 @@
 //! User functions that programs call by name.
 //!
 //! A function reads dense row-major tensors and writes one. Its result type and its price are evaluated when a program
-//! is compiled, and are then part of the instruction, so planners need not know the function.
+//! is compiled, and are then part of the instruction, so planners need not know the function. It is written in Rust, for
+//! engines of the host, in PTX, for GPUs, or in both.
 
 use super::array::{Array, out_of_memory};
 use super::bytes::Bytes;
+pub use super::call_price::CallPrice;
 pub use super::element::Element;
 use super::element::canonical_nans;
 use super::library_functions::LibraryFunctions;
+use super::user_kernel::KernelCall;
+pub use super::user_kernel::{PtxKernel, PtxSource};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::types::MAX_BYTES;
 use adfuse_ir::verify::at_inst;
@@ -26,19 +30,25 @@ type CallPriceFn = dyn Fn(&[TensorType]) -> CallPrice + Send + Sync;
 /// A call.
 type CallFn = dyn Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync;
 
-/// The price of a call of a user function.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct CallPrice {
-    /// Operations.
-    pub operations: u64,
-    /// Bytes that it moves in addition to operands and result.
-    pub bytes: u64,
-    /// Bytes of memory that it needs beside operands and result ([`Call::scratch`]); they are planned as buffers are.
-    pub scratch: u64,
+/// Which of a function's implementations an engine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallSide {
+    /// The one in Rust.
+    Host,
+    /// A kernel for GPUs.
+    Gpu,
 }
 
 /// A function that programs call by name.
 pub struct Opaque {
+    /// What is written in Rust, if anything is.
+    host: Option<HostFunction>,
+    /// For GPUs: the first that takes the operands is launched.
+    kernels: Vec<PtxKernel>,
+}
+
+/// The part of a function that is written in Rust.
+struct HostFunction {
     types: Box<ResultTypeFn>,
     prices: Box<CallPriceFn>,
     run: Box<CallFn>,
@@ -52,27 +62,97 @@ impl Opaque {
         types: impl Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync + 'static,
         run: impl Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Opaque {
-        Opaque {
+        let host = HostFunction {
             types: Box::new(types),
             prices: Box::new(|_| CallPrice::default()),
             run: Box::new(run),
-        }
+        };
+        Opaque { host: Some(host), kernels: Vec::new() }
     }
 
-    /// The function with what a call takes, for the types of the operands.
+    /// A function that GPUs alone run. Its types and prices are the kernel's.
+    pub fn of_kernel(kernel: PtxKernel) -> Opaque {
+        Opaque { host: None, kernels: vec![kernel] }
+    }
+
+    /// The function with a kernel for GPUs, which must compute the same. Of several kernels the first that takes the operands is
+    /// launched. Plans for a GPU price a call by the kernel.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: PtxKernel) -> Opaque {
+        self.kernels.push(kernel);
+        self
+    }
+
+    /// The function with what a call in Rust takes, for the types of the operands.
     #[must_use]
     pub fn priced(
-        self,
+        mut self,
         prices: impl Fn(&[TensorType]) -> CallPrice + Send + Sync + 'static,
     ) -> Opaque {
-        Opaque { prices: Box::new(prices), ..self }
+        if let Some(host) = &mut self.host {
+            host.prices = Box::new(prices);
+        }
+        self
+    }
+
+    /// What is written in Rust.
+    fn host(&self, name: &str) -> Result<&HostFunction, Diagnostic> {
+        self.host.as_ref().ok_or_else(|| {
+            let m = format!(
+                "`{name}` has a kernel for GPUs alone: this engine runs what is written in Rust"
+            );
+            Diagnostic::new(At::default(), Kind::Unsupported, m)
+                .hint("make it by `Opaque::new`, and add the kernel by `with_kernel`")
+        })
+    }
+
+    /// The kernel for operands of these types.
+    fn kernel(&self, name: &str, types: &[TensorType]) -> Result<&PtxKernel, Diagnostic> {
+        let refuse = |kind, m| Diagnostic::new(At::default(), kind, m);
+        if self.kernels.is_empty() {
+            let m = format!("`{name}` has no kernel for GPUs");
+            return Err(refuse(Kind::Unsupported, m).hint("add one by `Opaque::with_kernel`"));
+        }
+        self.kernels.iter().find(|kernel| kernel.accepts(types)).ok_or_else(|| {
+            let known: Vec<String> = self.kernels.iter().map(PtxKernel::signature).collect();
+            refuse(
+                Kind::Shape,
+                misfit(name, types, &format!("its kernels take {}", known.join("; "))),
+            )
+        })
+    }
+
+    /// The type of the result of a call, and what it takes.
+    fn typed(
+        &self,
+        name: &str,
+        types: &[TensorType],
+        side: CallSide,
+    ) -> Result<(TensorType, CallPrice), Diagnostic> {
+        let by_rust = |host: &HostFunction| {
+            (host.types)(types)
+                .map_err(|m| Diagnostic::new(At::default(), Kind::Shape, misfit(name, types, &m)))
+        };
+        if side == CallSide::Host {
+            let host = self.host(name)?;
+            return Ok((by_rust(host)?, (host.prices)(types)));
+        }
+        let kernel = self.kernel(name, types)?;
+        let given = kernel.result(types)?;
+        if let Some(due) = self.host.as_ref().map(by_rust).transpose()?
+            && due != given
+        {
+            let m = format!("the kernel of `{name}` gives {given}, and the function {due}");
+            return Err(Diagnostic::new(At::default(), Kind::Shape, m));
+        }
+        Ok((given, kernel.price(types)?))
     }
 
     /// Calls it, and leaves what buffers may hold: no NaN but the canonical one. The result has zeros.
     pub(crate) fn call(&self, name: &str, call: &mut Call<'_>) -> Result<(), Diagnostic> {
         let failed =
             |m: String| Diagnostic::new(At::default(), Kind::Usage, format!("@{name} failed: {m}"));
-        (self.run)(call).map_err(failed)?;
+        (self.host(name)?.run)(call).map_err(failed)?;
         canonical_nans(call.result.dtype, call.result.bytes);
         Ok(())
     }
@@ -193,15 +273,16 @@ impl Registry {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Checks the calls of a function against this registry.
+    /// Checks the calls of a function against this registry, for engines that run this side of functions.
     ///
     /// # Errors
-    /// [`Kind::UnknownName`] for what is not there, and errors of types; they name the instruction.
-    pub fn check(&self, f: &Function) -> Result<(), Diagnostic> {
+    /// [`Kind::UnknownName`] for what is not there, [`Kind::Unsupported`] for functions without that side, and errors of
+    /// types; they name the instruction.
+    pub fn check(&self, f: &Function, side: CallSide) -> Result<(), Diagnostic> {
         let mut found = Ok(());
         f.walk(&mut |f, i| {
             if found.is_ok() && f.op(i) == Op::Opaque {
-                found = self.price(f, i).map(|_| ());
+                found = self.price(f, i, side).map(|_| ());
             }
         });
         found
@@ -212,8 +293,8 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Registry::check`].
-    pub fn priced(&self, f: &Function) -> Result<Function, Diagnostic> {
-        self.check(f)?;
+    pub fn priced(&self, f: &Function, side: CallSide) -> Result<Function, Diagnostic> {
+        self.check(f, side)?;
         if f.body_insts().iter().all(|&i| f.op(i) != Op::Opaque) {
             return Ok(f.clone());
         }
@@ -227,7 +308,7 @@ impl Registry {
                 copier.inst(&mut b, i);
                 continue;
             }
-            let price = self.price(f, i)?;
+            let price = self.price(f, i, side)?;
             let fact = |n: u64| Attr::Int(i64::try_from(n).unwrap_or(i64::MAX));
             let mut attrs = Attrs::none();
             for (name, attr) in f.attrs(i).iter() {
@@ -256,7 +337,7 @@ impl Registry {
     }
 
     /// What a call takes; types with symbols wait until those are known.
-    fn price(&self, f: &Function, i: Inst) -> Result<CallPrice, Diagnostic> {
+    fn price(&self, f: &Function, i: Inst, side: CallSide) -> Result<CallPrice, Diagnostic> {
         let name = f.attrs(i).text("name");
         let wrong = |kind, m: String| Diagnostic::new(at_inst(f, i), kind, m);
         let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
@@ -270,13 +351,12 @@ impl Registry {
         if types.iter().chain([written]).any(|t| t.dims().is_none()) {
             return Ok(CallPrice::default());
         }
-        let given = (function.types)(&types);
-        let given = given.map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
+        let typed = function.typed(name, &types, side);
+        let (given, price) = typed.map_err(|d| Diagnostic { at: at_inst(f, i), ..d })?;
         if given != *written {
             let kind = if given.dtype == written.dtype { Kind::Shape } else { Kind::DType };
             return Err(wrong(kind, format!("the result of `{name}` is {given}, not {written}")));
         }
-        let price = (function.prices)(&types);
         match price.scratch <= MAX_BYTES {
             true => Ok(price),
             false => {
@@ -286,13 +366,22 @@ impl Registry {
         }
     }
 
+    /// What a GPU launches for a call with operands of these types.
+    pub(crate) fn kernel_call(
+        &self,
+        name: &str,
+        types: &[TensorType],
+    ) -> Result<KernelCall, Diagnostic> {
+        let wrong = || Diagnostic::new(At::default(), Kind::UnknownName, unknown(name));
+        self.get(name).ok_or_else(wrong)?.kernel(name, types)?.call(types)
+    }
+
     /// Calls a function on arrays.
     pub(crate) fn evaluate(&self, name: &str, args: &[Array]) -> Result<Array, Diagnostic> {
         let wrong = |kind, m| Diagnostic::new(At::default(), kind, m);
         let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
         let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        let ty =
-            (function.types)(&types).map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
+        let (ty, price) = function.typed(name, &types, CallSide::Host)?;
         let dims = ty.dims().unwrap_or_default();
         let tensors: Vec<TensorRef<'_>> = args
             .iter()
@@ -300,7 +389,7 @@ impl Registry {
             .collect();
         let size = ty.bytes().ok_or_else(|| out_of_memory(u64::MAX))?;
         let mut out = Bytes::zeroed(ty.dtype.bytes() as usize, size)?;
-        let wanted = (function.prices)(&types).scratch;
+        let wanted = price.scratch;
         let mut scratch = Bytes::zeroed(8, wanted)?;
         let result = TensorMut { dtype: ty.dtype, dims: &dims, bytes: &mut out };
         let scratch = &mut scratch[..wanted as usize];

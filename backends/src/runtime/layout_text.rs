@@ -6,14 +6,15 @@
 //!   %h at 0, 512 bytes
 //!   %t at 64 in %g, 128 bytes
 //!   step 3 at 0, 64 bytes
+//!   steps 3 to 9 apart 4
 //! }
 //! ```
 //!
 //! A buffer is in the arena, or in the array of the input or the result that is named behind `in`. `step` says where the
-//! scratch memory of a step is. A text is read with the program that it is a layout of.
+//! scratch memory of a step is, and `apart` for how many steps more what these steps use is used for nothing else. A text is read with the program that it is a layout of.
 
 use super::arena_layout::ArenaLayout;
-use adfuse_ir::kernel::{Buffer, DonorSlice, Program};
+use adfuse_ir::kernel::{Buffer, DonorSlice, Program, SpacedSteps};
 use adfuse_ir::{At, Diagnostic, Kind, Span};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -41,6 +42,10 @@ impl ArenaLayout {
             if let Some((at, bytes)) = scratch {
                 let _ = writeln!(out, "  step {n} at {at}, {bytes} bytes");
             }
+        }
+        for SpacedSteps { steps, apart } in &self.apart {
+            let last = steps.end.saturating_sub(1);
+            let _ = writeln!(out, "  steps {} to {last} apart {apart}", steps.start);
         }
         out + "}\n"
     }
@@ -96,6 +101,9 @@ struct LayoutReader<'a> {
 
 impl LayoutReader<'_> {
     fn line(&mut self, line: &str, span: Span) -> Result<(), Diagnostic> {
+        if let Some(rest) = line.strip_prefix("steps ") {
+            return self.spaced(rest, span);
+        }
         let form =
             || wrong(span, "expected `%NAME at N[ in %NAME], N bytes` or `step N at N, N bytes`");
         let (what, rest) = line.split_once(" at ").ok_or_else(form)?;
@@ -128,6 +136,24 @@ impl LayoutReader<'_> {
                 self.layout.in_donor[b] = Some(DonorSlice { donor, at });
             }
         }
+        Ok(())
+    }
+
+    /// Steps that are apart: after those before them, and of the program.
+    fn spaced(&mut self, rest: &str, span: Span) -> Result<(), Diagnostic> {
+        let numbers = |text: &str| number(text).and_then(|n| usize::try_from(n).ok());
+        let read = || {
+            let (steps, apart) = rest.split_once(" apart ")?;
+            let (first, last) = steps.split_once(" to ")?;
+            Some((numbers(first)?, numbers(last)?, numbers(apart)?))
+        };
+        let form = || wrong(span, "expected `steps N to N apart N`");
+        let (first, last, apart) = read().ok_or_else(form)?;
+        let next = self.layout.apart.last().map_or(0, |range| range.steps.end);
+        if first < next || last < first || last >= self.program.steps.len() {
+            return Err(wrong(span, "these are no steps of the program after those before"));
+        }
+        self.layout.apart.push(SpacedSteps { steps: first..last + 1, apart });
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::backends::counters::{CounterError, HardwareCounters};
 use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
+use adfuse::backends::functions::CallSide;
 use adfuse::backends::limits::RunLimits;
 use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::{Compiled, Cpu};
@@ -71,7 +72,7 @@ impl Subject {
         let RunOptions { threads, vectors, limits, ranks } = how.clone();
         let cpu = Cpu { plan, threads, vectors, limits, ranks, ..Cpu::default() };
         // Here it has a place in the text.
-        cpu.functions.check(&ready.function).map_err(wrong)?;
+        cpu.functions.check(&ready.function, CallSide::Host).map_err(wrong)?;
         clock.end("plan");
         let cost = cpu.cost(&program, &ready.options.device);
         let made = cpu.of_program(program).map_err(wrong)?;

@@ -72,7 +72,7 @@ impl Arena {
             if size > MOST_BYTES {
                 return None;
             }
-            let block = BufferSpec::new(time((n, n)), size).with_align(ALIGN);
+            let block = BufferSpec::new(time((n, uses.scratch_until(n))), size).with_align(ALIGN);
             arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
         }
         if wanted.effort != Effort::Off {

@@ -176,7 +176,7 @@ impl WithDonors {
         }
         let scratch = (0..uses.steps()).map(|n| {
             let size = wanted.scratch_of(n);
-            (size > 0).then(|| rooms.push_in_arena(time((n, n)), size))
+            (size > 0).then(|| rooms.push_in_arena(time((n, uses.scratch_until(n))), size))
         });
         let scratch = scratch.collect();
         let donors = donors.into_iter().map(|(_, b)| b).collect();

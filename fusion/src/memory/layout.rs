@@ -1,6 +1,6 @@
 //! What is planned of a program's memory: where temporaries are, and the totals.
 
-use adfuse_ir::kernel::{Buffer, DonorSlice, InPlace, SLICE_ALIGN};
+use adfuse_ir::kernel::{Buffer, DonorSlice, InPlace, SLICE_ALIGN, SpacedSteps};
 use cranelift_entity::SecondaryMap;
 
 /// The alignment of every offset in the arena, in bytes: a cache line, and more than the
@@ -36,4 +36,6 @@ pub struct Memory {
     /// What is written where a temporary is that dies at the same step, or an input that is given up, in the order of
     /// the steps.
     pub in_place: Vec<InPlace>,
+    /// Steps whose memory is used for nothing else for some steps more.
+    pub apart: Vec<SpacedSteps>,
 }

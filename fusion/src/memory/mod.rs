@@ -14,6 +14,7 @@ pub(crate) mod least_peak;
 pub(crate) mod peak;
 pub(crate) mod residuals;
 pub(crate) mod size;
+mod spaced;
 mod step_uses;
 
 use crate::lower::linked::LinkedProgram;
@@ -29,6 +30,7 @@ use size::{MOST_BYTES, bytes};
 use step_uses::StepUses;
 
 pub use layout::{ALIGN, Memory};
+pub use spaced::memory_spaced;
 
 /// Plans the memory of a program. The program must be one that the verifier accepts: which writes
 /// may be in place rests on what it has proven.

@@ -11,6 +11,11 @@ pub(crate) trait StepUses {
     /// The live ranges of the buffers, as [`lives`].
     fn lives(&self) -> Lives;
 
+    /// The last step at which a step's scratch memory is used for nothing else.
+    fn scratch_until(&self, n: usize) -> usize {
+        n
+    }
+
     /// What a step may write in place, as [`in_place`].
     fn in_place(
         &self,

@@ -19,6 +19,7 @@ mod loops;
 mod program;
 mod schedule;
 mod scratch;
+mod spaced;
 mod stage;
 pub mod text;
 mod unroll;
@@ -40,6 +41,7 @@ pub use program::{
     Program, Scatter, Step, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
+pub use spaced::{SpacedSteps, spaced_lives, spaced_until};
 pub use stage::{
     Kernel, Operand, Order, Param, Piece, Row, Run, Schedule, Sink, Stage, Tile, TileData,
     strict_runs,

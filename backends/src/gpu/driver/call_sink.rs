@@ -83,7 +83,7 @@ impl<'g> GraphChange<'g> {
 impl CallSink<'_> {
     /// Launches a kernel.
     pub(crate) fn launch(&mut self, l: &DeviceLaunch, at: &DeviceFrame) -> Result<(), Refused> {
-        if l.grid.contains(&0) || l.block == 0 {
+        if l.grid.contains(&0) || l.block.contains(&0) {
             return Ok(());
         }
         let values = l.args.iter().map(|&a| at.of(a));
@@ -217,14 +217,15 @@ impl LaunchArguments {
 
     fn launch(&mut self, l: &DeviceLaunch, stream: CUstream) -> Result<(), Refused> {
         let mut pointers = self.pointers();
-        let [x, y, z] = l.grid;
+        let ([x, y, z], [a, b, c]) = (l.grid, l.block);
         // SAFETY: the module is loaded as long as the executable lives. Every argument is a pointer to
         // a buffer with the bytes that the program says, which its verifier has proven every access to stay
-        // inside of, a tensor map of such a buffer, or a number that the entry point takes; the driver copies arguments
-        // before the call returns.
+        // inside of, a tensor map of such a buffer, or a number that the entry point takes, of whose eight bytes the
+        // driver reads the low ones; it copies arguments before the call returns. What a user's kernel does with its
+        // pointers is the user's to answer for: it reaches memory of the device alone.
         let code = unsafe {
             let (args, none) = (pointers.as_mut_ptr(), std::ptr::null_mut());
-            sys::cuLaunchKernel(l.entry.raw, x, y, z, l.block, 1, 1, l.shared, stream, args, none)
+            sys::cuLaunchKernel(l.entry.raw, x, y, z, a, b, c, l.shared, stream, args, none)
         };
         answered("cuLaunchKernel", code)
     }

@@ -203,6 +203,42 @@ pub(crate) fn copy(
 /// The node of what a stream that is being captured was asked for last; none where the driver does not say, and where
 /// there are several.
 pub(crate) fn captured_node(stream: sys::CUstream) -> Option<sys::CUgraphNode> {
+    match captured_ends(stream).as_deref() {
+        Ok(&[node]) => Some(node),
+        _ => None,
+    }
+}
+
+/// Whether the driver lets what is captured follow other nodes than the last.
+pub(crate) fn has_branches() -> bool {
+    // SAFETY: `there` has found the library; the symbols are looked up and never called through this type.
+    let has = |name: &[u8]| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name).is_ok() };
+    has(b"cuStreamUpdateCaptureDependencies") && has(b"cuStreamGetCaptureInfo_v2")
+}
+
+/// Has what a stream is asked for next, while it is captured, follow these nodes and no others.
+pub(crate) fn follow(stream: sys::CUstream, nodes: &mut [sys::CUgraphNode]) -> Result<(), Refused> {
+    type Set = unsafe extern "C" fn(
+        sys::CUstream,
+        *mut sys::CUgraphNode,
+        usize,
+        std::ffi::c_uint,
+    ) -> CUresult;
+    /// In place of those that there are.
+    const SET: std::ffi::c_uint = 1;
+    // SAFETY: the function has had this signature since there is one of this name. The nodes are of the graph that the
+    // stream is captured into, and the driver copies them before the call returns.
+    let code = unsafe {
+        match sys::culib().get::<Set>(b"cuStreamUpdateCaptureDependencies") {
+            Ok(set) => set(stream, nodes.as_mut_ptr(), nodes.len(), SET),
+            Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+        }
+    };
+    answered("cuStreamUpdateCaptureDependencies", code)
+}
+
+/// The nodes that what a stream is asked for next would follow, while it is captured.
+pub(crate) fn captured_ends(stream: sys::CUstream) -> Result<Vec<sys::CUgraphNode>, Refused> {
     type Info = unsafe extern "C" fn(
         sys::CUstream,
         *mut sys::CUstreamCaptureStatus,
@@ -213,10 +249,12 @@ pub(crate) fn captured_node(stream: sys::CUstream) -> Option<sys::CUgraphNode> {
     ) -> CUresult;
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph, mut nodes, mut count) = (0, std::ptr::null_mut(), std::ptr::null(), 0);
+    let call = "cuStreamGetCaptureInfo";
     // SAFETY: the function has had this signature since there is one of this name. The driver writes all six; the nodes
     // are there until the stream is asked for something else, and are read at once.
     unsafe {
-        let info = sys::culib().get::<Info>(b"cuStreamGetCaptureInfo_v2").ok()?;
+        let info = sys::culib().get::<Info>(b"cuStreamGetCaptureInfo_v2");
+        let info = info.map_err(|_| Refused::missing(call))?;
         let said = info(
             stream,
             &raw mut status,
@@ -225,17 +263,21 @@ pub(crate) fn captured_node(stream: sys::CUstream) -> Option<sys::CUgraphNode> {
             &raw mut nodes,
             &raw mut count,
         );
-        (said == CUresult::CUDA_SUCCESS && count == 1 && !nodes.is_null()).then(|| *nodes)
+        answered(call, said)?;
+        match nodes.is_null() || count == 0 {
+            true => Ok(Vec::new()),
+            false => Ok(std::slice::from_raw_parts(nodes, count).to_vec()),
+        }
     }
 }
 
 /// An entry point, blocks of its grid, threads of a block, and bytes of shared memory.
-type LaunchShape = (sys::CUfunction, [u32; 3], u32, u32);
+type LaunchShape = (sys::CUfunction, [u32; 3], [u32; 3], u32);
 
 /// Gives a launch of a graph other arguments from its next launch on; whether the driver did.
 pub(crate) fn set_kernel_node(
     (graph, node): (sys::CUgraphExec, sys::CUgraphNode),
-    (func, [x, y, z], block, shared): LaunchShape,
+    (func, [x, y, z], [a, b, c], shared): LaunchShape,
     args: &mut [*mut std::ffi::c_void],
 ) -> bool {
     type SetLaunch = unsafe extern "C" fn(
@@ -248,9 +290,9 @@ pub(crate) fn set_kernel_node(
         gridDimX: x,
         gridDimY: y,
         gridDimZ: z,
-        blockDimX: block,
-        blockDimY: 1,
-        blockDimZ: 1,
+        blockDimX: a,
+        blockDimY: b,
+        blockDimZ: c,
         sharedMemBytes: shared,
         kernelParams: args.as_mut_ptr(),
         extra: std::ptr::null_mut(),

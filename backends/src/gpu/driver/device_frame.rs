@@ -29,6 +29,7 @@ impl DeviceFrame {
             Pointer::Outer(b) => self.outer[b],
             Pointer::Result(k) => self.results[k],
             Pointer::Position => self.position,
+            Pointer::Number(n) => n,
         }
     }
 }

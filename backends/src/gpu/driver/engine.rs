@@ -4,7 +4,7 @@ use super::device::GpuDevice;
 use super::executable::GpuExecutable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
-use super::prepare::{GpuPrepared, Options};
+use super::prepare::{GpuPrepared, Options, PreparationContext};
 use crate::gpu::facts::{FactsCache, FactsOptions};
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::capabilities::CAPABILITIES;
@@ -12,6 +12,7 @@ use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
 use crate::runtime::executable_cache::{ExecutableCache, key};
+use crate::runtime::functions::Registry;
 use crate::runtime::ranks::RankGroup;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::resident::Resident;
@@ -20,6 +21,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Executables kept at most. Each has memory of the device.
@@ -32,6 +34,8 @@ pub struct GpuEngine {
     options: Options,
     /// The ranks that it is one of.
     ranks: RankGroup,
+    /// The functions that its programs may call.
+    functions: Registry,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
     made: Arc<ExecutableCache<GpuExecutable>>,
@@ -50,13 +54,20 @@ impl GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
         let (options, ranks) = (Options::default(), RankGroup::alone());
         let (forms, facts) = (Arc::default(), Arc::default());
-        GpuEngine { device, options, ranks, code: None, made, forms, facts }
+        let functions = Registry::new();
+        GpuEngine { device, options, ranks, functions, code: None, made, forms, facts }
     }
 
     /// The same with other options, and another place for the code of kernels.
     #[must_use]
     pub fn with(&self, options: Options, code: Option<Arc<dyn KeptCode>>) -> GpuEngine {
         GpuEngine { options, code, ..self.clone() }
+    }
+
+    /// The same with functions for programs to call, of which it launches the kernels.
+    #[must_use]
+    pub fn with_functions(&self, functions: Registry) -> GpuEngine {
+        GpuEngine { functions, ..self.clone() }
     }
 
     /// The same as the engine of one of these ranks: its device is connected with theirs, by NCCL. All ranks call this.
@@ -107,8 +118,9 @@ impl Backend for GpuEngine {
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
         let mut prepared = {
-            let with = (&*self.forms, arrange);
-            GpuPrepared::new(&self.device, program, self.options, with)?
+            let context =
+                PreparationContext { codes: &self.forms, functions: &self.functions, arrange };
+            GpuPrepared::new(&self.device, program, self.options, context)?
         };
         prepared.ranks = self.ranks.clone();
         Ok(Box::new(OfEngine { engine: self, prepared }))
@@ -138,6 +150,10 @@ impl backend::Prepared for OfEngine<'_> {
 
     fn reads_again(&self) -> Vec<bool> {
         self.prepared.reads_again()
+    }
+
+    fn concurrent(&self) -> &[Range<usize>] {
+        &self.prepared.module().concurrent
     }
 
     fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {

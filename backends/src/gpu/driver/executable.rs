@@ -3,9 +3,11 @@
 
 use super::block_memory::block_constants;
 use super::call_sink::CallSink;
+use super::cuda::has_branches;
 use super::device::GpuDevice;
 use super::device_frame::DeviceFrame;
 use super::drawn::DrawnParts;
+use super::entry_points::EntryPoints;
 use super::event::Event;
 use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
@@ -13,7 +15,8 @@ use super::overlap::{ExchangeOverlap, Touched};
 use super::place::{Place, Places, aligned};
 use super::play::{Player, StepEvents};
 use super::prepare::{GpuPrepared, is_transfer};
-use super::work::{EntryPoints, Pointer, Side, Work, WorkMaker, launch_count, most};
+use super::step_order::{StepMemoryUse, StepOrder, memory_use, step_order};
+use super::work::{Pointer, Side, Work, WorkMaker, launch_count, most};
 use crate::gpu::launches::StepCode;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
@@ -25,6 +28,7 @@ use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cranelift_entity::EntityRef;
 use cudarc::driver::sys::CUdeviceptr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// A program on a device, ready to run as often as one likes.
@@ -35,6 +39,8 @@ pub struct GpuExecutable {
     pub(crate) loaded: Loaded,
     pub(crate) steps: Vec<Work>,
     pub(crate) overlap: Option<ExchangeOverlap>,
+    /// Which steps follow which, where some run side by side.
+    pub(crate) order: Option<StepOrder>,
     pub(crate) made: Vec<StepReport>,
     pub(crate) places: Places,
     pub(crate) inputs: Vec<(String, TensorType)>,
@@ -143,10 +149,46 @@ impl GpuPrepared {
                 }
                 None => maker.step(program, (n, code), self.memory.get(n), scratch)?,
             };
-            made.push(told(step, origin[n], &work));
+            let mut told = told(step, origin[n], &work);
+            for number in code.launches.iter().filter_map(|launch| launch.user) {
+                told.notes.extend_from_slice(maker.entries.loaded.notes_of_user(number));
+            }
+            made.push(told);
             steps.push(work);
         }
         Ok((steps, made))
+    }
+
+    /// Loads its text and the modules of users.
+    fn loaded(&self, cache: Option<&dyn KeptCode>) -> Result<Loaded, Diagnostic> {
+        let GpuPrepared { device, module, .. } = self;
+        let program = self.program();
+        let loaded = Loaded::new(device, &module.text, cache);
+        let mut loaded = loaded.map_err(|d| within(d, program, None))?;
+        for (number, text) in module.users.iter().enumerate() {
+            let at = module.steps.iter().position(|code| code.has_user(number));
+            loaded.add_user(text).map_err(|d| within(d, program, at))?;
+        }
+        Ok(loaded)
+    }
+
+    /// The order of all steps, copies before the first and after the last among them; `None` where each follows the one
+    /// before.
+    fn order(&self, places: &Places, works: &[Work]) -> Option<StepOrder> {
+        let (program, module) = (self.program(), &self.module);
+        if module.concurrent.is_empty() || !has_branches() {
+            return None;
+        }
+        let first = usize::from(!module.enter.launches.is_empty());
+        let mut used: Vec<StepMemoryUse> = vec![None; works.len()];
+        let own = program.steps.iter().zip(works.iter().skip(first)).enumerate();
+        for (n, (step, work)) in own {
+            let scratch = self.scratch().get(n).copied().unwrap_or(0);
+            used[first + n] = memory_use((program, places), (n, step, work), scratch);
+        }
+        let moved = |range: &Range<usize>| range.start + first..range.end + first;
+        let ranges: Vec<Range<usize>> = module.concurrent.iter().map(moved).collect();
+        Some(step_order(&used, &ranges))
     }
 
     /// What each step reads and writes.
@@ -165,7 +207,8 @@ impl GpuPrepared {
     /// # Errors
     /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
     /// [`Kind::Limit`] when the device has not enough memory;
-    /// [`Kind::Internal`] when the driver does not take the code, with what its assembler says.
+    /// [`Kind::Usage`] when its assembler does not take a user's text, with the step, and [`Kind::Internal`] when it does
+    /// not take the engine's own, with what it says.
     pub fn finish(
         &self,
         arena: &ArenaLayout,
@@ -182,11 +225,10 @@ impl GpuPrepared {
             let m = "copies of a program without steps need memory beside its buffers";
             return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
         }
-        let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
+        let loaded = self.loaded(cache)?;
         report.code = loaded.bytes;
         let mut maker = WorkMaker {
-            loaded: &loaded,
-            entries: EntryPoints::new(),
+            entries: EntryPoints::new(&loaded),
             constants_at: places.block_constants_at,
             constants: Vec::new(),
         };
@@ -215,6 +257,7 @@ impl GpuPrepared {
             touched.push(Touched::All);
             made.push(told);
         }
+        let order = self.order(&places, &steps);
         let overlap = ExchangeOverlap::of(device, &touched).map_err(|r| whole(r.into()))?;
         let block = DeviceBlock::new(device, places.all, report.peak()).map_err(whole)?;
         let constants = places.filled(program);
@@ -237,6 +280,7 @@ impl GpuPrepared {
             loaded,
             steps,
             overlap,
+            order,
             made,
             places,
             report,
@@ -315,6 +359,12 @@ impl GpuExecutable {
         self.report
     }
 
+    /// Whether some of its steps run at the same time: branches of a graph.
+    pub fn has_branches(&self) -> bool {
+        let is_branched = |(n, follows): (usize, &Vec<usize>)| n > 0 && *follows != [n - 1];
+        self.order.as_ref().is_some_and(|order| order.iter().enumerate().any(is_branched))
+    }
+
     /// Whether its code was kept from a run before.
     pub fn was_kept(&self) -> bool {
         self.loaded.kept
@@ -355,7 +405,8 @@ impl GpuExecutable {
         };
         // A trace has one step after the other.
         let overlap = self.overlap.as_ref().filter(|_| marks.is_empty());
-        player.steps(&self.steps, &at, parts, (StepEvents { marks, overlap }, &mut last))
+        let order = self.order.as_ref().filter(|_| marks.is_empty());
+        player.steps(&self.steps, &at, parts, (StepEvents { marks, overlap, order }, &mut last))
     }
 
     /// Where everything is, for inputs and outputs at these places.

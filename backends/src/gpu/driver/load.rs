@@ -29,6 +29,8 @@ pub(crate) struct Loaded {
     modules: Vec<CUmodule>,
     /// For each entry point the number of the piece that has it.
     entries: BTreeMap<String, usize>,
+    /// The modules of users' kernels.
+    users: Vec<UserModule>,
     /// Whether all of it was kept from a run before.
     pub(crate) kept: bool,
     /// Bytes of its code.
@@ -40,6 +42,13 @@ unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
+/// A module of a user's, loaded.
+struct UserModule {
+    module: CUmodule,
+    /// What the assembler said of it.
+    notes: Vec<String>,
+}
+
 /// A function of a module.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
@@ -48,6 +57,8 @@ pub(crate) struct Entry {
     pub(crate) registers: u32,
     /// Bytes of a thread's own memory outside of registers.
     pub(crate) local: u32,
+    /// Threads that a block may have with these registers.
+    pub(crate) most_threads: u32,
 }
 
 // SAFETY: a function is a handle as a module is, and its executable keeps the module.
@@ -109,6 +120,7 @@ impl Loaded {
             device: Arc::clone(device),
             modules: Vec::new(),
             entries: BTreeMap::new(),
+            users: Vec::new(),
             kept: true,
             bytes: 0,
         };
@@ -129,17 +141,45 @@ impl Loaded {
         failed.map_or(Ok(loaded), Err)
     }
 
-    /// A function, which may use this many bytes of shared memory.
-    pub(crate) fn entry(&self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
+    /// Loads the module of a user's kernel, after those that were loaded before. The driver keeps its code.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] with what the driver's assembler says.
+    pub(crate) fn add_user(&mut self, text: &str) -> Result<(), Diagnostic> {
+        let loaded = load_text(text).map_err(|d| {
+            let message = format!("the PTX does not assemble: {}", d.message);
+            Diagnostic { kind: Kind::Usage, message, ..d }
+        });
+        let (module, notes) = loaded?;
+        self.users.push(UserModule { module, notes });
+        self.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    /// What the assembler said of a user's module.
+    pub(crate) fn notes_of_user(&self, number: usize) -> &[String] {
+        self.users.get(number).map_or(&[], |user| &user.notes)
+    }
+
+    /// A function of the text, or of a user's module, which may use this many bytes of shared memory.
+    pub(crate) fn entry(
+        &self,
+        (user, name): (Option<usize>, &str),
+        shared: u32,
+    ) -> Result<Entry, Diagnostic> {
         let wrong = |m: String| Diagnostic::new(At::default(), Kind::Internal, m);
-        let piece = self.entries.get(name).and_then(|&k| self.modules.get(k));
-        let &module = piece.ok_or_else(|| wrong(format!("there is no entry point `{name}`")))?;
+        let module = match user {
+            Some(number) => self.users.get(number).map(|user| user.module),
+            None => self.entries.get(name).and_then(|&k| self.modules.get(k)).copied(),
+        };
+        let module = module.ok_or_else(|| wrong(format!("there is no entry point `{name}`")))?;
         let name = CString::new(name).map_err(|_| wrong("an entry point has a 0".into()))?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the module is loaded, the name ends with 0, and the driver writes a handle.
         let code = unsafe { sys::cuModuleGetFunction(&raw mut raw, module, name.as_ptr()) };
         answered("cuModuleGetFunction", code)?;
-        if shared > PLAIN_SHARED {
+        // A user's function may have shared memory of its own beside.
+        if shared > PLAIN_SHARED || user.is_some() && shared > 0 {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is there.
             let code = unsafe { sys::cuFuncSetAttribute(raw, what, shared as i32) };
@@ -154,7 +194,8 @@ impl Loaded {
         // To ask has the driver load the function now: while a graph is drawn it could not.
         let registers = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
         let local = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
-        Ok(Entry { raw, registers, local })
+        let most_threads = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        Ok(Entry { raw, registers, local, most_threads })
     }
 }
 
@@ -179,7 +220,7 @@ impl LoadedPiece {
         cache: Option<&dyn KeptCode>,
     ) -> Result<LoadedPiece, Diagnostic> {
         if moves_registers(&piece.text) {
-            let module = load_text(&piece.text)?;
+            let (module, _) = load_text(&piece.text)?;
             return Ok(LoadedPiece { module, kept: true, bytes: piece.text.len() as u64 });
         }
         let mut code = PieceCode::of(piece, facts, cache)?;
@@ -242,7 +283,8 @@ impl Drop for Loaded {
     fn drop(&mut self) {
         // What runs must be done before its code goes.
         if self.device.finish().is_ok() {
-            for &module in &self.modules {
+            let users = self.users.iter().map(|user| user.module);
+            for module in self.modules.iter().copied().chain(users) {
                 // SAFETY: it was loaded once, and no work uses it.
                 unsafe { sys::cuModuleUnload(module) };
             }
@@ -262,8 +304,8 @@ fn load(code: &[u8]) -> Result<CUmodule, Refused> {
     Ok(module)
 }
 
-/// Assembles a text and loads it.
-fn load_text(text: &str) -> Result<CUmodule, Diagnostic> {
+/// Assembles a text and loads it: the module, and what the assembler noted.
+fn load_text(text: &str) -> Result<(CUmodule, Vec<String>), Diagnostic> {
     let mut image = Vec::from(text);
     // The driver wants the 0 that ends a text.
     image.push(0);
@@ -272,42 +314,60 @@ fn load_text(text: &str) -> Result<CUmodule, Diagnostic> {
     // SAFETY: the text ends with 0; there are as many values as options, and the log is there for the time of the call.
     let answer = unsafe {
         let (mut options, mut values) = log.options();
+        let count = options.len() as u32;
         let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
-        sys::cuModuleLoadDataEx(&raw mut module, image.as_ptr().cast(), 2, options, values)
+        sys::cuModuleLoadDataEx(&raw mut module, image.as_ptr().cast(), count, options, values)
     };
     answered("cuModuleLoadDataEx", answer).map_err(|refused| log.with(refused))?;
-    Ok(module)
+    Ok((module, log.notes()))
 }
 
 /// What the assembler has to say.
-struct Log(Box<[u8; LOG]>);
+struct Log {
+    errors: Box<[u8; LOG]>,
+    notes: Box<[u8; LOG]>,
+}
 
 impl Log {
     fn new() -> Log {
-        Log(Box::new([0u8; LOG]))
+        Log { errors: Box::new([0u8; LOG]), notes: Box::new([0u8; LOG]) }
     }
 
     /// Options by which the driver writes here.
-    fn options(&mut self) -> ([CUjit_option; 2], [*mut c_void; 2]) {
+    fn options(&mut self) -> ([CUjit_option; 4], [*mut c_void; 4]) {
         let options = [
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+            CUjit_option::CU_JIT_INFO_LOG_BUFFER,
+            CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
         ];
         // Numbers are passed as if they were pointers.
         let size = std::ptr::without_provenance_mut::<c_void>(LOG - 1);
-        (options, [self.0.as_mut_ptr().cast::<c_void>(), size])
+        let (errors, notes) = (self.errors.as_mut_ptr(), self.notes.as_mut_ptr());
+        (options, [errors.cast::<c_void>(), size, notes.cast::<c_void>(), size])
+    }
+
+    /// What was said of text that was taken, a line each.
+    fn notes(&self) -> Vec<String> {
+        let all = said(&self.notes);
+        all.lines().map(str::trim).filter(|l| !l.is_empty()).map(str::to_owned).collect()
     }
 
     /// A refusal with what was said.
     fn with(&self, refused: Refused) -> Diagnostic {
         let d = Diagnostic::from(refused);
-        let text = self.0.split(|&b| b == 0).next().unwrap_or_default();
-        let said = String::from_utf8_lossy(text).trim().to_string();
+        let said = said(&self.errors);
         match said.is_empty() {
             true => d,
             false => Diagnostic { message: format!("{}; it says: {said}", d.message), ..d },
         }
     }
+}
+
+/// A text that ends with 0, or fills its room.
+fn said(log: &[u8; LOG]) -> String {
+    let text = log.split(|&b| b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).trim().to_string()
 }
 
 /// A state of the driver's linker, with the log it writes to.
@@ -329,9 +389,14 @@ impl Linker {
         let mut log = Log::new();
         let (mut options, mut values) = log.options();
         let mut state = std::ptr::null_mut();
-        // SAFETY: there are two options and as many values; the log lives as long as the state.
+        // SAFETY: there are as many values as options; the log lives as long as the state.
         let code = unsafe {
-            sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut state)
+            sys::cuLinkCreate_v2(
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+                &raw mut state,
+            )
         };
         answered("cuLinkCreate", code)?;
         Ok(Linker { state, log })

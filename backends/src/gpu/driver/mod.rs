@@ -3,6 +3,7 @@
 //! Driver and library are loaded when they are first needed; where there is none, that is an error of its own kind.
 
 pub(crate) mod block_memory;
+pub(crate) mod branches;
 pub(crate) mod call;
 pub(crate) mod call_sink;
 pub(crate) mod copy;
@@ -12,11 +13,13 @@ pub(crate) mod device;
 pub(crate) mod device_frame;
 pub(crate) mod drawn;
 pub(crate) mod engine;
+pub(crate) mod entry_points;
 pub(crate) mod event;
 pub(crate) mod executable;
 pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
+pub(crate) mod memory_range;
 pub(crate) mod nccl;
 pub(crate) mod overlap;
 pub(crate) mod pieces;
@@ -25,6 +28,7 @@ pub(crate) mod play;
 pub(crate) mod prepare;
 pub(crate) mod shared_library;
 pub(crate) mod staging;
+pub(crate) mod step_order;
 pub(crate) mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;

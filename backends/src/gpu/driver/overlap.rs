@@ -7,43 +7,11 @@
 use super::cuda::Refused;
 use super::device::GpuDevice;
 use super::event::Event;
+use super::memory_range::MemoryRange;
 use super::place::{Place, Places, aligned};
 use super::work::Work;
 use adfuse_ir::kernel::{ExchangeKind, Program, Step};
 use std::sync::Arc;
-
-/// A memory: the executable's block, an array of the caller, or the host's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum RangeMemory {
-    Block,
-    Input(usize),
-    Output(usize),
-    Host,
-}
-
-/// Bytes from a place to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MemoryRange {
-    memory: RangeMemory,
-    from: u64,
-    to: u64,
-}
-
-impl MemoryRange {
-    fn new(place: Place, bytes: u64) -> MemoryRange {
-        let (memory, from) = match place {
-            Place::DeviceBlock(at) => (RangeMemory::Block, at),
-            Place::Input(k, at) => (RangeMemory::Input(k), at),
-            Place::Output(k, at) => (RangeMemory::Output(k), at),
-            Place::Host(at) => (RangeMemory::Host, at),
-        };
-        MemoryRange { memory, from, to: from.saturating_add(bytes) }
-    }
-
-    fn meets(&self, other: &MemoryRange) -> bool {
-        self.memory == other.memory && self.from < other.to && other.from < self.to
-    }
-}
 
 /// What a step reads and writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,7 +34,7 @@ impl Touched {
         let buffers = step.reads().chain(step.writes());
         let mut ranges: Vec<MemoryRange> = buffers
             .map(|b| MemoryRange::new(places.of(b), program.buffers[b].bytes()))
-            .filter(|range| range.from < range.to)
+            .filter(|range| !range.is_empty())
             .collect();
         match work {
             Work::Exchange(work) if work.kind != ExchangeKind::Index => Touched::Exchange(ranges),

@@ -6,6 +6,7 @@
 //! answers of tests and the selectors of branches are read back.
 #![allow(unsafe_code)]
 
+use super::branches::GraphBranches;
 use super::call_sink::{CallSink, launch_with};
 use super::cuda::{absent, copy};
 use super::device::GpuDevice;
@@ -15,6 +16,7 @@ use super::event::Event;
 use super::graph::{Draw, Graph};
 use super::memory::{Pinned, canonical};
 use super::overlap::ExchangeOverlap;
+use super::step_order::StepOrder;
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
     BlockWork, BranchWork, CarryWork, DeviceLaunch, ExchangeWork, LoopWork, PrintWork, StartWork,
@@ -42,6 +44,8 @@ pub(crate) struct StepEvents<'m> {
     pub(crate) marks: Marks<'m>,
     /// Those of exchanges that go on beside other work; without them, exchanges are asked for in the order of the other work.
     pub(crate) overlap: Option<&'m ExchangeOverlap>,
+    /// Which steps follow which; without it each follows the one before. Steps that are traced do too.
+    pub(crate) order: Option<&'m StepOrder>,
 }
 
 /// Runs programs on a device.
@@ -62,7 +66,7 @@ impl Player<'_> {
         drawn: &mut DrawnParts,
         (events, last): (StepEvents<'_>, &mut Draw<'_>),
     ) -> Result<(), Diagnostic> {
-        let StepEvents { marks, overlap } = events;
+        let StepEvents { marks, overlap, order } = events;
         let ranges = parts(works, overlap);
         if ranges.first().is_none_or(|first| !works[first.start].is_straight())
             && let Some(mark) = marks.first()
@@ -89,7 +93,7 @@ impl Player<'_> {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
                         let mut draw = |sink: &mut CallSink<'_>| {
-                            self.straight(works, range, (at, marks), sink)?;
+                            self.straight(works, range, (at, marks, order), sink)?;
                             if is_last { last(sink) } else { Ok(()) }
                         };
                         *known = Some(Graph::drawn(self.device, known.take(), &mut draw)?);
@@ -115,7 +119,7 @@ impl Player<'_> {
         &self,
         works: &[Work],
         range: &Range<usize>,
-        (at, marks): (&DeviceFrame, Marks<'_>),
+        (at, marks, order): (&DeviceFrame, Marks<'_>, Option<&StepOrder>),
         sink: &mut CallSink<'_>,
     ) -> Result<(), Diagnostic> {
         let mark = |n: usize, sink: &mut CallSink<'_>| match marks.get(n) {
@@ -125,11 +129,14 @@ impl Player<'_> {
         if range.start == 0 {
             mark(0, sink)?;
         }
+        let mut branches = GraphBranches::of(order, range, sink);
         for n in range.clone() {
+            branches.iter().try_for_each(|branches| branches.begin(n))?;
             sink.step(self.device, &works[n], at)?;
+            branches.iter_mut().try_for_each(GraphBranches::end)?;
             mark(n + 1, sink)?;
         }
-        Ok(())
+        Ok(branches.iter().try_for_each(GraphBranches::join)?)
     }
 
     /// The scalar at a place, once all is done that was asked for.
@@ -450,7 +457,7 @@ impl Player<'_> {
         let l = DeviceLaunch {
             entry,
             grid: [1; 3],
-            block: TURNS as u32,
+            block: [TURNS as u32, 1, 1],
             shared: 0,
             args,
             maps: Vec::new(),
@@ -479,7 +486,7 @@ impl Player<'_> {
                     let l = DeviceLaunch {
                         entry,
                         grid,
-                        block: FILL_THREADS,
+                        block: [FILL_THREADS, 1, 1],
                         shared: 0,
                         args,
                         maps: Vec::new(),

@@ -8,8 +8,10 @@ use super::place::with_slack;
 use crate::gpu::compile::within;
 use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::CodeCache;
+use crate::gpu::schedule::ScheduleContext;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use crate::runtime::backend::Arrange;
+use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
 use crate::runtime::ranks::{RankGroup, RankProgram};
 use adfuse_ir::kernel::{Program, Step, Verified};
@@ -23,14 +25,28 @@ pub struct Options {
     pub fp: Fp,
     /// Whether a library may multiply where the mode lets it and there is one.
     pub library: bool,
+    /// Whether steps that leave the chip idle may run at the same time.
+    pub branches: bool,
     /// How far runs may go.
     pub limits: RunLimits,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { fp: Fp::default(), library: true, limits: RunLimits::default() }
+        let (fp, limits) = (Fp::default(), RunLimits::default());
+        Options { fp, library: true, branches: true, limits }
     }
+}
+
+/// What programs are made ready with.
+#[derive(Clone, Copy)]
+pub struct PreparationContext<'m> {
+    /// The code of steps that were compiled before.
+    pub codes: &'m CodeCache,
+    /// What programs call by name.
+    pub functions: &'m Registry,
+    /// Plans the memory of the programs in a program.
+    pub arrange: &'m Arrange<'m>,
 }
 
 /// A program as a device is to run it.
@@ -53,8 +69,7 @@ pub struct GpuPrepared {
 }
 
 impl GpuPrepared {
-    /// Makes a program ready for a device; `arrange` plans the memory of the programs in it, and `codes`
-    /// has the code of steps that were compiled before.
+    /// Makes a program ready for a device.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what has no lowering, with the step.
@@ -62,7 +77,7 @@ impl GpuPrepared {
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
-        (codes, arrange): (&CodeCache, &Arrange<'_>),
+        PreparationContext { codes, functions, arrange }: PreparationContext<'_>,
     ) -> Result<GpuPrepared, Diagnostic> {
         let target = device.target()?;
         let asks = options.library && options.fp != Fp::Strict;
@@ -93,13 +108,22 @@ impl GpuPrepared {
             tuned = divided.program.steps.iter().map(|_| None).collect();
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
-        let module = codes
-            .compile(&divided.program, target, options.fp, &multiplied)
+        let context = ScheduleContext { target, fp: options.fp, functions: Some(functions) };
+        let mut module = codes
+            .compile(&divided.program, context, &multiplied)
             .map_err(within(&divided.program))?;
+        if !options.branches {
+            module.concurrent.clear();
+        }
         let memory = step_memories(&divided.program, &module.steps, arrange)?;
         let Options { fp, limits, .. } = options;
         let inner: Vec<_> = memory.iter().filter(|step| !step.blocks.is_empty()).collect();
-        let how = format!("{} {multiplied:?} {limits:?} {inner:?}", fp.name());
+        let concurrent = &module.concurrent;
+        let mut how = format!("{} {multiplied:?} {limits:?} {inner:?} {concurrent:?}", fp.name());
+        if !module.users.is_empty() {
+            // What users' kernels are given is no part of the program.
+            how += &format!(" {:?} {:?}", module.users, module.steps);
+        }
         let of_ranks = RankProgram::of(program, &format!("gpu {}", fp.name()));
         let made = GpuPrepared::of(Arc::clone(device), divided, module, (tuned, memory));
         Ok(GpuPrepared { how, limits, of_ranks, ..made })

@@ -112,6 +112,8 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     ];
     let module = PtxModule {
         text: text.into(),
+        users: Vec::new(),
+        concurrent: Vec::new(),
         enter: StepCode::default(),
         steps: vec![
             StepCode { launches: first, ..StepCode::default() },
@@ -362,6 +364,8 @@ fn multiplied(
     let tuned = tuned.expect("is described").expect("is known");
     let module = PtxModule {
         text: TEXT.into(),
+        users: Vec::new(),
+        concurrent: Vec::new(),
         enter: StepCode::default(),
         steps: vec![StepCode::default()],
         leave: StepCode::default(),

@@ -3,10 +3,11 @@
 
 use super::block_memory::{BlockMemory, CarrySlots, StepMemory};
 use super::cublaslt::Tuned;
-use super::load::{Entry, Loaded};
+use super::entry_points::EntryPoints;
+use super::load::Entry;
 use super::place::aligned;
 use crate::gpu::launches::{
-    Arg, BlockBinding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, TensorMap,
+    Arg, BlockBinding, BlockCode, FILL_THREADS, Launch, POSITION_ENTRY, StepCode, TURNS, TensorMap,
     fill_entry,
 };
 use crate::runtime::errors::within;
@@ -15,7 +16,6 @@ use adfuse_ir::kernel::{
 };
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A step, made.
@@ -61,14 +61,11 @@ impl Work {
     }
 }
 
-/// Entry points that are known, by name and bytes of shared memory.
-pub(crate) type EntryPoints = BTreeMap<(String, u32), Entry>;
-
 /// One launch.
 pub(crate) struct DeviceLaunch {
     pub(crate) entry: Entry,
     pub(crate) grid: [u32; 3],
-    pub(crate) block: u32,
+    pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
     pub(crate) args: Vec<Pointer>,
     /// What it is given after those.
@@ -98,6 +95,8 @@ pub(crate) enum Pointer {
     Result(usize),
     /// Where a loop's position is.
     Position,
+    /// No place: a number that an entry point takes.
+    Number(u64),
 }
 
 /// A program in a step, made.
@@ -172,8 +171,7 @@ pub(crate) enum Side {
 
 /// Makes the work of steps.
 pub(crate) struct WorkMaker<'m> {
-    pub(crate) loaded: &'m Loaded,
-    pub(crate) entries: EntryPoints,
+    pub(crate) entries: EntryPoints<'m>,
     /// Where the next constant of a block is in the executable's block.
     pub(crate) constants_at: u64,
     /// Bytes of constants of blocks, and where they go.
@@ -181,16 +179,6 @@ pub(crate) struct WorkMaker<'m> {
 }
 
 impl WorkMaker<'_> {
-    fn entry(&mut self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
-        let key = (name.to_owned(), shared);
-        if let Some(&known) = self.entries.get(&key) {
-            return Ok(known);
-        }
-        let entry = self.loaded.entry(name, shared)?;
-        self.entries.insert(key, entry);
-        Ok(entry)
-    }
-
     /// The launches of a step, whose scratch begins there.
     pub(crate) fn launches(
         &mut self,
@@ -200,7 +188,7 @@ impl WorkMaker<'_> {
     ) -> Result<Vec<DeviceLaunch>, Diagnostic> {
         let mut all = Vec::new();
         for launch in &code.launches {
-            let entry = self.entry(&launch.entry, launch.shared)?;
+            let entry = self.entries.of_launch(launch)?;
             let first = |b| program.inputs().position(|i| i == b).map(Pointer::Input);
             let last = |b| program.outputs.iter().position(|&o| o == b).map(Pointer::Output);
             let given = |arg: &Arg| match *arg {
@@ -211,6 +199,7 @@ impl WorkMaker<'_> {
                 Arg::Outer(b) => Some(Pointer::Outer(b.index())),
                 Arg::Result(k) => Some(Pointer::Result(k)),
                 Arg::Position => Some(Pointer::Position),
+                Arg::Number(n) => Some(Pointer::Number(n)),
             };
             let known =
                 |arg| given(arg).ok_or_else(|| internal("a launch is given what nobody has"));
@@ -221,7 +210,8 @@ impl WorkMaker<'_> {
             }
             let (mut grid, block, shared) = (launch.grid, launch.block, launch.shared);
             if let Some(resident) = launch.resident {
-                grid[0] = grid[0].min(resident.saturating_mul(self.loaded.processors()).max(1));
+                grid[0] =
+                    grid[0].min(resident.saturating_mul(self.entries.loaded.processors()).max(1));
                 // Whole clusters: the text takes turns over as many blocks as there are.
                 grid[0] = (grid[0] - grid[0] % launch.cluster.max(1)).max(launch.cluster);
             }
@@ -331,7 +321,7 @@ impl WorkMaker<'_> {
             carries: self.carries(program, &step.carries, (&slots.carries, scratch))?,
             step: turned,
             back,
-            position: (scratch + slots.position, self.entry(POSITION_ENTRY, 0)?),
+            position: (scratch + slots.position, self.entries.of(POSITION_ENTRY, 0)?),
             answer: scratch + slots.answer,
         })
     }
@@ -349,7 +339,7 @@ impl WorkMaker<'_> {
                 (Operand::Buffer(b), _) => StartWork::Buffer(b.index()),
                 (Operand::Literal(l), Storage::Plain) => {
                     let width = data.dtype.bytes();
-                    let entry = self.entry(&fill_entry(width), 0)?;
+                    let entry = self.entries.of(&fill_entry(width), 0)?;
                     StartWork::Fill(entry, l.bits(), data.bytes() / width.max(1))
                 }
                 // The low bits of the value in all places of a word.
@@ -357,7 +347,7 @@ impl WorkMaker<'_> {
                     let low = l.bits() & !(u64::MAX << width.min(63));
                     let step = usize::from(width.max(1));
                     let word = (0..32).step_by(step).fold(0, |word, at| word | low << at);
-                    StartWork::Fill(self.entry(&fill_entry(4), 0)?, word, data.bytes() / 4)
+                    StartWork::Fill(self.entries.of(&fill_entry(4), 0)?, word, data.bytes() / 4)
                 }
             };
             let slots = CarrySlots {
@@ -387,7 +377,7 @@ impl WorkMaker<'_> {
             };
             buffers.push((code.bindings[b], place, data.bytes()));
         }
-        let mut copies = |launches: &Vec<crate::gpu::launches::Launch>| {
+        let mut copies = |launches: &Vec<Launch>| {
             let code = StepCode { launches: launches.clone(), ..StepCode::default() };
             self.launches(program, &code, (0, Side::In))
         };

@@ -6,6 +6,7 @@
 use super::entry::Out;
 use super::module::{entry_prefix, module, step_code, step_printed, with_buffers, within};
 use crate::gpu::launches::{PtxModule, StepCode};
+use crate::gpu::schedule::context::ScheduleContext;
 use crate::gpu::schedule::program::{GpuSchedule, schedule_but};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, MentionedBuffers, Program, Step, StepForm, Verified};
@@ -24,20 +25,18 @@ pub fn compile(
     target: GpuTarget,
     fp: Fp,
 ) -> Result<PtxModule, Diagnostic> {
-    compile_but(program, target, fp, &[])
+    compile_with(program, ScheduleContext::new(target, fp))
 }
 
-/// The same without the steps for which `done` says that something else does them: they have no launches.
+/// The same for a program that calls user functions, whose kernels are in modules of their own.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_but(
+pub fn compile_with(
     program: &Verified<Program>,
-    target: GpuTarget,
-    fp: Fp,
-    done: &[bool],
+    context: ScheduleContext<'_>,
 ) -> Result<PtxModule, Diagnostic> {
-    CodeCache::default().compile(program, target, fp, done)
+    CodeCache::default().compile(program, context, &[])
 }
 
 /// The code of steps that was made, by their forms. Any number of threads may share one.
@@ -97,13 +96,16 @@ impl CodeCache {
     pub fn compile(
         &self,
         program: &Verified<Program>,
-        target: GpuTarget,
-        fp: Fp,
+        context: ScheduleContext<'_>,
         done: &[bool],
     ) -> Result<PtxModule, Diagnostic> {
+        let ScheduleContext { target, fp, .. } = context;
         let is_done = |n: usize| done.get(n) == Some(&true);
         let keyed = |(n, step): (usize, &Step)| {
-            let (form, mentioned) = StepForm::of(program, step).filter(|_| !is_done(n))?;
+            // What a call becomes depends on the user's functions too, and takes no time.
+            let is_call = matches!(step, Step::Library(_));
+            let (form, mentioned) =
+                StepForm::of(program, step).filter(|_| !is_done(n) && !is_call)?;
             Some(KeyedStep { key: CodeKey { target: target.name, fp, form }, mentioned })
         };
         let steps: Vec<Option<KeyedStep>> = program.steps.iter().enumerate().map(keyed).collect();
@@ -119,7 +121,7 @@ impl CodeCache {
                 skipped[n] |= found.is_some();
             }
         }
-        let schedule = schedule_but(program, target, fp, &skipped)?;
+        let schedule = schedule_but(program, context, &skipped)?;
         for (n, keyed) in steps.iter().enumerate().filter(|(n, _)| !skipped[*n]) {
             let Some(keyed) = keyed else { continue };
             let made = form_code(&schedule, n, keyed).map_err(|d| within(&schedule, d, Some(n)))?;

@@ -15,6 +15,8 @@ use adfuse_ir::kernel::{Buffer, Param, Sink, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Table;
 use adfuse_ir::{At as Where, DType, Diagnostic, Kind};
+use cranelift_entity::SecondaryMap;
+use std::sync::Arc;
 
 /// The text and the launches of one step after the other.
 pub(crate) struct Out {
@@ -27,6 +29,8 @@ pub(crate) struct Out {
     pub(crate) entries: usize,
     /// Whether some entry point reads the table of the bits of 2/pi.
     pub(crate) table: bool,
+    /// The modules of users' kernels.
+    pub(crate) users: Vec<Arc<str>>,
 }
 
 impl Out {
@@ -38,7 +42,17 @@ impl Out {
             prefix: String::new(),
             entries: 0,
             table: false,
+            users: Vec::new(),
         }
+    }
+
+    /// The number of a module of a user's; equal ones have one.
+    pub(crate) fn user_module(&mut self, text: &Arc<str>) -> usize {
+        let known = self.users.iter().position(|known| known == text);
+        known.unwrap_or_else(|| {
+            self.users.push(Arc::clone(text));
+            self.users.len() - 1
+        })
     }
 
     /// The module of all entry points.
@@ -65,7 +79,7 @@ impl Out {
     /// Ends an entry point, and launches this many blocks of a grid, with this many bytes of dynamic shared memory.
     pub(crate) fn launch(
         &mut self,
-        homes: &cranelift_entity::SecondaryMap<Buffer, Home>,
+        homes: &SecondaryMap<Buffer, Home>,
         emit: Emit<'_>,
         blocks: i64,
         grid: Grid,
@@ -78,11 +92,7 @@ impl Out {
         let entry = format!("{}_{}", self.prefix, self.entries);
         self.entries += 1;
         self.table |= emit.asm.table;
-        let buffer = |b: Buffer| match homes[b] {
-            Home::Given => Arg::Buffer(b),
-            Home::Caller(b) => Arg::Caller(b),
-            Home::Scratch(offset) => Arg::Scratch { offset },
-        };
+        let buffer = |b: Buffer| place(homes, b);
         let arg = |arg: &EmitArg| match *arg {
             EmitArg::Position => Arg::Position,
             EmitArg::Buffer(b) => buffer(b),
@@ -107,6 +117,15 @@ impl Out {
         self.text.push('\n');
         let launch = Launch::new(entry, [blocks, 1, 1], threads);
         self.launches.push(Launch { shared, args, maps, ..launch });
+    }
+}
+
+/// Where a buffer of a schedule's program is.
+pub(crate) fn place(homes: &SecondaryMap<Buffer, Home>, b: Buffer) -> Arg {
+    match homes[b] {
+        Home::Given => Arg::Buffer(b),
+        Home::Caller(b) => Arg::Caller(b),
+        Home::Scratch(offset) => Arg::Scratch { offset },
     }
 }
 

@@ -46,14 +46,15 @@ pub(crate) mod sort_keys;
 pub(crate) mod sort_tiles;
 pub(crate) mod transpose;
 pub(crate) mod tree_fold;
+pub(crate) mod user_call;
 pub(crate) mod warpgroup;
 
 pub use super::launches::{
     Arg, BlockCode, FILL_THREADS, INDICES_AT, Launch, POSITION_BYTES, POSITION_ENTRY, PtxModule,
     StepCode, TURNS, TensorMap, fill_entry,
 };
-pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
+pub use super::schedule::{BlockBinding, GpuSchedule, ScheduleContext, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use super::turns::{CarryPlace, LoopAction, LoopPlan};
-pub use code_cache::{CodeCache, compile, compile_but};
+pub use code_cache::{CodeCache, compile, compile_with};
 pub use module::print;

@@ -6,7 +6,8 @@ use super::read_order::reads_first;
 use crate::gpu::launches::{Arg, BlockCode, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::bundle::SharedLaunches;
 use crate::gpu::schedule::elementwise::Elementwise;
-use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
+use crate::gpu::schedule::program::{GpuSchedule, StepSchedule};
+use crate::gpu::schedule::scheduled::Scheduled;
 use crate::gpu::schedule::shape::internal;
 use crate::gpu::schedule::text::Writer;
 use adfuse_ir::kernel::{Buffer, EqualSteps};
@@ -34,7 +35,9 @@ pub(super) fn module(
     let steps = steps(&mut out)?;
     let leave = apart(&mut out, "leave", &schedule.leave)?;
     loop_entries::shared(&mut out, &schedule.program);
-    Ok(PtxModule { text: out.module(), enter, steps, leave })
+    let users = std::mem::take(&mut out.users);
+    let concurrent = schedule.concurrent.iter().map(|range| range.0.clone()).collect();
+    Ok(PtxModule { text: out.module(), users, concurrent, enter, steps, leave })
 }
 
 /// An error with the program and the step that it is about.
@@ -188,6 +191,7 @@ fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCo
             Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
             Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
             Scheduled::Attention(a) => super::attend::attention(s, out, a)?,
+            Scheduled::Call(call) => super::user_call::call(s, out, call),
         }
     }
     let launches = std::mem::take(&mut out.launches);

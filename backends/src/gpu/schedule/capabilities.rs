@@ -1,6 +1,7 @@
 //! What is launched for a step as it stands, and what is rewritten before.
 
 use crate::runtime::backend::Capabilities;
+use crate::runtime::functions::CallSide;
 use adfuse_ir::rewrite::AttentionSteps;
 
 /// The most elements of a query or of a value: the sums of a warp's rows are in registers.
@@ -14,5 +15,9 @@ pub const ATTENTION: AttentionSteps =
 
 /// What the engine does itself, where no library multiplies: its entry points copy what callers lay out
 /// otherwise.
-pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { attention: ATTENTION, any_layout: true, schedules: true, functions: false };
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    attention: ATTENTION,
+    any_layout: true,
+    schedules: true,
+    functions: CallSide::Gpu,
+};

@@ -1,6 +1,7 @@
 //! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself. Work that
 //! no kernel says is left out; `tests/ptx/machine.rs` runs what is emitted for that too.
 
+use super::context::ScheduleContext;
 use super::work::{Lowering, Work};
 use crate::gpu::target::GpuTarget;
 use crate::reference::kernel::run;
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 
 /// The program of what a program is lowered to; `None` where that is no program of kernels.
 fn lowered(given: &Verified<Program>) -> Option<Program> {
-    let mut low = Lowering::new(given, GpuTarget::SM90, Fp::Strict);
+    let mut low = Lowering::new(given, ScheduleContext::new(GpuTarget::SM90, Fp::Strict));
     let mut steps = Vec::new();
     for step in &given.steps {
         match step {
@@ -43,7 +44,8 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                 | Work::Sort(_)
                 | Work::Attention(_)
                 | Work::Warpgroup(..)
-                | Work::Convolution(_) => {
+                | Work::Convolution(_)
+                | Work::Call(_) => {
                     return None;
                 }
             });

@@ -6,29 +6,34 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::attention::AttentionForm;
+use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile, is_row_sum};
 use super::index::in_order;
 use super::shape::{axes, free, identity, load, volume};
+use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
-use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::{copy, plain};
+use crate::runtime::strides::dense;
+use crate::runtime::user_kernel::KernelCall;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Contract, Extents, Member, Operand, Order, Param, Piece, Program, Role,
-    Run, Scatter, Sink, Space, Stage, Step, Storage,
+    Buffer, BufferData, Contract, Extents, Library, Member, Operand, Order, Param, Piece, Program,
+    Role, Run, Scatter, Sink, Space, Stage, Step, Storage,
 };
 use adfuse_ir::scalar::Recorder;
-use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
+use adfuse_ir::{At, DType, Diagnostic, Dim, Kind, TensorType};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 impl Lowering {
-    pub(crate) fn new(program: &Program, target: GpuTarget, fp: Fp) -> Lowering {
+    pub(crate) fn new(program: &Program, context: ScheduleContext<'_>) -> Lowering {
+        let ScheduleContext { target, fp, functions } = context;
         Lowering {
             program: program.clone(),
             fp,
             target,
+            functions: functions.cloned(),
             homes: SecondaryMap::new(),
             in_block: false,
             step: Lowered::default(),
@@ -98,10 +103,7 @@ impl Lowering {
                 }
             }
             Step::Scatter(scatter) => self.scatter(scatter),
-            Step::Library(library) => {
-                let m = format!("there is no library function @{} for PTX", library.function);
-                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
-            }
+            Step::Library(library) => self.user_call(library)?,
             Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
             // The programs of a loop and a branch have schedules of their own.
             Step::Transfer(_)
@@ -111,6 +113,62 @@ impl Lowering {
             | Step::Branch(_) => {}
         }
         Ok(())
+    }
+
+    /// A call of a user function. Its kernel takes dense tensors: what is packed or strided is copied before it or after it.
+    pub(crate) fn user_call(&mut self, library: &Library) -> Result<(), Diagnostic> {
+        let name = &library.function;
+        let refuse = |kind, m: String| Diagnostic::new(At::default(), kind, m);
+        let functions = self.functions.clone();
+        let Some(functions) = functions.filter(|all| all.get(name).is_some()) else {
+            return Err(refuse(
+                Kind::Unsupported,
+                format!("there is no library function @{name} for PTX"),
+            ));
+        };
+        let &[result] = library.outputs.as_slice() else {
+            let m = format!("@{name} has one result, not {}", library.outputs.len());
+            return Err(refuse(Kind::Arity, m));
+        };
+        let data = |low: &Lowering, b: Buffer| low.program.buffers[b].clone();
+        let types: Vec<TensorType> =
+            library.inputs.iter().map(|&b| type_of(&self.program.buffers[b])).collect();
+        let call = functions.kernel_call(name, &types)?;
+        if volume(&data(self, result).dims) == 0 {
+            return Ok(());
+        }
+        let launch = UserLaunch::of(&call, &self.target)?;
+        let mut buffers = Vec::new();
+        for &b in &library.inputs {
+            let own = data(self, b);
+            buffers.push(match dense(&own) {
+                true => b,
+                false => {
+                    let to = self.temp(own.dtype, own.dims.clone());
+                    self.copied(b, to, &own);
+                    to
+                }
+            });
+        }
+        let own = data(self, result);
+        let to = if dense(&own) { result } else { self.temp(own.dtype, own.dims.clone()) };
+        buffers.push(to);
+        if let Some(bytes) = call.scratch {
+            let most = i64::try_from(bytes).unwrap_or(i64::MAX);
+            buffers.push(self.temp(DType::U8, Extents::from_slice(&[most])));
+        }
+        let KernelCall { text, entry, .. } = call;
+        self.push(Work::Call(Box::new(CallWork { text, entry, buffers, launch })));
+        if to != result {
+            self.copied(to, result, &own);
+        }
+        Ok(())
+    }
+
+    /// Moves the elements of a buffer to another.
+    fn copied(&mut self, from: Buffer, to: Buffer, data: &BufferData) {
+        let copy = copy(from, to, data);
+        copy.stages.into_iter().for_each(|stage| self.flat(copy.domain.clone(), stage));
     }
 
     /// Copies of what callers hand over (`enter`) or are handed, where buffers are packed or have strides.
@@ -364,4 +422,10 @@ fn merge(runs: &mut SmallVec<[Run; 2]>) {
             if runs.iter().all(|r| r.order == Order::Lane) { Order::Lane } else { Order::Chain };
         *runs = SmallVec::from_iter([Run { axes, order }]);
     }
+}
+
+/// The type of a buffer's tensor.
+fn type_of(data: &BufferData) -> TensorType {
+    let dims = data.dims.iter().map(|n| Dim::Const(n.unsigned_abs()));
+    TensorType::new(data.dtype, dims)
 }

@@ -4,23 +4,28 @@ use super::attention::{AttentionForm, ScheduledAttention};
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
+use super::concurrency::{ConcurrentSteps, concurrent_steps};
+use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile};
 use super::elementwise::{Elementwise, FlatGrid};
-use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
+use super::fold::{self, FoldDecision, FoldLoop};
+use super::given::{Given, GivenProgram};
 use super::grid::Grid;
-use super::product::{self, ScheduledProduct, ScheduledWindows};
+use super::product;
 use super::row_decision::RowDecision;
-use super::rows::{RowKernel, ScheduledRows};
+use super::rows::RowKernel;
 use super::scalar_form::written;
-use super::scatter::{self, ScatterDecision, ScheduledScatter};
+use super::scatter::{self, ScatterDecision};
+use super::scheduled::Scheduled;
 use super::shape::{internal, volume};
-use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{DecisionLine, Reader, Writer, wrong};
+use super::sort::{self, SortDecision};
+use super::text::{DecisionLine, wrong};
 use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
-use super::tree_fold::{self, Tree, TreeFold};
+use super::tree_fold::{self, Tree};
+use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup::{WarpgroupProduct, WarpgroupTile, WarpgroupWork};
-use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
+use super::work::{Flat, Home, Join, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
@@ -39,6 +44,8 @@ pub struct GpuSchedule {
     pub(crate) enter: StepSchedule,
     pub(crate) leave: StepSchedule,
     pub(crate) steps: Vec<StepSchedule>,
+    /// Which of them run side by side, in their order; none of a block.
+    pub(crate) concurrent: Vec<ConcurrentSteps>,
     /// Where the inputs and outputs of a block are.
     pub(crate) bindings: SecondaryMap<Buffer, BlockBinding>,
     /// What is copied at each turn before the first step of a block, and after its last.
@@ -62,87 +69,6 @@ pub(crate) struct StepSchedule {
     pub(crate) blocks: Vec<BlockSchedule>,
 }
 
-/// A piece of work with its decisions.
-pub(crate) enum Scheduled {
-    Elementwise(Elementwise),
-    Transpose(ScheduledTranspose),
-    Fold(Box<ScheduledFold>),
-    Rows(Box<ScheduledRows>),
-    Join {
-        fold: Box<TreeFold>,
-        tree: Tree,
-    },
-    Scan {
-        scan: Scan,
-        grid: Grid,
-    },
-    Pack {
-        from: Buffer,
-        to: Buffer,
-        grid: Grid,
-    },
-    Product(Box<ScheduledProduct>),
-    Warpgroup(Box<WarpgroupProduct>),
-    Convolution(Box<ScheduledWindows>),
-    Scatter(Box<ScheduledScatter>),
-    Sort(ScheduledSort),
-    Attention(Box<ScheduledAttention>),
-    /// The last of a bundle: which of the pieces before it share a launch.
-    Bundle(SharedLaunches),
-}
-
-impl Scheduled {
-    /// Its name in text.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Scheduled::Elementwise(_) => "elementwise",
-            Scheduled::Transpose(_) => "transpose",
-            Scheduled::Fold(_) => "fold",
-            Scheduled::Rows(_) => "rows",
-            Scheduled::Join { .. } => "join",
-            Scheduled::Scan { .. } => "scan",
-            Scheduled::Pack { .. } => "pack",
-            Scheduled::Product(_) => "product",
-            Scheduled::Warpgroup(_) => "warpgroup",
-            Scheduled::Convolution(_) => "convolution",
-            Scheduled::Scatter(_) => "scatter",
-            Scheduled::Sort(_) => "sort",
-            Scheduled::Attention(_) => "attention",
-            Scheduled::Bundle(_) => "bundle",
-        }
-    }
-
-    /// Adds the lines of its decisions.
-    pub(crate) fn write(&self, to: &mut Writer) {
-        match self {
-            Scheduled::Elementwise(e) => e.vectors.write(to),
-            Scheduled::Transpose(t) => t.tile.write(to),
-            Scheduled::Fold(fold) => fold.decision.write(to),
-            Scheduled::Rows(rows) => rows.decision.write(to),
-            Scheduled::Join { tree, .. } => tree.write(to),
-            Scheduled::Scan { grid, .. } | Scheduled::Pack { grid, .. } => grid.write(to),
-            Scheduled::Product(product) => product.decision.write(to),
-            Scheduled::Warpgroup(product) => product.tile.write(to),
-            Scheduled::Convolution(product) => product.tile.write(to),
-            Scheduled::Scatter(scatter) => scatter.decision.write(to),
-            Scheduled::Sort(sort) => sort.decision.write(to),
-            Scheduled::Attention(attention) => attention.decision.write(to),
-            Scheduled::Bundle(launches) => launches.write(to),
-        }
-    }
-}
-
-/// Decisions that were read: of each piece of work its name and its lines, in their order.
-pub(crate) type Given<'t> = std::collections::VecDeque<(&'t str, Reader<'t>)>;
-
-/// All decisions of a program that were read: those of what comes before the first step, of each step and of what comes
-/// after the last, and for each step those of the programs in it, by what they are to it.
-#[derive(Default)]
-pub(crate) struct GivenProgram<'t> {
-    pub(crate) sections: Vec<Given<'t>>,
-    pub(crate) blocks: Vec<Vec<(&'t str, GivenProgram<'t>)>>,
-}
-
 /// Makes the schedule of a program: the engine's own decisions.
 ///
 /// # Errors
@@ -153,7 +79,7 @@ pub fn schedule(
     target: GpuTarget,
     fp: Fp,
 ) -> Result<GpuSchedule, Diagnostic> {
-    schedule_but(program, target, fp, &[])
+    schedule_but(program, ScheduleContext::new(target, fp), &[])
 }
 
 /// The same without the steps for which `done` says that something else does them: they have no work.
@@ -162,38 +88,42 @@ pub fn schedule(
 /// As [`schedule`].
 pub fn schedule_but(
     program: &Program,
-    target: GpuTarget,
-    fp: Fp,
+    context: ScheduleContext<'_>,
     done: &[bool],
 ) -> Result<GpuSchedule, Diagnostic> {
-    made(program, (target, fp), done, None, None)
+    made(program, context, done, None, None)
 }
 
 /// A schedule by decisions that are given, or by the engine's own.
 pub(crate) fn scheduled(
     program: &Verified<Program>,
-    how: (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     done: &[bool],
     given: Option<GivenProgram<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
-    made(program, how, done, given, None)
+    made(program, context, done, given, None)
 }
 
 /// The schedule of a program, or of one that a step runs.
 fn made(
     program: &Program,
-    (target, fp): (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     done: &[bool],
     given: Option<GivenProgram<'_>>,
     block: Option<BoundBlock<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
-    let mut low = Lowering::new(program, target, fp);
+    let mut low = Lowering::new(program, context);
     low.in_block = block.is_some();
     let within = |d: Diagnostic, step: Option<usize>| {
         let inst =
             step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title()).into()));
         let at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..d.at };
         Diagnostic { at, ..d }
+    };
+    let concurrent = match &given {
+        _ if block.is_some() => Vec::new(),
+        Some(given) => given.concurrent.clone(),
+        None => concurrent_steps(program, (&context.target, context.fp)),
     };
     let (sections, mut inner) =
         given.map_or((None, None), |given| (Some(given.sections), Some(given.blocks.into_iter())));
@@ -219,23 +149,35 @@ fn made(
         let made = works.and_then(|works| decided(&mut low, given, works, shares));
         let mut made = made.map_err(|d| within(d, Some(n)))?;
         let given = inner.as_mut().map(|all| all.next().unwrap_or_default());
-        made.blocks = block_schedules(step, (target, fp), given).map_err(|d| around(d, n))?;
+        made.blocks = block_schedules(step, context, given).map_err(|d| around(d, n))?;
         steps.push(made);
     }
     let works = if block.is_none() { low.copies(false) } else { Ok(Vec::new()) };
     let leave = works.and_then(|works| decided(&mut low, next(), works, false));
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
-    let Lowering { program, homes, .. } = low;
+    let Lowering { program, homes, target, fp, .. } = low;
     let (bindings, copies) =
         block.map_or_else(Default::default, |block| (block.bindings, [block.before, block.after]));
-    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps, bindings, copies })
+    Ok(GpuSchedule {
+        name,
+        target,
+        fp,
+        program,
+        homes,
+        enter,
+        leave,
+        steps,
+        concurrent,
+        bindings,
+        copies,
+    })
 }
 
 /// The schedules of the programs that a step runs.
 fn block_schedules(
     step: &Step,
-    how: (GpuTarget, Fp),
+    context: ScheduleContext<'_>,
     given: Option<Vec<(&str, GivenProgram<'_>)>>,
 ) -> Result<Vec<BlockSchedule>, Diagnostic> {
     let mut given = given.map(Vec::into_iter);
@@ -250,7 +192,7 @@ fn block_schedules(
                 return Err(Diagnostic::new(At::default(), Kind::Syntax, m));
             }
         };
-        let schedule = made(block.program, how, &[], own, Some(block))?;
+        let schedule = made(block.program, context, &[], own, Some(block))?;
         all.push(BlockSchedule { role, schedule });
     }
     match given.and_then(|mut given| given.next()) {
@@ -359,6 +301,7 @@ impl Scheduler<'_, '_> {
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
             Work::Attention(form) => self.attention(form),
+            Work::Call(call) => self.call(*call),
         }
     }
 
@@ -511,6 +454,14 @@ impl Scheduler<'_, '_> {
         let (decision, span) = self.decision("attention", |low| form.decide(&low.target))?;
         self.check(span, |low| decision.check(&form, &low.target))?;
         self.works.push(Scheduled::Attention(Box::new(ScheduledAttention { form, decision })));
+        Ok(())
+    }
+
+    fn call(&mut self, call: CallWork) -> Result<(), Diagnostic> {
+        let own = call.launch.clone();
+        let (launch, span) = self.decision::<UserLaunch>("call", |_| Ok(own))?;
+        self.check(span, |_| launch.check(&call.launch))?;
+        self.works.push(Scheduled::Call(Box::new(call)));
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! schedule @loss {
 //!   target sm_90
 //!   fp strict
+//!   concurrent first=0 last=1
 //!   step 0 work 0 rows
 //!     team threads=32 rows=4 block=1024 vector=1 resident=12
 //!     walk by=one
@@ -16,14 +17,19 @@
 //! }
 //! ```
 //!
-//! A head names a step and the number of a piece of its work, or what comes before the first step (`enter`) or after the
+//! `concurrent` names steps that run side by side. A head names a step and the number of a piece of its work, or what comes before the first step (`enter`) or after the
 //! last (`leave`); the lines below it are its decisions, one each. What the work is follows from the program, so that a
 //! text is read with the program that it schedules. `step 1 program back {` begins the sections of a program that the step runs,
 //! which end with `}`. Lines that are not there are no defaults: a text says everything.
 
-use super::program::{Given, GivenProgram, GpuSchedule, Scheduled, StepSchedule, scheduled};
-use super::text::{Line, Reader, Writer, number, words, wrong};
+use super::concurrency::ConcurrentSteps;
+use super::context::ScheduleContext;
+use super::given::{Given, GivenProgram};
+use super::program::{GpuSchedule, StepSchedule, scheduled};
+use super::scheduled::Scheduled;
+use super::text::{DecisionLine, Line, Reader, Writer, number, words, wrong};
 use crate::gpu::target::GpuTarget;
+use crate::runtime::functions::Registry;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
 use std::fmt;
@@ -36,6 +42,9 @@ impl fmt::Display for GpuSchedule {
         writeln!(f, "schedule @{} {{", self.name)?;
         writeln!(f, "  target {}", self.target.name)?;
         writeln!(f, "  fp {}", self.fp.name())?;
+        let mut lines = Writer::default();
+        self.concurrent.iter().for_each(|range| range.write(&mut lines));
+        lines.text.lines().try_for_each(|line| writeln!(f, "{}", &line[2..]))?;
         let mut text = String::new();
         all_sections(self, "  ", &mut text);
         f.write_str(&text)?;
@@ -84,6 +93,18 @@ impl GpuSchedule {
     /// [`Kind::Syntax`] for what is no text of decisions, [`Kind::Usage`] for decisions that do not fit the program, each
     /// with its place; and as [`schedule`](super::program::schedule).
     pub fn parse(text: &str, program: &Verified<Program>) -> Result<GpuSchedule, Diagnostic> {
+        GpuSchedule::parse_with(text, program, None)
+    }
+
+    /// The same for a program that calls these functions.
+    ///
+    /// # Errors
+    /// As [`GpuSchedule::parse`].
+    pub fn parse_with(
+        text: &str,
+        program: &Verified<Program>,
+        functions: Option<&Registry>,
+    ) -> Result<GpuSchedule, Diagnostic> {
         if text.len() > MOST {
             let m = format!("a schedule has at most {MOST} bytes");
             return Err(Diagnostic::new(At::default(), Kind::Limit, m));
@@ -100,9 +121,10 @@ impl GpuSchedule {
         let (name, span) = parser.head("fp", 2)?;
         let none = || wrong(span, format!("there is no mode `{name}`"));
         let fp = Fp::ALL.iter().find(|(_, known)| *known == name).ok_or_else(none)?.0;
-        let given = parser.sections(program)?;
+        let concurrent = parser.concurrent(program)?;
+        let given = GivenProgram { concurrent, ..parser.sections(program)? };
         parser.ended()?;
-        scheduled(program, (target, fp), &[], Some(given))
+        scheduled(program, ScheduleContext { target, fp, functions }, &[], Some(given))
     }
 }
 
@@ -145,6 +167,26 @@ impl<'t> ScheduleParser<'t> {
                 Err(wrong(span, format!("expected `{first}`")))
             }
         }
+    }
+
+    /// The steps that run side by side: the lines before the first section.
+    fn concurrent(&mut self, program: &Program) -> Result<Vec<ConcurrentSteps>, Diagnostic> {
+        let mut found: Vec<ConcurrentSteps> = Vec::new();
+        while let Some(&(at, text)) = self.lines.get(self.at) {
+            if text.split_whitespace().next() != Some("concurrent") {
+                break;
+            }
+            let Some(line) = Line::of(text, at)? else { break };
+            self.at += 1;
+            let (span, mut reader) = (line.span, Reader::new(line.span));
+            reader.push(line);
+            let range = ConcurrentSteps::read(&mut reader)?;
+            let before = found.last().map_or(0, |last| last.0.end);
+            let fits = range.check(program, before);
+            fits.map_err(|why| Diagnostic::new(At::span(span), Kind::Usage, why))?;
+            found.push(range);
+        }
+        Ok(found)
     }
 
     /// The decisions of all sections of a program, to the closing brace.
@@ -206,7 +248,7 @@ impl<'t> ScheduleParser<'t> {
             self.decisions(&mut reader)?;
             all[section].push_back((kind, reader));
         }
-        Ok(GivenProgram { sections: all, blocks })
+        Ok(GivenProgram { sections: all, blocks, concurrent: Vec::new() })
     }
 
     /// Errs unless that was all.

@@ -2,8 +2,10 @@
 
 use super::attention::AttentionForm;
 use super::convolution::WindowForm;
+use super::user_call::CallWork;
 use super::warpgroup::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
+use crate::runtime::functions::Registry;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -37,6 +39,8 @@ pub(crate) enum Work {
     Scatter(Scatter),
     Sort(Sort),
     Attention(AttentionForm),
+    /// A kernel of the user's.
+    Call(Box<CallWork>),
 }
 
 /// Elements of a group of a scan, by the order of `docs/fp.md`: groups are scanned, then their last elements.
@@ -86,6 +90,8 @@ pub(crate) struct Lowering {
     /// The mode, by which folds may go in other orders.
     pub(crate) fp: Fp,
     pub(crate) target: GpuTarget,
+    /// The user functions.
+    pub(crate) functions: Option<Registry>,
     /// The given program with the buffers that were added.
     pub(crate) program: Program,
     pub(crate) homes: SecondaryMap<Buffer, Home>,
