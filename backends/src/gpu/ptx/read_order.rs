@@ -2,7 +2,8 @@
 //! ([`in_place`](adfuse_ir::kernel::in_place)).
 
 use crate::gpu::launches::{Arg, Launch, StepCode};
-use crate::gpu::schedule::program::{Scheduled, StepSchedule};
+use crate::gpu::schedule::program::StepSchedule;
+use crate::gpu::schedule::scheduled::Scheduled;
 use crate::gpu::schedule::rows::ScheduledRows;
 use adfuse_ir::kernel::{Buffer, Kernel, Operand, Param, Piece, Sink, Stage, Step};
 
