@@ -133,8 +133,12 @@ fn inverse_line(ready: &PlanRequest, choice: &InverseChoice) -> String {
         Some(Accuracy::Exact) => ", to the bit".into(),
         Some(Accuracy::Approximate(error)) => {
             let tiny = if error.tiny { ", or the least normal number" } else { "" };
+            let singular = match error.singular {
+                true => "; NaN where what it is divided or multiplied by is 0, infinite or NaN",
+                false => "",
+            };
             format!(
-                ", within {} units in the last place in f32 and {} in f64{tiny}",
+                ", within {} units in the last place in f32 and {} in f64{tiny}{singular}",
                 error.f32, error.f64
             )
         }
