@@ -56,11 +56,17 @@ mod whole;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::Failure;
+use mimalloc::MiMalloc;
 use shared::SharedArgs;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use streams::{Messages, PipeWriter, Streams};
+
+/// Planning makes millions of short-lived lists on threads of its own, whose memory the allocator of the C library gets and
+/// gives back page by page.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Runs the command line of the process.
 fn main() -> ExitCode {

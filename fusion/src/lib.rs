@@ -53,6 +53,7 @@ pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside};
 pub use plan::blocks::block_function;
 pub use plan::inverse::InverseChoice;
+pub use plan::layout::Layout;
 pub use plan::loop_choice::{LoopChoice, StackGoal};
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;

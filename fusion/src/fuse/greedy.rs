@@ -6,6 +6,7 @@ use super::merge;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::value_range::ValueRanges;
+use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan, graph_hash};
 use adfuse_ir::kernel::Storage;
@@ -50,6 +51,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
         graph: String::new(),
         device: options.device.identity(),
         fp: options.fp,
+        layout: Layout::default(),
         donated: Vec::new(),
         inline: inline(facts, groups),
         groups: order.into_iter().map(group).collect(),

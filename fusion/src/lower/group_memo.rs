@@ -12,7 +12,7 @@ use crate::analysis::facts::Facts;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use adfuse_ir::attrs::Attrs;
+use adfuse_ir::attrs::{Attr, Attrs};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Program, Role, Step, Storage, Verified};
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
@@ -139,6 +139,8 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The canonical form of a group.
 pub(crate) struct GroupKey {
     pub(crate) tokens: Vec<u32>,
+    /// As the tokens, but for where slices of what is stored begin: groups with equal ones take the same time.
+    pub(crate) alike: Vec<u32>,
     /// The values by their numbers.
     pub(crate) values: Vec<Value>,
 }
@@ -247,7 +249,7 @@ impl LoweringMemo {
         for extent in &data.dims {
             tokens.extend([*extent as u32, (*extent >> 32) as u32]);
         }
-        let key = GroupKey { tokens, values: vec![Value::new(0)] };
+        let key = GroupKey { alike: tokens.clone(), tokens, values: vec![Value::new(0)] };
         self.find(&key).unwrap_or_else(|| {
             let mut program = Program::default();
             let b = program.buffers.push(data.clone());
@@ -324,11 +326,20 @@ pub(crate) struct KeyBuilder<'a> {
     memo: &'a LoweringMemo,
     strict: bool,
     shapes: HashMap<ShapeAddress, u32>,
+    /// Of slices, by their shapes.
+    from_start: HashMap<u32, u32>,
     /// The number of a value in the key that is made, with the number of that key.
     number: SecondaryMap<Value, (u32, u32)>,
     keys: u32,
     tokens: Vec<u32>,
+    /// Tokens of slices that are other ones in [`GroupKey::alike`], by their places.
+    moved: Vec<(usize, u32)>,
     values: Vec<Value>,
+}
+
+/// Whether a value is written out where it is read.
+fn is_inlined(facts: &Facts<'_>, v: Value) -> bool {
+    matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == InstClass::Free)
 }
 
 /// The first token: the mode of a group, or that it fills a buffer.
@@ -350,11 +361,18 @@ impl<'a> KeyBuilder<'a> {
             memo,
             strict,
             shapes: HashMap::new(),
+            from_start: HashMap::new(),
             number: SecondaryMap::new(),
             keys: 0,
             tokens: Vec::new(),
+            moved: Vec::new(),
             values: Vec::new(),
         }
+    }
+
+    /// One that has made no key.
+    pub(crate) fn another(&self) -> KeyBuilder<'a> {
+        KeyBuilder::new(self.memo, self.strict)
     }
 
     /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups
@@ -368,6 +386,7 @@ impl<'a> KeyBuilder<'a> {
     ) -> Option<GroupKey> {
         self.keys += 1;
         self.tokens.clear();
+        self.moved.clear();
         self.values.clear();
         self.tokens.push(if self.strict { STRICT } else { RELAXED });
         for members in &group.parts {
@@ -380,7 +399,10 @@ impl<'a> KeyBuilder<'a> {
         for &v in &self.values {
             self.tokens.push(form(v)?.0);
         }
-        Some(GroupKey { tokens: self.tokens.clone(), values: self.values.clone() })
+        let tokens = self.tokens.clone();
+        let mut alike = tokens.clone();
+        self.moved.iter().for_each(|&(at, shape)| alike[at] = shape);
+        Some(GroupKey { tokens, alike, values: self.values.clone() })
     }
 
     /// Adds an instruction, with what is written out where it reads it.
@@ -397,6 +419,10 @@ impl<'a> KeyBuilder<'a> {
             _ => return None,
         }
         let shape = self.shape(f, i);
+        if f.op(i) == Op::Slice && !f.args(i).iter().any(|&x| is_inlined(facts, x)) {
+            let from_start = self.from_start(f, i, shape);
+            self.moved.push((self.tokens.len(), from_start));
+        }
         self.tokens.push(shape);
         for &a in f.args(i) {
             if let Some(l) = f.literal(a) {
@@ -457,6 +483,21 @@ impl<'a> KeyBuilder<'a> {
             memo.shape(InstShape { op: f.op(i), attrs: f.attrs(i).clone(), types })
         })
     }
+
+    /// The shape of a slice of this shape, were it one from the start.
+    fn from_start(&mut self, f: &Function, i: Inst, shape: u32) -> u32 {
+        let memo = self.memo;
+        *self.from_start.entry(shape).or_insert_with(|| {
+            let attrs = f.attrs(i);
+            let (start, limit) = (attrs.ints("start"), attrs.ints("limit"));
+            let length = limit.iter().zip(start).map(|(limit, start)| limit - start);
+            let ints = |list: &mut dyn Iterator<Item = i64>| Attr::Ints(list.collect());
+            let moved = attrs.clone().setting("limit", ints(&mut { length }));
+            let attrs = moved.setting("start", ints(&mut start.iter().map(|_| 0)));
+            let types = f.args(i).iter().chain(f.inst_results(i)).map(|&v| f.ty(v).clone());
+            memo.shape(InstShape { op: f.op(i), attrs, types: types.collect() })
+        })
+    }
 }
 
 /// What the buffer of a value is to a step, as far as its lowering, its cost and its code depend on it.
@@ -471,11 +512,12 @@ impl BufferForm {
     pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
         let Some(b) = b else { return Some(BufferForm::NONE) };
         let data = &program.buffers[b];
-        BufferForm::of(&data.role, data.storage)
+        BufferForm::of(&data.role, data.storage, data.strides.is_some())
     }
 
-    /// That of a buffer; `None` for constants, whose elements are not part of keys.
-    pub(crate) fn of(role: &Role, storage: Storage) -> Option<BufferForm> {
+    /// That of a buffer, which is row-major or has the one other layout that its plan gives to its type; `None` for
+    /// constants, whose elements are not part of keys.
+    pub(crate) fn of(role: &Role, storage: Storage, strided: bool) -> Option<BufferForm> {
         let role = match role {
             Role::Input => 1,
             Role::Output => 2,
@@ -486,6 +528,6 @@ impl BufferForm {
             Storage::Plain => 0,
             Storage::Packed(bits) => u32::from(bits),
         };
-        Some(BufferForm(role * 16 + bits))
+        Some(BufferForm(u32::from(strided) * 64 + role * 16 + bits))
     }
 }

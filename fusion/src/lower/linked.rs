@@ -155,7 +155,7 @@ pub(crate) fn linked(
                 Some((v, data.role.clone(), data.storage))
             });
             let stored: Vec<_> = stored.collect();
-            let lowering = lowering.get_or_insert_with(|| GroupLowering::new(plan.fp));
+            let lowering = lowering.get_or_insert_with(|| GroupLowering::new(plan.fp, plan.layout));
             lowering.lowered(&known.facts, (group, key), &stored, (device, memo))
         })?;
         for of in steps_of_group(&found) {
@@ -303,6 +303,7 @@ impl PlanInstances {
             frame.outputs.push(of_result[v]?);
         }
         self.store(base, plan, (&mut frame, &buffers))?;
+        frame.buffers.values_mut().for_each(|data| plan.layout.lay_out(data));
         Some((frame, buffers))
     }
 

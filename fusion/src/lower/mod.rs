@@ -280,6 +280,13 @@ impl Lower<'_> {
             let m = "the plan stores what no group leaves to another in a form of its own";
             return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
         }
+        let layout = self.plan.layout;
+        if let Some(i) = layout.refused_by(f) {
+            let name = layout.name();
+            let m = format!("this reads or writes short rows, which the plan lays out as {name}");
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        self.program.buffers.values_mut().for_each(|data| layout.lay_out(data));
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::grown::Grown;
 use super::loop_schedule::schedule;
 use super::{Lower, is_stored};
 use crate::analysis::facts::Facts;
+use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Buffer, Program, Role, Storage};
@@ -20,10 +21,15 @@ pub(crate) struct GroupLowering {
 }
 
 impl GroupLowering {
-    /// For groups in a mode.
-    pub(crate) fn new(fp: Fp) -> GroupLowering {
-        let plan = Plan { fp, ..Plan::default() };
+    /// For groups in a mode, of a plan with a layout.
+    pub(crate) fn new(fp: Fp, layout: Layout) -> GroupLowering {
+        let plan = Plan { fp, layout, ..Plan::default() };
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
+    }
+
+    /// One that has lowered nothing.
+    pub(crate) fn another(&self) -> GroupLowering {
+        GroupLowering::new(self.plan.fp, self.plan.layout)
     }
 
     /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
@@ -55,7 +61,7 @@ impl GroupLowering {
         stored: &[(Value, Role, Storage)],
         device: &MachineModel,
     ) -> Option<Program> {
-        let empty = GroupLowering::new(self.plan.fp);
+        let empty = self.another();
         let GroupLowering { mut grown, buffers, mut plan } = std::mem::replace(self, empty);
         grown.begin(facts, group);
         plan.groups = vec![group.clone()];
@@ -86,6 +92,7 @@ impl Lower<'_> {
         for (v, role, storage) in stored.iter().filter(|(v, ..)| is_stored(self.facts.f, *v)) {
             let b = self.declare(*v, role.clone());
             self.program.buffers[b].storage = *storage;
+            self.plan.layout.lay_out(&mut self.program.buffers[b]);
         }
         self.grown.group(self.facts, self.device, (0, &self.plan.groups[0]))?;
         self.group(0)?;

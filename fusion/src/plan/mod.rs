@@ -5,6 +5,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod inverse;
+pub(crate) mod layout;
 pub(crate) mod loop_choice;
 pub(crate) mod lossy;
 pub(crate) mod machine_model;
@@ -17,6 +18,7 @@ use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::print_function;
 use adfuse_ir::{Fp, Function, Inst, Value};
 use inverse::InverseChoice;
+use layout::Layout;
 use loop_choice::LoopChoice;
 use sha2::{Digest, Sha256};
 
@@ -42,6 +44,8 @@ pub struct Plan {
     pub device: String,
     /// The floating-point mode.
     pub fp: Fp,
+    /// How the elements of temporaries lie in memory.
+    pub layout: Layout,
     /// Donated parameters by position, ascending: their memory may be reused.
     pub donated: Vec<usize>,
     /// Instructions that are inlined in every group that uses them.

@@ -27,6 +27,7 @@ use super::inverse::InverseChoice;
 use super::loop_choice::LoopChoice;
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
 use super::{Group, Plan, graph_hash, short_hash};
+use crate::plan::layout::Layout;
 use crate::plan::blocks::{block_function, blocks};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::Names;
@@ -48,6 +49,9 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     line(format!("graph {}", plan.graph));
     line(format!("device {}", plan.device));
     line(format!("fp {}", plan.fp.name()));
+    if plan.layout != Layout::default() {
+        line(format!("layout {}", plan.layout.name()));
+    }
     for choice in &plan.inverses {
         line(format!("inverse {choice}"));
     }
@@ -249,6 +253,12 @@ impl PlanReader<'_> {
                 Some((fp, _)) => plan.fp = *fp,
                 None => {
                     return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
+                }
+            },
+            "layout" => match Layout::ALL.into_iter().find(|layout| layout.name() == rest) {
+                Some(layout) => plan.layout = layout,
+                None => {
+                    return self.fail(Kind::Syntax, format!("`{}` is no layout", short(rest)));
                 }
             },
             "lossy" => {

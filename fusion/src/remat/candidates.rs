@@ -10,6 +10,7 @@ use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
 use crate::memory::engine::EngineModel;
+use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
 use crate::search::blocks::block_plans;
@@ -58,9 +59,10 @@ pub(super) fn candidates(
     }
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let mut bases: Vec<(f64, Plan)> = Vec::from_iter(improved);
+    let layout = bases.first().map_or_else(Layout::default, |(_, plan)| plan.layout);
     let made = each(&prices[bases.len()..], |&price| (price, plan_at(f, options, price, &blocks)));
     for (price, plan) in made {
-        let plan = plan?;
+        let plan = Plan { layout, ..plan? };
         if bases.iter().all(|(_, known)| *known != plan) {
             bases.push((price, plan));
         }

@@ -31,6 +31,7 @@ use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
+use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::bundles::bundled_of;
@@ -91,7 +92,8 @@ fn bettered(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
-    let space = PlanSpace::new(f, options, engine, &Predicted)?;
+    let layout = found.fastest().map_or_else(Layout::default, |point| point.plan.layout);
+    let space = PlanSpace::new(f, options, engine, &Predicted)?.laid_out(layout);
     let all = SearchOptions::default();
     let steps = all.steps / found.points.len().max(1) as u32;
     let mut points = Vec::new();

@@ -6,6 +6,7 @@
 //! kernel for each instruction.
 
 use super::descent::descended;
+use super::layouts::chosen_layout;
 use super::point::{PlanPoint, measured, plan_seconds};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -42,13 +43,18 @@ pub(super) fn attempts(
     engine: &dyn EngineModel,
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
+    let layout = chosen_layout(f, options, blocks, engine)?;
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for &effort in compared(options.effort) {
         let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
         if effort == Effort::Off && least_unfused(f, device)? > fastest {
             continue;
         }
-        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
+        let mut plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
+        // A kernel for each instruction is what all plans are compared with.
+        if effort > Effort::Off {
+            plan.layout = layout;
+        }
         if found.iter().any(|a| a.plan == plan) {
             continue;
         }

@@ -157,6 +157,7 @@ impl<'f> Neighborhood<'f> {
     ) -> (u32, Option<PlanState>) {
         let inner = PlanSpace::new(&self.f, space.options, space.engine, space.measure);
         let Ok(inner) = inner else { return (0, None) };
+        let inner = inner.laid_out(space.head.layout);
         // Less is known of what is read from outside, so not every form is one here.
         let mut plan = self.plan.clone();
         plan.storage.retain(|&(v, form)| inner.ranges.keeps(&inner.facts, v, form));

@@ -15,6 +15,7 @@ pub(crate) mod descent;
 pub(crate) mod fastest;
 pub(crate) mod features;
 pub(crate) mod large_neighborhood;
+pub(crate) mod layouts;
 pub(crate) mod measure;
 pub(crate) mod moves;
 pub(crate) mod parallel;

@@ -153,14 +153,16 @@ fn searched(
     engine: &dyn EngineModel,
     attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
-    let space = PlanSpace::new(f, options, engine, &Predicted)?;
+    let fastest = fastest_of(f, options, attempts)?;
+    let layout = fastest.layout;
+    let space = PlanSpace::new(f, options, engine, &Predicted)?.laid_out(layout);
     let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
     let blocks = &space.head.blocks;
-    let plans = std::iter::once(fastest_of(f, options, attempts))
+    let plans = std::iter::once(Ok(fastest))
         .chain(PRICES.into_iter().map(|price| plan_at(f, options, price, blocks)));
     for plan in plans {
-        let plan = plan?;
+        let plan = Plan { layout, ..plan? };
         first.get_or_insert_with(|| plan.clone());
         if let Some(price) = space.price_at(&plan, options.effort)
             && best.as_ref().is_none_or(|(least, _)| is_better(&price, least))

@@ -6,6 +6,7 @@ use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::value_range::ValueRanges;
 use crate::memory::engine::EngineModel;
+use crate::plan::layout::Layout;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::{Diagnostic, Function, Value};
@@ -42,6 +43,7 @@ impl<'f> PlanSpace<'f> {
             graph: graph_hash(f),
             device: options.device.identity(),
             fp: options.fp,
+            layout: Layout::default(),
             donated: engine.donated().to_vec(),
             inline: Vec::new(),
             groups: Vec::new(),
@@ -52,6 +54,12 @@ impl<'f> PlanSpace<'f> {
         };
         let ranges = ValueRanges::of(&facts);
         Ok(PlanSpace { facts, options, engine, measure, results, ranges, head })
+    }
+
+    /// Those of a layout.
+    pub(crate) fn laid_out(mut self, layout: Layout) -> PlanSpace<'f> {
+        self.head.layout = layout;
+        self
     }
 
     /// The prepared function whose plans are searched.

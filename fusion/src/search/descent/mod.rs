@@ -9,11 +9,13 @@
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
 //! the model cannot tell such gains.
 
+mod ahead;
 mod inlined_shifts;
 mod pricer;
 mod shift;
 mod split;
 mod table;
+mod worth;
 
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
@@ -28,21 +30,16 @@ use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use inlined_shifts::InlinedShifts;
-use pricer::GroupPricer;
+use pricer::{Added, GroupPricer};
 use smallvec::SmallVec;
 use table::{GroupId, GroupTable, SingleChange};
+use worth::Worth;
 
 /// The most rounds over a function.
 const ROUNDS: u32 = 4;
 
 /// The most readers of a value that are paired with the group that reads it before them.
 const NEAR: usize = 2;
-
-/// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
-const ROUNDING: f64 = 1e-9;
-
-/// The part of a plan's seconds that is not worth looking for, in one change.
-const SLIGHT: f64 = 2e-4;
 
 /// The most bytes of one number. What computing a number once saves is operations, which the model tells by itself.
 const NUMBER: i128 = 8;
@@ -74,36 +71,29 @@ pub(crate) fn descended(
     };
     let facts = plan_facts(f, plan)?;
     let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
-    let table = GroupTable::of(facts, plan);
-    let pricer = GroupPricer::new(engine, &options.device, plan.fp, memo);
+    let mut table = GroupTable::of(facts, plan);
+    let mut pricer = GroupPricer::new(engine, &options.device, (plan.fp, plan.layout), memo);
+    for g in table.rows.keys().collect::<Vec<GroupId>>() {
+        table.rows[g].price = pricer.price(&table, g);
+    }
     let device = &options.device;
-    let epilogues = device.contract_epilogue;
-    let bandwidth = device.bytes_per_s(u64::try_from(table.bytes()).unwrap_or(u64::MAX));
-    let changed = SecondaryMap::new();
     let mut descent = Descent {
         fixed: waiting(&table.facts),
+        worth: Worth::of(&table),
+        epilogues: device.contract_epilogue,
+        bandwidth: device.bytes_per_s(u64::try_from(table.bytes()).unwrap_or(u64::MAX)),
         table,
         shifts,
         pricer,
-        epilogues,
-        bandwidth,
-        least_gain: 0.0,
         round: 0,
         of_splits: 0,
-        changed,
+        changed: SecondaryMap::new(),
     };
-    let groups: Vec<GroupId> = descent.table.rows.keys().collect();
-    let mut whole = 0.0;
-    for g in groups {
-        let seconds = descent.pricer.seconds(&descent.table, g);
-        whole += seconds.unwrap_or(0.0);
-        descent.table.rows[g].seconds = seconds;
-    }
-    descent.least_gain = whole * SLIGHT;
     let mut changed = false;
     while descent.round < ROUNDS && descent.round() {
         changed = true;
     }
+
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
@@ -127,15 +117,6 @@ fn waiting(facts: &Facts<'_>) -> EntitySet<Inst> {
     fixed
 }
 
-/// What a change adds to a plan.
-struct Added {
-    seconds: f64,
-    /// Bytes that groups leave to others.
-    bytes: i128,
-    /// Bytes that phases leave to later ones.
-    saved: i128,
-}
-
 struct Descent<'a, 'f> {
     table: GroupTable<'f>,
     shifts: InlinedShifts,
@@ -144,8 +125,7 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
-    /// Seconds that are not worth looking for, in one change.
-    least_gain: f64,
+    worth: Worth,
     /// Bytes a second of the memory that the values of the plan lie in.
     bandwidth: f64,
     /// Rounds that have begun.
@@ -177,13 +157,14 @@ impl Descent<'_, '_> {
             let elements = facts.elements[facts.f.inst_results(i)[0]];
             (std::cmp::Reverse(elements), self.is_within_chain(i))
         });
+        // What is left to price in later rounds is near the changes of the one before.
+        if self.round == 1 {
+            let of_insts = insts.iter().flat_map(|&i| self.other_way(i));
+            let of_groups = self.table.rows.keys().flat_map(|g| self.splits_worth_pricing(g));
+            self.price_ahead(&of_insts.chain(of_groups).collect::<Vec<_>>());
+        }
         for i in insts {
-            let changes = match self.table.facts.class[i] {
-                InstClass::Free => self.kept(i),
-                InstClass::Point => self.inlined(i).into_iter().collect(),
-                _ => continue,
-            };
-            changed |= self.best(changes);
+            changed |= self.best(self.other_way(i));
         }
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
@@ -208,10 +189,24 @@ impl Descent<'_, '_> {
             && matches!(facts.users[result(i)].as_slice(), [j] if is_inlined_number(*j))
     }
 
+    /// Ways to compute an inlined instruction, and to inline a computed one.
+    fn other_way(&self, i: Inst) -> Vec<SingleChange> {
+        match self.table.facts.class[i] {
+            InstClass::Free => self.kept(i),
+            InstClass::Point => self.inlined(i).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The most members of groups that are priced.
     fn most_priced(&self) -> usize {
         let [each, beside] = MOST_PRICED;
         each * self.table.facts.f.body_insts().len() + beside
+    }
+
+    /// Whether changes other than divisions are still priced.
+    fn may_price_more(&self) -> bool {
+        self.pricer.members() - self.of_splits < self.most_priced()
     }
 
     /// Whether nothing is new about a group.
@@ -221,10 +216,7 @@ impl Descent<'_, '_> {
 
     /// Makes the best of some changes, if it is better than none; whether it is.
     fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        if self.pricer.members() - self.of_splits >= self.most_priced() {
-            return false;
-        }
-        self.best_of(changes)
+        self.may_price_more() && self.best_of(changes)
     }
 
     /// As [`Descent::best`], however much has been priced.
@@ -254,32 +246,20 @@ impl Descent<'_, '_> {
         added.seconds < 0.0 || added.seconds == 0.0 && added.bytes < 0
     }
 
-    /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.
-    fn tried(&mut self, change: &SingleChange) -> Option<Added> {
+    /// Whether a change concerns an instruction that stays where it is.
+    fn is_fixed(&self, change: &SingleChange) -> bool {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
-        if !self.fixed.is_empty()
+        !self.fixed.is_empty()
             && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
-        {
-            return None;
-        }
-        let applied = self.table.apply(change.clone());
-        let found = match self.table.is_ordered(&applied) {
-            true => self.pricer.added(&self.table, &applied),
-            false => None,
-        };
-        let (bytes, saved) = (applied.bytes, applied.saved);
-        self.table.undo(applied);
-        let (added, now) = found?;
-        let whole: f64 = now.iter().map(|(_, seconds)| seconds).sum();
-        let seconds = if added.abs() <= ROUNDING * whole { 0.0 } else { added };
-        Some(Added { seconds, bytes, saved })
     }
 
-    /// Seconds of a group that other loops might save.
-    fn excess(&mut self, g: GroupId) -> f64 {
-        let priced = self.pricer.priced(&self.table, g);
-        priced.map_or(0.0, |priced| priced.seconds - priced.ideal)
+    /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.
+    fn tried(&mut self, change: &SingleChange) -> Option<Added> {
+        if self.is_fixed(change) {
+            return None;
+        }
+        self.pricer.tried(&mut self.table, &self.worth, change)
     }
 
     /// Makes a change that was tried; whether a plan may have it.
@@ -294,8 +274,9 @@ impl Descent<'_, '_> {
             self.table.undo(applied);
             return false;
         };
-        for (g, seconds) in now {
-            self.table.rows[g].seconds = Some(seconds);
+        for (g, price) in now {
+            let before = std::mem::replace(&mut self.table.rows[g].price, price);
+            self.worth.replace(before, price);
             self.changed[g] = self.round;
         }
         true
@@ -431,7 +412,7 @@ impl Descent<'_, '_> {
     /// The kind of a group of one part that others may join.
     fn kind(&self, g: GroupId) -> Option<PartKind> {
         let row = &self.table.rows[g];
-        let ([members], Some(_)) = (row.group.parts.as_slice(), row.seconds) else { return None };
+        let ([members], Some(_)) = (row.group.parts.as_slice(), row.price) else { return None };
         let first = *members.first()?;
         Some(PartKind::of(self.table.facts.class[first], first)).filter(|kind| !kind.is_alone())
     }

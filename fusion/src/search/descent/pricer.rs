@@ -1,13 +1,31 @@
 //! Prices of single groups: each form of a group is lowered and priced once.
 
-use super::table::{AppliedChange, GroupId, GroupTable};
+use super::table::{
+    AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange,
+};
+use super::worth::Worth;
 use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
+use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::search::point::group_price;
 use adfuse_ir::Fp;
-use hashbrown::HashMap;
+use cranelift_entity::EntityRef;
+use hashbrown::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+/// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
+const ROUNDING: f64 = 1e-9;
+
+/// What a change adds to a plan.
+pub(super) struct Added {
+    pub(super) seconds: f64,
+    /// Bytes that groups leave to others.
+    pub(super) bytes: i128,
+    /// Bytes that phases leave to later ones.
+    pub(super) saved: i128,
+}
 
 /// What groups cost, by their canonical forms. Equal layers have equal groups, most changes of a plan make groups
 /// that an equal layer has made before, and plans that are compared have most groups in common: so prices are those
@@ -20,17 +38,23 @@ pub(super) struct GroupPricer<'a> {
     memo: &'a LoweringMemo,
     /// The groups that were asked for; `None` for those that have no kernel.
     known: HashMap<Vec<u32>, Option<GroupSeconds>>,
+    /// The forms that threads have begun to price, where several do.
+    claimed: Option<&'a Claimed>,
     /// Members of all groups that were asked for.
     members: usize,
     /// Whether the engine said what it makes of every step.
     knows: bool,
 }
 
-/// What a group takes, and what it would take were its loops ideal.
-#[derive(Clone, Copy)]
-pub(super) struct GroupSeconds {
-    pub(super) seconds: f64,
-    pub(super) ideal: f64,
+/// The forms of groups that threads have begun to price.
+#[derive(Default)]
+pub(super) struct Claimed(Mutex<HashSet<Vec<u32>>>);
+
+impl Claimed {
+    /// Whether a form was nobody's; it is no longer.
+    fn claims(&self, form: &[u32]) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(form.to_vec())
+    }
 }
 
 impl<'a> GroupPricer<'a> {
@@ -38,19 +62,38 @@ impl<'a> GroupPricer<'a> {
     pub(super) fn new(
         engine: &'a dyn EngineModel,
         device: &'a MachineModel,
-        fp: Fp,
+        (fp, layout): (Fp, Layout),
+        memo: &'a LoweringMemo,
+    ) -> GroupPricer<'a> {
+        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
+        GroupPricer::with(engine, device, (GroupLowering::new(fp, layout), keys), memo)
+    }
+
+    fn with(
+        engine: &'a dyn EngineModel,
+        device: &'a MachineModel,
+        (lowering, keys): (GroupLowering, KeyBuilder<'a>),
         memo: &'a LoweringMemo,
     ) -> GroupPricer<'a> {
         GroupPricer {
             engine,
             device,
-            lowering: GroupLowering::new(fp),
-            keys: KeyBuilder::new(memo, fp == Fp::Strict),
+            lowering,
+            keys,
             memo,
             known: HashMap::new(),
+            claimed: None,
             members: 0,
             knows: true,
         }
+    }
+
+    /// One for another thread, with the same memo, which prices no form that another one has claimed.
+    pub(super) fn ahead<'b>(&'b self, claimed: &'b Claimed) -> GroupPricer<'b> {
+        let own = (self.lowering.another(), self.keys.another());
+        let mut pricer = GroupPricer::with(self.engine, self.device, own, self.memo);
+        pricer.claimed = Some(claimed);
+        pricer
     }
 
     /// Members of all groups that were asked for, those of equal forms once: whether the memo had them changes nothing.
@@ -58,20 +101,21 @@ impl<'a> GroupPricer<'a> {
         self.members
     }
 
-    /// The seconds of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
-    pub(super) fn seconds(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<f64> {
-        Some(self.priced(table, g)?.seconds)
-    }
-
-    /// As [`GroupPricer::seconds`], with those of ideal loops.
-    pub(super) fn priced(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<GroupSeconds> {
+    /// The price of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
+    pub(super) fn price(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<GroupSeconds> {
         let group = &table.rows[g].group;
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
-        if let Some(known) = self.known.get(&key.tokens) {
+        if let Some(known) = self.known.get(&key.alike) {
             return *known;
         }
+        if let Some(claimed) = self.claimed
+            && !claimed.claims(&key.alike)
+        {
+            return None;
+        }
         self.members += group.parts.iter().map(Vec::len).sum::<usize>();
-        let tokens = key.tokens.clone();
+        let form = GroupForm::new(self.known.len());
+        let alike = key.alike.clone();
         let lowered = self.memo.find(&key).unwrap_or_else(|| {
             let stored = key.values.iter().filter_map(|&v| {
                 let (role, storage) = table.buffer(v)?;
@@ -84,34 +128,54 @@ impl<'a> GroupPricer<'a> {
         let found = lowered.map(|lowered| {
             let price = group_price(&lowered, self.engine, self.device);
             self.knows &= price.stated;
-            GroupSeconds { seconds: price.steps.iter().sum(), ideal: price.ideal }
+            GroupSeconds { seconds: price.steps.iter().sum(), ideal: price.ideal, form }
         });
-        self.known.insert(tokens, found);
+        self.known.insert(alike, found);
         found
     }
 
-    /// The seconds that a change adds to the plan of a table, in which it has been applied, and those of each group that
-    /// it touches. `None` where a group is not priced, or has no kernel.
+    /// The seconds that a change adds to the plan of a table, in which it has been applied, and the price of each group
+    /// that it touches. `None` where a group is not priced, or has no kernel.
     pub(super) fn added(
         &mut self,
         table: &GroupTable<'_>,
         applied: &AppliedChange,
-    ) -> Option<(f64, Vec<(GroupId, f64)>)> {
-        let (mut now, mut then) = (Vec::new(), 0.0);
-        for (_, row) in &applied.before {
-            then += row.seconds?;
+    ) -> Option<(f64, Vec<(GroupId, Option<GroupSeconds>)>)> {
+        let (mut now, mut seconds) = (Vec::new(), 0.0);
+        let mut then = 0.0;
+        for price in table.prices_before(applied) {
+            then += price?.seconds;
         }
         for &g in &applied.touched {
-            if !applied.before.iter().any(|(h, _)| *h == g) && !applied.new.contains(&g) {
-                then += table.rows[g].seconds?;
-            }
-            let seconds = match table.rows[g].group.parts.is_empty() {
-                true => 0.0,
-                false => self.seconds(table, g)?,
+            let price = match table.rows[g].group.parts.is_empty() {
+                true => None,
+                false => Some(self.price(table, g)?),
             };
-            now.push((g, seconds));
+            seconds += price.map_or(0.0, |price| price.seconds);
+            now.push((g, price));
         }
-        Some((now.iter().map(|(_, seconds)| seconds).sum::<f64>() - then, now))
+        Some((seconds - then, now))
+    }
+
+    /// What a change adds to the plan of a table, no seconds where they differ by rounding alone. `None` where it makes no
+    /// plan, and where it is not worth pricing. The table is as it was before.
+    pub(super) fn tried(
+        &mut self,
+        table: &mut GroupTable<'_>,
+        worth: &Worth,
+        change: &SingleChange,
+    ) -> Option<Added> {
+        let applied = table.apply(change.clone());
+        let found = match table.is_ordered(&applied) && worth.may_gain(table, &applied) {
+            true => self.added(table, &applied),
+            false => None,
+        };
+        let (bytes, saved) = (applied.bytes, applied.saved);
+        table.undo(applied);
+        let (added, now) = found?;
+        let whole: f64 = now.iter().filter_map(|(_, price)| Some((*price)?.seconds)).sum();
+        let seconds = if added.abs() <= ROUNDING * whole { 0.0 } else { added };
+        Some(Added { seconds, bytes, saved })
     }
 
     /// The machine.

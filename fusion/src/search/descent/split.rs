@@ -27,19 +27,21 @@ type MemberSet = u64;
 impl Descent<'_, '_> {
     /// Divides a group in the best of ways, if that is better than none; whether it is.
     pub(super) fn divided(&mut self, g: GroupId) -> bool {
-        if self.is_settled(g) || self.of_splits >= self.most_priced() {
-            return false;
-        }
-        // Each piece is a launch, and all together do no less than the whole with ideal loops.
-        let launch_s = self.pricer.device().launch_s;
-        if self.excess(g) < launch_s.max(self.least_gain) {
-            return false;
-        }
         let before = self.pricer.members();
-        let changes = self.splits(g);
-        let found = self.best_of(changes);
+        let found = self.best_of(self.splits_worth_pricing(g));
         self.of_splits += self.pricer.members() - before;
         found
+    }
+
+    /// Ways to divide a group, if that may be worth it and there is still time for it.
+    pub(super) fn splits_worth_pricing(&self, g: GroupId) -> Vec<SingleChange> {
+        if self.is_settled(g) || self.of_splits >= self.most_priced() {
+            return Vec::new();
+        }
+        let launch_s = self.pricer.device().launch_s;
+        let worth =
+            self.table.rows[g].price.is_some_and(|price| self.worth.may_divide(&price, launch_s));
+        if worth { self.splits(g) } else { Vec::new() }
     }
 
     /// Ways to divide a group.

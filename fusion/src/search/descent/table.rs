@@ -7,6 +7,7 @@ use crate::analysis::leaves::leaves;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::group_memo::BufferForm;
+use crate::plan::layout::{Layout, has_short_rows};
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
 use adfuse_ir::{Inst, Phase, Value, ValueDef};
@@ -32,11 +33,35 @@ pub(super) struct TableRow {
     pub(super) reads: Vec<Value>,
     /// The latest phase of its members.
     latest: Phase,
-    /// Predicted seconds; `None` for what is not priced by itself.
-    pub(super) seconds: Option<f64>,
+    /// `None` for what is not priced by itself.
+    pub(super) price: Option<GroupSeconds>,
+}
+
+/// A form of groups: all of one take the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct GroupForm(u32);
+entity_impl!(GroupForm, "form");
+
+/// What a group takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupSeconds {
+    /// Predicted seconds.
+    pub(super) seconds: f64,
+    /// Seconds that it would take were its loops ideal.
+    pub(super) ideal: f64,
+    /// Its form.
+    pub(super) form: GroupForm,
+}
+
+impl GroupSeconds {
+    /// Seconds that other loops might save.
+    pub(super) fn excess(&self) -> f64 {
+        self.seconds - self.ideal
+    }
 }
 
 /// The groups of a plan that changes.
+#[derive(Clone)]
 pub(super) struct GroupTable<'f> {
     pub(super) facts: Facts<'f>,
     pub(super) rows: PrimaryMap<GroupId, TableRow>,
@@ -48,6 +73,7 @@ pub(super) struct GroupTable<'f> {
     later: SecondaryMap<Value, u32>,
     /// What values are stored in where they are temporaries.
     storage: SecondaryMap<Value, Storage>,
+    layout: Layout,
     results: EntitySet<Value>,
     /// The place of an instruction in the function.
     pub(super) order: SecondaryMap<Inst, u32>,
@@ -74,7 +100,7 @@ pub(super) struct AppliedChange {
     /// Rows as they were.
     pub(super) before: Vec<(GroupId, TableRow)>,
     pub(super) new: SmallVec<[GroupId; 1]>,
-    inlined: Option<(Inst, bool)>,
+    pub(super) inlined: Option<(Inst, bool)>,
     /// What members read before.
     operands: Vec<(Inst, Operands)>,
     /// The groups that may cost something else now.
@@ -107,6 +133,7 @@ impl<'f> GroupTable<'f> {
             readers: SecondaryMap::new(),
             later: SecondaryMap::new(),
             storage,
+            layout: plan.layout,
             results,
             order,
             operands: SecondaryMap::new(),
@@ -162,8 +189,18 @@ impl<'f> GroupTable<'f> {
     pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
         match self.buffer(v) {
             None => Some(BufferForm::NONE),
-            Some((role, storage)) => BufferForm::of(&role, storage),
+            Some((role, storage)) => {
+                let strided = self.is_strided(v, &role, storage);
+                BufferForm::of(&role, storage, strided)
+            }
         }
+    }
+
+    /// Whether the plan's layout gives the buffer of a value strides.
+    fn is_strided(&self, v: Value, role: &Role, storage: Storage) -> bool {
+        self.layout != Layout::RowMajor
+            && (role, storage) == (&Role::Temp, Storage::Plain)
+            && has_short_rows(self.facts.f.ty(v))
     }
 
     /// The buffer of a value, if it has one.
@@ -225,7 +262,7 @@ impl<'f> GroupTable<'f> {
 
     fn push(&mut self, group: Group, place: u64) -> GroupId {
         let latest = Phase::default();
-        let row = TableRow { group, place, reads: Vec::new(), latest, seconds: None };
+        let row = TableRow { group, place, reads: Vec::new(), latest, price: None };
         match self.spare.pop() {
             Some(g) => {
                 self.rows[g] = row;
@@ -379,6 +416,25 @@ impl<'f> GroupTable<'f> {
             self.rows[g].group.parts.clear();
             self.spare.push(g);
         }
+    }
+
+    /// The prices of the groups that a change touches as they were before it, a group that was no more apart.
+    pub(super) fn prices_before<'a>(
+        &'a self,
+        applied: &'a AppliedChange,
+    ) -> impl Iterator<Item = Option<GroupSeconds>> + 'a {
+        let edited = |g: &GroupId| applied.before.iter().any(|(h, _)| h == g);
+        let others = applied.touched.iter().filter(move |g| !edited(g) && !applied.new.contains(g));
+        let before = applied.before.iter().map(|(_, row)| row.price);
+        before.chain(others.map(|&g| self.rows[g].price))
+    }
+
+    /// Whether a change makes a member read more than so many values, and more than before.
+    pub(super) fn reads_more_than(&self, applied: &AppliedChange, most: usize) -> bool {
+        applied.operands.iter().any(|(m, before)| {
+            let now = self.operands[*m].len();
+            now > most && now > before.len()
+        })
     }
 
     /// Whether all that the changed groups read is computed before them, and all that they compute is read after. A
