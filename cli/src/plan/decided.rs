@@ -282,6 +282,10 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
                 .into()
         }
         Constraint::NotPriced => "  what settled it was not asked".into(),
+        Constraint::Slight => {
+            "  settled by time: the alternative is faster by less than 1/5,000 of the plan, which is not looked for"
+                .into()
+        }
         Constraint::Bytes => "  settled by bytes: the alternative is as fast and frees none".into(),
         Constraint::Search => {
             "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
@@ -333,6 +337,7 @@ fn constraint(bound: Constraint) -> &'static str {
         Constraint::Bytes => "bytes",
         Constraint::Search => "search",
         Constraint::NotPriced => "not priced",
+        Constraint::Slight => "slight",
     }
 }
 
