@@ -30,14 +30,14 @@ const BOX: usize = 64;
 const NEXT: i128 = 2;
 
 /// Which boxes begin and end when.
-struct Neighbours {
+struct BoxNeighbours {
     begun: BoxLists,
     ended: BoxLists,
     /// Boxes that begin where none ends: size, birth and index, in order.
     alone: Vec<(i64, usize, usize)>,
 }
 
-impl Neighbours {
+impl BoxNeighbours {
     fn of(set: &PaddedBoxSet) -> Self {
         let sections = set.free.len() + 1;
         let plain = || set.boxes.iter().enumerate().filter(|(_, item)| item.plain);
@@ -176,7 +176,7 @@ impl PaddedBoxSet {
     }
 
     fn candidates(&self) -> Vec<PaddedJoin> {
-        let around = Neighbours::of(self);
+        let around = BoxNeighbours::of(self);
         let mut joins = Vec::new();
         for section in 0..=self.free.len() {
             let (ended, begun) = (around.ended.of(section), around.begun.of(section));
@@ -220,7 +220,7 @@ impl PaddedBoxSet {
     }
 
     /// `None` where neither is aligned above the other.
-    fn stacked(&self, around: &Neighbours, a: usize, b: usize) -> Option<PaddedJoin> {
+    fn stacked(&self, around: &BoxNeighbours, a: usize, b: usize) -> Option<PaddedJoin> {
         let fits = |&(lower, upper): &(usize, usize)| {
             let (lower, upper) = (&self.boxes[lower], &self.boxes[upper]);
             lower.slot.align >= upper.slot.align && lower.size % upper.slot.align == 0
