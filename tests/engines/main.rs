@@ -8,6 +8,7 @@ mod equal_steps;
 mod gradbench;
 mod introspect;
 mod kernels;
+mod layouts;
 mod loops;
 mod opaque;
 mod ranks;

@@ -7,6 +7,7 @@ mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod compile_budget;
+mod contractions;
 mod cost;
 mod decisions;
 mod donation;

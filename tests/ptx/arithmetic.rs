@@ -209,11 +209,24 @@ pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
         "copysign.f64" => |[a, b, _]| (a & 1 << 63) | (b & !(1 << 63)),
         "min.NaN.f32" => |[a, b, _]| of_f(least(f(a).into(), f(b).into()) as f32),
         "max.NaN.f32" => |[a, b, _]| of_f(-least(-f64::from(f(a)), -f64::from(f(b))) as f32),
+        "min.NaN.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, least),
+        "max.NaN.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, |x, y| -least(-x, -y)),
+        "min.NaN.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, least),
+        "max.NaN.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, |x, y| -least(-x, -y)),
         // Where one is NaN, the other: what comes after asks for it.
         "min.f64" => |[a, b, _]| least(d(a), d(b)).to_bits(),
         "max.f64" => |[a, b, _]| (-least(-d(a), -d(b))).to_bits(),
         _ => panic!("the machine does not know `{op}`"),
     }
+}
+
+/// An operation on both halves of words.
+fn in_pairs(dtype: DType, a: u64, b: u64, of: fn(f64, f64) -> f64) -> u64 {
+    let half = |shift: u64| {
+        let [x, y] = [a, b].map(|word| Literal::from_bits(dtype, word >> shift & 0xffff).to_f64());
+        rounded(dtype, of(x, y)) << shift
+    };
+    half(0) | half(16)
 }
 
 /// The least, -0 below 0; NaN where one is.

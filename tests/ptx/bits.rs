@@ -8,16 +8,16 @@ use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::common::{control, loops};
-use crate::machine::run;
+use crate::machine::{is_plain, run, run_over};
 use crate::trials::Skipped;
 use crate::{add, benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{self, GpuTarget};
+use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
 use adfuse::ir::kernel::text::parse as read;
-use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::kernel::{Buffer, InPlace, Program, Role, Verified, in_place, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
@@ -49,6 +49,55 @@ pub(crate) fn agrees_as(
                 panic!("{name}: element {k} is {x}, not {y}\n{}", **program);
             }
         }
+        let pairs = pairs_in_place(module, program);
+        if !pairs.is_empty() {
+            let (found, _) = printing(|| run_over(module, (program, &pairs), args, backwards));
+            assert_eq!(found, expected, "{name}, in place: {pairs:?}\n{}", **program);
+        }
+    }
+}
+
+/// The results of a program of one step that may take the place of arguments: `made` says which results.
+fn pairs_in_place(module: &ptx::PtxModule, program: &Program) -> Vec<InPlace> {
+    let of = |b: Buffer, input: bool| {
+        let (data, output) = (&program.buffers[b], program.outputs.contains(&b));
+        is_plain(data) && output != input && (data.role == Role::Input) == input
+    };
+    match module.steps.as_slice() {
+        [step] if step.reads_first => in_place(program, 0, &|b| of(b, true), &|b| of(b, false)),
+        _ => Vec::new(),
+    }
+}
+
+/// Results of rows are in the place of what they are computed from, once whole rows are read: a softmax, and the gradient
+/// of cross entropy by the scores. A scalar of a row that all threads read is not written where it was.
+pub(crate) fn rows_are_written_in_place() {
+    let softmax = |n: u64, rows: &str| {
+        format!(
+            "func @f(%x: f32[2,{n}], %r: f32[2]) -> ({rows}f32[2,{n}]) {{
+      %m = reduce_max %x {{axes = [1]}} : f32[2]
+      %c = mul %m, %r : f32[2]
+      %b = broadcast_in_dim %c {{dims = [0]}} : f32[2,{n}]
+      %d = sub %x, %b : f32[2,{n}]
+      %e = exp %d : f32[2,{n}]
+      %s = reduce_sum %e {{axes = [1]}} : f32[2]
+      %t = broadcast_in_dim %s {{dims = [0]}} : f32[2,{n}]
+      %p = div %e, %t : f32[2,{n}]
+      return {}%p
+    }}",
+            if rows.is_empty() { "" } else { "%c, " }
+        )
+    };
+    for (n, rows, expected) in [(300, "", 1), (5000, "", 1), (40_000, "", 1), (300, "f32[2], ", 0)]
+    {
+        let text = softmax(n, rows);
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let program = for_two(f);
+        let made = ptx::compile(&program, GpuTarget::SM90, Fp::Strict).expect("compiles");
+        assert_eq!(pairs_in_place(&made, &program).len(), expected, "{n} {rows}\n{}", *program);
+        let args = random::inputs(f, &[Domain::Normal, Domain::Normal]);
+        agrees_as(&format!("rows of {n}"), &made, &program, &args);
     }
 }
 
@@ -210,7 +259,19 @@ pub(crate) fn rows_that_fill_a_chip() {
         let module = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
         let ahead = module.text.contains("cp.async");
         assert_eq!(ahead, shorter != "33", "{name} {shorter}");
-        agrees(&format!("{name} {n} x {shorter}"), &program, &arguments(&program));
+        let (case, args) = (format!("{name} {n} x {shorter}"), arguments(&program));
+        agrees(&case, &program, &args);
+        let made = ptx::schedule(&program, GpuTarget::SM80, Fp::Strict).expect("is scheduled");
+        let text = made.to_string();
+        // As rows whose text is long: warps share the lane order of one block.
+        if name == "bias_relu_loss" {
+            let shared = text.replace("threads=32 rows=4 block=1024", "threads=64 rows=1 block=32");
+            assert_ne!(shared, text, "{case}");
+            let other = GpuSchedule::parse(&shared, &program);
+            let other = other.unwrap_or_else(|d| panic!("{d}\n{shared}"));
+            let module = ptx::print(&other).expect("prints");
+            agrees_as(&format!("{case}, two warps"), &module, &program, &args);
+        }
     }
 }
 
@@ -238,6 +299,37 @@ pub(crate) fn pieces_of_a_row_add_up() {
         let module = ptx::compile(&program, target, Fp::Reproducible).expect("compiles");
         let found = run(&module, &program, &args, false);
         assert_eq!(found, expected, "{}", *program);
+    }
+}
+
+/// The greatest and the least of widened numbers of 16 bits are those of pairs, in rows of one warp and of several with
+/// pieces that are cut short. What follows them rounds once, so it has one result in every order.
+pub(crate) fn extremes_are_folded_in_pairs() {
+    for (dtype, n) in [("bf16", 600), ("f16", 600), ("bf16", 5004), ("f16", 32_768)] {
+        let text = format!(
+            "func @f(%x: {dtype}[2,{n}]) -> (f32[2], {dtype}[2,{n}]) {{
+              %xf = convert_element_type %x : f32[2,{n}]
+              %m = reduce_max %xf {{axes = [1]}} : f32[2]
+              %l = reduce_min %xf {{axes = [1]}} : f32[2]
+              %w = sub %m, %l : f32[2]
+              %b = broadcast_in_dim %w {{dims = [0]}} : f32[2,{n}]
+              %d = sub %xf, %b : f32[2,{n}]
+              %y = convert_element_type %d : {dtype}[2,{n}]
+              return %w, %y
+            }}"
+        );
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let program = for_two(f);
+        let args = random::inputs(f, &[Domain::Normal]);
+        let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+        let module = ptx::compile(&program, GpuTarget::SM80, Fp::Reproducible).expect("compiles");
+        for op in ["max", "min"] {
+            assert!(module.text.contains(&format!("{op}.NaN.{dtype}x2")), "{op}\n{}", module.text);
+        }
+        assert_eq!(run(&module, &program, &args, false), expected, "{dtype} {n}\n{}", *program);
+        let strict = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
+        assert!(!strict.text.contains("x2"), "lanes have elements of their own");
     }
 }
 

@@ -9,7 +9,9 @@ use crate::lanes::{barrier, together};
 use adfuse::backends::ptx::{Arg, Launch, PtxModule, StepCode};
 use adfuse::backends::{Array, print_effect};
 use adfuse::ir::Literal;
-use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
+use adfuse::ir::kernel::{
+    Buffer, BufferData, InPlace, Program, Role, Space as Memory, Step, Storage,
+};
 use adfuse::ir::scalar::Table;
 use std::collections::HashMap;
 
@@ -135,6 +137,18 @@ pub(crate) fn run(
     args: &[Array],
     backwards: bool,
 ) -> Vec<Array> {
+    run_over(module, (program, &[]), args, backwards)
+}
+
+/// As [`run`], with some buffers in the memory of others.
+pub(crate) fn run_over(
+    module: &PtxModule,
+    (program, pairs): (&Program, &[InPlace]),
+    args: &[Array],
+    backwards: bool,
+) -> Vec<Array> {
+    let parent = |b: usize| pairs.iter().find(|p| p.child.as_u32() as usize == b);
+    let place = |b: usize| parent(b).map_or(b, |pair| pair.parent.as_u32() as usize);
     let buffers = program.buffers.len();
     let mut machine = Machine { pieces: Vec::new(), entries: entries(&module.text), backwards };
     let mut inputs = args.iter();
@@ -162,7 +176,7 @@ pub(crate) fn run(
     machine.pieces.extend(callers);
     let number = |n: usize| (n as u64 + 1) << PLACE;
     let at = Frame {
-        own: (0..buffers).map(number).collect(),
+        own: (0..buffers).map(|b| number(place(b))).collect(),
         callers: (0..buffers).map(|n| number(n + buffers)).collect(),
         ..Frame::default()
     };
@@ -172,7 +186,7 @@ pub(crate) fn run(
     let handed = |b: &Buffer| {
         let data = &program.buffers[*b];
         let own = b.as_u32() as usize;
-        let piece = if is_plain(data) { own } else { own + buffers };
+        let piece = if is_plain(data) { place(own) } else { own + buffers };
         array_of(data, &machine.pieces[piece].bytes)
     };
     program.outputs.iter().map(handed).collect()
@@ -192,7 +206,7 @@ fn array_of(data: &BufferData, bytes: &[u8]) -> Array {
 }
 
 /// Whether the caller's array is the buffer itself.
-fn is_plain(data: &BufferData) -> bool {
+pub(crate) fn is_plain(data: &BufferData) -> bool {
     let dense = data.storage == Storage::Plain && data.strides.is_none();
     dense || data.space != Memory::Device || matches!(data.role, Role::Constant(_))
 }

@@ -101,7 +101,7 @@ const LOOPED: &str = "func @looped(%h: f32[8], %w: f32[8], %xs: f32[5,8]) -> f32
 }";
 
 /// Decisions that can be other ones: what is edited, and what it becomes.
-const EDITS: [(&str, &str, &str); 14] = [
+const EDITS: [(&str, &str, &str); 15] = [
     (LOOPED, "width=4", "width=2"),
     (DENSE, "sums=32x32", "sums=64x64"),
     (DENSE, "stages=4", "stages=3"),
@@ -115,6 +115,7 @@ const EDITS: [(&str, &str, &str); 14] = [
         "elementwise\n    grid threads=128 resident=4\n    vector width=1",
     ),
     (ROWS, "threads=32 rows=4", "threads=32 rows=2"),
+    (ROWS, "threads=32 rows=4 block=1024", "threads=128 rows=1 block=64"),
     (ROWS, "registers=[t0,t1]", "registers=[]"),
     (ROWS, "number=0 unroll=7 inflight=13", "number=0 unroll=7 inflight=3"),
     (SUMS, "tree parts=32", "tree parts=8"),
@@ -183,7 +184,7 @@ fn radix_blocks_have_a_thread_a_digit() {
 }
 
 /// Texts that are none, and decisions that do not fit.
-const REFUSED: [(&str, &str, &str, Kind); 15] = [
+const REFUSED: [(&str, &str, &str, Kind); 17] = [
     (DENSE, "sums=32x32", "sums=48x48", Kind::Usage),
     (DENSE, "depth=16", "depth=0", Kind::Usage),
     (DENSE, "unit=fma", "unit=mma.tf32", Kind::Usage),
@@ -194,7 +195,9 @@ const REFUSED: [(&str, &str, &str, Kind); 15] = [
     (CHAIN, "elementwise", "sort", Kind::Usage),
     (CHAIN, "step 0", "step 7", Kind::Syntax),
     (ROWS, "vector=1", "vector=2", Kind::Usage),
+    (ROWS, "threads=32 rows=4 block=1024", "threads=64 rows=1 block=64", Kind::Usage),
     (ROWS, "vector=1", "vector=0", Kind::Usage),
+    (ROWS, "inflight=13", "inflight=13 match=0", Kind::Usage),
     (ROWS, "registers=[t0,t1]", "registers=[t9]", Kind::Usage),
     (ROWS, "registers=[t0,t1]", "registers=[t4294967295]", Kind::Syntax),
     (ROWS, "by=one", "by=stride", Kind::Usage),

@@ -49,6 +49,9 @@ pub struct StepCode {
     pub pieces: usize,
     /// Bytes beside the buffers that they need while they run. What is in them before is never read.
     pub scratch: u64,
+    /// Whether each element is read before the launches write there, and not again: results may be in the place of
+    /// operands then.
+    pub reads_first: bool,
     /// The programs that a loop or a branch runs, in the order of
     /// [`Step::blocks`](adfuse_ir::kernel::Step::blocks).
     pub blocks: Vec<BlockCode>,

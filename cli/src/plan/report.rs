@@ -8,7 +8,7 @@ use crate::stable_forms::{UnstableFormula, unstable};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, EngineModel, LoopReport, LoopResiduals, Plan, compile_cost,
+    Bottleneck, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan, compile_cost,
     computed_by_steps, loop_reports, lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
@@ -22,6 +22,8 @@ pub(super) struct PlanReport {
     pub(super) device: String,
     pub(super) fp: &'static str,
     pub(super) effort: &'static str,
+    /// How temporaries lie in memory, where that is not row-major.
+    pub(super) layout: Option<Layout>,
     /// The plan's hash, and that of the function it belongs to.
     pub(super) plan: String,
     pub(super) graph: String,
@@ -175,6 +177,7 @@ impl PlanReport {
             device: device.name.clone(),
             fp: ready.options.fp.name(),
             effort: ready.effort(),
+            layout: Some(plan.layout).filter(|&layout| layout != Layout::default()),
             plan: plan.hash(f),
             graph: plan.graph.clone(),
             chosen,
@@ -211,6 +214,9 @@ impl PlanReport {
         put("device", json!(self.device));
         put("fp", json!(self.fp));
         put("effort", json!(self.effort));
+        if let Some(layout) = self.layout {
+            put("layout", json!(layout.name()));
+        }
         put("plan", json!(self.plan));
         put("graph", json!(self.graph));
         for (key, value) in self.chosen.entries() {

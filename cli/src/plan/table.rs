@@ -14,7 +14,11 @@ const MOST_DOMAINS: usize = 3;
 /// The report in lines and columns, with the hashes of the plan and the function if they are wanted.
 pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     let r = report;
-    let mut out = format!("@{} on {}, fp {}, effort {}\n", r.function, r.device, r.fp, r.effort);
+    let mut out = format!("@{} on {}, fp {}, effort {}", r.function, r.device, r.fp, r.effort);
+    if let Some(layout) = r.layout {
+        out += &format!(", layout {}", layout.name());
+    }
+    out.push('\n');
     if hashes {
         out += &format!("plan {}\ngraph {}\n", r.plan, r.graph);
     }

@@ -1,6 +1,7 @@
 //! Horizontal fusion: contractions that share an operand run as one.
 
 use super::groups::Groups;
+use super::inline::bytes;
 use super::part::PartId;
 use crate::analysis::class::PartKind;
 use crate::analysis::facts::Facts;
@@ -42,7 +43,8 @@ pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
             let late = bundle[b].iter().all(|&q| groups.last[q] >= groups.since[p]);
             let fits = late && bundle[b].len() < MOST && shares(facts, groups, &bundle[b], key);
             let to = fits.then(|| together(facts, groups, &bundle[b], p, &position)).flatten()?;
-            Some((b, to))
+            let ended = |&q: &PartId| ends_before(facts, groups, (q, p), key.0, &position);
+            (to != position[bundle[b][0]] || !bundle[b].iter().any(ended)).then_some((b, to))
         });
         match joined {
             Some((b, to)) => {
@@ -76,6 +78,24 @@ fn shares(facts: &Facts<'_>, groups: &Groups, bundle: &[PartId], key: &SharedOpe
         }
         _ => false,
     })
+}
+
+/// Whether a part's result is read for the last time before another part runs, and takes more memory than the operand
+/// that they share: where both ran at once, the second result would not have the place of the first.
+fn ends_before(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    (q, p): (PartId, PartId),
+    operand: Value,
+    position: &SecondaryMap<PartId, usize>,
+) -> bool {
+    let left = |v: Value| {
+        let readers = groups.readers(v);
+        let ended = !readers.is_empty() && readers.iter().all(|&r| position[r] < position[p]);
+        ended && !facts.f.results().contains(&v) && bytes(facts, v) > bytes(facts, operand)
+    };
+    let mut made = groups.parts[q].members.iter().flat_map(|&i| facts.f.inst_results(i));
+    made.any(|&v| left(v))
 }
 
 /// The position at which a part can run together with a bundle: that of the bundle, when the part

@@ -5,7 +5,8 @@
 //! in which instances are instructions ([`super::instances`]) is not made either: instances are numbered as groups are
 //! visited. Whatever is unusual is left to lowering: then there is no linked program.
 
-use super::group_memo::{BufferForm, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
+use super::group_key::{BufferForm, KeyBuilder};
+use super::group_memo::{LoweringMemo, StepOfGroup, steps_of_group};
 use super::instances::recurs;
 use super::single_group::GroupLowering;
 use crate::analysis::class::InstClass;
@@ -138,7 +139,7 @@ pub(crate) fn linked(
     for (&v, b) in f.params().iter().zip(frame.buffers.keys()) {
         buffer_of[v] = Some(b);
     }
-    let mut keys = KeyBuilder::new(memo, plan.fp == Fp::Strict);
+    let mut keys = KeyBuilder::new(memo.numbers(), plan.fp == Fp::Strict);
     let mut lowering = None;
     let (mut steps, mut next) = (Vec::new(), 0);
     for group in &plan.groups {

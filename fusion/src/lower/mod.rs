@@ -8,6 +8,7 @@ pub(crate) mod coordinates;
 mod effect_order;
 pub(crate) mod emit;
 mod fill;
+pub(crate) mod group_key;
 pub(crate) mod group_memo;
 pub(crate) mod grown;
 pub(crate) mod held;
@@ -39,7 +40,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
 use fill::fill;
-use group_memo::{BufferForm, GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
+use group_key::{BufferForm, GroupKey, KeyBuilder};
+use group_memo::{LoweringMemo, StepOfGroup, steps_of_group};
 use grown::{Grown, in_function, regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, scatter};
@@ -180,7 +182,7 @@ fn applied(
         numbered: f.value_count(),
     };
     lower.buffers()?;
-    let mut keys = memo.map(|memo| KeyBuilder::new(memo, plan.fp == Fp::Strict));
+    let mut keys = memo.map(|memo| KeyBuilder::new(memo.numbers(), plan.fp == Fp::Strict));
     for (g, group) in plan.groups.iter().enumerate() {
         let form = |v| BufferForm::at(&lower.program, lower.buffers[v]);
         let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, form));

@@ -1,6 +1,7 @@
 //! A group lowered by itself, without the rest of its plan: what a change of a plan is priced by.
 
-use super::group_memo::{GroupKey, KnownGroup, LoweringMemo};
+use super::group_key::GroupKey;
+use super::group_memo::{KnownGroup, LoweringMemo};
 use super::grown::Grown;
 use super::loop_schedule::schedule;
 use super::{Lower, is_stored};
@@ -25,11 +26,6 @@ impl GroupLowering {
     pub(crate) fn new(fp: Fp, layout: Layout) -> GroupLowering {
         let plan = Plan { fp, layout, ..Plan::default() };
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
-    }
-
-    /// One that has lowered nothing.
-    pub(crate) fn another(&self) -> GroupLowering {
-        GroupLowering::new(self.plan.fp, self.plan.layout)
     }
 
     /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
@@ -61,7 +57,7 @@ impl GroupLowering {
         stored: &[(Value, Role, Storage)],
         device: &MachineModel,
     ) -> Option<Program> {
-        let empty = self.another();
+        let empty = GroupLowering::new(self.plan.fp, self.plan.layout);
         let GroupLowering { mut grown, buffers, mut plan } = std::mem::replace(self, empty);
         grown.begin(facts, group);
         plan.groups = vec![group.clone()];

@@ -9,34 +9,19 @@ const MOST_THREADS: usize = 8;
 /// Bytes of a thread's stack: expressions are followed to their operands, however deep.
 const STACK: usize = 256 << 20;
 
-/// The threads that there are.
-pub(crate) fn threads() -> usize {
-    available_parallelism().map_or(1, usize::from).min(MOST_THREADS)
-}
-
 /// What `make` makes of each item, in their order, whichever thread it is that makes it.
 pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    each_with(items, || (), |(), item| make(item))
-}
-
-/// As [`each`], with something that each thread has for itself.
-pub(crate) fn each_with<T: Sync, S, R: Send>(
-    items: &[T],
-    own: impl Fn() -> S + Sync,
-    make: impl Fn(&mut S, &T) -> R + Sync,
-) -> Vec<R> {
-    let threads = threads().min(items.len());
+    let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(items.len());
     if threads < 2 {
-        let mut own = own();
-        return items.iter().map(|item| make(&mut own, item)).collect();
+        return items.iter().map(make).collect();
     }
     let next = AtomicUsize::new(0);
     let work = || {
-        let (mut own, mut done) = (own(), Vec::new());
+        let mut done = Vec::new();
         loop {
             let k = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(k) else { return done };
-            done.push((k, make(&mut own, item)));
+            done.push((k, make(item)));
         }
     };
     let mut all = scope(|scope| {

@@ -36,7 +36,7 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 
 /// One thread, and the bits of the evaluator.
-fn strict() -> CpuOptions {
+pub(crate) fn strict() -> CpuOptions {
     CpuOptions { fp: Fp::Strict, ..CpuOptions::default() }
 }
 

@@ -6,7 +6,7 @@ use crate::gpu::launches::{BlockBinding, BlockCode, POSITION_BYTES, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
-use adfuse_ir::kernel::{Buffer, Carry, Kernel, Loop, Program, Role, SLOT, Space, Step, Verified};
+use adfuse_ir::kernel::{Buffer, Carry, Loop, Program, Role, SLOT, Space, Step, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
 
@@ -124,7 +124,7 @@ fn block_memory(
     }
     let steps = step_memories(program, &code.steps, arrange)?;
     let needed: Vec<u64> = steps.iter().map(|step| step.bytes).collect();
-    let again = reads_again(program, &code.steps);
+    let again = reads_again(&code.steps);
     let layout = arrange(program, &needed, &again)?;
     arena_layout::check(program, &layout, &again)?;
     let mut beside = Room::at(layout.bytes);
@@ -146,18 +146,8 @@ fn block_memory(
 }
 
 /// For each step of a program, whether it reads again what it has read when it has begun to write.
-pub(crate) fn reads_again(program: &Program, codes: &[StepCode]) -> Vec<bool> {
-    let simple = |(step, code): (&Step, &StepCode)| match step {
-        Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
-        Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
-        // Each kernel, of which none is empty, is then one piece of one launch.
-        Step::Bundle(b) => {
-            let one = |k: &Kernel| k.stages.len() == 1 && !k.domain.contains(&0);
-            code.pieces == b.kernels.len() && b.kernels.iter().all(one)
-        }
-        _ => false,
-    };
-    program.steps.iter().zip(codes).map(|s| !simple(s)).collect()
+pub(crate) fn reads_again(codes: &[StepCode]) -> Vec<bool> {
+    codes.iter().map(|code| !code.reads_first).collect()
 }
 
 /// Bytes of the constants of the programs in a program, each at a place of its own.

@@ -157,10 +157,9 @@ impl GpuPrepared {
     }
 
     /// For each of its steps, whether it reads again what it has read when it has begun to write, so that
-    /// nothing it writes may be in the place of what it reads. A launch follows the one before, and stages
-    /// compute again what does not fit: one launch of one stage alone reads first.
+    /// nothing it writes may be in the place of what it reads ([`StepCode::reads_first`](crate::gpu::launches::StepCode)).
     pub fn reads_again(&self) -> Vec<bool> {
-        reads_again(&self.divided.program, &self.module.steps)
+        reads_again(&self.module.steps)
     }
 
     /// What is launched.

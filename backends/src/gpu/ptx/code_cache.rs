@@ -4,7 +4,7 @@
 //! step becomes depends on its form alone ([`StepForm`]), the target and the mode, so it is kept under these.
 
 use super::entry::Out;
-use super::module::{entry_prefix, module, printed, step_code, with_buffers, within};
+use super::module::{entry_prefix, module, step_code, step_printed, with_buffers, within};
 use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::schedule::program::{GpuSchedule, schedule_but};
 use crate::gpu::target::GpuTarget;
@@ -158,7 +158,7 @@ impl fmt::Debug for CodeCache {
 fn form_code(schedule: &GpuSchedule, n: usize, keyed: &KeyedStep) -> Result<FormCode, Diagnostic> {
     let mut out = Out::new(schedule.target);
     PREFIX.clone_into(&mut out.prefix);
-    let mut code = printed(schedule, &mut out, &schedule.steps[n])?;
+    let mut code = step_printed(schedule, &mut out, n)?;
     let number = |b: Buffer| keyed.mentioned.iter().position(|&known| known == b).map(Buffer::new);
     with_buffers(&mut code, &number)?;
     Ok(FormCode { text: out.text, table: out.table, code })

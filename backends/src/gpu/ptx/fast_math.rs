@@ -1,15 +1,15 @@
 //! Functions of `f32` as the chip has them, for the mode `fast`: exponentials, reciprocals and roots of its special
 //! unit, with what keeps their errors small. `docs/fp.md` says how large they are.
 //!
-//! Nothing is flushed that a caller sees: `.ftz` stands only where numbers below the normal ones are lost beside
-//! others, or cannot be.
+//! Nothing is flushed that a caller sees but results of exponentials below the normal numbers: elsewhere `.ftz` stands only
+//! where those are lost beside others, or cannot be.
 
 use super::asm::{Asm, Class, Reg};
 use super::operands::{class, constant, select, spelled};
 use adfuse_ir::scalar::math::{ERF_32, ERF_TAIL_32};
 use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Literal};
-use std::f64::consts::LOG2_E;
+use std::f64::consts::{LN_2, LOG2_E};
 
 /// A function that the chip [has](has).
 pub(crate) fn function(asm: &mut Asm, func: Func, x: Reg) -> Reg {
@@ -115,38 +115,39 @@ impl Fast<'_> {
         self.two("copysign.f32", x, y)
     }
 
-    /// e^x as 2^n 2^r. The first sum, held between 0 and 1, says which of the 253 exponents of normal numbers is
-    /// next below that of the result: beyond them r makes up for it, and the last product is rounded once.
+    /// e^x. No power of 2 that the chip has is beyond all numbers: w makes up for what is left of x.
     fn exp(&mut self, x: Reg) -> Reg {
-        const STEPS: f64 = 252.0;
-        // An integer in the low bits of this sum, as far above -126 as its exponent is to be.
-        const MAGIC: f64 = 12_582_913.0;
-        let (step, half) = (self.lit(LOG2_E / STEPS), self.lit(0.5));
-        let held = format_args!("{x}, {step}, {half}").to_string();
-        let share = self.asm.pure(Class::Single, "fma.rn.sat.f32", held);
-        let (steps, magic) = (self.lit(STEPS), self.lit(MAGIC));
-        let down = format_args!("{share}, {steps}, {magic}").to_string();
-        let t = self.asm.pure(Class::Single, "fma.rm.f32", down);
-        let zero = self.lit(MAGIC + STEPS / 2.0);
-        let n = self.two("sub.rn.f32", t, zero);
-        let n = self.one("neg.f32", n);
-        let head = f64::from(LOG2_E as f32);
-        let (head, tail) = (self.lit(head), self.lit(LOG2_E - head));
-        let r = self.fma(x, head, n);
-        let r = self.fma(x, tail, r);
-        // Where this is below the normal numbers, so far below is the result that it is 0.
-        let e = self.one("ex2.approx.ftz.f32", r);
-        let bits = self.asm.pure(Class::Word, "mov.b32", t);
-        let power = self.asm.pure(Class::Word, "shl.b32", format_args!("{bits}, 23"));
-        let power = self.one("mov.b32", power);
-        self.two("mul.rn.f32", e, power)
+        // The number next below 128.
+        const MOST: f64 = 127.999_992_370_605_47;
+        let most = self.lit(MOST);
+        self.exp_of(x, Some(most))
+    }
+
+    /// e^x as 2^t (1 + w), with t = x log2(e) rounded and w = x - t ln 2; t is at most `most`. What is below the normal
+    /// numbers is 0.
+    fn exp_of(&mut self, x: Reg, most: Option<Reg>) -> Reg {
+        // 2^t is 0 there, and w is finite.
+        let low = self.lit(-104.0);
+        let x = self.two("max.NaN.f32", x, low);
+        let scale = self.lit(LOG2_E);
+        let mut t = self.two("mul.rn.f32", x, scale);
+        if let Some(most) = most {
+            // NaN comes back by w.
+            t = self.two("min.f32", t, most);
+        }
+        let e = self.one("ex2.approx.ftz.f32", t);
+        let head = f64::from(LN_2 as f32);
+        let (head, tail) = (self.lit(-head), self.lit(head - LN_2));
+        let w = self.fma(t, head, x);
+        let w = self.fma(t, tail, w);
+        self.fma(e, w, e)
     }
 
     /// 1 / (1 + e^-x), as e^x / (1 + e^x) on the left.
     fn logistic(&mut self, x: Reg) -> Reg {
         let a = self.one("abs.f32", x);
         let a = self.one("neg.f32", a);
-        let e = self.exp(a);
+        let e = self.exp_of(a, None);
         let one = self.lit(1.0);
         let sum = self.two("add.rn.f32", e, one);
         let right = self.one("rcp.approx.ftz.f32", sum);

@@ -2,6 +2,7 @@
 
 use super::entry::Out;
 use super::loop_entries;
+use super::read_order::reads_first;
 use crate::gpu::launches::{Arg, BlockCode, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::bundle::SharedLaunches;
 use crate::gpu::schedule::elementwise::Elementwise;
@@ -106,7 +107,7 @@ pub(super) fn step_code(
 ) -> Result<StepCode, Diagnostic> {
     let step = &schedule.steps[n];
     out.prefix = entry_prefix(schedule, of, n);
-    let code = printed(schedule, out, step).map_err(|d| within(schedule, d, Some(n)))?;
+    let code = step_printed(schedule, out, n).map_err(|d| within(schedule, d, Some(n)))?;
     let mut blocks = Vec::new();
     for inner in &step.blocks {
         let of = format!("{of}s{n}b_{}_", inner.role);
@@ -146,15 +147,22 @@ fn block(
 /// As [`print()`].
 pub(crate) fn step_launches(schedule: &GpuSchedule, n: usize) -> Result<StepCode, Diagnostic> {
     let mut out = Out::new(schedule.target);
-    printed(schedule, &mut out, &schedule.steps[n]).map_err(|d| within(schedule, d, Some(n)))
+    step_printed(schedule, &mut out, n).map_err(|d| within(schedule, d, Some(n)))
+}
+
+/// The code of a step without the programs in it.
+pub(super) fn step_printed(
+    schedule: &GpuSchedule,
+    out: &mut Out,
+    n: usize,
+) -> Result<StepCode, Diagnostic> {
+    let mut code = printed(schedule, out, &schedule.steps[n])?;
+    code.reads_first = reads_first(&schedule.program.steps[n], &schedule.steps[n], &code);
+    Ok(code)
 }
 
 /// Launches of the work of one step.
-pub(super) fn printed(
-    s: &GpuSchedule,
-    out: &mut Out,
-    step: &StepSchedule,
-) -> Result<StepCode, Diagnostic> {
+fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
     let shared = match step.works.last() {
         Some(Scheduled::Bundle(shared)) => shared.clone(),
@@ -184,7 +192,7 @@ pub(super) fn printed(
     }
     let launches = std::mem::take(&mut out.launches);
     let pieces = step.works.iter().filter(|work| !matches!(work, Scheduled::Bundle(_))).count();
-    Ok(StepCode { launches, pieces, scratch: step.scratch, blocks: Vec::new() })
+    Ok(StepCode { launches, pieces, scratch: step.scratch, ..StepCode::default() })
 }
 
 /// The elementwise work of these numbers.

@@ -39,10 +39,10 @@ pub(crate) struct Column {
 }
 
 impl Point<'_> {
-    /// Takes room for the parts of a fold, past the tiles.
-    pub(crate) fn parts_of(&mut self, blocks: i64) -> i64 {
+    /// Takes room for what warps leave of a fold, past the tiles.
+    pub(crate) fn room(&mut self, bytes: i64) -> i64 {
         let at = self.end;
-        self.end += (blocks * 8 + 15) / 16 * 16;
+        self.end += bytes;
         at
     }
 }

@@ -3,21 +3,28 @@
 
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
-use super::cross_warp::{halved, leave_parts, tree};
+use super::cross_warp::{folded_in_lanes, halved, leave_element, leave_parts, tree};
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::Below;
+use super::operands::not;
+use super::packed_extremes::with_pairs;
 use super::partial_fold::Part;
+use super::row_match::is_among;
 use super::row_point::{Ahead, Point};
 use super::row_registers::{held, keep, name_registers, shared_row};
 use crate::gpu::schedule::async_copy::RowArray;
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::row_residency::{Reduction, Residency, pieces};
-use crate::gpu::schedule::shape::{free, output_type, volume};
+use crate::gpu::schedule::place_match::PlaceMatch;
+use crate::gpu::schedule::row_residency::{
+    Reduction, Residency, parts_of_fold, pieces, reductions,
+};
+use crate::gpu::schedule::shape::{free, volume};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Param, Sink, Stage};
+use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::ScalarProgram;
 
 /// A stage that is being written.
@@ -25,7 +32,11 @@ struct Walk<'a> {
     stage: &'a Stage,
     number: usize,
     program: ScalarProgram,
+    /// The parameter with which places are compared, and the program without those comparisons.
+    matched: Option<(usize, ScalarProgram)>,
     folds: Vec<Reduction>,
+    /// Where in shared memory what warps leave of each fold is.
+    places: Vec<i64>,
     /// What a warp's pieces come to together, where they are not parts of their own.
     sums: Option<Vec<Part>>,
     /// Groups of neighbours that have a text of their own.
@@ -38,7 +49,10 @@ struct Walk<'a> {
 }
 
 /// Some of the elements that a thread has.
-struct Span {
+#[derive(Clone)]
+struct Span<'a> {
+    /// What is computed of each.
+    program: &'a ScalarProgram,
     vars: Vars,
     /// The place of the first lane's first group of neighbours.
     start: IndexExpr,
@@ -56,16 +70,6 @@ struct Read {
     cell: i64,
     /// What the parameters of each are.
     params: Vec<Vec<Option<Reg>>>,
-}
-
-pub(crate) fn reductions(stage: &Stage) -> Vec<Reduction> {
-    let of = |k: usize| match &stage.sinks[k] {
-        Sink::Reduce { monoid, into, .. } => {
-            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into })
-        }
-        _ => None,
-    };
-    (0..stage.sinks.len()).filter_map(of).collect()
 }
 
 /// A stage over elements; whether it has a barrier.
@@ -87,29 +91,42 @@ pub(crate) fn elements(
     let (text, batch) = unroll.map_or((1, 1), |u| (u.text, u.inflight));
     let done = p.layout.arrays.iter().filter(|a| a.last == number);
     let done = if next.is_some() { done.collect() } else { Vec::new() };
-    let folds = reductions(stage);
+    let folds = reductions(stage, team.width);
     // Where the order is free a warp joins its pieces before its lanes.
     let free = |f: &Reduction| emit.fp != Fp::Strict || free(f.monoid, f.dtype);
     let together = team.warps() > 1 && pieces.len() > 1 && folds.iter().all(free);
-    let sums = together.then(|| folds.iter().map(|f| empty(emit, f)).collect());
-    let walk = Walk { stage, number, program, folds, sums, text, batch, done, next };
+    let sums = together.then(|| begun(emit, &folds));
+    let blocks = match &sums {
+        Some(_) => team.warps(),
+        None => (n + team.piece - 1) / team.piece,
+    };
+    let mut places = Vec::new();
+    for fold in folds.iter().filter(|_| team.warps() > 1) {
+        let most = (blocks * 8 + 15) / 16 * 16;
+        places.push(p.room(most.max(parts_of_fold(team, n, fold, emit.fp))));
+    }
+    let program = with_pairs(stage, &folds, program);
+    let matched = unroll.and_then(|u| u.matched).and_then(|param| {
+        let found = PlaceMatch::of(stage, p.layout.kernel.domain.len())?;
+        let without = emit.written(&found.without(&stage.program));
+        Some((param, with_pairs(stage, &folds, without)))
+    });
+    let walk =
+        Walk { stage, number, program, matched, folds, places, sums, text, batch, done, next };
     name_registers(emit, p, stage, &pieces);
     if team.warps() == 1 {
         let Some(&piece) = pieces.first() else { return false };
         let start = IndexExpr::Const(0);
-        let span = Span { vars: p.vars.clone(), start, turns: piece.turns, cell: 0 };
+        let (program, vars) = (&walk.program, p.vars.clone());
+        let span = Span { program, vars, start, turns: piece.turns, cell: 0 };
         let parts = walked(emit, p, &walk, &span);
+        let parts = emit.unpaired(&walk.folds, parts);
         for (fold, part) in walk.folds.iter().zip(parts) {
             p.rows[fold.into] = Some(halved(emit, fold, part, team.threads.min(32)));
         }
         follows(emit, &walk, None, n);
         return false;
     }
-    let blocks = match &walk.sums {
-        Some(_) => team.warps(),
-        None => (n + team.piece - 1) / team.piece,
-    };
-    let places: Vec<i64> = walk.folds.iter().map(|_| p.parts_of(blocks)).collect();
     // Whole blocks that every warp has are one text where registers are not named for each.
     let alike = pieces.iter().take_while(|p| p.has == Has::All).count();
     let looped = !registers && alike > 1;
@@ -118,7 +135,7 @@ pub(crate) fn elements(
         let mut vars = p.vars.clone();
         let turn = vars.push(turn, alike as i64);
         let block = turn.times(team.warps()).sum(p.warp.clone());
-        piece(emit, p, &walk, &places, &vars, block, team.piece, 0, n / team.piece);
+        piece(emit, p, &walk, &vars, block, team.piece, 0, n / team.piece);
         emit.again(l);
     }
     let mut cell = 0;
@@ -126,7 +143,7 @@ pub(crate) fn elements(
         if !(looped && k < alike) {
             // Sums are written again: what a piece has added is not known to the next.
             emit.asm.open();
-            pieced(emit, p, &walk, &places, own, cell, n);
+            pieced(emit, p, &walk, own, cell, n);
             emit.asm.close();
         }
         cell += own.turns * team.width;
@@ -137,31 +154,27 @@ pub(crate) fn elements(
     if let Some(sums) = &walk.sums {
         let warp = resolved(&p.warp, &emit.same(&p.vars), &p.vars);
         let warp = value(&mut emit.asm, &warp, &p.vars, &[]);
-        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &places);
+        let sums = emit.unpaired(&walk.folds, sums.clone());
+        leave_parts(emit, p, &walk.folds, sums, warp, &walk.places);
     }
     emit.asm.emit("bar.sync 0");
-    for (fold, &place) in walk.folds.iter().zip(&places) {
-        let part = tree(emit, p, fold, place, blocks);
+    for (fold, &place) in walk.folds.iter().zip(&walk.places) {
+        let part = match fold.in_lanes(team, emit.fp) {
+            true => folded_in_lanes(emit, p, fold, place, n),
+            false => tree(emit, p, fold, place, blocks),
+        };
         p.rows[fold.into] = Some(part);
     }
     true
 }
 
 /// A block of each warp that has one.
-fn pieced(
-    emit: &mut Emit<'_>,
-    p: &mut Point<'_>,
-    walk: &Walk<'_>,
-    places: &[i64],
-    own: &Piece,
-    cell: i64,
-    n: i64,
-) {
+fn pieced(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, own: &Piece, cell: i64, n: i64) {
     let each = p.layout.team.piece;
     let block = p.warp.clone().plus(own.block);
     let Has::Some { full, rest } = own.has else {
         let vars = p.vars.clone();
-        return piece(emit, p, walk, places, &vars, block, each, cell, n / each);
+        return piece(emit, p, walk, &vars, block, each, cell, n / each);
     };
     let number = resolved(&block, &emit.same(&p.vars), &p.vars);
     let number = value(&mut emit.asm, &number, &p.vars, &[]);
@@ -171,7 +184,7 @@ fn pieced(
         emit.when(Some(here), |emit| {
             let mut vars = p.vars.clone();
             let block = vars.push(number, full);
-            piece(emit, p, walk, places, &vars, block, each, cell, full);
+            piece(emit, p, walk, &vars, block, each, cell, full);
         });
     }
     if rest > 0 {
@@ -180,7 +193,7 @@ fn pieced(
         emit.when(Some(here), |emit| {
             let vars = p.vars.clone();
             let block = IndexExpr::Const(full);
-            piece(emit, p, walk, places, &vars, block, rest, cell, full + 1);
+            piece(emit, p, walk, &vars, block, rest, cell, full + 1);
         });
     }
 }
@@ -191,7 +204,6 @@ fn piece(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    places: &[i64],
     vars: &Vars,
     block: IndexExpr,
     elements: i64,
@@ -207,12 +219,15 @@ fn piece(
         _ => vars.push(number, blocks),
     };
     let start = block.times(team.piece / team.width);
-    let span = Span { vars, start, turns: team.turns(elements), cell };
+    let span = Span { program: &walk.program, vars, start, turns: team.turns(elements), cell };
     let parts = walked(emit, p, walk, &span);
     follows(emit, walk, Some((number, blocks)), elements);
     match &walk.sums {
         Some(sums) => sums.iter().zip(parts).for_each(|(&to, part)| emit.set_part(to, part)),
-        None => leave_parts(emit, p, &walk.folds, parts, number, places),
+        None => {
+            let parts = emit.unpaired(&walk.folds, parts);
+            leave_parts(emit, p, &walk.folds, parts, number, &walk.places);
+        }
     }
 }
 
@@ -235,61 +250,97 @@ fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elem
     });
 }
 
-/// What a fold begins with, in registers that are written again.
-fn empty(emit: &mut Emit<'_>, fold: &Reduction) -> Part {
-    let part = emit.empty_part(fold.monoid, fold.dtype);
-    emit.kept_part(part)
+/// What folds begin with, in registers that are written again.
+fn begun(emit: &mut Emit<'_>, folds: &[Reduction]) -> Vec<Part> {
+    let mut of = |fold: &Reduction| {
+        let part = emit.empty_fold(fold);
+        emit.kept_part(part)
+    };
+    folds.iter().map(&mut of).collect()
 }
 
 /// Elements of a stage; gives what its folds have come to in each lane.
-fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span) -> Vec<Part> {
-    let begun = |emit: &mut Emit<'_>| -> Vec<Part> {
-        match &walk.sums {
-            Some(sums) => sums.clone(),
-            None => walk.folds.iter().map(|f| empty(emit, f)).collect(),
-        }
-    };
-    let batches = |emit: &mut Emit<'_>,
-                   p: &mut Point<'_>,
-                   places: Vec<(i64, Vars, IndexExpr)>,
-                   now: &mut [Option<Part>]| {
-        let mut left = places.as_slice();
-        while !left.is_empty() {
-            let (first, rest) = left.split_at(left.len().min(walk.batch as usize));
-            batch(emit, p, walk, span, first, now);
-            left = rest;
-        }
-    };
-    if walk.text >= span.turns {
+fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span<'_>) -> Vec<Part> {
+    let whole = walk.text >= span.turns;
+    if whole && walk.matched.is_none() {
         let mut now: Vec<Option<Part>> = match &walk.sums {
             Some(sums) => sums.iter().map(|&part| Some(part)).collect(),
             None => vec![None; walk.folds.len()],
         };
         let places = (0..span.turns).map(|t| (t, span.vars.clone(), IndexExpr::Const(t)));
-        batches(emit, p, places.collect(), &mut now);
+        batches(emit, p, walk, span, &places.collect::<Vec<_>>(), &mut now);
         let found = walk.folds.iter().zip(now);
-        return found
-            .map(|(f, part)| part.unwrap_or_else(|| emit.empty_part(f.monoid, f.dtype)))
-            .collect();
+        return found.map(|(f, part)| part.unwrap_or_else(|| emit.empty_fold(f))).collect();
     }
     // A short block has turns that the text may not divide.
-    let each = (1..=walk.text.max(1)).rev().find(|u| span.turns % u == 0).unwrap_or(1);
-    let accs = begun(emit);
-    let (l, turn) = emit.repeat(span.turns / each);
+    let most = walk.text.clamp(1, span.turns.max(1));
+    let each = (1..=most).rev().find(|u| span.turns % u == 0).unwrap_or(1);
+    let accs: Vec<Part> = match &walk.sums {
+        Some(sums) => sums.clone(),
+        None => begun(emit, &walk.folds),
+    };
     let mut vars = span.vars.clone();
-    let turn = vars.push(turn, span.turns / each);
-    let places = (0..each).map(|u| (0, vars.clone(), turn.clone().times(each).plus(u)));
-    let mut now: Vec<Option<Part>> = accs.iter().map(|&a| Some(a)).collect();
-    batches(emit, p, places.collect(), &mut now);
-    for (&acc, part) in accs.iter().zip(now) {
-        part.into_iter().for_each(|part| emit.set_part(acc, part));
+    let looped = (!whole).then(|| emit.repeat(span.turns / each));
+    let first = match &looped {
+        Some((_, turn)) => vars.push(*turn, span.turns / each).times(each),
+        None => IndexExpr::Const(0),
+    };
+    match &walk.matched {
+        None => added(emit, p, walk, span, (&vars, &first, each), &accs),
+        Some((param, without)) => {
+            let team = p.layout.team;
+            let lanes = team.threads.min(32);
+            let place = span.start.clone().sum(first.clone().times(lanes)).times(team.width);
+            let count = each * lanes * team.width;
+            let near = is_among(emit, p, (walk.stage, *param), &vars, (&place, count));
+            let far = not(&mut emit.asm, near);
+            let other = Span { program: without, ..span.clone() };
+            for (span, when) in [(&other, far), (span, near)] {
+                emit.when(Some(when), |emit| {
+                    added(emit, p, walk, span, (&vars, &first, each), &accs);
+                });
+            }
+        }
     }
-    emit.again(l);
+    if let Some((l, _)) = looped {
+        emit.again(l);
+    }
     accs
 }
 
+/// Adds `each` groups of neighbours, from group `first` on, to what folds have come to.
+fn added(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span<'_>,
+    (vars, first, each): (&Vars, &IndexExpr, i64),
+    accs: &[Part],
+) {
+    let places: Vec<_> = (0..each).map(|u| (0, vars.clone(), first.clone().plus(u))).collect();
+    let mut now: Vec<Option<Part>> = accs.iter().map(|&a| Some(a)).collect();
+    batches(emit, p, walk, span, &places, &mut now);
+    for (&acc, part) in accs.iter().zip(now) {
+        part.into_iter().for_each(|part| emit.set_part(acc, part));
+    }
+}
+
+/// Groups of neighbours, as many at a time as have their loads under way together.
+fn batches(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span<'_>,
+    places: &[(i64, Vars, IndexExpr)],
+    now: &mut [Option<Part>],
+) {
+    for some in places.chunks(walk.batch.max(1) as usize) {
+        batch(emit, p, walk, span, some, now);
+    }
+}
+
 /// The neighbours of a group among those of a stage's row, and where the group is.
-fn group(
+pub(super) fn group(
     emit: &mut Emit<'_>,
     p: &Point<'_>,
     stage: &Stage,
@@ -312,7 +363,7 @@ fn batch(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    span: &Span,
+    span: &Span<'_>,
     places: &[(i64, Vars, IndexExpr)],
     now: &mut [Option<Part>],
 ) {
@@ -327,7 +378,7 @@ fn batch(
         let cell = span.cell + turn * width;
         let mut rows = emit.loaded_where(walk.stage, &near, &|k| arrays[k].is_none());
         for (k, param) in walk.stage.params.iter().enumerate() {
-            if walk.program.reads_param(k)
+            if span.program.reads_param(k)
                 && let Some(found) = shared_row(emit, p, arrays[k], param, &here, &near.vars)
             {
                 rows.insert(k, found);
@@ -349,14 +400,14 @@ fn batch(
                         .and_then(|row| row.get(u).copied()),
                 },
             };
-            params.push(emit.params(&walk.stage.params, &walk.program, &at, given).0);
+            params.push(emit.params(&walk.stage.params, span.program, &at, given).0);
         }
         reads.push(Read { near, here, cell, params });
     }
     for read in reads {
         let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
         for params in &read.params {
-            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, &walk.program, params);
+            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, span.program, params);
             values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
         }
         put(emit, p, walk, span, &read, &values, now);
@@ -368,7 +419,7 @@ fn put(
     emit: &mut Emit<'_>,
     p: &mut Point<'_>,
     walk: &Walk<'_>,
-    span: &Span,
+    span: &Span<'_>,
     read: &Read,
     values: &[Vec<Reg>],
     now: &mut [Option<Part>],
@@ -388,7 +439,29 @@ fn put(
             }
             Sink::Reduce { .. } => {
                 let fold = &walk.folds[number];
-                for &value in values {
+                if let Some(narrow) = fold.pairs {
+                    for pair in values.chunks_exact(2) {
+                        let halves = [pair[0], pair[1]];
+                        let of = (fold, narrow);
+                        now[number] = Some(emit.with_pair(of, now[number], halves, valid));
+                    }
+                    number += 1;
+                    continue;
+                }
+                if fold.in_lanes(p.layout.team, emit.fp) {
+                    for &value in values {
+                        leave_element(emit, fold, walk.places[number], value, &read.here);
+                    }
+                    number += 1;
+                    continue;
+                }
+                // A constant that is added a second time changes nothing.
+                let output = span.program.constant(span.program.outputs[k]);
+                let once = output.is_some_and(|c| {
+                    fold.monoid != Monoid::Sum && fold.monoid != Monoid::Prod || c.to_f64() == 0.0
+                });
+                let different = if once { 1 } else { values.len() };
+                for &value in &values[..different] {
                     let part = Part { value, place: None };
                     let part = emit.part_if(valid, part, fold.monoid, fold.dtype);
                     now[number] = Some(match now[number] {
@@ -410,40 +483,6 @@ fn put(
                 }
             }
             _ => {}
-        }
-    }
-}
-
-/// Does the loads that give the same for every row, before the first: what asks for them again is given
-/// what they gave.
-pub(crate) fn hoisted(emit: &mut Emit<'_>, p: &Point<'_>) {
-    let (layout, team) = (p.layout, p.layout.team);
-    for &(s, k) in &layout.hoisted {
-        let stage = &layout.kernel.stages[s];
-        let n = volume(&stage.axes);
-        let Some(Param::Load(loads)) = stage.params.get(k) else { continue };
-        for own in pieces(team, stage) {
-            let mut vars = p.vars.clone();
-            let start = match team.warps() {
-                1 => IndexExpr::Const(0),
-                _ => {
-                    let block = p.warp.clone().plus(own.block);
-                    let number = resolved(&block, &emit.same(&vars), &vars);
-                    let number = value(&mut emit.asm, &number, &vars, &[]);
-                    vars.push(number, n / team.piece).times(team.piece / team.width)
-                }
-            };
-            for turn in 0..own.turns {
-                let lanes = team.threads.min(32);
-                let place = start.clone().plus(turn * lanes).sum(p.lane.clone());
-                let (_, near) = group(emit, p, stage, vars.clone(), &place);
-                if emit.loaded_where(stage, &near, &|other| other == k).is_empty() {
-                    for coords in &near.coords {
-                        let at = At { vars: &near.vars, coords };
-                        emit.load(loads, stage.program.params[k], &at, &[]);
-                    }
-                }
-            }
         }
     }
 }

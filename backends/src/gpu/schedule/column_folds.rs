@@ -7,6 +7,7 @@
 use super::cooperative_row::{BLOCK, Team};
 use super::fold::{LEAST_THREADS, WIDE};
 use super::inline::{Inliner, defs};
+use super::scalar_form::instructions;
 use super::shape::{free, output_type, volume};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Fp;
@@ -27,7 +28,7 @@ const COUNTED_THREADS: i64 = 256;
 /// Rows of a chain at least, where the order is free.
 const SHORTEST: i64 = 8;
 /// Instructions of a stage, written once for each element that a thread has.
-const TEXT: i64 = 8000;
+const TEXT: i64 = 16_000;
 
 /// Rows below which a warp that walks them has few bytes under way: other loops have threads that go down neighbouring columns.
 const SHORT_ROW: i64 = 256;
@@ -61,7 +62,9 @@ impl ColumnFold {
                 words += team.cells(volume(&stage.axes)) * size;
             }
         }
-        let long = |s: &Stage| team.cells(volume(&s.axes)) * s.program.insts.len() as i64 > TEXT;
+        let long = |s: &Stage| {
+            team.cells(volume(&s.axes)).saturating_mul(instructions(&s.program, fp)) > TEXT
+        };
         let block = target.allocated_threads(team.block()).max(COUNTED_THREADS);
         let registers = i64::from(target.registers) / block;
         if team.threads < WARP

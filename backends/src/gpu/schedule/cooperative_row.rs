@@ -1,8 +1,9 @@
 //! Which kernels are run as rows, and how threads share their points.
 
+use super::scalar_form::instructions;
 use super::shape::{free, output_type, volume};
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::{Kernel, Order, Sink};
+use adfuse_ir::kernel::{Kernel, Order, Sink, Stage};
 
 /// Elements of a block of the lane order.
 pub(crate) const BLOCK: i64 = 1024;
@@ -12,6 +13,11 @@ const LONGEST: i64 = 128 * BLOCK;
 const SHORT: i64 = 128;
 /// Threads of a block of which few fit a multiprocessor.
 pub(crate) const LARGE: i64 = 512;
+/// Instructions of a thread's elements of a row, where columns fold: from twice as many on, text comes from the
+/// instruction cache more slowly than it is computed, and more warps share the row.
+const TEXT: i64 = 2048;
+/// Warps that share a row of one block at most.
+const MOST_WARPS: i64 = 8;
 
 /// Whether a kernel can be run so: its folds are of whole stages, in the lane order where order matters, or of
 /// columns.
@@ -82,7 +88,35 @@ impl Team {
     /// For the rows of a kernel.
     pub(crate) fn of(kernel: &Kernel, fp: Fp) -> Team {
         let sizes = kernel.stages.iter().filter(|s| !s.axes.is_empty()).map(|s| volume(&s.axes));
-        Team::of_rows(&sizes.collect::<Vec<_>>(), fp)
+        let team = Team::of_rows(&sizes.collect::<Vec<_>>(), fp);
+        let folds = |s: &&Stage| s.sinks.iter().any(|k| matches!(k, Sink::Fold { .. }));
+        let text = kernel.stages.iter().filter(folds).map(|s| {
+            let n = volume(&s.axes);
+            (n, instructions(&s.program, fp))
+        });
+        team.shared_by_warps(&text.collect::<Vec<_>>())
+    }
+
+    /// A row of one warp as one of several, where stages of this many elements and instructions have a long text.
+    fn shared_by_warps(self, stages: &[(i64, i64)]) -> Team {
+        let longest = stages.iter().map(|&(n, _)| n).max().unwrap_or(0);
+        let unit = 32 * self.width;
+        let long = |team: &Team| stages.iter().any(|&(n, size)| team.cells(n) * size > TEXT);
+        let mut team = self;
+        while self.threads == 32 && team.warps() < MOST_WARPS && long(&team) {
+            let warps = 2 * team.warps();
+            if warps * unit > longest {
+                break;
+            }
+            let piece = (longest + warps * unit - 1) / (warps * unit) * unit;
+            team = Team { threads: 32 * warps, teams: 1, piece, ..team };
+        }
+        team
+    }
+
+    /// Whether the lane order of a row is that of several warps: each has neighbours of one block.
+    pub(crate) fn splits_block(self, fp: Fp) -> bool {
+        fp == Fp::Strict && self.warps() > 1 && self.piece < BLOCK
     }
 
     /// For rows of this many elements.
@@ -195,6 +229,22 @@ mod tests {
             }
             assert!(seen.iter().all(|&n| n == 1), "{n}");
         }
+    }
+
+    #[test]
+    fn warps_share_rows_with_a_long_text() {
+        let shape = |n, size, fp| {
+            let team = Team::of_rows(&[n], fp).shared_by_warps(&[(n, size)]);
+            (team.threads, team.teams, team.piece)
+        };
+        assert_eq!(shape(1024, 50, Fp::Strict), (32, 4, 1024));
+        assert_eq!(shape(1024, 100, Fp::Strict), (64, 1, 512));
+        assert_eq!(shape(1024, 5000, Fp::Strict), (256, 1, 128));
+        assert_eq!(shape(1024, 5000, Fp::Fast), (256, 1, 128));
+        assert_eq!(shape(100, 5000, Fp::Strict), (64, 1, 64));
+        assert_eq!(shape(40, 5000, Fp::Strict), (32, 4, 1024));
+        // Longer rows have several warps.
+        assert_eq!(shape(4096, 5000, Fp::Strict), (128, 1, 1024));
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(crate) mod mapped_operand;
 pub(crate) mod mma_unit;
 pub(crate) mod operand_path;
 pub(crate) mod partition;
+pub(crate) mod place_match;
 pub(crate) mod product;
 pub(crate) mod program;
 pub(crate) mod program_text;

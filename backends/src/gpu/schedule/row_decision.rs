@@ -6,6 +6,7 @@ use super::text::{DecisionLine, Reader, Writer, entity, listed, number, wrong};
 use super::tree_fold::Tree;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Tile;
+use std::fmt::Display;
 
 /// Which rows a team has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,9 @@ pub(crate) struct StageUnroll {
     pub(crate) text: i64,
     /// Groups whose loads are under way together.
     pub(crate) inflight: i64,
+    /// The parameter with which places are compared, where groups that have no such place have a text without
+    /// the comparison.
+    pub(crate) matched: Option<usize>,
 }
 
 /// How a kernel of rows is run.
@@ -73,8 +77,11 @@ impl DecisionLine for RowDecision {
         to.line("residency", &[("registers", &registers), ("recompute", &recomputed)]);
         let hoisted = listed(self.hoisted.iter().map(|(s, k)| format!("{s}.{k}")));
         to.line("prefetch", &[("rows", &self.copies), ("hoist", &hoisted)]);
-        for StageUnroll { stage, text, inflight } in &self.unrolls {
-            to.line("stage", &[("number", stage), ("unroll", text), ("inflight", inflight)]);
+        for StageUnroll { stage, text, inflight, matched } in &self.unrolls {
+            let mut fields: Vec<(&str, &dyn Display)> =
+                vec![("number", stage), ("unroll", text), ("inflight", inflight)];
+            fields.extend(matched.iter().map(|k| ("match", k as &dyn Display)));
+            to.line("stage", &fields);
         }
         if let RowWalk::Chain(_) = self.walk {
             self.tree.write(to);
@@ -114,10 +121,13 @@ impl DecisionLine for RowDecision {
         let copies = line.int("rows")?;
         let mut unrolls = Vec::new();
         while from.next() == Some("stage") {
-            let line = from.line("stage", &["number", "unroll", "inflight"])?;
+            let line = from.line("stage", &["number", "unroll", "inflight", "match"])?;
             let stage = line.int("number")? as usize;
             let (text, inflight) = (line.int("unroll")?, line.int("inflight")?);
-            unrolls.push(StageUnroll { stage, text, inflight });
+            let matched = line.word("match").ok();
+            let matched = matched.map(|(k, span)| number(k, span)).transpose()?;
+            let matched = matched.map(|k| k as usize);
+            unrolls.push(StageUnroll { stage, text, inflight, matched });
         }
         let tree = match walk {
             RowWalk::Chain(_) => Tree::read(from)?,

@@ -6,12 +6,12 @@ use super::column_folds::ColumnFold;
 use super::cooperative_row::{Has, Piece, Team};
 use super::inline::{Inliner, Source, defs};
 use super::row_decision::{RowDecision, RowWalk, StageUnroll};
-use super::shape::{internal, volume};
+use super::shape::{free, internal, output_type, volume};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Row, Sink, Stage, Tile};
 use adfuse_ir::op::Monoid;
-use adfuse_ir::scalar::SOp;
-use adfuse_ir::{DType, Diagnostic};
+use adfuse_ir::scalar::{Prim, SOp};
+use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 
 /// Where a thread has its elements of a tile.
@@ -210,16 +210,24 @@ impl RowLayout {
 }
 
 /// Bytes of shared memory for what the warps of a team leave for each other.
-pub(crate) fn parts_bytes(kernel: &Kernel, team: Team) -> i64 {
+pub(crate) fn parts_bytes(kernel: &Kernel, team: Team, fp: Fp) -> i64 {
     let parts = |s: &Stage| {
-        let blocks = (volume(&s.axes) + team.piece - 1) / team.piece;
-        s.sinks.iter().filter(|k| matches!(k, Sink::Reduce { .. })).count() as i64
-            * ((blocks * 8 + 15) / 16 * 16)
+        let of = |fold: &Reduction| parts_of_fold(team, volume(&s.axes), fold, fp);
+        reductions(s, team.width).iter().map(of).sum::<i64>()
     };
     match team.warps() {
         1 => 0,
         _ => kernel.stages.iter().map(parts).sum(),
     }
+}
+
+/// Bytes of shared memory that a fold of `n` elements takes: eight for each part, or all elements.
+pub(crate) fn parts_of_fold(team: Team, n: i64, fold: &Reduction, fp: Fp) -> i64 {
+    let bytes = match fold.in_lanes(team, fp) {
+        true => n * fold.word(),
+        false => (n + team.piece - 1) / team.piece * 8,
+    };
+    (bytes + 15) / 16 * 16
 }
 
 /// The kernel with some of its tiles computed again.
@@ -296,4 +304,40 @@ pub(crate) struct Reduction {
     pub(crate) monoid: Monoid,
     pub(crate) dtype: DType,
     pub(crate) into: Row,
+    /// Elements of this type of 16 bits are folded two at a time, and widened at the end.
+    pub(crate) pairs: Option<DType>,
+}
+
+impl Reduction {
+    /// Whether elements are folded once all warps of a team have left theirs: the order goes over the lanes of all.
+    pub(crate) fn in_lanes(&self, team: Team, fp: Fp) -> bool {
+        team.splits_block(fp) && !free(self.monoid, self.dtype)
+    }
+
+    /// Bytes of an element in shared memory: whole words.
+    pub(crate) fn word(&self) -> i64 {
+        (self.dtype.bytes() as i64).max(4)
+    }
+}
+
+/// The folds of a stage over its elements, of which a thread has `width` neighbours.
+pub(crate) fn reductions(stage: &Stage, width: i64) -> Vec<Reduction> {
+    let of = |k: usize| match &stage.sinks[k] {
+        Sink::Reduce { monoid, into, .. } => {
+            let extreme = matches!(monoid, Monoid::Max | Monoid::Min) && width > 1;
+            let pairs = widened(stage, k).filter(|_| extreme);
+            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into, pairs })
+        }
+        _ => None,
+    };
+    (0..stage.sinks.len()).filter_map(of).collect()
+}
+
+/// The type of 16 bits from which an output is widened to `f32`.
+fn widened(stage: &Stage, k: usize) -> Option<DType> {
+    let program = &stage.program;
+    let output = &program.insts[program.outputs[k]];
+    let from = program.source(output);
+    let widens = output.op == SOp::Prim(Prim::Convert) && output.dtype == DType::F32;
+    (widens && from.is_narrow_float()).then_some(from)
 }

@@ -58,7 +58,7 @@ impl RowDecision {
         (target, fp): (&GpuTarget, Fp),
     ) -> Result<RowDecision, Diagnostic> {
         let team = Team::of(kernel, fp);
-        let parts = parts_bytes(kernel, team);
+        let parts = parts_bytes(kernel, team, fp);
         let shared = i64::from(target.shared);
         let words = |(stage, k): (&Stage, usize)| match &stage.sinks[k] {
             Sink::Fold { .. } => {

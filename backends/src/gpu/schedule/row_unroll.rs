@@ -2,6 +2,7 @@
 //! first is computed.
 
 use super::cooperative_row::LARGE;
+use super::place_match::PlaceMatch;
 use super::row_decision::StageUnroll;
 use super::row_residency::{RowLayout, pieces};
 use super::scalar_form::written;
@@ -44,7 +45,9 @@ fn unroll(layout: &RowLayout, number: usize, spare: i64, fp: Fp) -> StageUnroll 
     let inflight = (spare - ADDRESS * (loads + stores) as i64) / (loads as i64 + 1);
     let inflight = (inflight.clamp(INFLIGHT[0], INFLIGHT[1]) / team.width).max(1);
     let text = if whole { turns } else { body / (size * team.width) };
-    StageUnroll { stage: number, text, inflight }
+    let matched = PlaceMatch::of(stage, layout.kernel.domain.len()).map(|found| found.param);
+    let matched = matched.filter(|_| !layout.has_registers(stage));
+    StageUnroll { stage: number, text, inflight, matched }
 }
 
 /// Groups of neighbours that a thread has of a piece of a row, at most.

@@ -5,6 +5,7 @@ use super::cooperative_row::{BLOCK, Team};
 use super::fold_order::{FoldResult, FoldShape};
 use super::grid::resident_fits;
 use super::inline::data_sources;
+use super::place_match::PlaceMatch;
 use super::row_decision::{RowDecision, RowWalk};
 use super::row_residency::{RowFrame, RowLayout, parts_bytes, read_tiles, unchanging, walked};
 use super::row_unroll::most_turns;
@@ -87,11 +88,11 @@ impl RowKernel<'_> {
             return Err(format!("a block does not have {teams} rows of {threads} threads"));
         }
         // In the lane order all lanes that an element needs are there, and a row has its blocks.
-        let ordered = self.fp != Fp::Strict
-            || width == 1
-                && piece == BLOCK
-                && (several || longest <= BLOCK)
-                && threads >= longest.min(WARP);
+        let whole = piece == BLOCK && (several || longest <= BLOCK);
+        // Warps that share one block of the order leave its elements for each other.
+        let split = several && longest <= BLOCK && threads / WARP * piece >= longest;
+        let ordered =
+            self.fp != Fp::Strict || width == 1 && (whole || split) && threads >= longest.min(WARP);
         let vectors = [1, 2, 4].contains(&width) && sizes.iter().all(|n| n % width == 0);
         let aligned =
             vectors && piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
@@ -138,7 +139,7 @@ impl RowKernel<'_> {
 
     /// Errs where registers or shared memory do not have what they are to have.
     pub(crate) fn check_layout(&self, layout: &RowLayout) -> Result<(), String> {
-        let parts = parts_bytes(&layout.kernel, layout.team);
+        let parts = parts_bytes(&layout.kernel, layout.team, self.fp);
         let bytes = layout.bytes.saturating_mul(layout.team.teams).saturating_add(parts);
         if bytes > self.target.shared.into() {
             return Err(format!("{bytes} bytes are more than shared memory has"));
@@ -155,6 +156,11 @@ impl RowKernel<'_> {
                 return Err(format!(
                     "stage {number} has elements in registers, and its {turns} groups are not unrolled"
                 ));
+            }
+            let found = PlaceMatch::of(stage, layout.kernel.domain.len());
+            let found = found.filter(|_| !layout.has_registers(stage)).map(|found| found.param);
+            if unroll.matched.is_some() && unroll.matched != found {
+                return Err(format!("stage {number} does not compare places with that parameter"));
             }
             if unroll.text > turns.max(1 << 12) || !(1..=256).contains(&unroll.inflight) {
                 return Err(format!("stage {number} is not unrolled so far"));

@@ -9,7 +9,6 @@
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
 //! the model cannot tell such gains.
 
-mod ahead;
 mod inlined_shifts;
 mod pricer;
 mod shift;
@@ -157,12 +156,6 @@ impl Descent<'_, '_> {
             let elements = facts.elements[facts.f.inst_results(i)[0]];
             (std::cmp::Reverse(elements), self.is_within_chain(i))
         });
-        // What is left to price in later rounds is near the changes of the one before.
-        if self.round == 1 {
-            let of_insts = insts.iter().flat_map(|&i| self.other_way(i));
-            let of_groups = self.table.rows.keys().flat_map(|g| self.splits_worth_pricing(g));
-            self.price_ahead(&of_insts.chain(of_groups).collect::<Vec<_>>());
-        }
         for i in insts {
             changed |= self.best(self.other_way(i));
         }
@@ -250,8 +243,7 @@ impl Descent<'_, '_> {
     fn is_fixed(&self, change: &SingleChange) -> bool {
         let replaced = change.replaced.iter().flat_map(|(g, ..)| &self.table.rows[*g].group.parts);
         let flipped = change.inlined.iter().map(|(i, _)| i);
-        !self.fixed.is_empty()
-            && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
+        !self.fixed.is_empty() && replaced.flatten().chain(flipped).any(|i| self.fixed.contains(*i))
     }
 
     /// What a change adds, no seconds where they differ by rounding alone. `None` where it makes no plan.

@@ -1,10 +1,9 @@
 //! Prices of single groups: each form of a group is lowered and priced once.
 
-use super::table::{
-    AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange,
-};
+use super::table::{AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange};
 use super::worth::Worth;
-use crate::lower::group_memo::{KeyBuilder, LoweringMemo};
+use crate::lower::group_key::KeyBuilder;
+use crate::lower::group_memo::LoweringMemo;
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
 use crate::plan::layout::Layout;
@@ -12,8 +11,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::search::point::group_price;
 use adfuse_ir::Fp;
 use cranelift_entity::EntityRef;
-use hashbrown::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use hashbrown::HashMap;
 
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
@@ -38,23 +36,10 @@ pub(super) struct GroupPricer<'a> {
     memo: &'a LoweringMemo,
     /// The groups that were asked for; `None` for those that have no kernel.
     known: HashMap<Vec<u32>, Option<GroupSeconds>>,
-    /// The forms that threads have begun to price, where several do.
-    claimed: Option<&'a Claimed>,
     /// Members of all groups that were asked for.
     members: usize,
     /// Whether the engine said what it makes of every step.
     knows: bool,
-}
-
-/// The forms of groups that threads have begun to price.
-#[derive(Default)]
-pub(super) struct Claimed(Mutex<HashSet<Vec<u32>>>);
-
-impl Claimed {
-    /// Whether a form was nobody's; it is no longer.
-    fn claims(&self, form: &[u32]) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(form.to_vec())
-    }
 }
 
 impl<'a> GroupPricer<'a> {
@@ -65,35 +50,16 @@ impl<'a> GroupPricer<'a> {
         (fp, layout): (Fp, Layout),
         memo: &'a LoweringMemo,
     ) -> GroupPricer<'a> {
-        let keys = KeyBuilder::new(memo, fp == Fp::Strict);
-        GroupPricer::with(engine, device, (GroupLowering::new(fp, layout), keys), memo)
-    }
-
-    fn with(
-        engine: &'a dyn EngineModel,
-        device: &'a MachineModel,
-        (lowering, keys): (GroupLowering, KeyBuilder<'a>),
-        memo: &'a LoweringMemo,
-    ) -> GroupPricer<'a> {
         GroupPricer {
             engine,
             device,
-            lowering,
-            keys,
+            lowering: GroupLowering::new(fp, layout),
+            keys: KeyBuilder::new(memo.numbers(), fp == Fp::Strict),
             memo,
             known: HashMap::new(),
-            claimed: None,
             members: 0,
             knows: true,
         }
-    }
-
-    /// One for another thread, with the same memo, which prices no form that another one has claimed.
-    pub(super) fn ahead<'b>(&'b self, claimed: &'b Claimed) -> GroupPricer<'b> {
-        let own = (self.lowering.another(), self.keys.another());
-        let mut pricer = GroupPricer::with(self.engine, self.device, own, self.memo);
-        pricer.claimed = Some(claimed);
-        pricer
     }
 
     /// Members of all groups that were asked for, those of equal forms once: whether the memo had them changes nothing.
@@ -107,11 +73,6 @@ impl<'a> GroupPricer<'a> {
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
         if let Some(known) = self.known.get(&key.alike) {
             return *known;
-        }
-        if let Some(claimed) = self.claimed
-            && !claimed.claims(&key.alike)
-        {
-            return None;
         }
         self.members += group.parts.iter().map(Vec::len).sum::<usize>();
         let form = GroupForm::new(self.known.len());

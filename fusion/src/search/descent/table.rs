@@ -6,7 +6,7 @@ use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
-use crate::lower::group_memo::BufferForm;
+use crate::lower::group_key::BufferForm;
 use crate::plan::layout::{Layout, has_short_rows};
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
@@ -61,7 +61,6 @@ impl GroupSeconds {
 }
 
 /// The groups of a plan that changes.
-#[derive(Clone)]
 pub(super) struct GroupTable<'f> {
     pub(super) facts: Facts<'f>,
     pub(super) rows: PrimaryMap<GroupId, TableRow>,
@@ -429,7 +428,7 @@ impl<'f> GroupTable<'f> {
         before.chain(others.map(|&g| self.rows[g].price))
     }
 
-    /// Whether a change makes a member read more than so many values, and more than before.
+    /// Whether a change makes a member read more values than a number, and more than before.
     pub(super) fn reads_more_than(&self, applied: &AppliedChange, most: usize) -> bool {
         applied.operands.iter().any(|(m, before)| {
             let now = self.operands[*m].len();

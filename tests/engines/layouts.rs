@@ -1,0 +1,182 @@
+//! Layouts of temporaries change no bit, and plans that have one read back.
+
+use crate::common::random::inputs;
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Vectors};
+use adfuse::backends::reference::{Silent, kernel, run};
+use adfuse::engine::Cpu;
+use adfuse::fusion::{
+    Effort, Fp, Layout, MachineModel, Plan, PlanOptions, lower, plan, plan_for, prepare,
+};
+use adfuse::ir::kernel::{Program, verify};
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+use adfuse::ir::{Function, Kind, Module};
+
+fn function(text: &str) -> Function {
+    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = module.funcs.values().next().expect("a function");
+    prepare(&module, f).expect("no calls")
+}
+
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+}
+
+/// How many buffers have strides.
+fn strided(program: &Program) -> usize {
+    program.buffers.values().filter(|b| b.strides.is_some()).count()
+}
+
+/// What reads and writes short rows `%a: T[N,3]` and `%w: T[N,2,4]`, with the type of the result. What is squared is read by
+/// several.
+const READERS: [(&str, &str); 14] = [
+    ("%r = neg %a2 : T[N,3]", "[N,3]"),
+    ("%r = reduce_sum %a2 {axes = [1]} : T[N]", "[N]"),
+    ("%r = reduce_max %a2 {axes = [0]} : T[3]", "[3]"),
+    ("%r = transpose %a2 {perm = [1, 0]} : T[3,N]", "[3,N]"),
+    ("%r = rev %a2 {axes = [0, 1]} : T[N,3]", "[N,3]"),
+    ("%r = cumsum %a2 {axis = 0} : T[N,3]", "[N,3]"),
+    ("%r = cumsum %a2 {axis = 1} : T[N,3]", "[N,3]"),
+    ("%r = slice %a2 {start = [5, 1], limit = [N, 3], stride = [1, 1]} : T[M,2]", "[M,2]"),
+    ("%r = pad %a2, 0.0 {low = [1, 0], high = [0, 2], interior = [0, 1]} : T[N1,7]", "[N1,7]"),
+    ("%r = concatenate %a2, %a2 {axis = 1} : T[N,6]", "[N,6]"),
+    ("%r = reshape %w2 : T[N,8]", "[N,8]"),
+    ("%r = reduce_sum %w2 {axes = [1]} : T[N,4]", "[N,4]"),
+    ("%r = dot_general %w2, %a2 {contract = [0] x [0]} : T[2,4,3]", "[2,4,3]"),
+    (
+        "%r = gather %a2, %i {offset_dims = [1], collapsed = [0], start_map = [0], sizes = [1, 3], mode = clip} : T[70,3]",
+        "[70,3]",
+    ),
+];
+
+/// A function whose squares are left to a fold over all of them, and to one reader.
+fn squares(dtype: &str, n: u64, (reader, result): (&str, &str)) -> Function {
+    let text = format!(
+        "func @f(%a: T[N,3], %w: T[N,2,4], %i: i32[70,1]) -> (T{result}, T[3], T[2,4]) {{
+           %a2 = mul %a, %a : T[N,3]
+           %w2 = mul %w, %w : T[N,2,4]
+           %s = reduce_sum %a2 {{axes = [0]}} : T[3]
+           %t = reduce_sum %w2 {{axes = [0]}} : T[2,4]
+           {reader}
+           return %r, %s, %t
+         }}"
+    );
+    let sized = text.replace("N1", &(n + 1).to_string()).replace('M', &(n - 5).to_string());
+    function(&sized.replace('N', &n.to_string()).replace("T[", &format!("{dtype}[")))
+}
+
+/// Runs a function by a plan on the evaluator and on the CPU engine, with every width and with two threads.
+fn agrees(f: &Function, found: &Plan) -> usize {
+    let args = inputs(f, &[Domain::Normal, Domain::Normal, Domain::Ints(0, 69)]);
+    let expected = run(&Module::single(f.clone()), f, &args, &mut Silent).expect("runs");
+    let program = lower(f, found, &MachineModel::cpu()).unwrap_or_else(|d| panic!("{d}\n{f}"));
+    let count = strided(&program);
+    let program = verify(program).unwrap_or_else(|e| panic!("{}\n{f}", e[0]));
+    let text = found.text(f);
+    assert_eq!(kernel::run(&program, &args).expect("runs"), expected, "{f}\n{text}");
+    for vectors in Vectors::ALL.into_iter().filter(|&v| v <= Vectors::host()) {
+        let arena = super::cpu::layout(&program, Effort::Default).expect("fits");
+        let options = CpuOptions { vectors, threads: 2, ..super::cpu::strict() };
+        let made = CpuExecutable::compile(&program, &arena, options).expect("compiles");
+        assert_eq!(made.run(&args).expect("runs"), expected, "{vectors:?}\n{f}\n{text}");
+    }
+    count
+}
+
+#[test]
+fn layouts_change_no_bit() {
+    let mut count = 0;
+    for dtype in ["f32", "f64", "bf16"] {
+        for n in [64, 71, 200] {
+            for reader in READERS {
+                let f = squares(dtype, n, reader);
+                for effort in [Effort::Off, Effort::Default] {
+                    let found = plan(&f, &options(effort)).expect("has a lowering");
+                    let layout = Layout::StructureOfArrays;
+                    count += agrees(&f, &Plan { layout, ..found });
+                }
+            }
+        }
+    }
+    assert!(count > 250, "{count} buffers have strides");
+}
+
+#[test]
+fn few_rows_and_long_ones_stay_as_they_are() {
+    for (n, row, wanted) in [(100, 3, 1), (63, 3, 0), (100, 1, 0), (100, 15, 1), (100, 16, 0)] {
+        let text = format!(
+            "func @f(%x: f32[{n},{row}]) -> (f32[{n}], f32[{row}]) {{
+               %e = exp %x : f32[{n},{row}]
+               %r = reduce_sum %e {{axes = [1]}} : f32[{n}]
+               %s = reduce_sum %e {{axes = [0]}} : f32[{row}]
+               return %r, %s
+             }}"
+        );
+        let f = function(&text);
+        let found = plan(&f, &options(Effort::Off)).expect("has a lowering");
+        let found = Plan { layout: Layout::StructureOfArrays, ..found };
+        let program = lower(&f, &found, &MachineModel::cpu()).expect("has a lowering");
+        assert_eq!(strided(&program), wanted, "{text}");
+    }
+}
+
+#[test]
+fn a_layout_is_part_of_a_plans_text() {
+    let f = squares("f32", 100, READERS[0]);
+    let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
+    assert_eq!(found.layout, Layout::RowMajor, "so few elements are not worth it");
+    assert!(!found.text(&f).contains("layout"));
+    let found = Plan { layout: Layout::StructureOfArrays, ..found };
+    let text = found.text(&f);
+    assert!(text.contains("\n  layout structure-of-arrays\n"), "{text}");
+    assert_eq!(Plan::parse(&text, &f).expect("reads back"), found);
+    let refused = Plan::parse(&text.replace("structure-of-arrays", "columns"), &f);
+    let refused = refused.expect_err("there is no such layout");
+    assert_eq!((refused.kind, refused.message.as_str()), (Kind::Syntax, "`columns` is no layout"));
+}
+
+#[test]
+fn what_reads_arrays_as_they_are_refuses_a_layout() {
+    let f = function(
+        "func @f(%x: f32[100,3]) -> i32[100,3] {
+           %e = exp %x : f32[100,3]
+           %r = argsort %e {axis = 1} : i32[100,3]
+           return %r
+         }",
+    );
+    let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
+    let wrong = Plan { layout: Layout::StructureOfArrays, ..found };
+    let refused = lower(&f, &wrong, &MachineModel::cpu()).expect_err("a sort reads rows");
+    assert_eq!(refused.kind, Kind::Usage);
+    assert!(refused.message.contains("structure-of-arrays"), "{refused}");
+    assert!(refused.at.inst.is_some(), "{refused}");
+}
+
+/// Points that are turned one after the other.
+#[test]
+fn many_short_rows_are_laid_out_on_the_cpu() {
+    let n = 20_000;
+    let mut body = String::from("%s = neg %x : T\n");
+    let mut last = String::from("%s");
+    for k in 0..6 {
+        body += &format!(
+            "%m{k} = dot_general {last}, %turn {{contract = [1] x [0]}} : T
+             %q{k} = slice %m{k} {{start = [0, 0], limit = [N, 1], stride = [1, 1]}} : f64[N,1]
+             %p{k} = slice %m{k} {{start = [0, 1], limit = [N, 3], stride = [1, 1]}} : f64[N,2]
+             %c{k} = concatenate %p{k}, %q{k} {{axis = 1}} : T
+             %e{k} = mul %c{k}, %m{k} : T
+             %f{k} = add %e{k}, %m{k} : T\n"
+        );
+        last = format!("%f{k}");
+    }
+    let text = format!(
+        "func @f(%x: T, %turn: f64[3,3]) -> T {{
+           {body}return {last}
+         }}"
+    );
+    let text = text.replace('T', "f64[N,3]").replace('N', &n.to_string());
+    let f = function(&text);
+    let made = plan_for(&f, &options(Effort::Default), &Cpu::default()).expect("has a lowering");
+    assert_eq!(made.layout, Layout::StructureOfArrays, "{}", made.text(&f));
+    assert!(agrees(&f, &made) > 0);
+}

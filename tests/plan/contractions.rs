@@ -1,0 +1,61 @@
+//! Which contractions share a step.
+
+use crate::groups::compiled;
+use adfuse::ir::kernel::Step;
+
+#[test]
+fn queries_keys_and_values_are_one_contraction() {
+    let text = "func @qkv(%x: f32[64,32], %q: f32[32,32], %k: f32[32,32], %v: f32[32,16], %c: f32[64,16]) -> f32[] {
+  %a = dot_general %x, %q {contract = [1] x [0]} : f32[64,32]
+  %b = dot_general %x, %k {contract = [1] x [0]} : f32[64,32]
+  %d = dot_general %x, %v {contract = [1] x [0]} : f32[64,16]
+  %s = dot_general %a, %b {contract = [1] x [1]} : f32[64,64]
+  %t = tanh %s : f32[64,64]
+  %o = dot_general %t, %d {contract = [1] x [0]} : f32[64,16]
+  %w = mul %o, %c : f32[64,16]
+  %y = reduce_sum %w {axes = [0, 1]} : f32[]
+  return %y
+}
+";
+    for (_, compiled) in compiled(text, true) {
+        let members: Vec<usize> = compiled
+            .program
+            .steps
+            .iter()
+            .filter_map(|s| if let Step::Contract(c) = s { Some(c.members.len()) } else { None })
+            .collect();
+        // Forward, and the gradients of the three weights, share x.
+        assert_eq!(members.iter().filter(|&&n| n == 3).count(), 2, "{}", compiled.program);
+    }
+}
+
+/// Two products share an operand, but run as one only where the first result would not be gone before the second, or is
+/// smaller than what they share.
+#[test]
+fn chunks_of_a_large_result_are_products_of_their_own() {
+    for (cols, members) in [(512, 1), (8, 2)] {
+        let text = format!(
+            "func @chunks(%x: f32[64,16], %y: f32[64,16], %w: f32[16,{cols}], %u: f32[{cols},4], %v: f32[{cols},4]) -> f32[64,4] {{
+  %a = dot_general %x, %w {{contract = [1] x [0]}} : f32[64,{cols}]
+  %c = dot_general %a, %u {{contract = [1] x [0]}} : f32[64,4]
+  %b = dot_general %y, %w {{contract = [1] x [0]}} : f32[64,{cols}]
+  %d = dot_general %b, %v {{contract = [1] x [0]}} : f32[64,4]
+  %z = add %c, %d : f32[64,4]
+  return %z
+}}
+"
+        );
+        let text = if members == 2 {
+            text.replace("f32[16,", "f32[160,").replace(",16]", ",160]")
+        } else {
+            text
+        };
+        for (_, compiled) in compiled(&text, false) {
+            let most = compiled.program.steps.iter().map(|s| match s {
+                Step::Contract(c) => c.members.len(),
+                _ => 0,
+            });
+            assert_eq!(most.max(), Some(members), "{}", compiled.program);
+        }
+    }
+}
