@@ -10,6 +10,7 @@ use crate::joined::Joined;
 use crate::limit::Limit;
 use crate::orders::ordered;
 use crate::packing::{Method, PlacementOrder};
+use crate::padded_boxes::{MOST_PADDED, padded};
 use crate::refine::refine;
 use crate::search::{Verdict, decide};
 use crate::shape::InstanceFacts;
@@ -37,6 +38,14 @@ const MOST_COVERED: usize = 1 << 26;
 /// Up to this many slots boxes are made four times, each time joined in another way, and up to eight times as many twice.
 const OFTEN: usize = 2048;
 
+/// From this many slots on boxes are padded, and from this level on: the search does by itself with fewer, or with few steps.
+const PADDED: usize = 128;
+
+const PADDED_LEVEL: u32 = 2;
+
+/// How far above the goal, in parts of a hundred, padding may go: with more room fewer boxes are left, which the search packs sooner.
+const PADDED_ABOVE: [i64; 6] = [0, 1, 2, 3, 4, 5];
+
 /// In each round of a level boxes are joined and searches ordered in another way.
 const ROUNDS: u64 = 32;
 
@@ -61,7 +70,10 @@ pub(crate) struct Solver<'a> {
     sharings: Sharings,
     /// The sharings as the search works on them; made when the first level begins.
     plain: Option<Vec<SearchForm>>,
-    /// Steps of the next level.
+    /// Boxes of slots that nearly fit together; made when level [`PADDED_LEVEL`] begins.
+    padded: Vec<SearchForm>,
+    /// The next level, and its steps.
+    level: u32,
     steps: u64,
     /// Rounds done, of all levels.
     rounds: u64,
@@ -104,6 +116,8 @@ impl<'a> Solver<'a> {
             best_order: Vec::new(),
             sharings: sharings(instance),
             plain: None,
+            padded: Vec::new(),
+            level: 0,
             steps: FIRST.max(FIRST_A_SLOT * instance.slots.len() as u64),
             rounds: 0,
             goal: goal.max(bound),
@@ -143,8 +157,15 @@ impl<'a> Solver<'a> {
         if self.rounds == 0 {
             self.construct(&all[0], limit);
         }
+        if self.level == PADDED_LEVEL {
+            self.padded = self.padded_forms(&all[0], limit);
+        }
         let steps = self.steps;
         self.steps = steps.saturating_mul(GROWTH);
+        self.level += 1;
+        let forms = std::mem::take(&mut self.padded);
+        limit.within(steps / 2, |limit| self.narrow(&forms, &[], 0, limit));
+        self.padded = forms;
         limit.within(steps, |limit| self.search(&all[0], &plain, complete, steps, limit));
         (self.sharings, self.plain) = (Sharings { all, exhaustive }, Some(plain));
     }
@@ -211,6 +232,25 @@ impl<'a> Solver<'a> {
                 self.fit_best(&boxes.after(slots), &FitRule::ALL[..2], Method::Boxes, limit);
             }
         }
+    }
+
+    /// Boxes padded to the goal and a little above it.
+    fn padded_forms(&self, joined: &Joined, limit: &mut Limit) -> Vec<SearchForm> {
+        if self.is_done()
+            || joined.instance.slots.len() < PADDED
+            || !joined.instance.in_place.is_empty()
+        {
+            return Vec::new();
+        }
+        let boxes = boxed(&joined.instance, BoxEffort::Wheels, 0, limit);
+        if boxes.instance.slots.len() > MOST_PADDED {
+            return Vec::new();
+        }
+        let goals = PADDED_ABOVE.iter().map(|above| self.goal + self.goal / 100 * above);
+        let below = goals.filter(|&goal| goal < self.best.peak);
+        let all = below.filter_map(|goal| padded(&boxes.instance, goal, limit));
+        let after = all.map(|padded| padded.after(&boxes).after(joined));
+        after.filter_map(|form| SearchForm::of(form, Method::Boxes)).collect()
     }
 
     /// Best fit by some rules.

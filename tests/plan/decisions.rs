@@ -385,6 +385,35 @@ fn budgets_bind() {
     assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
 }
 
+/// What is told as a gain lowers the peak or what is saved, or saves a 5,000th of the plan's time.
+#[test]
+fn gains_that_are_told_are_worth_something() {
+    let options = options(Effort::Quick);
+    let (mut told, mut slight) = (0, 0);
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f, None).unwrap_or_else(|e| panic!("{stem}: {e}"));
+        let plan = plan(&g, &options).expect("plans");
+        let decider = Decider::of(&g, &plan, &options, None, &AnyEngine).expect("decides");
+        let least = decider.point().seconds / 5000.0;
+        for d in decider.decisions().expect("decides") {
+            let (Alternative::Keep(other) | Alternative::Remat(other)) = &d.other else { continue };
+            let lighter = other.peak < 0 || other.peak == 0 && other.saved < 0;
+            match d.bound {
+                Constraint::Search => {
+                    assert!(lighter || other.seconds < -least, "{stem}: {d:?}");
+                    told += 1;
+                }
+                Constraint::Slight => {
+                    assert!(!lighter && (-least..0.0).contains(&other.seconds), "{stem}: {d:?}");
+                    slight += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(told > 5 && slight > 0, "{told} gains, {slight} slight ones");
+}
+
 /// Of many values the alternatives of those with the most bytes are priced, and what is priced is what it is without a limit.
 #[test]
 fn the_largest_values_are_priced_first() {

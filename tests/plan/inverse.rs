@@ -5,6 +5,7 @@ use super::gradients::{evaluate, prepared_gradient};
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use crate::common::{models, parallel};
+use adfuse::backends::Array;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
@@ -161,6 +162,108 @@ fn softplus_between_two_products_keeps_its_answer_alone() {
     let g = prepared_gradient(&module, &f).expect("differentiates");
     let found = holds(&g, Fp::Reproducible).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(found.len(), 1, "{found:?}");
+}
+
+/// Softmaxes along the last axis, of `%h`, as they are written: naive, shifted as JAX does it, guarded, with a reciprocal.
+const SOFTMAXES: [(&str, &str); 4] = [
+    ("%e = exp %h : T", "%b = broadcast_in_dim %s {dims = [0]} : T %y = div %e, %b : T"),
+    (
+        "%m = reduce_max %h {axes = [1]} : R %n = max -inf, %m : R %o = reshape %n : C %p = stop_gradient %o : C \
+         %mb = broadcast_in_dim %p {dims = [0, 1]} : T %d = sub %h, %mb : T %e = exp %d : T",
+        "%c = reshape %s : C %b = broadcast_in_dim %c {dims = [0, 1]} : T %y = div %e, %b : T",
+    ),
+    (
+        "%m = reduce_max %h {axes = [1]} : R %n = stop_gradient %m : R %i = is_finite %n : B %o = select_n %i, 0.0, %n : R \
+         %mb = broadcast_in_dim %o {dims = [0]} : T %d = sub %h, %mb : T %e = exp %d : T",
+        "%b = broadcast_in_dim %s {dims = [0]} : T %y = div %e, %b : T",
+    ),
+    (
+        "%m = reduce_max %h {axes = [1]} : R %n = stop_gradient %m : R %mb = broadcast_in_dim %n {dims = [0]} : T \
+         %d = sub %h, %mb : T %e = exp %d : T",
+        "%r = div 1.0, %s : R %b = broadcast_in_dim %r {dims = [0]} : T %y = mul %e, %b : T",
+    ),
+];
+
+/// A layer of a softmax, with types of its rows.
+fn softmax_layer((rows, columns): (u32, u32), (above, below): (&str, &str)) -> Function {
+    let body = format!("{above} %s = reduce_sum %e {{axes = [1]}} : R {below}")
+        .replace(": R", &format!(": f32[{rows}]"))
+        .replace(": B", &format!(": bool[{rows}]"))
+        .replace(": C", &format!(": f32[{rows},1]"));
+    let f = stable(&layers(rows, columns, &body).1);
+    prepared_gradient(&Module::single(f.clone()), &f).expect("differentiates")
+}
+
+/// Of the exponentials and the weights, which the next product reads, the weights are kept with a number a row.
+#[test]
+fn a_softmax_keeps_its_weights_alone() {
+    let (loose, slow) = (options(Fp::Reproducible), with_slow_memory(Fp::Reproducible));
+    let cpu = Cpu { plan: loose.clone(), ..Cpu::default() };
+    for (k, lines) in SOFTMAXES.into_iter().enumerate() {
+        let g = softmax_layer((32768, 64), lines);
+        let made = recover_operands(&g, &loose, None, &cpu).expect("plans");
+        // A quotient for each element takes longer than reading the exponentials.
+        let free = usize::from(k != 3);
+        assert_eq!(made.choices.len(), free, "{k}: {:?}\n{g}", made.choices);
+        let [before, after] = [&g, &made.function].map(|f| {
+            let plan = cpu.decide(f).expect("plans").plan;
+            plan_point(f, plan, &loose, &cpu).expect("plans")
+        });
+        let fewer = (before.saved - after.saved) >> 20;
+        assert_eq!((before.saved >> 20, fewer), (16, 8 * free as u64), "{k}: a matrix has 8 MiB");
+        assert!(after.seconds <= before.seconds, "{k}: {} {}", after.seconds, before.seconds);
+        assert!(after.peak <= before.peak, "{k}: {} {}", after.peak, before.peak);
+
+        let small = softmax_layer((48, 32), lines);
+        let found = holds_with(&small, &slow).unwrap_or_else(|why| panic!("{k}: {why}"));
+        assert_eq!(found.len(), 1, "{k}: {found:?}");
+        assert_eq!(holds(&small, Fp::Strict), Ok(Vec::new()), "{k}");
+    }
+    // A bound above the least lets a sum be less than 1, so that the weights say less than the exponentials.
+    let bounded = SOFTMAXES[1].0.replace("-inf", "0.0");
+    let g = softmax_layer((48, 32), (&bounded, SOFTMAXES[1].1));
+    assert_eq!(holds_with(&g, &slow), Ok(Vec::new()));
+}
+
+/// A budget of a matrix less is met without computing a product again.
+#[test]
+fn a_softmax_fits_a_budget_by_its_weights() {
+    let loose = options(Fp::Reproducible);
+    let g = softmax_layer((32768, 64), SOFTMAXES[0]);
+    let frontier = plan_frontier(&g, &loose, &AnyEngine).expect("plans");
+    let fastest = frontier.points().last().expect("a plan");
+    let budget = fastest.peak - (7 << 20);
+    let plain = frontier.at(budget).map(|p| p.seconds).ok();
+    let made = recover_operands(&g, &loose, Some(budget), &AnyEngine).expect("plans");
+    let found = plan_frontier(&made.function, &loose, &AnyEngine).expect("plans");
+    let inverted = found.at(budget).expect("is within the budget").seconds;
+    assert_eq!(made.choices.len(), 1, "{:?}", made.choices);
+    assert!(plain.is_none_or(|plain| inverted < 0.95 * plain), "{inverted} {plain:?}");
+    assert!(inverted <= fastest.seconds, "{inverted} {}", fastest.seconds);
+}
+
+/// Rows that have no softmax have no gradient, whatever it is made of.
+#[test]
+fn rows_without_a_softmax_have_nan_both_ways() {
+    for (k, lines) in SOFTMAXES.into_iter().enumerate() {
+        let g = softmax_layer((48, 32), lines);
+        let made = recovered(&g, &with_slow_memory(Fp::Reproducible)).expect("plans");
+        assert_eq!(made.choices.len(), 1, "{k}");
+        let mut args = inputs(&g, &[Domain::Normal]);
+        let mut x = args[0].to_f64s();
+        for (row, special) in
+            [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e38].into_iter().enumerate()
+        {
+            x[row * 64] = special;
+        }
+        args[0] = Array::from_f64s(DType::F32, &[48, 64], &x).expect("an array");
+        let [plain, new] = [&g, &made.function].map(|f| evaluate(f, &args).expect("runs"));
+        for (a, b) in plain.iter().zip(&new) {
+            let nan = |x: &Array| -> Vec<bool> { x.to_f64s().iter().map(|x| x.is_nan()).collect() };
+            assert_eq!(nan(a), nan(b), "{k}");
+            assert!(nan(a).contains(&true), "{k}");
+        }
+    }
 }
 
 /// Exact inverses are for every mode: where a result is the negative of a layer, the layer is not kept beside it for what

@@ -203,11 +203,20 @@ fn inverses(out: &mut String, op: Op) {
             Accuracy::Exact => format!("exact, for {}", inverse.types),
             Accuracy::Approximate(e) => {
                 let tiny = if e.tiny { ", or by the least normal number" } else { "" };
-                format!("off by at most {} ulps in f32, {} in f64{tiny}", e.f32, e.f64)
+                let singular = if e.singular {
+                    "; NaN where the other operand is 0, infinite or NaN"
+                } else {
+                    ""
+                };
+                format!("off by at most {} ulps in f32, {} in f64{tiny}{singular}", e.f32, e.f64)
             }
         };
-        let asks =
-            if inverse.asks.is_empty() { String::new() } else { format!("; {}", inverse.asks) };
+        let singular = matches!(inverse.accuracy, Accuracy::Approximate(e) if e.singular);
+        let asks = match (inverse.asks, singular) {
+            ("", _) => String::new(),
+            (asks, false) => format!("; {asks}"),
+            (asks, true) => format!("; elsewhere {asks}"),
+        };
         let what = if inverse.partial { "inverse for the derivative in" } else { "inverse for" };
         let _ = writeln!(out, "- {what} {}: {how} ({bound}{asks})", names[inverse.operand]);
     }

@@ -133,8 +133,12 @@ fn inverse_line(ready: &PlanRequest, choice: &InverseChoice) -> String {
         Some(Accuracy::Exact) => ", to the bit".into(),
         Some(Accuracy::Approximate(error)) => {
             let tiny = if error.tiny { ", or the least normal number" } else { "" };
+            let singular = match error.singular {
+                true => "; NaN where what it is divided or multiplied by is 0, infinite or NaN",
+                false => "",
+            };
             format!(
-                ", within {} units in the last place in f32 and {} in f64{tiny}",
+                ", within {} units in the last place in f32 and {} in f64{tiny}{singular}",
                 error.f32, error.f64
             )
         }
@@ -278,6 +282,10 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
                 .into()
         }
         Constraint::NotPriced => "  what settled it was not asked".into(),
+        Constraint::Slight => {
+            "  settled by time: the alternative is faster by less than 1/5,000 of the plan, which is not looked for"
+                .into()
+        }
         Constraint::Bytes => "  settled by bytes: the alternative is as fast and frees none".into(),
         Constraint::Search => {
             "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
@@ -329,6 +337,7 @@ fn constraint(bound: Constraint) -> &'static str {
         Constraint::Bytes => "bytes",
         Constraint::Search => "search",
         Constraint::NotPriced => "not priced",
+        Constraint::Slight => "slight",
     }
 }
 

@@ -3,24 +3,31 @@
 //! Rounding is monotone, so the ends of a range go through an operation as any of its numbers does. -0 is below +0.
 
 use adfuse_ir::op::{Body, FloatRange, Monoid};
+use adfuse_ir::rewrite::is_softmax_sum;
 use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram};
-use adfuse_ir::{DType, Function, Inst, Literal, Value, ValueDef};
+use adfuse_ir::{DType, Function, Inst, Literal, Op, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 /// The ranges of a function's floats; of all else nothing is known.
 pub(crate) struct FloatRanges<'f> {
     f: &'f Function,
     known: SecondaryMap<Value, Option<FloatRange>>,
+    /// Of values that may also be 0, infinite or NaN, where the other numbers have a range of their own.
+    regular: SecondaryMap<Value, Option<FloatRange>>,
 }
 
 impl<'f> FloatRanges<'f> {
     /// Of all values of a function.
     pub(crate) fn of(f: &'f Function) -> FloatRanges<'f> {
-        let mut ranges = FloatRanges { f, known: SecondaryMap::with_capacity(f.value_count()) };
+        let known = SecondaryMap::with_capacity(f.value_count());
+        let mut ranges = FloatRanges { f, known, regular: SecondaryMap::new() };
         for &i in f.body_insts() {
             let found = ranges.result(i);
             for &v in f.inst_results(i) {
                 ranges.known[v] = found.filter(|_| f.ty(v).dtype.is_float());
+            }
+            if let Some(range) = ranges.regular_result(i) {
+                ranges.regular[f.inst_results(i)[0]] = Some(range);
             }
         }
         ranges
@@ -31,6 +38,30 @@ impl<'f> FloatRanges<'f> {
         match self.f.def(v) {
             ValueDef::Literal(l) => number(l),
             _ => self.known[v].unwrap_or(FloatRange::ALL),
+        }
+    }
+
+    /// Of one value, where it is neither 0 nor infinite nor NaN.
+    pub(crate) fn regular(&self, v: Value) -> FloatRange {
+        self.regular[v].unwrap_or_else(|| self.get(v).regular())
+    }
+
+    /// The range of a softmax's sum, of views of it and of its reciprocal, beside 0, infinities and NaN.
+    fn regular_result(&self, i: Inst) -> Option<FloatRange> {
+        let f = self.f;
+        match (f.op(i), f.args(i)) {
+            (Op::ReduceSum, &[e]) if is_softmax_sum(f, i) => {
+                let terms = f.ty(e).elements()? / f.ty(f.inst_results(i)[0]).elements()?.max(1);
+                Some(FloatRange { lo: 1.0, hi: terms as f64, nan: false })
+            }
+            (Op::BroadcastInDim | Op::Reshape | Op::Transpose, &[x]) => self.regular[x],
+            (Op::Div, &[one, x]) if f.literal(one).is_some_and(|l| l.is_one()) => {
+                let range = self.regular[x]?;
+                let d = f.ty(x).dtype;
+                let [lo, hi] = [range.hi, range.lo].map(|x| rounded(d, 1.0 / x));
+                Some(FloatRange { lo, hi, nan: false })
+            }
+            _ => None,
         }
     }
 

@@ -83,13 +83,21 @@ fn stated(
     let &[y] = f.inst_results(i) else { return None };
     let (ty, result) = (f.ty(f.args(i)[operand]).dtype, f.ty(y).dtype);
     f.op(i).inverses().iter().find(|inverse| {
-        let range = |&v: &Value| ranges.as_ref().map_or(FloatRange::ALL, |r| r.get(v));
-        let known = || f.args(i).iter().map(range).collect::<Vec<FloatRange>>();
+        let known = |singular: bool| -> Vec<FloatRange> {
+            let range = |(k, &v): (usize, &Value)| match ranges {
+                Some(r) if singular && k != operand => r.regular(v),
+                Some(r) => r.get(v),
+                None => FloatRange::ALL,
+            };
+            f.args(i).iter().enumerate().map(range).collect()
+        };
         let fits = inverse.operand == operand && inverse.partial == partial;
         fits && inverse.accepts(ty, result)
             && match inverse.accuracy {
                 Accuracy::Exact => true,
-                Accuracy::Approximate(_) => fp != Fp::Strict && (inverse.holds)(&known()),
+                Accuracy::Approximate(error) => {
+                    fp != Fp::Strict && (inverse.holds)(&known(error.singular))
+                }
             }
     })
 }

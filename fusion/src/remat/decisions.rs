@@ -402,9 +402,9 @@ impl<'a> Decider<'a> {
         let over = self.budget.map_or(0, |b| peak - i128::from(b));
         match u64::try_from(over) {
             Ok(over) if over > 0 => Constraint::Budget { over },
-            _ if d.seconds < -alike || d.peak < 0 || d.peak == 0 && d.saved < 0 => {
-                Constraint::Search
-            }
+            _ if d.seconds < -LEAST_GAIN * self.point.seconds => Constraint::Search,
+            _ if d.peak < 0 || d.peak == 0 && d.saved < 0 => Constraint::Search,
+            _ if d.seconds < -alike => Constraint::Slight,
             _ => Constraint::Bytes,
         }
     }
@@ -444,6 +444,9 @@ fn is_alike(a: &Decision, b: &Decision) -> bool {
 fn has_no_alternative(choice: &ResidualChoice) -> bool {
     matches!(choice, ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output)
 }
+
+/// The part of a plan's time that is not looked for, in the decision about one value.
+pub(crate) const LEAST_GAIN: f64 = 2e-4;
 
 /// The part of a plan's time by which others differ that count as as fast.
 pub(crate) const ALIKE: f64 = 1e-9;

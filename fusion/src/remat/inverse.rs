@@ -8,8 +8,8 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{Recoverable, recoverable, recovering};
 use crate::remat::decisions::ALIKE;
 use crate::remat::plan_frontier;
-use crate::search::planner::greedy_point;
-use crate::search::point::PlanPoint;
+use crate::search::planner::{greedy_point, plan_among};
+use crate::search::point::{PlanPoint, measured};
 use adfuse_ir::text::Names;
 use adfuse_ir::{Diagnostic, Fp, Function, Value};
 use cranelift_entity::EntitySet;
@@ -60,6 +60,12 @@ pub fn recover_operands(
         return unchanged();
     }
     let function = recovering(f, &taken)?;
+    // Greedy plans find what pays; single changes of the plan without an inverse may do better.
+    if budget.is_none()
+        && !planner.pays(&planner.default_point(&function)?, &planner.default_point(f)?)
+    {
+        return unchanged();
+    }
     if let Some(budget) = budget {
         let at = |f: &Function| -> Result<Option<f64>, Diagnostic> {
             let frontier = plan_frontier(f, options, engine)?;
@@ -95,6 +101,12 @@ impl InversePlanner<'_> {
 
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
         greedy_point(f, &self.options, self.engine)
+    }
+
+    /// The plan that is made without a budget.
+    fn default_point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
+        let plan = plan_among(f, &self.options, self.engine)?.plan;
+        Ok(measured(f, plan, &self.options, self.engine)?.point)
     }
 
     /// What is in memory for later phases, results among them.

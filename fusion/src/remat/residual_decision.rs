@@ -98,6 +98,9 @@ pub enum Constraint {
     Time,
     /// The alternative is as fast and frees nothing.
     Bytes,
+    /// The alternative is faster by so little that the planner does not look for it: by less than
+    /// 1/5,000 of the plan's time.
+    Slight,
     /// Nothing: the alternative is faster, or as fast with a lower peak, or with that and fewer bytes
     /// saved, and the planner did not look there.
     Search,

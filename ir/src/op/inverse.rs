@@ -139,7 +139,7 @@ const fn near(
         operand,
         partial: false,
         types: DTypeSet::Float,
-        accuracy: Accuracy::Approximate(InverseError { f32, f64, tiny: false }),
+        accuracy: Accuracy::Approximate(InverseError { f32, f64, tiny: false, singular: false }),
         holds,
         asks,
         recovery: Recovery::Elementwise(body),
@@ -157,6 +157,16 @@ const fn but_tiny(of: Inverse) -> Inverse {
         Accuracy::Exact => of,
         Accuracy::Approximate(e) => {
             Inverse { accuracy: Accuracy::Approximate(InverseError { tiny: true, ..e }), ..of }
+        }
+    }
+}
+
+/// As [`near`], which is NaN where the other operand is 0, infinite or NaN.
+const fn or_singular(of: Inverse) -> Inverse {
+    match of.accuracy {
+        Accuracy::Exact => of,
+        Accuracy::Approximate(e) => {
+            Inverse { accuracy: Accuracy::Approximate(InverseError { singular: true, ..e }), ..of }
         }
     }
 }
@@ -213,20 +223,27 @@ pub(super) const SUB: &[Inverse] = &[
 
 const SCALE: &str = "the other operand is no NaN, of one sign and of a magnitude in [2^-23, 1]";
 
-pub(super) const MUL: &[Inverse] = &[
-    but_tiny(near(0, [3.0, 3.0], (SCALE, |r| scale(r[1])), |y, x| finite_as(y, y / x[1]))),
-    but_tiny(near(1, [3.0, 3.0], (SCALE, |r| scale(r[0])), |y, x| finite_as(y, y / x[0]))),
-];
+const MULTIPLICAND: Inverse =
+    but_tiny(near(0, [3.0, 3.0], (SCALE, |r| scale(r[1])), |y, x| finite_as(y, y / x[1])));
+const MULTIPLIER: Inverse =
+    but_tiny(near(1, [3.0, 3.0], (SCALE, |r| scale(r[0])), |y, x| finite_as(y, y / x[0])));
 
+pub(super) const MUL: &[Inverse] =
+    &[MULTIPLICAND, MULTIPLIER, or_singular(MULTIPLICAND), or_singular(MULTIPLIER)];
+
+const DIVIDEND: Inverse = but_tiny(near(
+    0,
+    [3.0, 3.0],
+    ("the divisor is no NaN, of one sign and of a magnitude in [1, 2^23]", |r| {
+        !r[1].nan && r[1].magnitudes_within(1.0, 2f64.powi(23))
+    }),
+    |y, x| finite_as(y, y * x[1]),
+));
+
+// The sum that a softmax divides by is in range, or 0, infinite or NaN.
 pub(super) const DIV: &[Inverse] = &[
-    but_tiny(near(
-        0,
-        [3.0, 3.0],
-        ("the divisor is no NaN, of one sign and of a magnitude in [1, 2^23]", |r| {
-            !r[1].nan && r[1].magnitudes_within(1.0, 2f64.powi(23))
-        }),
-        |y, x| finite_as(y, y * x[1]),
-    )),
+    DIVIDEND,
+    or_singular(DIVIDEND),
     // The least quotient, 1 / MAX, is subnormal and has two digits less.
     near(
         1,

@@ -18,7 +18,7 @@ pub enum Recovery {
 }
 
 /// How far what is recovered may be from the operand. The operand and the recovered value are NaN together, and have the
-/// same infinities.
+/// same infinities, but where an [error](InverseError) says otherwise.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Accuracy {
     /// It is the operand, to the bit.
@@ -37,6 +37,9 @@ pub struct InverseError {
     /// Whether it may also differ by as much as the least normal number, however small the operand is: where a tiny
     /// answer has lost digits.
     pub tiny: bool,
+    /// Whether it is NaN, whatever the operand is, where another operand that it reads is [singular](FloatRange::regular): 0,
+    /// infinite or NaN. The answer says nothing of the operand there.
+    pub singular: bool,
 }
 
 impl InverseError {
@@ -71,6 +74,11 @@ impl FloatRange {
             true => FloatRange::ALL,
             false => FloatRange { lo: x, hi: x, nan: false },
         }
+    }
+
+    /// The numbers without NaN: what is asked of an operand that may also be 0, infinite or NaN.
+    pub fn regular(self) -> FloatRange {
+        FloatRange { nan: false, ..self }
     }
 
     /// Whether all of its numbers are between these. NaN does not count.

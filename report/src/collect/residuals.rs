@@ -120,6 +120,7 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
         (Constraint::Time, _) => "time: the alternative is slower".into(),
         (Constraint::Bytes, _) => "bytes: the alternative is as fast and frees none".into(),
         (Constraint::NotPriced, _) => "not priced".into(),
+        (Constraint::Slight, _) => "time: less than 1/5,000 of the plan's is to be had".into(),
         (Constraint::Search, _) => "nothing: the planner did not try the alternative".into(),
     }
 }

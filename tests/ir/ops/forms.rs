@@ -236,6 +236,13 @@ pub(crate) const BESIDE: &[(&str, &str, &str)] = &[
         %b = broadcast_in_dim %z {dims = [0]} : T %y = div %e, %b : T",
     ),
     (
+        "shifted by a maximum with a bound and a view in between",
+        "T",
+        "%m = reduce_max %x {axes = [1]} : R %n = max -inf, %m : R %k = reshape %n : K %g = stop_gradient %k : K
+        %b = broadcast_in_dim %g {dims = [0, 1]} : T %d = sub %x, %b : T %e = exp %d : T
+        %z = reduce_sum %e {axes = [1]} : R %c = broadcast_in_dim %z {dims = [0]} : T %y = div %e, %c : T",
+    ),
+    (
         "shifted by a guarded maximum, then scaled",
         "R",
         "%m = reduce_max %x {axes = [1]} : R

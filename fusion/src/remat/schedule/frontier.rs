@@ -92,6 +92,7 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
             archive.offer_filled(steps, target);
         }
     }
+    archive.fill_between();
     // On a large graph each schedule is long: few ways from many rather than many from few.
     let most = options.effort / (64 * n as u64 + 1);
     let most = usize::try_from(most).unwrap_or(MOST_WAYS).clamp(LEAST_WAYS, MOST_WAYS);

@@ -124,6 +124,31 @@ impl<'g> ParetoArchive<'g> {
         self.offer(steps);
     }
 
+    /// Fills the memory between neighbours that are far apart: what budgets in between make unnecessary is dropped from the
+    /// schedules below these.
+    pub(crate) fn fill_between(&mut self) {
+        let peaks: Vec<u64> = self.entries.iter().map(|e| e.peak).collect();
+        for pair in peaks.windows(2) {
+            let (low, wide) = (pair[0], pair[1] - pair[0]);
+            if wide < pair[1] / FAR_PART {
+                continue;
+            }
+            for part in 1..=BUDGETS_BETWEEN {
+                let budget = low + (u128::from(wide - 1) * part / BUDGETS_BETWEEN) as u64;
+                let end = self.entries.partition_point(|e| e.peak <= budget);
+                let below = &self.entries[end.saturating_sub(FILLED_BELOW)..end];
+                let below: Vec<Vec<OpId>> = below.iter().map(|e| e.steps.clone()).collect();
+                for steps in below {
+                    for by in GAP_LENGTHS {
+                        let mut filled = steps.clone();
+                        fill(self.g, &mut filled, budget, by);
+                        self.offer(filled);
+                    }
+                }
+            }
+        }
+    }
+
     /// Expands what is best until nothing better is found, then what is nearly as good, until the work
     /// of measuring this many steps is done. At most this many ways are tried from each.
     pub(crate) fn improve(&mut self, effort: u64, most: usize) {
@@ -235,6 +260,12 @@ impl<'g> ParetoArchive<'g> {
     }
 }
 
+/// Neighbours are far apart whose peaks differ by this part of the larger one.
+const FAR_PART: u64 = 50;
+/// Budgets between them, and the schedules below each that are filled.
+const BUDGETS_BETWEEN: u128 = 4;
+const FILLED_BELOW: usize = 3;
+
 /// The most evictions one after the other at one peak.
 const DEEPEST: usize = 8;
 /// The most runs of one eviction.
@@ -245,4 +276,45 @@ fn hash(steps: &[OpId]) -> u64 {
     let mut hasher = DefaultHasher::new();
     steps.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost_graph::Operation;
+    use super::*;
+
+    /// Between a schedule that saves all of a chain and one that saves nothing of it, filling finds schedules for the budgets
+    /// in between, none of which recomputes what a budget has room for.
+    #[test]
+    fn memory_between_neighbours_is_filled() {
+        let (mut g, n) = (CostGraph::new(), 12);
+        let x = g.push(Operation::source("x", 1)).expect("an input");
+        let mut forward = vec![x];
+        for k in 0..n {
+            let op = Operation::new(format!("f{k}"), 10, 8).reads(&[forward[k]]);
+            forward.push(g.push(op).expect("an operation"));
+        }
+        let mut back = forward[n];
+        for k in (0..n).rev() {
+            let op = Operation::new(format!("b{k}"), 10, 1).reads(&[back, forward[k]]).phase(1);
+            back = g.push(op).expect("an operation");
+        }
+        let mut archive = ParetoArchive::new(&g);
+        archive.offer(g.runs().collect());
+        // Each step back computes what it reads from the input.
+        let mut steps: Vec<OpId> = g.runs().take(n).collect();
+        for (k, op) in g.runs().skip(n).enumerate() {
+            steps.extend(&forward[1..n - k]);
+            steps.push(op);
+        }
+        archive.offer(steps);
+        let before: Vec<(u64, u64)> = archive.entries.iter().map(|e| (e.peak, e.time)).collect();
+        assert_eq!(before.len(), 2, "{before:?}");
+        archive.fill_between();
+        let found: Vec<(u64, u64)> = archive.entries.iter().map(|e| (e.peak, e.time)).collect();
+        assert!(found.len() >= 4, "{found:?}");
+        for between in &found[1..found.len() - 1] {
+            assert!(between.0 < before[1].0 && between.1 < before[0].1, "{found:?}");
+        }
+    }
 }

@@ -52,6 +52,18 @@ fn difference(f: &Function, i: Inst) -> Option<Sum> {
 /// Whether `x` is some `z` less its maximum over the axes that `sum` sums: its exponentials are at
 /// most 1, and one of them is 1.
 fn is_shifted(f: &Function, x: Value, sum: Inst) -> bool {
+    is_below(f, x, sum, maximum)
+}
+
+/// Whether a sum is one of exponentials less their maximum over the summed axes, which may be guarded where it is not
+/// finite. Then it is at least 1 and at most the number of exponentials; or it is 0, infinite or NaN.
+pub fn is_softmax_sum(f: &Function, sum: Inst) -> bool {
+    f.op(sum) == Op::ReduceSum
+        && exponents(f, sum).is_some_and(|x| is_below(f, x, sum, finite_maximum))
+}
+
+/// As [`is_shifted`]; `unguarded` takes off what guards a maximum.
+fn is_below(f: &Function, x: Value, sum: Inst, unguarded: fn(&Function, Value) -> Value) -> bool {
     let mut x = x;
     // A positive factor may have been applied after the shift.
     for _ in 0..REACH {
@@ -70,7 +82,7 @@ fn is_shifted(f: &Function, x: Value, sum: Inst) -> bool {
         };
     }
     let by_maximum = |z: Value, shift: Spread| {
-        let shift = shift.with(f, |v| maximum(f, v));
+        let shift = shift.with(f, |v| unguarded(f, v));
         let max = shift.reduction(f, Op::ReduceMax, f.ty(z));
         max.is_some_and(|i| f.attrs(i) == f.attrs(sum) && free(f, f.args(i)[0]) == free(f, z))
     };
@@ -114,6 +126,28 @@ fn maximum(f: &Function, v: Value) -> Value {
         else {
             return v;
         };
+        v = inner;
+    }
+    v
+}
+
+/// The value without a choice of a number where it is not finite, and without a bound that is -inf.
+fn finite_maximum(f: &Function, v: Value) -> Value {
+    let mut v = v;
+    for _ in 0..REACH {
+        v = free(f, v);
+        let inner = if let Some(i) = made_by(f, v, Op::SelectN) {
+            let &[finite, other, max] = f.args(i) else { return v };
+            let of = operand(f, finite, Op::IsFinite).map(|of| free(f, of));
+            (number(f, other).is_some() && of == Some(free(f, max))).then_some(max)
+        } else if let Some(i) = made_by(f, v, Op::Max) {
+            let least = |l: Literal| l.to_f64() == f64::NEG_INFINITY;
+            let mut pairs = both_ways(f.args(i)).into_iter();
+            pairs.find(|p| number(f, p.1).is_some_and(least)).map(|p| p.0)
+        } else {
+            None
+        };
+        let Some(inner) = inner else { return v };
         v = inner;
     }
     v

@@ -14,6 +14,8 @@ mod exponential;
 mod shape;
 mod variance;
 
+pub use exponential::is_softmax_sum;
+
 use super::pattern::Pattern::AnyOf;
 use super::rule::{
     Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite, rewrite_where,

@@ -149,9 +149,17 @@ impl Spread {
         Some(Spread { value, ..self }.below(f))
     }
 
-    /// With the value changed to another of its type.
+    /// With the value changed to another of its type, and so with what is below that, until nothing changes.
     pub(super) fn with(self, f: &Function, change: impl Fn(Value) -> Value) -> Spread {
-        Spread { value: change(self.value), ..self }.below(f)
+        let mut spread = self;
+        for _ in 0..REACH {
+            let value = change(spread.value);
+            if value == spread.value {
+                break;
+            }
+            spread = Spread { value, ..spread }.below(f);
+        }
+        spread
     }
 
     /// The reduction that makes the value, when each of its rows is spread over itself and nothing
