@@ -36,7 +36,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
     let apart = options.effort == Effort::Off;
     let order = match apart {
         true => groups.parts.keys().map(|p| vec![p]).collect(),
-        false => merge::merged(facts, groups),
+        false => merge::merged(facts, groups, &options.device),
     };
     let group = |ids: Vec<_>| Group {
         parts: ids.into_iter().map(|p| groups.parts[p].members.clone()).collect(),

@@ -6,6 +6,7 @@ use super::part::PartId;
 use crate::analysis::class::PartKind;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::{leaves, order};
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::Value;
 use adfuse_ir::attrs::Ints;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -14,11 +15,20 @@ use hashbrown::HashMap;
 /// What contractions share: an operand, which one, and the roles of its axes.
 type SharedOperand = (Value, usize, Ints, Ints);
 
+/// Results that are written in less time than this many launches take are too small to be products of their own: a launch
+/// more costs time, and they take little memory.
+const LAUNCHES: f64 = 8.0;
+
 /// The most contractions of one step.
 const MOST: usize = 8;
 
 /// The parts in the order in which they run, those that run as one together.
-pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
+pub(crate) fn merged(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    device: &MachineModel,
+) -> Vec<Vec<PartId>> {
+    let large = LAUNCHES * device.launch_s * device.memory_bytes_per_s;
     let mut position: SecondaryMap<PartId, usize> = SecondaryMap::new();
     let mut bundle: Vec<Vec<PartId>> = Vec::new();
     let mut bundle_of: SecondaryMap<PartId, usize> = SecondaryMap::new();
@@ -43,7 +53,9 @@ pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
             let late = bundle[b].iter().all(|&q| groups.last[q] >= groups.since[p]);
             let fits = late && bundle[b].len() < MOST && shares(facts, groups, &bundle[b], key);
             let to = fits.then(|| together(facts, groups, &bundle[b], p, &position)).flatten()?;
-            let ended = |&q: &PartId| ends_before(facts, groups, (q, p), key.0, &position);
+            let ended = |&q: &PartId| {
+                ends_before(facts, groups, (q, p), bytes(facts, key.0).max(large), &position)
+            };
             (to != position[bundle[b][0]] || !bundle[b].iter().any(ended)).then_some((b, to))
         });
         match joined {
@@ -80,19 +92,19 @@ fn shares(facts: &Facts<'_>, groups: &Groups, bundle: &[PartId], key: &SharedOpe
     })
 }
 
-/// Whether a part's result is read for the last time before another part runs, and takes more memory than the operand
-/// that they share: where both ran at once, the second result would not have the place of the first.
+/// Whether a part's result is read for the last time before another part runs, and takes more bytes than what running both
+/// at once saves: the second result would not have the place of the first.
 fn ends_before(
     facts: &Facts<'_>,
     groups: &Groups,
     (q, p): (PartId, PartId),
-    operand: Value,
+    saved: f64,
     position: &SecondaryMap<PartId, usize>,
 ) -> bool {
     let left = |v: Value| {
         let readers = groups.readers(v);
         let ended = !readers.is_empty() && readers.iter().all(|&r| position[r] < position[p]);
-        ended && !facts.f.results().contains(&v) && bytes(facts, v) > bytes(facts, operand)
+        ended && !facts.f.results().contains(&v) && bytes(facts, v) > saved
     };
     let mut made = groups.parts[q].members.iter().flat_map(|&i| facts.f.inst_results(i));
     made.any(|&v| left(v))

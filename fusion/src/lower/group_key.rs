@@ -79,7 +79,7 @@ pub(crate) struct KeyBuilder<'a> {
     strict: bool,
     shapes: HashMap<ShapeAddress, u32>,
     /// Of slices, by their shapes.
-    from_start: HashMap<u32, u32>,
+    at_start: HashMap<u32, u32>,
     /// The number of a value in the key that is made, with the number of that key.
     number: SecondaryMap<Value, (u32, u32)>,
     keys: u32,
@@ -113,7 +113,7 @@ impl<'a> KeyBuilder<'a> {
             numbers,
             strict,
             shapes: HashMap::new(),
-            from_start: HashMap::new(),
+            at_start: HashMap::new(),
             number: SecondaryMap::new(),
             keys: 0,
             tokens: Vec::new(),
@@ -167,8 +167,8 @@ impl<'a> KeyBuilder<'a> {
         }
         let shape = self.shape(f, i);
         if f.op(i) == Op::Slice && !f.args(i).iter().any(|&x| is_inlined(facts, x)) {
-            let from_start = self.from_start(f, i, shape);
-            self.moved.push((self.tokens.len(), from_start));
+            let at_start = self.at_start(f, i, shape);
+            self.moved.push((self.tokens.len(), at_start));
         }
         self.tokens.push(shape);
         for &a in f.args(i) {
@@ -232,9 +232,9 @@ impl<'a> KeyBuilder<'a> {
     }
 
     /// The shape of a slice of this shape, were it one from the start.
-    fn from_start(&mut self, f: &Function, i: Inst, shape: u32) -> u32 {
+    fn at_start(&mut self, f: &Function, i: Inst, shape: u32) -> u32 {
         let numbers = self.numbers;
-        *self.from_start.entry(shape).or_insert_with(|| {
+        *self.at_start.entry(shape).or_insert_with(|| {
             let attrs = f.attrs(i);
             let (start, limit) = (attrs.ints("start"), attrs.ints("limit"));
             let length = limit.iter().zip(start).map(|(limit, start)| limit - start);

@@ -3,8 +3,8 @@
 
 use crate::gpu::launches::{Arg, Launch, StepCode};
 use crate::gpu::schedule::program::StepSchedule;
-use crate::gpu::schedule::scheduled::Scheduled;
 use crate::gpu::schedule::rows::ScheduledRows;
+use crate::gpu::schedule::scheduled::Scheduled;
 use adfuse_ir::kernel::{Buffer, Kernel, Operand, Param, Piece, Sink, Stage, Step};
 
 /// Whether what is read at a coordinate is read before anything is written there, and not again: by one launch of one

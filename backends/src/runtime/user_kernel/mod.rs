@@ -69,7 +69,7 @@ impl Default for PtxSource<'_> {
 /// other values of the program are. It must give the same result for the same operands, and write the whole result.
 ///
 /// ```
-/// use adfuse::functions::{PtxKernel, PtxSource};
+/// use adfuse_backends::functions::{PtxKernel, PtxSource};
 ///
 /// let wrong = PtxKernel::new(PtxSource {
 ///     text: ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry fill(.param .u64 y) { ret; }",

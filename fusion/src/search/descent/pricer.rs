@@ -16,6 +16,9 @@ use hashbrown::HashMap;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
+/// The prices of the groups that a change touches; `None` for those that are no more.
+pub(super) type TouchedPrices = Vec<(GroupId, Option<GroupSeconds>)>;
+
 /// What a change adds to a plan.
 pub(super) struct Added {
     pub(super) seconds: f64,
@@ -101,7 +104,7 @@ impl<'a> GroupPricer<'a> {
         &mut self,
         table: &GroupTable<'_>,
         applied: &AppliedChange,
-    ) -> Option<(f64, Vec<(GroupId, Option<GroupSeconds>)>)> {
+    ) -> Option<(f64, TouchedPrices)> {
         let (mut now, mut seconds) = (Vec::new(), 0.0);
         let mut then = 0.0;
         for price in table.prices_before(applied) {
