@@ -39,6 +39,9 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
                 let name = rest.trim_end_matches('{').trim().trim_start_matches('@');
                 plan.insert("plan".into(), json!(name));
             }
+            "layout" => {
+                plan.insert("layout".into(), json!(rest));
+            }
             "inline" => inline.extend(names(rest)),
             "donate" => donate.extend(names(rest)),
             "group" => {
@@ -89,9 +92,9 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
 
 fn written(value: &Value) -> Result<String, String> {
     let plan = value.as_object().ok_or("it is no object")?;
-    const KEYS: [&str; 12] = [
-        "plan", "graph", "device", "fp", "inverses", "lossy", "loops", "donate", "inline",
-        "groups", "store", "blocks",
+    const KEYS: [&str; 13] = [
+        "plan", "graph", "device", "fp", "layout", "inverses", "lossy", "loops", "donate",
+        "inline", "groups", "store", "blocks",
     ];
     if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(format!("the key `{key}` is not known"));
@@ -104,6 +107,9 @@ fn written(value: &Value) -> Result<String, String> {
     };
     for key in SAID {
         line(format!("{key} {}", said(key)?));
+    }
+    if plan.contains_key("layout") {
+        line(format!("layout {}", said("layout")?));
     }
     for choice in list(plan.get("inverses"), "inverses")? {
         line(format!("inverse {}", word(choice, "inverses")?));

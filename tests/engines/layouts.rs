@@ -135,21 +135,62 @@ fn a_layout_is_part_of_a_plans_text() {
     assert_eq!((refused.kind, refused.message.as_str()), (Kind::Syntax, "`columns` is no layout"));
 }
 
+/// What keeps temporaries of short rows, `%e: f32[100,3]`, from another layout: how it takes them, and the program's end.
+const TAKES_ROWS: [(&str, &str); 4] = [
+    ("a sort", "%r = argsort %e {axis = 1} : i32[100,3]\nreturn %r } -> i32[100,3]"),
+    (
+        "blocks of a branch",
+        "%r = cond %p : f32[] then {
+           %a = reduce_sum %e {axes = [0, 1]} : f32[]
+           yield %a
+         } else {
+           %b = reduce_max %e {axes = [0, 1]} : f32[]
+           yield %b
+         }
+         return %r } -> f32[]",
+    ),
+    (
+        "the block of a loop",
+        "%r = fori 0, 4, %k : f32[3] body(%i: i64[], %c: f32[3]) {
+           %d = dot_general %e, %c {contract = [1] x [0]} : f32[100]
+           %g = dot_general %d, %e {contract = [0] x [0]} : f32[3]
+           yield %g
+         }
+         return %r } -> f32[3]",
+    ),
+    (
+        "a branch with rows of its own",
+        "%r = cond %p : f32[100,3] then {
+           yield %x
+         } else {
+           %b = neg %x : f32[100,3]
+           yield %b
+         }
+         %s = tanh %r : f32[100,3]
+         %t = cumsum %s {axis = 0} : f32[100,3]
+         return %t } -> f32[100,3]",
+    ),
+];
+
 #[test]
-fn what_reads_arrays_as_they_are_refuses_a_layout() {
-    let f = function(
-        "func @f(%x: f32[100,3]) -> i32[100,3] {
-           %e = exp %x : f32[100,3]
-           %r = argsort %e {axis = 1} : i32[100,3]
-           return %r
-         }",
-    );
-    let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
-    let wrong = Plan { layout: Layout::StructureOfArrays, ..found };
-    let refused = lower(&f, &wrong, &MachineModel::cpu()).expect_err("a sort reads rows");
-    assert_eq!(refused.kind, Kind::Usage);
-    assert!(refused.message.contains("structure-of-arrays"), "{refused}");
-    assert!(refused.at.inst.is_some(), "{refused}");
+fn what_takes_arrays_as_they_are_refuses_a_layout() {
+    for (what, end) in TAKES_ROWS {
+        let (end, result) = end.split_once(" } -> ").expect("a result");
+        let f = function(&format!(
+            "func @f(%x: f32[100,3], %k: f32[3], %p: bool[]) -> {result} {{
+               %e = exp %x : f32[100,3]
+               {end}
+             }}"
+        ));
+        let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
+        assert_eq!(found.layout, Layout::RowMajor, "{what}");
+        lower(&f, &found, &MachineModel::cpu()).unwrap_or_else(|d| panic!("{what}: {d}"));
+        let wrong = Plan { layout: Layout::StructureOfArrays, ..found };
+        let refused = lower(&f, &wrong, &MachineModel::cpu()).expect_err(what);
+        assert_eq!(refused.kind, Kind::Usage, "{what}");
+        assert!(refused.message.contains("structure-of-arrays"), "{what}: {refused}");
+        assert!(refused.at.inst.is_some(), "{what}: {refused}");
+    }
 }
 
 /// Points that are turned one after the other.

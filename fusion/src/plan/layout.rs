@@ -1,8 +1,9 @@
 //! Layouts: how the elements of temporaries lie in memory.
 
+use adfuse_ir::control::reads;
 use adfuse_ir::kernel::{BufferData, Extents, Role, Storage};
 use adfuse_ir::op::{Body, Indirect};
-use adfuse_ir::{Function, Inst, TensorType};
+use adfuse_ir::{Function, Inst, TensorType, Value};
 
 /// How the elements of temporaries lie in memory. Inputs, constants and results are row-major in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -46,7 +47,8 @@ impl Layout {
         }
     }
 
-    /// An instruction that keeps a function from having this layout: one that reads arrays as they are, or writes them.
+    /// An instruction that keeps a function from having this layout: one that reads arrays as they are, in a block of its own
+    /// too, or writes them. Inputs and constants are row-major for all.
     pub(crate) fn refused_by(self, f: &Function) -> Option<Inst> {
         let walks = |i: Inst| match f.op(i).def().body {
             Body::Map(_)
@@ -54,13 +56,16 @@ impl Layout {
             | Body::Reduce(_)
             | Body::Scan(_)
             | Body::Contract
+            | Body::Constant
             | Body::Source(_) => true,
             Body::Indirect(how) => matches!(how, Indirect::Gather),
             _ => false,
         };
+        let is_temporary = |v: &Value| has_short_rows(f.ty(*v)) && !f.params().contains(v);
         let concerns = |&i: &Inst| {
-            let mut values = f.args(i).iter().chain(f.inst_results(i));
-            self != Layout::RowMajor && !walks(i) && values.any(|&v| has_short_rows(f.ty(v)))
+            self != Layout::RowMajor
+                && !walks(i)
+                && reads(f, i).iter().chain(f.inst_results(i)).any(is_temporary)
         };
         f.body_insts().iter().copied().find(concerns)
     }
