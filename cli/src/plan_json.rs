@@ -176,7 +176,7 @@ mod tests {
 
     const TEXT: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inline %1, %2\n  \
                         group %0, %3\n  group %7; %9, %10\n  store %5 as b1\n}\n";
-    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inverse %e from %y\n  lossy %h as bf16\n  \
+    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  layout structure-of-arrays\n  inverse %e from %y\n  lossy %h as bf16\n  \
                          lossy %5 as f16\n  donate %x, %w\n  group %0\n}\n";
 
     #[test]

@@ -26,7 +26,7 @@ impl Literal {
             DType::F64 => x.to_bits(),
             DType::F32 => (x as f32).to_bits().into(),
             DType::BF16 => bf16_from_f64(x).to_bits().into(),
-            DType::F16 => f16::from_f64(x).to_bits().into(),
+            DType::F16 => f16_from_f64(x).to_bits().into(),
             DType::I64 => (x as i64) as u64,
             DType::I32 => (x as i32) as u32 as u64,
             DType::U32 => (x as u32).into(),
@@ -123,18 +123,25 @@ impl Literal {
 
 /// Rounds once from `f64` to `bf16`: the crate's own conversion goes through `f32` and rounds twice.
 pub(crate) fn bf16_from_f64(x: f64) -> bf16 {
+    bf16::from_f32(rounded_to_odd(x))
+}
+
+/// Rounds once from `f64` to `f16`, as [`bf16_from_f64`].
+fn f16_from_f64(x: f64) -> f16 {
+    f16::from_f32(rounded_to_odd(x))
+}
+
+/// The nearest `f32`, or its neighbour with an odd last bit where bits are lost: a second rounding, to fewer bits, sees whether
+/// they were.
+fn rounded_to_odd(x: f64) -> f32 {
     let f = x as f32;
-    // Make the intermediate round-to-odd, so the second rounding sees whether bits were lost.
     let back = f64::from(f);
-    if back == x || f.is_nan() || f.is_infinite() && x.is_infinite() {
-        return bf16::from_f32(f);
-    }
     let bits = f.to_bits();
-    if bits & 1 == 1 {
-        return bf16::from_f32(f);
+    if back == x || f.is_nan() || f.is_infinite() && x.is_infinite() || bits & 1 == 1 {
+        return f;
     }
     let away = back.abs() > x.abs();
-    bf16::from_f32(f32::from_bits(if away { bits - 1 } else { bits + 1 }))
+    f32::from_bits(if away { bits - 1 } else { bits + 1 })
 }
 
 fn canonical(dtype: DType, bits: u64) -> u64 {
@@ -193,5 +200,37 @@ fn shortest_half(x: Literal) -> f64 {
 impl fmt::Debug for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}:{}", self.dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_floats_are_rounded_once() {
+        let (tie, over) = (2f64.powi(-11), 2f64.powi(-40));
+        // Halfway between two, and beyond that by less than an `f32` shows.
+        for (x, bits) in [
+            (1.0 + tie, 0x3c00),
+            (1.0 + tie + over, 0x3c01),
+            (-1.0 - tie - over, 0xbc01),
+            (1.0 + 3.0 * tie, 0x3c02),
+            (1.0 + 3.0 * tie - over, 0x3c01),
+            (2f64.powi(-25), 0),
+            (2f64.powi(-25) + 2f64.powi(-70), 1),
+            (65520.0, 0x7c00),
+            (65520.0 - 2f64.powi(-30), 0x7bff),
+            (f64::MAX, 0x7c00),
+            (1e-300, 0),
+        ] {
+            assert_eq!(Literal::from_f64(DType::F16, x).bits(), bits, "{x:e}");
+        }
+        let tie = 2f64.powi(-8);
+        for (x, bits) in
+            [(1.0 + tie, 0x3f80), (1.0 + tie + over, 0x3f81), (-1.0 - tie - over, 0xbf81)]
+        {
+            assert_eq!(Literal::from_f64(DType::BF16, x).bits(), bits, "{x:e}");
+        }
     }
 }
