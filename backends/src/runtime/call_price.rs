@@ -7,6 +7,6 @@ pub struct CallPrice {
     pub operations: u64,
     /// Bytes that it moves in addition to operands and result.
     pub bytes: u64,
-    /// Bytes of memory that it needs beside operands and result ([`Call::scratch`]); they are planned as buffers are.
+    /// Bytes of memory that it needs beside operands and result ([`Call::scratch`](super::functions::Call::scratch)); they are planned as buffers are.
     pub scratch: u64,
 }
