@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
 use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
@@ -333,14 +332,6 @@ impl BoxSet {
     }
 
     fn finish(self, instance: &Instance) -> Joined {
-        let mut place = vec![(SlotId::new(0), 0); instance.slots.len()];
-        for (index, item) in self.boxes.iter().enumerate() {
-            for &(id, start) in &item.members {
-                place[id.index()] = (SlotId::new(index), start);
-            }
-        }
-        let slots = self.boxes.into_iter().map(|item| item.slot).collect();
-        let section_count = instance.section_count;
-        Joined { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
+        Joined::of_boxes(instance, self.boxes.into_iter().map(|item| (item.slot, item.members)))
     }
 }

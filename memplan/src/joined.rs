@@ -1,8 +1,8 @@
 //! An instance made from another one by joining slots, and the way back.
 
-use cranelift_entity::EntityRef;
+use cranelift_entity::{EntityRef, PrimaryMap};
 
-use crate::instance::{Instance, SlotId};
+use crate::instance::{Instance, Slot, SlotId};
 
 /// An instance each of whose slots stands for slots of an original one.
 #[derive(Clone, Debug)]
@@ -17,6 +17,21 @@ impl Joined {
     pub(crate) fn unchanged(instance: &Instance) -> Self {
         let place = instance.slots.keys().map(|id| (id, 0)).collect();
         Self { instance: instance.clone(), place }
+    }
+
+    /// Slots each of which holds some of an original instance, each from where it starts within. There are no pairs.
+    pub(crate) fn of_boxes(
+        original: &Instance,
+        boxes: impl Iterator<Item = (Slot, Vec<(SlotId, i64)>)>,
+    ) -> Self {
+        let mut place = vec![(SlotId::new(0), 0); original.slots.len()];
+        let mut slots = PrimaryMap::new();
+        for (slot, members) in boxes {
+            let whole = slots.push(slot);
+            members.into_iter().for_each(|(id, start)| place[id.index()] = (whole, start));
+        }
+        let section_count = original.section_count;
+        Self { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
     }
 
     /// The offsets of the original slots.

@@ -273,14 +273,6 @@ impl PaddedBoxSet {
     }
 
     fn finish(self, instance: &Instance) -> Joined {
-        let mut place = vec![(SlotId::new(0), 0); instance.slots.len()];
-        for (index, item) in self.boxes.iter().enumerate() {
-            for &(id, start) in &item.members {
-                place[id.index()] = (SlotId::new(index), start);
-            }
-        }
-        let slots = self.boxes.into_iter().map(|item| item.slot).collect();
-        let section_count = instance.section_count;
-        Joined { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
+        Joined::of_boxes(instance, self.boxes.into_iter().map(|item| (item.slot, item.members)))
     }
 }

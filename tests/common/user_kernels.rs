@@ -165,7 +165,7 @@ pub(crate) const SOURCES: [(&str, PtxSource<'static>); 4] = [
             block: ["128", "1", "1"],
             numbers: &["n"],
             operations: "2 * n",
-            ..PLAIN
+            ..PtxSource::EMPTY
         },
     ),
     (
@@ -177,7 +177,7 @@ pub(crate) const SOURCES: [(&str, PtxSource<'static>); 4] = [
             grid: ["ceil_div(a * b, 64)", "1", "1"],
             block: ["64", "1", "1"],
             numbers: &["a * b"],
-            ..PLAIN
+            ..PtxSource::EMPTY
         },
     ),
     (
@@ -192,7 +192,7 @@ pub(crate) const SOURCES: [(&str, PtxSource<'static>); 4] = [
             scratch: "4 * r",
             operations: "32 * r",
             bytes: "8 * r",
-            ..PLAIN
+            ..PtxSource::EMPTY
         },
     ),
     (
@@ -204,23 +204,10 @@ pub(crate) const SOURCES: [(&str, PtxSource<'static>); 4] = [
             grid: ["ceil_div(m, 16)", "ceil_div(n, 16)", "1"],
             block: ["16", "16", "1"],
             numbers: &["n", "m"],
-            ..PLAIN
+            ..PtxSource::EMPTY
         },
     ),
 ];
-
-const PLAIN: PtxSource<'static> = PtxSource {
-    text: "",
-    entry: "",
-    signature: "",
-    grid: ["1"; 3],
-    block: ["1"; 3],
-    shared: "0",
-    scratch: "0",
-    numbers: &[],
-    operations: "0",
-    bytes: "0",
-};
 
 /// The kernel of a source, whose text gets its head.
 pub(crate) fn kernel(source: PtxSource<'_>) -> PtxKernel {

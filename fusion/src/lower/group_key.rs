@@ -48,8 +48,8 @@ struct InstShape {
 /// The canonical form of a group.
 pub(crate) struct GroupKey {
     pub(crate) tokens: Vec<u32>,
-    /// As the tokens, but for where slices of what is stored begin: groups with equal ones take the same time.
-    pub(crate) alike: Vec<u32>,
+    /// Tokens of slices of what is stored, by their places, as they would be from the start.
+    at_start: SmallVec<[(usize, u32); 2]>,
     /// The values by their numbers.
     pub(crate) values: Vec<Value>,
 }
@@ -66,7 +66,14 @@ impl GroupKey {
         for extent in dims {
             tokens.extend([*extent as u32, (*extent >> 32) as u32]);
         }
-        GroupKey { alike: tokens.clone(), tokens, values: vec![v] }
+        GroupKey { tokens, at_start: SmallVec::new(), values: vec![v] }
+    }
+
+    /// The tokens, but for where slices of what is stored begin: groups with equal ones take the same time.
+    pub(crate) fn alike(&self) -> Vec<u32> {
+        let mut alike = self.tokens.clone();
+        self.at_start.iter().for_each(|&(at, shape)| alike[at] = shape);
+        alike
     }
 }
 
@@ -84,8 +91,8 @@ pub(crate) struct KeyBuilder<'a> {
     number: SecondaryMap<Value, (u32, u32)>,
     keys: u32,
     tokens: Vec<u32>,
-    /// Tokens of slices that are other ones in [`GroupKey::alike`], by their places.
-    moved: Vec<(usize, u32)>,
+    /// [`GroupKey::at_start`] of the key that is made.
+    moved: SmallVec<[(usize, u32); 2]>,
     values: Vec<Value>,
 }
 
@@ -117,7 +124,7 @@ impl<'a> KeyBuilder<'a> {
             number: SecondaryMap::new(),
             keys: 0,
             tokens: Vec::new(),
-            moved: Vec::new(),
+            moved: SmallVec::new(),
             values: Vec::new(),
         }
     }
@@ -146,10 +153,8 @@ impl<'a> KeyBuilder<'a> {
         for &v in &self.values {
             self.tokens.push(form(v)?.0);
         }
-        let tokens = self.tokens.clone();
-        let mut alike = tokens.clone();
-        self.moved.iter().for_each(|&(at, shape)| alike[at] = shape);
-        Some(GroupKey { tokens, alike, values: self.values.clone() })
+        let at_start = std::mem::take(&mut self.moved);
+        Some(GroupKey { tokens: self.tokens.clone(), at_start, values: self.values.clone() })
     }
 
     /// Adds an instruction, with what is written out where it reads it.

@@ -8,8 +8,7 @@ use super::step_uses::StepUses;
 use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{
-    Buffer, InPlace, Lives, Program, Role, Space, SpacedSteps, in_place, lives, spaced_lives,
-    spaced_until,
+    Buffer, InPlace, Lives, Program, Role, Space, SpacedSteps, lives, spaced_lives, spaced_until,
 };
 use std::ops::Range;
 
@@ -58,11 +57,11 @@ struct SpacedProgram<'a> {
 
 impl StepUses for SpacedProgram<'_> {
     fn steps(&self) -> usize {
-        self.program.steps.len()
+        StepUses::steps(self.program)
     }
 
     fn lives(&self) -> Lives {
-        spaced_lives(lives(self.program), self.spaced)
+        spaced_lives(self.program.lives(), self.spaced)
     }
 
     fn scratch_until(&self, n: usize) -> usize {
@@ -75,7 +74,7 @@ impl StepUses for SpacedProgram<'_> {
         dies: &dyn Fn(Buffer) -> bool,
         made: &dyn Fn(Buffer) -> bool,
     ) -> Vec<InPlace> {
-        in_place(self.program, n, dies, made)
+        self.program.in_place(n, dies, made)
     }
 }
 

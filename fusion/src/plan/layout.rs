@@ -39,12 +39,14 @@ impl Layout {
 
     /// Gives a buffer the strides of the layout: one that is a plain temporary.
     pub(crate) fn lay_out(self, data: &mut BufferData) {
-        if self == Layout::StructureOfArrays
-            && data.role == Role::Temp
-            && data.storage == Storage::Plain
-        {
+        if self.concerns(&data.role, data.storage) {
             data.strides = rows(&data.dims).map(|axis| columns(&data.dims, axis));
         }
+    }
+
+    /// Whether it gives strides to buffers like this one, where they are many short rows.
+    pub(crate) fn concerns(self, role: &Role, storage: Storage) -> bool {
+        self == Layout::StructureOfArrays && *role == Role::Temp && storage == Storage::Plain
     }
 
     /// An instruction that keeps a function from having this layout: one that reads arrays as they are, in a block of its own
@@ -62,12 +64,12 @@ impl Layout {
             _ => false,
         };
         let is_temporary = |v: &Value| has_short_rows(f.ty(*v)) && !f.params().contains(v);
-        let concerns = |&i: &Inst| {
-            self != Layout::RowMajor
-                && !walks(i)
-                && reads(f, i).iter().chain(f.inst_results(i)).any(is_temporary)
-        };
-        f.body_insts().iter().copied().find(concerns)
+        let takes_rows =
+            |&i: &Inst| !walks(i) && reads(f, i).iter().chain(f.inst_results(i)).any(is_temporary);
+        match self {
+            Layout::RowMajor => None,
+            Layout::StructureOfArrays => f.body_insts().iter().copied().find(takes_rows),
+        }
     }
 }
 

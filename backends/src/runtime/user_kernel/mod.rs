@@ -46,20 +46,25 @@ pub struct PtxSource<'t> {
     pub bytes: &'t str,
 }
 
+impl PtxSource<'static> {
+    /// No text; one block of one thread, without shared or scratch memory, numbers or a price.
+    pub const EMPTY: PtxSource<'static> = PtxSource {
+        text: "",
+        entry: "",
+        signature: "",
+        grid: ["1"; 3],
+        block: ["1"; 3],
+        shared: "0",
+        scratch: "0",
+        numbers: &[],
+        operations: "0",
+        bytes: "0",
+    };
+}
+
 impl Default for PtxSource<'_> {
     fn default() -> Self {
-        PtxSource {
-            text: "",
-            entry: "",
-            signature: "",
-            grid: ["1"; 3],
-            block: ["1"; 3],
-            shared: "0",
-            scratch: "0",
-            numbers: &[],
-            operations: "0",
-            bytes: "0",
-        }
+        PtxSource::EMPTY
     }
 }
 

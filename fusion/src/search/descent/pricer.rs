@@ -74,12 +74,12 @@ impl<'a> GroupPricer<'a> {
     pub(super) fn price(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<GroupSeconds> {
         let group = &table.rows[g].group;
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
-        if let Some(known) = self.known.get(&key.alike) {
+        let alike = key.alike();
+        if let Some(known) = self.known.get(&alike) {
             return *known;
         }
         self.members += group.parts.iter().map(Vec::len).sum::<usize>();
         let form = GroupForm::new(self.known.len());
-        let alike = key.alike.clone();
         let lowered = self.memo.find(&key).unwrap_or_else(|| {
             let stored = key.values.iter().filter_map(|&v| {
                 let (role, storage) = table.buffer(v)?;

@@ -189,17 +189,11 @@ impl<'f> GroupTable<'f> {
         match self.buffer(v) {
             None => Some(BufferForm::NONE),
             Some((role, storage)) => {
-                let strided = self.is_strided(v, &role, storage);
+                let strided =
+                    self.layout.concerns(&role, storage) && has_short_rows(self.facts.f.ty(v));
                 BufferForm::of(&role, storage, strided)
             }
         }
-    }
-
-    /// Whether the plan's layout gives the buffer of a value strides.
-    fn is_strided(&self, v: Value, role: &Role, storage: Storage) -> bool {
-        self.layout != Layout::RowMajor
-            && (role, storage) == (&Role::Temp, Storage::Plain)
-            && has_short_rows(self.facts.f.ty(v))
     }
 
     /// The buffer of a value, if it has one.
