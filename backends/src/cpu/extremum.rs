@@ -55,6 +55,39 @@ fn extreme<T: FoldElement, const MAX: bool>(block: &[T], best: T) -> Option<T> {
     is_ordered.then_some(found)
 }
 
+/// The first extrema along the middle of three axes, of which the innermost is as long as `best`, room for values; 0 where
+/// there are no values.
+pub(super) fn column_extrema<T: FoldElement>(
+    max: bool,
+    values: &[T],
+    n: usize,
+    best: &mut [T],
+    out: &mut [i32],
+) {
+    let inner = best.len().max(1);
+    out.fill(0);
+    for (rows, out) in values.chunks_exact((n * inner).max(1)).zip(out.chunks_exact_mut(inner)) {
+        match max {
+            true => columns::<T, true>(rows, best, out),
+            false => columns::<T, false>(rows, best, out),
+        }
+    }
+}
+
+fn columns<T: FoldElement, const MAX: bool>(values: &[T], best: &mut [T], out: &mut [i32]) {
+    let mut rows = values.chunks_exact(best.len().max(1));
+    if let Some(first) = rows.next() {
+        best.copy_from_slice(first);
+    }
+    for (row, k) in rows.zip(1..) {
+        for ((&x, best), out) in row.iter().zip(&mut *best).zip(&mut *out) {
+            let beyond = beats(MAX, x, *best);
+            *best = if beyond { x } else { *best };
+            *out = if beyond { k } else { *out };
+        }
+    }
+}
+
 fn is_beyond<T: PartialOrd>(max: bool, a: T, b: T) -> bool {
     if max { a > b } else { a < b }
 }
@@ -89,6 +122,18 @@ mod tests {
                     })
                     .collect();
                 let ints: Vec<i8> = (0..n).map(|_| next() as i8 / 2).collect();
+                for (width, max) in [(1, false), (3, true), (7, false), (16, true)] {
+                    let rows = values.len() / 2 / width;
+                    let (mut best, mut found) = (vec![0.0; width], vec![7; 2 * width]);
+                    column_extrema(max, &values[..2 * rows * width], rows, &mut best, &mut found);
+                    let column = |k: usize| {
+                        let whole = values[..2 * rows * width].chunks_exact((rows * width).max(1));
+                        let rows =
+                            whole.skip(k / width).take(1).flat_map(|w| w.chunks_exact(width));
+                        one_by_one(max, &rows.map(|r| r[k % width]).collect::<Vec<f32>>())
+                    };
+                    assert!(found.iter().enumerate().all(|(k, &at)| at == column(k)), "{values:?}");
+                }
                 for max in [false, true] {
                     assert_eq!(
                         first_extremum(max, &values),

@@ -121,7 +121,7 @@ impl CompileContext<'_> {
             }
             if monoid.is_arg() {
                 self.note_pass(PassKind::Extremum, elements);
-                if covers(runs, folded).is_none() {
+                if covers(runs, folded).is_none() && parted(runs, folded)?.is_none() {
                     self.note_pass(PassKind::Interchange, elements);
                 }
                 continue;

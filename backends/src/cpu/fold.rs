@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::element::{FoldElement, Folding};
-use super::extremum::{beats, first_extremum};
+use super::extremum::{beats, column_extrema, first_extremum};
 use super::strict_folds::{BlockLanes, join_parts, lane_block, line, lines};
 use super::strict_scans::{scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
@@ -198,6 +198,8 @@ pub(super) struct FoldRuns {
     extents: Extents,
     /// The axes with those that fold last, from the last run to the first; `None` where they are so.
     order: Option<SmallVec<[usize; 8]>>,
+    /// How many places are before, along and behind the axes that fold, where those are neighbours in order.
+    middle: Option<[usize; 3]>,
     /// How many places each run folds, and how.
     sizes: SmallVec<[(usize, Order); 2]>,
 }
@@ -213,9 +215,17 @@ impl FoldRuns {
         let long = order.iter().filter(|&&a| extents[a] != 1);
         let ordered = long.clone().zip(long.skip(1)).all(|(a, b)| a < b);
         let size = |r: &Run| axes(r).iter().map(|&a| extents[a] as usize).product();
+        let places = |axes: &[i64]| axes.iter().map(|&n| n as usize).product();
+        let middle = match (folded.first(), folded.last()) {
+            (Some(&a), Some(&b)) if folded.iter().copied().eq(a..=b) => {
+                Some([&extents[..a], &extents[a..=b], &extents[b + 1..]].map(places))
+            }
+            _ => None,
+        };
         FoldRuns {
             extents: extents.into(),
             order: (!ordered).then_some(order),
+            middle,
             sizes: runs.iter().map(|r| (size(r), r.order)).collect(),
         }
     }
@@ -248,6 +258,14 @@ impl Folding for ArrayFold<'_> {
     fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: all values are there, and used by nobody else any more.
         let mut values = unsafe { self.values.write::<T>() };
+        if let (Some(max), Some([_, n, inner]), Some(_)) =
+            (self.places, self.runs.middle, &self.runs.order)
+        {
+            let best = ElementArray { at: self.work, count: inner };
+            // SAFETY: the results of these two are `i32`, and there is room for the best of each column.
+            let (best, out) = unsafe { (best.write::<T>(), self.out.write::<i32>()) };
+            return column_extrema(max, values, n, best, out);
+        }
         if let Some(order) = &self.runs.order {
             let room = ElementArray { at: self.work, count: values.len() };
             // SAFETY: there is so much room, as `FoldRuns::room` has said.

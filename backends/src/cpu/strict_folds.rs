@@ -193,9 +193,9 @@ pub(super) fn line<T: FoldElement>(
     tree.finish(combine).unwrap_or(empty)
 }
 
-/// Chains that are folded side by side. An addition waits for the one before it in its own chain only, so eight chains keep
-/// a processor's adders busy.
-const CHAINS: usize = 8;
+/// Lines that are folded side by side. An operation waits for the one before it in its own line only, so eight lines keep a
+/// processor's adders busy, and the lanes of short lines need not be put together to vectors.
+const ABREAST: usize = 8;
 
 /// Whole lines of `n` elements each, one result for each line.
 pub(super) fn lines<T: FoldElement>(
@@ -209,37 +209,75 @@ pub(super) fn lines<T: FoldElement>(
     if n == 0 {
         return out.fill(empty);
     }
-    let (mut xs, mut out) = (&xs[..n * out.len()], out);
-    while order == Order::Chain && out.len() >= CHAINS {
-        let (here, after) = xs.split_at(n * CHAINS);
-        let (results, rest) = out.split_at_mut(CHAINS);
-        results.copy_from_slice(&chains(here, n, combine));
-        (xs, out) = (after, rest);
-    }
+    let (xs, out) = (&xs[..n * out.len()], out);
+    let abreast = match order {
+        Order::Chain => chains(xs, n, combine, out),
+        Order::Lane if n < LANES => short_lines(xs, n, combine, out),
+        Order::Lane => 0,
+    };
+    let (xs, out) = (&xs[n * abreast..], &mut out[abreast..]);
     for (xs, out) in xs.chunks_exact(n).zip(out) {
         *out = line(xs, order, combine, empty);
     }
 }
 
-/// [`CHAINS`] lines of `n` elements, at least one, in the chain order.
-fn chains<T: FoldElement>(xs: &[T], n: usize, combine: impl Fn(T, T) -> T + Copy) -> [T; CHAINS] {
-    let of: [&[T]; CHAINS] = std::array::from_fn(|k| &xs[k * n..(k + 1) * n]);
-    let block = |from: usize| {
-        let until = (from + CHAIN_BLOCK).min(n);
-        let of = of.map(|xs| &xs[from..until]);
-        let mut all: [T; CHAINS] = of.map(|xs| xs[0]);
-        for i in 1..until - from {
-            all.iter_mut().zip(of).for_each(|(a, xs)| *a = combine(*a, xs[i]));
-        }
-        all
-    };
-    if n <= CHAIN_BLOCK {
-        return block(0);
+/// Lines of `n` elements, at least one, in the chain order, as many as are folded side by side; gives how many.
+fn chains<T: FoldElement>(
+    xs: &[T],
+    n: usize,
+    combine: impl Fn(T, T) -> T + Copy,
+    out: &mut [T],
+) -> usize {
+    let both = |a: [T; ABREAST], b: [T; ABREAST]| std::array::from_fn(|k| combine(a[k], b[k]));
+    let (groups, _) = out.as_chunks_mut::<ABREAST>();
+    for (xs, out) in xs.chunks_exact(n * ABREAST).zip(&mut *groups) {
+        let of: [&[T]; ABREAST] = std::array::from_fn(|k| &xs[k * n..(k + 1) * n]);
+        let block = |from: usize| {
+            let until = (from + CHAIN_BLOCK).min(n);
+            let of = of.map(|xs| &xs[from..until]);
+            let mut all: [T; ABREAST] = of.map(|xs| xs[0]);
+            for i in 1..until - from {
+                all.iter_mut().zip(of).for_each(|(a, xs)| *a = combine(*a, xs[i]));
+            }
+            all
+        };
+        *out = if n <= CHAIN_BLOCK {
+            block(0)
+        } else {
+            let mut tree = FoldTree::new();
+            (0..n).step_by(CHAIN_BLOCK).for_each(|from| tree.push(block(from), both));
+            tree.finish(both).unwrap_or_default()
+        };
     }
-    let both = |a: [T; CHAINS], b: [T; CHAINS]| std::array::from_fn(|k| combine(a[k], b[k]));
-    let mut tree = FoldTree::new();
-    (0..n).step_by(CHAIN_BLOCK).for_each(|from| tree.push(block(from), both));
-    tree.finish(both).unwrap_or_default()
+    ABREAST * groups.len()
+}
+
+/// Lines of `n` elements, fewer than there are lanes, in the lane order, as many as are folded side by side; gives how many.
+fn short_lines<T: FoldElement>(
+    xs: &[T],
+    n: usize,
+    combine: impl Fn(T, T) -> T + Copy,
+    out: &mut [T],
+) -> usize {
+    let mut lanes = [[T::default(); ABREAST]; LANES];
+    let lanes = &mut lanes[..n];
+    let (groups, _) = out.as_chunks_mut::<ABREAST>();
+    for (xs, out) in xs.chunks_exact(n * ABREAST).zip(&mut *groups) {
+        for (l, lane) in lanes.iter_mut().enumerate() {
+            lane.iter_mut().enumerate().for_each(|(k, x)| *x = xs[k * n + l]);
+        }
+        let mut width = n;
+        for half in [16, 8, 4, 2, 1].into_iter().filter(|&half| half < n) {
+            let (left, right) = lanes.split_at_mut(half);
+            let there = width.saturating_sub(half);
+            for (left, right) in left.iter_mut().zip(&*right).take(there) {
+                left.iter_mut().zip(right).for_each(|(a, &b)| *a = combine(*a, b));
+            }
+            width = width.min(half);
+        }
+        *out = lanes[0];
+    }
+    ABREAST * groups.len()
 }
 
 /// Joins `parts` lines of the balanced tree, `inner` elements apart, at columns `from..to`, leaving the
@@ -301,8 +339,8 @@ mod tests {
     }
 
     #[test]
-    fn chains_side_by_side_are_the_definition() {
-        for n in [1, 2, 63, 64, 65, 128, 200] {
+    fn lines_side_by_side_are_the_definition() {
+        for n in (1..35).chain([63, 64, 65, 128, 200]) {
             for count in [1, 7, 8, 9, 16, 20] {
                 for order in [Order::Chain, Order::Lane] {
                     let xs = numbers(n * count);

@@ -21,7 +21,7 @@ fn function(n: u64, k: u64, d: u64) -> Result<Traced, Diagnostic> {
         let norms = near.square().sum(&[1]);
         let products = at.dot_general(&near, (&[], &[]), (&[1], &[1]));
         let far = norms.broadcast_like(&products) - products * 2.0;
-        // The first place of the least, by two folds: there is vector code for them, none for `argmin`.
+        // The first place of the least, by two folds in one loop: `argmin` folds what a loop has left.
         let least = far.min_over(&[1]);
         let place = t.iota(TensorType::new(DType::I32, far.ty().shape), 1);
         let nearest = far.eq(least.spread(&[1], &far)).select(&place, k as f64).min_over(&[1]);

@@ -1,7 +1,9 @@
 //! Loop schedules of kernels: vectors run along contiguous elements, and tiles are used where buffers are laid out
 //! across one another.
 
-use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage};
+use adfuse_ir::kernel::{
+    Extents, Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage,
+};
 use smallvec::{SmallVec, smallvec};
 use std::cmp::Reverse;
 
@@ -52,6 +54,9 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     let rank = kernel.domain.len();
     let found = kernel.stages.iter().map(|stage| accesses(program, stage, rank));
     let Some(found) = found.collect::<Option<Vec<_>>>() else {
+        if let Some(tiles) = abreast(program, kernel) {
+            return Schedule { tiles, ..Schedule::default() };
+        }
         let order = as_stored(program, kernel).unwrap_or_default();
         return Schedule { order, ..Schedule::default() };
     };
@@ -86,6 +91,36 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
         schedule.vector = u8::try_from(along).ok();
     }
     schedule
+}
+
+/// The most bytes of the values of one type that a tile of scanned points keeps, and the fewest of a line of them.
+const SCANNED: i64 = 512 << 10;
+const NARROW: i64 = 16;
+
+/// The tiles of a kernel whose scans go across what it reads and stores: as many neighbouring points as have a line of the
+/// caches in each row, so that a line is not fetched again for every point.
+fn abreast(program: &Program, kernel: &Kernel) -> Option<Extents> {
+    let rank = kernel.domain.len();
+    let along = (0..rank).rev().find(|&a| kernel.domain[a] > 1)?;
+    if !kernel.scans_abreast() {
+        return None;
+    }
+    // Bytes of elements that are neighbours from point to point, less those that are so within a point.
+    let (mut gain, mut widest) = (0, 1);
+    for stage in &kernel.stages {
+        let last = rank + stage.axes.iter().rposition(|&n| n > 1)?;
+        for access in stage_accesses(program, stage, rank + stage.axes.len())? {
+            widest = access.bytes.max(widest);
+            gain += access.bytes * i64::from(access.steps[along].abs() == 1);
+            gain -= access.bytes * i64::from(access.steps[last].abs() == 1);
+        }
+    }
+    let places = kernel.stages.iter().map(|s| s.axes.iter().product::<i64>()).max()?;
+    let room = SCANNED / places.saturating_mul(widest).max(1);
+    let tile = fitting(kernel.domain[along], (LINES / widest).min(room));
+    let mut tiles: Extents = smallvec![1; rank];
+    tiles[along] = tile;
+    (gain > 0 && tile > 1 && tile * widest >= NARROW).then_some(tiles)
 }
 
 /// The axes of a kernel in the order in which the largest of its results lies in memory, where that is another than
@@ -130,6 +165,14 @@ fn as_stored(program: &Program, kernel: &Kernel) -> Option<SmallVec<[u8; 4]>> {
 
 /// What a stage reads and stores; `None` where the order of its points is that of a fold or of words.
 fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<StridedAccess>> {
+    let stores = |s: &Sink| matches!(s, Sink::Store { .. } | Sink::Leave(_));
+    let free = stage.axes.is_empty() && stage.sinks.iter().all(stores);
+    free.then(|| stage_accesses(program, stage, rank)).flatten()
+}
+
+/// What a stage reads and stores, in terms of this many coordinates; `None` where it stores packed elements: those that are
+/// neighbours are written together.
+fn stage_accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<StridedAccess>> {
     let mut found = Vec::new();
     let mut at = |b, index: &[_]| {
         let data = &program.buffers[b];
@@ -139,9 +182,6 @@ fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<Strided
             found.push(StridedAccess { steps, bytes, all: data.bytes() });
         }
     };
-    if !stage.axes.is_empty() {
-        return None;
-    }
     for param in &stage.params {
         let Param::Load(pieces) = param else { continue };
         for piece in pieces {
@@ -151,17 +191,11 @@ fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<Strided
         }
     }
     for sink in &stage.sinks {
-        match sink {
-            // Packed elements that are neighbours are written together.
-            Sink::Store { buffer, .. } if program.buffers[*buffer].storage != Storage::Plain => {
-                return None;
-            }
-            Sink::Store { buffer, index } => at(*buffer, index),
-            Sink::Leave(_) => {}
-            Sink::Reduce { .. } | Sink::Fold { .. } | Sink::Scan { .. } | Sink::Keep(_) => {
-                return None;
-            }
+        let Sink::Store { buffer, index } = sink else { continue };
+        if program.buffers[*buffer].storage != Storage::Plain {
+            return None;
         }
+        at(*buffer, index);
     }
     Some(found)
 }

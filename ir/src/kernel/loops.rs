@@ -22,7 +22,10 @@ pub fn loops(kernel: &Kernel) -> Result<SmallVec<[Kernel; 1]>, Diagnostic> {
         return Ok(made);
     }
     for part in parts(kernel) {
-        made.push(walked(part)?);
+        made.push(match scanned_together(&part) {
+            Some(axis) => abreast(part, axis)?,
+            None => walked(part)?,
+        });
     }
     Ok(made)
 }
@@ -56,6 +59,41 @@ fn range(kernel: &Kernel, axis: usize, from: i64, to: i64) -> Kernel {
         renamed(&mut part, &name, &|a| SmallVec::from_iter([a]));
     }
     part
+}
+
+/// The one axis with tiles whose points are scanned together.
+fn scanned_together(kernel: &Kernel) -> Option<usize> {
+    let Schedule { order, tiles, vector } = &kernel.schedule;
+    let mut tiled = (0..tiles.len()).filter(|&a| tiles[a] > 1);
+    let axis = tiled.next().filter(|_| order.is_empty() && vector.is_none())?;
+    (tiled.next().is_none() && kernel.scans_abreast()).then_some(axis)
+}
+
+/// A kernel with scans whose tile divides its extent, with the points of the tile along the last axis of each stage: strip
+/// mining. What was scanned point by point goes through rows of neighbours.
+fn abreast(mut kernel: Kernel, axis: usize) -> Result<Kernel, Diagnostic> {
+    let Schedule { tiles, .. } = std::mem::take(&mut kernel.schedule);
+    let mut points = axis;
+    if tiles[axis] < kernel.domain[axis] {
+        kernel = split(&kernel, axis, tiles[axis])?;
+        points += 1;
+    }
+    let last = kernel.domain.len() - 1;
+    let order: SmallVec<[usize; 8]> = (0..=last).filter(|&a| a != points).chain([points]).collect();
+    let mut kernel = interchange(&kernel, &order)?;
+    let tile = kernel.domain.remove(last);
+    for stage in &mut kernel.stages {
+        let own = stage.axes.len();
+        let place = |a: u8| match usize::from(a) {
+            k if k == last => (last + own) as u8,
+            k if k > last => a - 1,
+            _ => a,
+        };
+        renamed_in(stage, &|a| IndexExpr::Axis(place(a)), &|a| SmallVec::from_iter([place(a)]));
+        stage.axes.push(tile);
+    }
+    kernel.tiles.values_mut().for_each(|data| data.dims.push(tile));
+    Ok(kernel)
 }
 
 /// A kernel whose tiles divide their extents, with its loops in order.

@@ -6,6 +6,7 @@ use crate::index::{Guard, IndexExpr};
 use crate::literal::Literal;
 use crate::op::Monoid;
 use crate::scalar::{Recorder, ScalarProgram};
+use crate::types::MAX_RANK;
 use cranelift_entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
 
@@ -55,6 +56,19 @@ impl Kernel {
         };
         Kernel { name, domain: dims.clone(), stages: vec![stage], ..Kernel::default() }
     }
+
+    /// Whether neighbouring points may go through the stages together: each of them has axes of its own, does nothing but
+    /// scan, keep and store, and may have an axis more.
+    pub fn scans_abreast(&self) -> bool {
+        let lasting =
+            |s: &Sink| matches!(s, Sink::Scan { .. } | Sink::Keep(_) | Sink::Store { .. });
+        let alone = |s: &Stage| {
+            let room = self.domain.len() + s.axes.len() < 2 * MAX_RANK;
+            room && !s.axes.is_empty() && s.sinks.iter().all(lasting)
+        };
+        let scans = |s: &Sink| matches!(s, Sink::Scan { .. });
+        self.stages.iter().flat_map(|s| &s.sinks).any(scans) && self.stages.iter().all(alone)
+    }
 }
 
 /// How an engine walks the points of a kernel: loops over tiles in the order of the axes, and within each tile
@@ -65,7 +79,8 @@ pub struct Schedule {
     /// The domain's axes, outermost first; none: in the order of the domain.
     pub order: SmallVec<[u8; 4]>,
     /// Extents of the tiles in which the domain is walked, an axis each; none: not tiled. The last tile
-    /// of an axis may be short, unless the domain is folded over.
+    /// of an axis may be short, unless the domain is folded over. Where [stages do nothing but scan, keep and store](Kernel::scans_abreast)
+    /// and one axis alone has tiles, all points of a tile go through a stage before the next one begins.
     pub tiles: Extents,
     /// The coordinate along which vectors run, the innermost loop: an axis of the domain (of the stages
     /// that have none of their own), or one that every stage with axes has.
