@@ -26,7 +26,9 @@ pub(super) fn execute(
 ) -> Result<ExitCode, Failure> {
     if named.row.name != Gpu::NAME {
         let m = format!("the engine `{}` multiplies each product in one way", named.row.name);
-        return Err(Failure::usage(m).hint(Some("`--engine gpu` has several to choose from".into())));
+        return Err(
+            Failure::usage(m).hint(Some("`--engine gpu` has several to choose from".into()))
+        );
     }
     let ready = planning.ready_on(named, &mut Clock::new())?;
     let program = ready.program(&ready.decide(streams)?.plan)?;
@@ -93,5 +95,9 @@ fn listed(products: &ProductTimes) -> Value {
         let of = |(way, seconds): (_, &f64)| (format!("{way}"), json!(seconds * 1e3));
         ways.iter().map(of).collect::<Map<String, Value>>().into()
     };
-    products.forms().map(|(form, times)| (form.to_owned(), ways(times))).collect::<Map<_, _>>().into()
+    products
+        .forms()
+        .map(|(form, times)| (form.to_owned(), ways(times)))
+        .collect::<Map<_, _>>()
+        .into()
 }

@@ -64,11 +64,7 @@ pub fn product_ladder() -> Vec<TunedProgram> {
             let text = format!(
                 "func @f(%x: {x}, %w: {w}) -> {y} {{\n  %y = dot_general %x, %w {{contract = {contract}}} : {y}\n  return %y\n}}\n"
             );
-            all.push(TunedProgram::new(
-                "product",
-                &format!("{name} {rows}x{cols}x{depth}"),
-                &text,
-            ));
+            all.push(TunedProgram::new("product", &format!("{name} {rows}x{cols}x{depth}"), &text));
         }
     }
     all

@@ -153,7 +153,10 @@ pub(super) fn sized(ty: &crate::ir::TensorType, stream: u64) -> Result<Array, Di
         return Array::from_le_bytes(ty.dtype, &dims, drawn.bytes());
     }
     let due = (all * ty.dtype.bytes()) as usize;
-    let bytes: Vec<u8> = drawn.bytes().iter().copied().cycle().take(due).collect();
+    let mut bytes = Vec::with_capacity(due);
+    while bytes.len() < due {
+        bytes.extend_from_slice(&drawn.bytes()[..drawn.bytes().len().min(due - bytes.len())]);
+    }
     Array::from_le_bytes(ty.dtype, &dims, &bytes)
 }
 

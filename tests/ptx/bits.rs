@@ -333,6 +333,51 @@ pub(crate) fn extremes_are_folded_in_pairs() {
     }
 }
 
+/// Sums, differences and products of 16-bit floats are computed in pairs on chips that have instructions for them, by neighbours of
+/// a loop and by elements of rows: with the bits of single ones.
+pub(crate) fn arithmetic_in_pairs_rounds_as_one() {
+    for (dtype, rows, cols) in
+        [("bf16", 130, 136), ("f16", 67, 5), ("bf16", 2, 600), ("f16", 2, 5004)]
+    {
+        let ty = format!("{dtype}[{rows},{cols}]");
+        let text = format!(
+            "func @f(%x: {ty}, %s: {dtype}[{cols}], %y: {ty}) -> ({ty}, {ty}) {{
+              %b = broadcast_in_dim %s {{dims = [1]}} : {ty}
+              %a = mul %x, %b : {ty}
+              %c = add %a, 0.1 : {ty}
+              %r = max %c, 0.0 : {ty}
+              %d = sub %r, %y : {ty}
+              %t = tanh %d : {ty}
+              %e = mul %t, %d : {ty}
+              %z = sub %e, %x : {ty}
+              %m = reduce_max %z {{axes = [1]}} : {dtype}[{rows}]
+              %n = broadcast_in_dim %m {{dims = [0]}} : {ty}
+              %w = sub %z, %n : {ty}
+              return %z, %w
+            }}"
+        );
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        // Two rows as they are planned for many: in one kernel, whose threads have elements 32 apart.
+        let program = match rows {
+            2 => for_two(f),
+            _ => lowered(&module, f, Effort::Off, Fp::Strict),
+        };
+        let args = random::inputs(f, &[Domain::Normal]);
+        let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+        for (target, has) in [(GpuTarget::SM80, false), (GpuTarget::SM90, true)] {
+            let module = ptx::compile(&program, target, Fp::Strict).expect("compiles");
+            // Rows of five have no neighbours that are a group.
+            for op in ["add", "sub", "mul"].iter().filter(|_| cols > 5 || !has) {
+                let op = format!("{op}.rn.{dtype}x2");
+                assert_eq!(module.text.contains(&op), has, "{op} {rows} {cols}\n{}", module.text);
+            }
+            let found = run(&module, &program, &args, false);
+            assert_eq!(found, expected, "{dtype} {rows} {cols}\n{}", *program);
+        }
+    }
+}
+
 /// The program as it is planned for many rows, with two in the place of those.
 fn for_two(f: &Function) -> Verified<Program> {
     let many = f.to_string().replace("[2", "[8192");

@@ -355,6 +355,8 @@ fn main() -> ExitCode {
         bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
         bits::extremes_are_folded_in_pairs,
+        bits::arithmetic_in_pairs_rounds_as_one,
+        arithmetic::pairs_round_once,
         bits::nothing_spills,
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,

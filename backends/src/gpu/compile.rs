@@ -41,8 +41,7 @@ pub fn schedule_for(
     let target = target(compute)?;
     let context = DivisionContext { fp, target: &target, library: false, products };
     let program = divided(program, context)?.program;
-    let context =
-        ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
+    let context = ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
     let made = schedule_but(&program, context, &[]).map_err(within(&program))?;
     Ok((program, made))
 }

@@ -113,8 +113,7 @@ fn of_step(
     let parts = split(&alone, context)?;
     let done: Vec<bool> = parts.multiplied(fp, library).iter().map(Option::is_some).collect();
     let parts = parts.program;
-    let context =
-        ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
+    let context = ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
     let schedule = schedule_but(&parts, context, &done)?;
     // What is divided goes through buffers that the step did not have.
     let own: HashSet<Buffer> = alone.buffers.keys().collect();
@@ -156,9 +155,10 @@ fn of_step(
 /// Seconds of a contraction of which every member was measured, in the ways that are taken.
 fn measured_seconds(program: &Program, c: &Contract, options: &FactsOptions) -> Option<f64> {
     let FactsOptions { fp, library, products, .. } = options;
-    let all = c.members.iter().map(|m| {
-        fastest(products, (program, m), *fp, *library).map(|(_, seconds)| seconds)
-    });
+    let all = c
+        .members
+        .iter()
+        .map(|m| fastest(products, (program, m), *fp, *library).map(|(_, seconds)| seconds));
     all.sum()
 }
 

@@ -75,7 +75,8 @@ fn trial(
     let mut trial = ProductTrial { form, program, ways: Vec::new() };
     let products = trial.only(ProductWay::Library);
     let context = DivisionContext { fp, target, library: true, products: &products };
-    let by_library = split(&trial.program, context)?.multiplied(fp, true).iter().any(Option::is_some);
+    let by_library =
+        split(&trial.program, context)?.multiplied(fp, true).iter().any(Option::is_some);
     if let Some(Step::Contract(contract)) = trial.program.steps.first()
         && let Some(m) = contract.members.first()
     {
@@ -157,8 +158,7 @@ mod tests {
                 };
                 let [rows, cols] = own.side;
                 let order = if own.pingpong { "pingpong" } else { "cooperative" };
-                let due =
-                    format!("sums={rows}x{cols} order={order} cluster={} ", own.cluster);
+                let due = format!("sums={rows}x{cols} order={order} cluster={} ", own.cluster);
                 assert!(!is_library && text.contains(&due), "{n} {way}: {text}");
             }
         }
@@ -178,13 +178,21 @@ mod tests {
         let library = scheduled(&table(1e-5, 2e-5), true);
         let own = scheduled(&table(2e-5, 1e-5), true);
         assert!(own.1.contains("sums=128x256 order=cooperative cluster=2"), "{}", own.1);
-        assert_eq!((library.0.len(), own.0.len()), (3, 2), "a kernel follows the library's product");
+        assert_eq!(
+            (library.0.len(), own.0.len()),
+            (3, 2),
+            "a kernel follows the library's product"
+        );
         let strange = BTreeMap::from([("x".to_owned(), WayTimes::from([(trial.ways[1], 1.0)]))]);
         assert_eq!(scheduled(&ProductTimes::new(strange), true), none);
         // Without a library the table says which tiles are the best.
         let alone = scheduled(&table(1e-5, 2e-5), false);
         let ProductWay::Warpgroups(tile) = trial.ways[1] else { panic!("{:?}", trial.ways) };
-        assert!(alone.1.contains(&format!("sums={}x{} ", tile.side[0], tile.side[1])), "{}", alone.1);
+        assert!(
+            alone.1.contains(&format!("sums={}x{} ", tile.side[0], tile.side[1])),
+            "{}",
+            alone.1
+        );
     }
 
     #[test]
@@ -195,7 +203,10 @@ mod tests {
             let (fp, target) = (Fp::Fast, GpuTarget::SM90A);
             let options = FactsOptions { target, fp, library: true, products: products.clone() };
             let facts = cache.of(&program(), &options).expect("is examined");
-            facts.iter().map(|f| f.launches.expect("launches").timed_multiply_adds).collect::<Vec<_>>()
+            facts
+                .iter()
+                .map(|f| f.launches.expect("launches").timed_multiply_adds)
+                .collect::<Vec<_>>()
         };
         assert_eq!(adds(&ProductTimes::default()), [0, 0]);
         let slow = |seconds: f64| {
@@ -205,6 +216,9 @@ mod tests {
             ProductTimes::new(forms.collect())
         };
         let (one, two) = (adds(&slow(1e-4)), adds(&slow(2e-4)));
-        assert!(one.iter().zip(&two).all(|(one, two)| *one > 0 && *two == 2 * one), "{one:?} {two:?}");
+        assert!(
+            one.iter().zip(&two).all(|(one, two)| *one > 0 && *two == 2 * one),
+            "{one:?} {two:?}"
+        );
     }
 }

@@ -97,7 +97,8 @@ pub struct ProductTimes {
 impl ProductTimes {
     /// A table; forms without a way are left out.
     pub fn new(forms: BTreeMap<String, WayTimes>) -> ProductTimes {
-        let forms: BTreeMap<_, _> = forms.into_iter().filter(|(_, ways)| !ways.is_empty()).collect();
+        let forms: BTreeMap<_, _> =
+            forms.into_iter().filter(|(_, ways)| !ways.is_empty()).collect();
         let mut digest = Fnv(0xcbf2_9ce4_8422_2325);
         for (form, ways) in &forms {
             form.hash(&mut digest);
@@ -196,7 +197,11 @@ mod tests {
                 let way = WarpgroupWay { side, pingpong, cluster };
                 let text = ProductWay::Warpgroups(way).to_string();
                 let read = text.parse::<ProductWay>();
-                assert_eq!(read.ok(), way.is_known().then_some(ProductWay::Warpgroups(way)), "{text}");
+                assert_eq!(
+                    read.ok(),
+                    way.is_known().then_some(ProductWay::Warpgroups(way)),
+                    "{text}"
+                );
             }
         }
         assert_eq!("library".parse(), Ok(ProductWay::Library));
@@ -224,7 +229,10 @@ mod tests {
         };
         let times = table(&[("a", ways(2.0, 1.0)), ("b", ways(1.0, 2.0)), ("c", WayTimes::new())]);
         assert_eq!(times.fastest("a", |_| true), Some((own, 1.0)));
-        assert_eq!(times.fastest("a", |way| way == ProductWay::Library), Some((ProductWay::Library, 2.0)));
+        assert_eq!(
+            times.fastest("a", |way| way == ProductWay::Library),
+            Some((ProductWay::Library, 2.0))
+        );
         assert_eq!(times.fastest("b", |_| true), Some((ProductWay::Library, 1.0)));
         assert_eq!((times.fastest("c", |_| true), times.of("c")), (None, None));
         // Other times are another table, and an empty table is the default.

@@ -33,7 +33,8 @@ fn device(test: &str) -> Option<Arc<GpuDevice>> {
 
 /// Without times of products.
 fn division(fp: Fp, library: bool) -> DivisionContext<'static> {
-    static NONE: std::sync::LazyLock<ProductTimes> = std::sync::LazyLock::new(ProductTimes::default);
+    static NONE: std::sync::LazyLock<ProductTimes> =
+        std::sync::LazyLock::new(ProductTimes::default);
     DivisionContext { fp, target: &GpuTarget::SM90, library, products: &NONE }
 }
 
@@ -319,9 +320,8 @@ fn products() -> Vec<(Verified<Program>, [bool; 3])> {
 #[test]
 fn products_are_found_where_the_mode_lets_a_library_multiply() {
     for (program, turned) in products() {
-        let found = |fp, library| {
-            divided(&program, division(fp, library)).expect("divides").products
-        };
+        let found =
+            |fp, library| divided(&program, division(fp, library)).expect("divides").products;
         let product = found(Fp::Reproducible, true)[0].clone().expect("is one");
         assert_eq!(product.size, SIZE.map(|n| n as u64));
         let first = |m: crate::gpu::schedule::library_product::Matrix, a: usize, b: usize| {

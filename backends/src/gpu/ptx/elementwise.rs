@@ -12,7 +12,7 @@ use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::vectorize::{VectorLanes, neighbours};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Param, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
 use hashbrown::HashMap;
 
@@ -260,13 +260,22 @@ pub(super) fn body(emit: &mut Emit<'_>, e: &Elementwise) -> i64 {
     let Some(n) = of_group(group, &flat.domain, *width) else { return blocks };
     let loaded = emit.loaded(&flat.stage, &n);
     let mut values: Vec<Vec<Reg>> = vec![Vec::new(); flat.stage.sinks.len()];
+    let mut together = emit.asm.paired(&program).map(|paired| (paired, Vec::new()));
     for (j, coords) in n.coords.iter().enumerate() {
         let at = At { vars: &n.vars, coords };
-        let found = emit.outputs(&flat.stage, &program, &at, &mut |_, k, _| {
-            loaded.get(&k).and_then(|regs| regs.get(j)).copied()
-        });
-        for (list, value) in values.iter_mut().zip(found) {
-            list.push(value);
+        let mut given = |_: &mut Emit<'_>, k: usize, _: &Param| {
+            loaded.get(&k).and_then(|regs: &Vec<Reg>| regs.get(j)).copied()
+        };
+        if let Some((_, elements)) = &mut together {
+            elements.push(emit.params(&flat.stage.params, &program, &at, &mut given).0);
+            continue;
+        }
+        let found = emit.outputs(&flat.stage, &program, &at, &mut given);
+        values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
+    }
+    if let Some((paired, elements)) = &together {
+        for found in paired.outputs_of(&mut emit.asm, &elements.iter().collect::<Vec<_>>()) {
+            values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
         }
     }
     for (sink, values) in flat.stage.sinks.iter().zip(values) {

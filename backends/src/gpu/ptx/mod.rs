@@ -27,6 +27,7 @@ pub(crate) mod module;
 pub(crate) mod operand_staging;
 pub(crate) mod operands;
 pub(crate) mod pack;
+pub(crate) mod packed_arithmetic;
 pub(crate) mod packed_extremes;
 pub(crate) mod partial_fold;
 pub(crate) mod radix_pass;

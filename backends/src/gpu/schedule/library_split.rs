@@ -78,10 +78,12 @@ impl SplitProgram {
     /// The products of each step that a library makes.
     pub(crate) fn multiplied(&self, fp: Fp, library: bool) -> Vec<Option<Product>> {
         let of = |(step, &own): (&Step, &bool)| match step {
-            Step::Contract(c) if library && !own && fp != Fp::Strict => match c.members.as_slice() {
-                [m] => Product::of(&self.program, m).filter(Product::is_worth_a_call),
-                _ => None,
-            },
+            Step::Contract(c) if library && !own && fp != Fp::Strict => {
+                match c.members.as_slice() {
+                    [m] => Product::of(&self.program, m).filter(Product::is_worth_a_call),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         self.program.steps.iter().zip(&self.own).map(of).collect()

@@ -23,12 +23,8 @@ pub(crate) fn alone(program: &Program, m: &Member) -> Option<Program> {
         data.name = format!("b{n}");
     }
     let buffers: cranelift_entity::PrimaryMap<_, _> = buffers.into_iter().collect();
-    let mut alone = Program {
-        name: "product".into(),
-        buffers,
-        outputs: written.clone(),
-        steps: vec![step],
-    };
+    let mut alone =
+        Program { name: "product".into(), buffers, outputs: written.clone(), steps: vec![step] };
     for (b, data) in alone.buffers.iter_mut() {
         // Which step of a program wrote a buffer is of no matter to its time.
         if !matches!(data.role, Role::Constant(_)) {
@@ -67,7 +63,8 @@ pub(crate) fn ways(
     let tiles = WarpgroupWay::SHAPES.into_iter().flat_map(|(side, pingpong)| {
         [1, 2].map(|cluster| WarpgroupWay { side, pingpong, cluster })
     });
-    let tiles = tiles.filter(|way| own && way.is_known() && WarpgroupTile::by(*way, target).fits(m));
+    let tiles =
+        tiles.filter(|way| own && way.is_known() && WarpgroupTile::by(*way, target).fits(m));
     let library = by_library.then_some(ProductWay::Library);
     tiles.map(ProductWay::Warpgroups).chain(library).collect()
 }

@@ -9,9 +9,9 @@ use super::attention::AttentionForm;
 use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile, is_row_sum};
 use super::index::in_order;
+use super::measured_product::fastest_tile;
 use super::shape::{axes, free, identity, load, volume};
 use super::user_call::{CallWork, UserLaunch};
-use super::measured_product::fastest_tile;
 use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::runtime::legalize::{copy, plain};
@@ -323,7 +323,12 @@ impl Lowering {
             });
             parts.push(part);
         }
-        self.push(Work::Warpgroup(Box::new(WarpgroupWork { member: m.clone(), form, parts, measured })));
+        self.push(Work::Warpgroup(Box::new(WarpgroupWork {
+            member: m.clone(),
+            form,
+            parts,
+            measured,
+        })));
         folds.into_iter().for_each(|stage| self.flat(extents.clone(), stage));
     }
 

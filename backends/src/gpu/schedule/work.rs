@@ -6,9 +6,7 @@ use super::user_call::CallWork;
 use super::warpgroup::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
 use crate::runtime::functions::Registry;
-use adfuse_ir::kernel::{
-    Buffer, Extents, Kernel, Member, ProductTimes, Program, Scatter, Stage,
-};
+use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, ProductTimes, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;

@@ -1,12 +1,12 @@
 //! Machine models as TOML files: a base machine, and the numbers that differ from it.
 
 use super::MachineModel;
+use super::bounds::{TomlNumber, place, within};
 use super::product_rows::{ProductRow, products, written_products};
 use adfuse_ir::diag::Span;
 use adfuse_ir::{At, Diagnostic, Kind};
 use serde::Deserialize;
 use std::fmt::Write;
-use std::ops::RangeInclusive;
 use toml::{Spanned, Value};
 
 /// Bytes of a file at most.
@@ -148,55 +148,6 @@ impl MachineModel {
     }
 }
 
-pub(super) fn place<T>(of: &Spanned<T>) -> At {
-    At::span(Span::new(of.span().start, of.span().end))
-}
-
-/// The number, if it is within the bounds; a number that is not a number is in none.
-pub(super) fn within<T: TomlNumber>(
-    key: &str,
-    number: &Spanned<T>,
-    bounds: RangeInclusive<T>,
-) -> Result<T, Diagnostic> {
-    let n = *number.get_ref();
-    if bounds.contains(&n) {
-        return Ok(n);
-    }
-    let (least, most) = (bounds.start().value(), bounds.end().value());
-    let m = format!("`{key}` is from {least} to {most}, found {}", n.value());
-    Err(Diagnostic::new(place(number), Kind::Usage, m))
-}
-
-/// A number in a file.
-pub(super) trait TomlNumber: Copy + PartialOrd {
-    fn value(self) -> Value;
-}
-
-impl TomlNumber for f64 {
-    fn value(self) -> Value {
-        Value::from(self)
-    }
-}
-
-impl TomlNumber for i64 {
-    fn value(self) -> Value {
-        Value::from(self)
-    }
-}
-
-impl TomlNumber for u32 {
-    fn value(self) -> Value {
-        Value::from(i64::from(self))
-    }
-}
-
-impl TomlNumber for u64 {
-    fn value(self) -> Value {
-        // Beyond what TOML holds, and beyond every bound.
-        Value::from(i64::try_from(self).unwrap_or(i64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +161,8 @@ mod tests {
         odd.contract_epilogue = false;
         let own = "128x192 cooperative cluster 1".parse().expect("a way");
         let ways = WayTimes::from([(ProductWay::Library, 1.0 / 3e4), (own, 4e-5)]);
-        let forms = ["bf16 1x64x64x64 \"0\"", "f32 [a]"].map(|form| (form.to_owned(), ways.clone()));
+        let forms =
+            ["bf16 1x64x64x64 \"0\"", "f32 [a]"].map(|form| (form.to_owned(), ways.clone()));
         odd.products = ProductTimes::new(forms.into_iter().collect());
         for device in [MachineModel::cpu(), MachineModel::h200(), odd] {
             let text = device.to_toml();
@@ -264,7 +216,11 @@ mod tests {
             ("[[products]]\nform = \"a\"", Kind::Syntax, "missing field `seconds`"),
             ("[[products]]\nform = \"a\"\nseconds = {}", Kind::Usage, "no time"),
             ("[[products]]\nform = \"\"\nseconds = { library = 1.0 }", Kind::Usage, "a form has"),
-            ("[[products]]\nform = \"a\"\nseconds = { cublas = 1.0 }", Kind::UnknownName, "`cublas`"),
+            (
+                "[[products]]\nform = \"a\"\nseconds = { cublas = 1.0 }",
+                Kind::UnknownName,
+                "`cublas`",
+            ),
             ("[[products]]\nform = \"a\"\nseconds = { library = 0.0 }", Kind::Usage, "found 0"),
             ("[[products]]\nform = \"a\"\nseconds = { library = nan }", Kind::Usage, "found nan"),
             ("[[products]]\nform = \"a\"\nseconds = { library = \"1\" }", Kind::Syntax, "f64"),

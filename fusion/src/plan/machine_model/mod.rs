@@ -1,5 +1,6 @@
 //! Descriptions of the machines that plans are made for.
 
+mod bounds;
 pub(crate) mod file;
 mod product_rows;
 

@@ -1,6 +1,6 @@
 //! Measured times of products in the files of machine models.
 
-use super::file::{place, within};
+use super::bounds::{place, within};
 use adfuse_ir::kernel::{ProductTimes, ProductWay, WayTimes};
 use adfuse_ir::{Diagnostic, Kind};
 use serde::Deserialize;
