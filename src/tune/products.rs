@@ -74,7 +74,7 @@ pub fn product_ladder() -> Vec<TunedProgram> {
 mod tests {
     use super::*;
     use crate::backends::gpu::product_trials;
-    use crate::fusion::{Effort, Fp, MachineModel, PlanOptions};
+    use crate::fusion::{AnyEngine, Effort, Fp, MachineModel, PlanOptions};
     use crate::tune::PlannedProgram;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
         let options = PlanOptions { device, effort: Effort::Default, fp: Fp::Fast };
         let mut forms = Vec::new();
         for one in product_ladder() {
-            let planned = PlannedProgram::new(&one, &options, &()).expect(&one.name);
+            let planned = PlannedProgram::new(&one, &options, &AnyEngine).expect(&one.name);
             let trials = product_trials(&planned.program, (9, 0), Fp::Fast).expect(&one.name);
             let [trial] = trials.as_slice() else { panic!("{}: {trials:?}", one.name) };
             assert!(trial.ways.len() > 5, "{}: {:?}", one.name, trial.ways);

@@ -259,8 +259,8 @@ pub(crate) fn pairs_round_once() {
         // Ends of binades, halves between, subnormals, infinities; and a sequence through all bits.
         let mut others: Vec<u64> = (0..16).flat_map(|bit| [1 << bit, (1 << bit) - 1]).collect();
         others.extend((0u64..48).map(|n| n.wrapping_mul(40_503) & 0xffff));
-        let ways: [(&str, fn(f32, f32) -> f32); 3] =
-            [("add", |x, y| x + y), ("sub", |x, y| x - y), ("mul", |x, y| x * y)];
+        type Wide = fn(f32, f32) -> f32;
+        let ways = [("add", (|x, y| x + y) as Wide), ("sub", |x, y| x - y), ("mul", |x, y| x * y)];
         for (name, wide) in ways {
             let op = format!("{name}.rn.{kind}");
             let once = computes(&op, &[]);
