@@ -357,6 +357,7 @@ fn main() -> ExitCode {
         bits::extremes_are_folded_in_pairs,
         bits::arithmetic_in_pairs_rounds_as_one,
         arithmetic::pairs_round_once,
+        bits::pieces_are_read_by_vectors,
         bits::nothing_spills,
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,

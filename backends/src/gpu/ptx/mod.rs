@@ -36,6 +36,7 @@ pub(crate) mod read_order;
 pub(crate) mod remainder;
 pub(crate) mod row_hoist;
 pub(crate) mod row_match;
+pub(crate) mod row_pieces;
 pub(crate) mod row_point;
 pub(crate) mod row_registers;
 pub(crate) mod row_walk;
