@@ -77,19 +77,3 @@ pub(super) fn fold_with(monoid: Monoid, dtype: DType, folding: impl Folding) {
         _ => ints!(monoid, folding, u8),
     }
 }
-
-/// Whether `a` takes the place of `b`, which came before; a NaN beats every number.
-pub(super) fn beats<T: FoldElement>(max: bool, a: T, b: T) -> bool {
-    !b.nan() && (if max { a > b } else { a < b } || a.nan())
-}
-
-/// The first of the places whose value no other beats.
-pub(super) fn first_extremum<T: FoldElement>(max: bool, values: &[T]) -> i32 {
-    let mut best = 0;
-    for k in 1..values.len() {
-        if beats(max, values[k], values[best]) {
-            best = k;
-        }
-    }
-    best as i32
-}

@@ -108,11 +108,8 @@ impl CompileContext<'_> {
         let elements = volume(&extents)?;
         for (sink, folding) in stage.sinks.iter().zip(folding) {
             let (monoid, runs, folded) = match sink {
-                Sink::Scan { axis, .. } => {
+                Sink::Scan { .. } => {
                     self.note_pass(PassKind::Scan, elements);
-                    if volume(&stage.axes[usize::from(*axis) + 1..])? > 1 {
-                        self.note_pass(PassKind::Interchange, elements);
-                    }
                     continue;
                 }
                 Sink::Reduce { monoid, runs, .. } => (monoid, runs, &stage.axes),

@@ -4,8 +4,10 @@
 //! creates a job promises that the arrays are valid.
 #![allow(unsafe_code)]
 
-use super::element::{FoldElement, Folding, beats, first_extremum};
-use super::strict_folds::{BlockLanes, join_parts, lane_block, line, lines, scan, scan_room};
+use super::element::{FoldElement, Folding};
+use super::extremum::{beats, first_extremum};
+use super::strict_folds::{BlockLanes, join_parts, lane_block, line, lines};
+use super::strict_scans::{scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
 use adfuse_ir::kernel::{Extents, Order, Run};
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! The CPU engine: compiles programs of kernels to machine code.
 //!
 //! It gives the bits of the kernel evaluator, at any number of threads. Elementwise computation is machine code
-//! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `gemm`).
+//! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `strict_scans`, `extremum`, `gemm`).
 //! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
@@ -16,6 +16,7 @@ pub(crate) mod cross_compile;
 pub(crate) mod element;
 pub(crate) mod engine;
 pub(crate) mod executable;
+pub(crate) mod extremum;
 pub(crate) mod facts;
 pub(crate) mod fold;
 pub(crate) mod gemm;
@@ -39,6 +40,7 @@ pub(crate) mod small_products;
 pub(crate) mod step_report;
 pub(crate) mod steps;
 pub(crate) mod strict_folds;
+pub(crate) mod strict_scans;
 pub(crate) mod sweep_facts;
 pub(crate) mod task_split;
 pub(crate) mod thread_pool;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::element::FoldElement;
-use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK, LANES, SCAN_GROUP};
+use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK, LANES};
 use adfuse_ir::kernel::Order;
 
 /// Levels of a tree over as many parts as there may be.
@@ -277,58 +277,6 @@ pub(super) unsafe fn join_parts<T: FoldElement>(
     }
 }
 
-/// Elements beside a line of `n` that [`scan`] works in.
-pub(super) fn scan_room(n: usize) -> usize {
-    // The line, and the ends of its groups, their groups, ..
-    n + n / (SCAN_GROUP - 1) + 1
-}
-
-/// Inclusive scan along the middle of three axes, in place. `work` has [`scan_room`] elements.
-pub(super) fn scan<T: FoldElement>(
-    xs: &mut [T],
-    [extent, inner]: [usize; 2],
-    reverse: bool,
-    work: &mut [T],
-    combine: impl Fn(T, T) -> T + Copy,
-) {
-    let (line, ends) = work.split_at_mut(extent);
-    for rows in xs.chunks_exact_mut((extent * inner).max(1)) {
-        if inner == 1 && !reverse {
-            scan_line(rows, ends, combine);
-            continue;
-        }
-        for j in 0..inner {
-            let place = |k: usize| j + inner * if reverse { extent - 1 - k } else { k };
-            line.iter_mut().enumerate().for_each(|(k, x)| *x = rows[place(k)]);
-            scan_line(line, ends, combine);
-            line.iter().enumerate().for_each(|(k, &x)| rows[place(k)] = x);
-        }
-    }
-}
-
-/// As the definition says it, with the ends of groups in memory that is given.
-fn scan_line<T: FoldElement>(xs: &mut [T], ends: &mut [T], combine: impl Fn(T, T) -> T + Copy) {
-    for group in xs.chunks_mut(SCAN_GROUP) {
-        let mut d = 1;
-        while d < SCAN_GROUP {
-            for i in (d..group.len()).rev() {
-                group[i] = combine(group[i - d], group[i]);
-            }
-            d *= 2;
-        }
-    }
-    if xs.len() <= SCAN_GROUP {
-        return;
-    }
-    let (mine, further) = ends.split_at_mut(xs.len() / SCAN_GROUP);
-    let groups = xs.chunks_exact(SCAN_GROUP);
-    mine.iter_mut().zip(groups).for_each(|(end, group)| *end = group[SCAN_GROUP - 1]);
-    scan_line(mine, further, combine);
-    for (group, &before) in xs.chunks_mut(SCAN_GROUP).skip(1).zip(&*mine) {
-        group.iter_mut().for_each(|x| *x = combine(before, *x));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,30 +343,6 @@ mod tests {
             for j in 0..3 {
                 let column: Vec<f32> = (0..parts).map(|p| xs[p * 3 + j]).collect();
                 assert_eq!(Some(joined[j]), order::join_tree(column, add), "{parts}");
-            }
-        }
-    }
-
-    #[test]
-    fn scans_are_the_definition() {
-        for extent in [0, 1, 2, 31, 32, 33, 64, 65, 1000, 1024, 1025, 40_000] {
-            for (inner, reverse) in [(1, false), (1, true), (3, false), (3, true)] {
-                let xs = numbers(extent * inner);
-                let mut found = xs.clone();
-                let mut work = vec![0.0; scan_room(extent)];
-                scan(&mut found, [extent, inner], reverse, &mut work, add);
-                for j in 0..inner {
-                    let mut line: Vec<f32> = (0..extent).map(|k| xs[k * inner + j]).collect();
-                    if reverse {
-                        line.reverse();
-                    }
-                    order::scan(&mut line, add);
-                    if reverse {
-                        line.reverse();
-                    }
-                    let found = found.iter().skip(j).step_by(inner).copied();
-                    assert!(found.eq(line), "{extent}, {inner}, {reverse}");
-                }
             }
         }
     }

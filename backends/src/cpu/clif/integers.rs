@@ -4,6 +4,7 @@ use super::state::{flags, register};
 use super::translate::LoopScope;
 use super::unit::FunctionEmitter;
 use crate::cpu::codegen::loop_program::{LoopCond, LoopOp};
+use crate::cpu::codegen::reciprocal::Reciprocal;
 use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
@@ -49,12 +50,13 @@ impl FunctionEmitter<'_, '_> {
             }
             LoopOp::Div(a, by) => {
                 let a = self.get(s, a)?;
-                if by.count_ones() == 1 {
-                    let by = self.long(i64::from(by.trailing_zeros()));
-                    return Some(self.b.ins().ushr(a, by));
+                match Reciprocal::of(by) {
+                    Some(by) => self.multiplied(a, by),
+                    None => {
+                        let by = self.long(i64::from(by.trailing_zeros()));
+                        self.b.ins().ushr(a, by)
+                    }
                 }
-                let by = self.long(by);
-                self.b.ins().udiv(a, by)
             }
             LoopOp::And(a, b) => {
                 let (a, b) = (self.get(s, a)?, self.get(s, b)?);
@@ -76,6 +78,11 @@ impl FunctionEmitter<'_, '_> {
                 let before = self.b.ins().icmp(IntCC::SignedLessThan, at, to);
                 let between = self.b.ins().band(after, before);
                 self.b.ins().select(between, at, to)
+            }
+            LoopOp::Within(v, start, length) => {
+                let holds = self.cond(s, &LoopCond::Within(v, start, length))?;
+                let (all, none) = (self.long(-1), self.long(0));
+                self.b.ins().select(holds, all, none)
             }
             LoopOp::Load(..) | LoopOp::LoadBits(..) => return self.loaded(s, op),
             LoopOp::Widen(d, v) => {
@@ -183,21 +190,26 @@ impl FunctionEmitter<'_, '_> {
 
     /// Quotient and remainder by a constant above 0, rounded down.
     fn floor_div(&mut self, a: Value, c: i64) -> (Value, Value) {
-        if c.count_ones() == 1 {
+        let Some(reciprocal) = Reciprocal::of(c) else {
             let by = self.long(i64::from(c.trailing_zeros()));
             let mask = self.long(c - 1);
             return (self.b.ins().sshr(a, by), self.b.ins().band(a, mask));
-        }
-        let by = self.long(c);
-        let quotient = self.b.ins().sdiv(a, by);
-        let product = self.b.ins().imul(quotient, by);
-        let rest = self.b.ins().isub(a, product);
-        let (zero, one) = (self.long(0), self.long(1));
-        let negative = self.b.ins().icmp(IntCC::SignedLessThan, rest, zero);
-        let lower = self.b.ins().isub(quotient, one);
-        let higher = self.b.ins().iadd(rest, by);
-        let quotient = self.b.ins().select(negative, lower, quotient);
-        (quotient, self.b.ins().select(negative, higher, rest))
+        };
+        // Below 0 a quotient is rounded down: of `-1 - a` it is `-1 -` that of `a`.
+        let last = self.long(63);
+        let sign = self.b.ins().sshr(a, last);
+        let positive = self.b.ins().bxor(a, sign);
+        let quotient = self.multiplied(positive, reciprocal);
+        let quotient = self.b.ins().bxor(quotient, sign);
+        let product = self.times(quotient, c);
+        (quotient, self.b.ins().isub(a, product))
+    }
+
+    /// The quotient of what is not below 0.
+    fn multiplied(&mut self, a: Value, by: Reciprocal) -> Value {
+        let (multiplier, shift) = (self.long(by.multiplier as i64), self.long(by.shift.into()));
+        let high = self.b.ins().umulhi(a, multiplier);
+        self.b.ins().ushr(high, shift)
     }
 }
 

@@ -152,6 +152,7 @@ impl<'s> LineWords<'s> {
             "min" => LoopOp::Min(self.value()?, self.value()?),
             "max" => LoopOp::Max(self.value()?, self.value()?),
             "bound" => LoopOp::Bound(self.value()?, self.value()?, self.value()?),
+            "within" => LoopOp::Within(self.value()?, self.number()?, self.number()?),
             "load" => LoopOp::Load(self.dtype()?, self.value()?),
             "load_bits" => {
                 LoopOp::LoadBits(self.dtype()?, self.number()?, self.value()?, self.value()?)

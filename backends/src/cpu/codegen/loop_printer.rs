@@ -123,6 +123,7 @@ impl Display for LoopOp {
             LoopOp::Min(a, b) => write!(f, "min {a} {b}"),
             LoopOp::Max(a, b) => write!(f, "max {a} {b}"),
             LoopOp::Bound(a, b, c) => write!(f, "bound {a} {b} {c}"),
+            LoopOp::Within(v, start, length) => write!(f, "within {v} {start} {length}"),
             LoopOp::Load(d, a) => write!(f, "load {d} {a}"),
             LoopOp::LoadBits(d, bits, a, shift) => write!(f, "load_bits {d} {bits} {a} {shift}"),
             LoopOp::Widen(d, a) => write!(f, "widen {d} {a}"),

@@ -48,6 +48,8 @@ pub(crate) enum LoopOp {
     Max(LoopVal, LoopVal),
     /// Of a coordinate, a bound, and an end: the bound where it lies between the two, else the end.
     Bound(LoopVal, LoopVal, LoopVal),
+    /// All bits where a value is one of this many from a number on, else none.
+    Within(LoopVal, i64, i64),
     /// The element at an address.
     Load(DType, LoopVal),
     /// The element of this many bits that begins at a bit of the byte at an address.
@@ -311,6 +313,7 @@ impl LoopOp {
             | LoopOp::FloorDiv(a, _)
             | LoopOp::Rem(a, _)
             | LoopOp::Div(a, _)
+            | LoopOp::Within(a, ..)
             | LoopOp::Load(_, a)
             | LoopOp::Widen(_, a) => smallvec![a],
             LoopOp::Add(a, b)

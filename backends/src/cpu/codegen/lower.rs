@@ -28,29 +28,7 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         GroupTarget::Partial { lanes } => lanes,
     };
     let mut b = ProgramBuilder::new(p, lanes);
-    let n = p.line_length();
-    b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| {
-        let (line, low) = match p.inner() {
-            0 => (place, place),
-            _ => {
-                let line = b.div(place, n);
-                let start = b.mul(line, n);
-                (line, b.sub(place, start))
-            }
-        };
-        let length = b.int(n);
-        let (rest, left) = (b.sub(length, low), b.sub(LoopVal::END, place));
-        let count = b.min(rest, left);
-        let high = b.add(low, count);
-        let outer = b.outer(line);
-        b.line = LineState { outer, ..LineState::default() };
-        b.fixed_params();
-        match target {
-            GroupTarget::Whole(groups) => b.whole_line([low, high], groups),
-            GroupTarget::Partial { .. } => b.partial_line([low, high]),
-        }
-        [b.add(place, count)]
-    });
+    b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| [b.lines_from(place, target)]);
     let code = b.finish();
     let program = LoopProgram {
         lanes,
@@ -64,8 +42,30 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
 }
 
 impl ProgramBuilder<'_> {
+    /// A line from a place on, which is at a coordinate of the innermost axis, to its end or that of all places; gives the
+    /// place behind it.
+    pub(crate) fn one_line(
+        &mut self,
+        [place, low]: [LoopVal; 2],
+        end: LoopVal,
+        outer: Vec<LoopVal>,
+        target: GroupTarget,
+    ) -> LoopVal {
+        let length = self.int(self.p.line_length());
+        let (rest, left) = (self.sub(length, low), self.sub(end, place));
+        let count = self.min(rest, left);
+        let high = self.add(low, count);
+        self.line = LineState { outer, ..LineState::default() };
+        self.fixed_params();
+        match target {
+            GroupTarget::Whole(groups) => self.whole_line([low, high], groups),
+            GroupTarget::Partial { .. } => self.partial_line([low, high]),
+        }
+        self.add(place, count)
+    }
+
     /// The coordinates of a line.
-    fn outer(&mut self, line: LoopVal) -> Vec<LoopVal> {
+    pub(crate) fn outer(&mut self, line: LoopVal) -> Vec<LoopVal> {
         let p = self.p;
         let mut rest = line;
         let mut outer = Vec::new();

@@ -3,13 +3,14 @@
 //! [`loop_nest`] builds the nest: axes that are merged, affine forms, the sources of each operand. [`access_ranges`] finds
 //! how groups reach each of them. [`lower`] makes the loop program ([`loop_program`]), which emitters translate; what it
 //! decides is in files of their names: [`split_at_guards`], [`predicate`], [`vectorize`], [`scalarize`], [`interleave`],
-//! [`sink_folds`], [`nontemporal`]. [`machine_code`](super::machine_code) chooses the emitter.
+//! [`sink_folds`], [`nontemporal`], [`invariant_motion`]. [`machine_code`](super::machine_code) chooses the emitter.
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;
 pub(crate) mod constants;
 pub(crate) mod fold;
 pub(crate) mod interleave;
+pub(crate) mod invariant_motion;
 pub(crate) mod listing;
 pub(crate) mod loop_ir;
 pub(crate) mod loop_nest;
@@ -22,6 +23,7 @@ pub(crate) mod lower;
 pub(crate) mod nontemporal;
 pub(crate) mod predicate;
 pub(crate) mod program_builder;
+pub(crate) mod reciprocal;
 pub(crate) mod scalar_loop;
 pub(crate) mod scalarize;
 pub(crate) mod short_axes;

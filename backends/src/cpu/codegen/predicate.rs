@@ -4,7 +4,7 @@
 //! short lines, which would be split into segments of a few elements.
 
 use super::loop_ir::FormRanges;
-use super::loop_program::LoopVal;
+use super::loop_program::{LoopOp, LoopVal};
 use super::program_builder::ProgramBuilder;
 use std::ops::Range;
 
@@ -27,11 +27,11 @@ impl ProgramBuilder<'_> {
         let n = self.p.line_length();
         let (none, all) = (self.int(0), self.int(n));
         if step == 0 {
-            let guards = vec![(form, range.clone())];
             let params = self.line.params.clone();
-            let holds = self.guards(&guards, None, &params);
-            let [high] = self.choose(holds, |_| [all], |_| [none]);
-            return (none, high);
+            let value = self.form(form, None, &params);
+            let length = range.end.saturating_sub(range.start).max(0);
+            let holds = self.op(LoopOp::Within(value, range.start, length));
+            return (none, self.op(LoopOp::And(holds, all)));
         }
         let [a, b] = self.bounds(form, range).map(|end| {
             let end = self.max(end, none);

@@ -12,9 +12,11 @@ pub(crate) struct ProgramBuilder<'a> {
     /// Elements of a group; 1 where there are only single ones.
     pub(crate) lanes: u32,
     /// Blocks that are open, the innermost last.
-    open: Vec<OpenBlock>,
-    /// Of each value, the number that it is, where that is known.
-    numbers: Vec<Option<i64>>,
+    pub(crate) open: Vec<OpenBlock>,
+    /// Of each value, by its number.
+    pub(crate) values: Vec<ValueFacts>,
+    /// The open block into which what does not change in the loop after it is moved.
+    pub(crate) preheader: Option<usize>,
     /// What is known in the line.
     pub(crate) line: LineState,
     pub(crate) reads: Vec<GroupRead>,
@@ -33,8 +35,17 @@ pub(crate) struct LineState {
     pub(crate) chosen: Vec<Option<(LoopVal, LoopVal)>>,
 }
 
+/// What is known of a value.
+#[derive(Clone, Copy)]
+pub(crate) struct ValueFacts {
+    /// The number that it is.
+    number: Option<i64>,
+    /// How many blocks are open where it is defined.
+    pub(crate) depth: usize,
+}
+
 #[derive(Default)]
-struct OpenBlock {
+pub(crate) struct OpenBlock {
     stmts: LoopBlock,
     /// What has been computed here.
     known: HashMap<LoopOp, LoopVal>,
@@ -46,7 +57,8 @@ impl<'a> ProgramBuilder<'a> {
             p,
             lanes,
             open: vec![OpenBlock::default()],
-            numbers: vec![None; LoopVal::GIVEN as usize],
+            values: vec![ValueFacts { number: None, depth: 1 }; LoopVal::GIVEN as usize],
+            preheader: None,
             line: LineState::default(),
             reads: p.reads.iter().map(|_| GroupRead::Element).collect(),
             writes: p.writes.iter().map(|_| GroupWrite::Element).collect(),
@@ -55,8 +67,13 @@ impl<'a> ProgramBuilder<'a> {
 
     /// A value that something else than an operation defines.
     pub(crate) fn fresh(&mut self) -> LoopVal {
-        self.numbers.push(None);
-        LoopVal(self.numbers.len() as u32 - 1)
+        self.defined_in(self.open.len())
+    }
+
+    /// A value that is defined where this many blocks are open.
+    fn defined_in(&mut self, depth: usize) -> LoopVal {
+        self.values.push(ValueFacts { number: None, depth });
+        LoopVal(self.values.len() as u32 - 1)
     }
 
     pub(crate) fn push(&mut self, s: LoopStmt) {
@@ -72,11 +89,12 @@ impl<'a> ProgramBuilder<'a> {
         if let Some(&there) = there {
             return there;
         }
-        let v = self.fresh();
+        let depth = self.block_of(&op);
+        let v = self.defined_in(depth);
         if let LoopOp::Int(x) = op {
-            self.numbers[v.0 as usize] = Some(x);
+            self.values[v.0 as usize].number = Some(x);
         }
-        if let Some(block) = self.open.last_mut() {
+        if let Some(block) = self.open.get_mut(depth - 1) {
             block.stmts.push(LoopStmt::Let(v, op));
             block.known.insert(op, v);
         }
@@ -84,7 +102,7 @@ impl<'a> ProgramBuilder<'a> {
     }
 
     fn number(&self, v: LoopVal) -> Option<i64> {
-        self.numbers.get(v.0 as usize).copied().flatten()
+        self.values.get(v.0 as usize)?.number
     }
 
     pub(crate) fn int(&mut self, x: i64) -> LoopVal {
@@ -151,11 +169,19 @@ impl<'a> ProgramBuilder<'a> {
     }
 
     pub(crate) fn min(&mut self, a: LoopVal, b: LoopVal) -> LoopVal {
-        if a == b { a } else { self.op(LoopOp::Min(a, b)) }
+        match (self.number(a), self.number(b)) {
+            (Some(x), Some(y)) => self.int(x.min(y)),
+            _ if a == b => a,
+            _ => self.op(LoopOp::Min(a, b)),
+        }
     }
 
     pub(crate) fn max(&mut self, a: LoopVal, b: LoopVal) -> LoopVal {
-        if a == b { a } else { self.op(LoopOp::Max(a, b)) }
+        match (self.number(a), self.number(b)) {
+            (Some(x), Some(y)) => self.int(x.max(y)),
+            _ if a == b => a,
+            _ => self.op(LoopOp::Max(a, b)),
+        }
     }
 
     /// `at` where it lies between `from` and `to`, else `to`.
@@ -203,7 +229,8 @@ impl<'a> ProgramBuilder<'a> {
         below: LoopVal,
         body: impl FnOnce(&mut Self, [LoopVal; N]) -> [LoopVal; N],
     ) -> [LoopVal; N] {
-        let now = [(); N].map(|()| self.fresh());
+        let inside = self.open.len() + 1;
+        let now = [(); N].map(|()| self.defined_in(inside));
         let (body, next) = self.block(|b| body(b, now));
         let carried = now.iter().copied().zip(begin).collect();
         self.push(LoopStmt::While { carried, below, body, next: next.to_vec() });
@@ -263,11 +290,11 @@ impl<'a> ProgramBuilder<'a> {
         }
     }
 
-    /// What of a form does not change along the line, but for its constant.
-    fn fixed_sum(&mut self, form: usize, times: i64) -> LoopVal {
+    /// A value and what of a form, but for its constant, does not change along the line.
+    fn fixed_sum(&mut self, begin: LoopVal, form: usize, times: i64) -> LoopVal {
         let p = self.p;
         let f = &p.forms[form];
-        let mut sum = self.int(0);
+        let mut sum = begin;
         for (a, &step) in f.steps.iter().enumerate().take(p.inner()) {
             if step != 0 {
                 let at = self.line.outer[a];
@@ -287,7 +314,8 @@ impl<'a> ProgramBuilder<'a> {
 
     /// What of a form does not change along the line.
     pub(crate) fn fixed_form(&mut self, form: usize) -> LoopVal {
-        let sum = self.fixed_sum(form, 1);
+        let zero = self.int(0);
+        let sum = self.fixed_sum(zero, form, 1);
         self.plus(sum, self.p.forms[form].constant)
     }
 
@@ -316,8 +344,16 @@ impl<'a> ProgramBuilder<'a> {
     /// the rest.
     pub(crate) fn pointer(&mut self, at: u32, form: usize, bytes: i64) -> LoopVal {
         let base = self.op(LoopOp::Pointer(at));
-        let along = self.fixed_sum(form, bytes);
-        let pointer = self.add(base, along);
+        let pointer = match self.preheader {
+            // A pointer to the first of the lines is computed before their loop.
+            Some(_) => self.fixed_sum(base, form, bytes),
+            // Arrays that are gone through alike share what is added.
+            None => {
+                let zero = self.int(0);
+                let along = self.fixed_sum(zero, form, bytes);
+                self.add(base, along)
+            }
+        };
         self.plus(pointer, self.p.forms[form].constant.wrapping_mul(bytes))
     }
 }

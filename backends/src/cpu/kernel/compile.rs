@@ -13,7 +13,7 @@ use crate::cpu::machine_code::{SweepCompiler, SweepId};
 use crate::cpu::shape::{
     ACCESS, CodeFold, WORK, covers, gcd, granule, in_code, of_rows, parted, volume,
 };
-use crate::cpu::strict_folds::scan_room;
+use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
 use crate::runtime::host_memory::{OffsetAllocator, too_much};

@@ -165,14 +165,4 @@ pub(crate) trait CodeSink {
             }
         }
     }
-
-    /// The quotient of `rax`, both without sign, in `rax`; `rcx` and `rdx` are lost.
-    fn divide(&mut self, by: i64) {
-        self.ins(
-            Code::Xor_r32_rm32,
-            &[AllocatedOperand::Reg(Register::EDX), AllocatedOperand::Reg(Register::EDX)],
-        );
-        self.set(Register::RCX, by);
-        self.ins(Code::Div_rm64, &[AllocatedOperand::Reg(Register::RCX)]);
-    }
 }

@@ -5,6 +5,7 @@ use super::inst::{AllocatedOperand, Label, Mem};
 use super::scalar_asm::CodeSink;
 use super::state::{SweepEmitter, in_memory};
 use crate::cpu::codegen::loop_program::{LoopCond, LoopOp, LoopVal};
+use crate::cpu::codegen::reciprocal::Reciprocal;
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -87,6 +88,11 @@ impl SweepEmitter<'_> {
                 );
                 self.bind(skip);
             }
+            LoopOp::Within(v, start, length) => {
+                self.compare_within(v, start, length);
+                let all = AllocatedOperand::Reg(RAX);
+                self.ins(Code::Sbb_r64_rm64, &[all, all]);
+            }
             LoopOp::Load(d, at) => {
                 let base = self.in_register(at, RAX);
                 self.load_number(d, Mem::At { base, index: None, offset: 0 });
@@ -127,31 +133,62 @@ impl SweepEmitter<'_> {
 
     /// A quotient or what is left of one.
     fn quotient(&mut self, v: LoopVal, op: &LoopOp) -> Register {
-        let mut to = RAX;
+        let (a, by) = match *op {
+            LoopOp::FloorDiv(a, by) | LoopOp::Rem(a, by) | LoopOp::Div(a, by) => (a, by),
+            _ => return RAX,
+        };
+        let Some(reciprocal) = Reciprocal::of(by) else { return self.shifted(v, op) };
+        self.fetch(RAX, a);
+        if let LoopOp::Div(..) = op {
+            self.multiplied(reciprocal);
+            return RDX;
+        }
+        // Below 0 a quotient is rounded down: of `-1 - a` it is `-1 -` that of `a`.
+        self.mov(RCX, RAX);
+        let sign = AllocatedOperand::Reg(RCX);
+        self.ins(Code::Sar_rm64_imm8, &[sign, AllocatedOperand::Byte(63)]);
+        self.ins(Code::Xor_r64_rm64, &[AllocatedOperand::Reg(RAX), sign]);
+        self.multiplied(reciprocal);
+        self.ins(Code::Xor_r64_rm64, &[AllocatedOperand::Reg(RDX), sign]);
+        if let LoopOp::FloorDiv(..) = op {
+            return RDX;
+        }
+        self.times(RDX, RDX, by, RCX);
+        self.fetch(RAX, a);
+        self.ins(Code::Sub_r64_rm64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RDX)]);
+        RAX
+    }
+
+    /// The quotient of `rax`, which is not below 0, in `rdx`; `rax` is lost.
+    fn multiplied(&mut self, by: Reciprocal) {
+        let offset = self.pool.place(&by.multiplier.to_le_bytes());
+        let multiplier = AllocatedOperand::Mem(Mem::Const { offset, every: false });
+        self.ins(Code::Mul_rm64, &[multiplier]);
+        let shift = AllocatedOperand::Byte(by.shift);
+        self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(RDX), shift]);
+    }
+
+    /// A quotient by a power of two, or what is left of one.
+    fn shifted(&mut self, v: LoopVal, op: &LoopOp) -> Register {
+        let to = self.result(v, &[]);
+        let whole = AllocatedOperand::Reg(to);
         match *op {
-            LoopOp::FloorDiv(a, by) => {
-                self.fetch(RAX, a);
-                self.floor(by, false);
-            }
-            LoopOp::Rem(a, by) if by.count_ones() == 1 && by <= 1 << 31 => {
-                to = self.result(v, &[]);
-                self.fetch(to, a);
-                let mask = AllocatedOperand::Short((by - 1) as i32);
-                self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(to), mask]);
-            }
             LoopOp::Rem(a, by) => {
-                self.fetch(RAX, a);
-                self.floor(by, true);
+                self.fetch(to, a);
+                match i32::try_from(by - 1) {
+                    Ok(mask) => {
+                        self.ins(Code::And_rm64_imm32, &[whole, AllocatedOperand::Short(mask)])
+                    }
+                    Err(_) => {
+                        self.set(RCX, by - 1);
+                        self.ins(Code::And_r64_rm64, &[whole, AllocatedOperand::Reg(RCX)]);
+                    }
+                }
             }
-            LoopOp::Div(a, by) if by.count_ones() == 1 => {
-                to = self.result(v, &[]);
+            LoopOp::Div(a, by) | LoopOp::FloorDiv(a, by) => {
                 self.fetch(to, a);
                 let shift = AllocatedOperand::Byte(by.trailing_zeros() as u8);
-                self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(to), shift]);
-            }
-            LoopOp::Div(a, by) => {
-                self.fetch(RAX, a);
-                self.divide(by);
+                self.ins(Code::Sar_rm64_imm8, &[whole, shift]);
             }
             _ => {}
         }
@@ -172,23 +209,28 @@ impl SweepEmitter<'_> {
         to
     }
 
+    /// Compares without sign, so that what is below is a value of this many from a number on: one comparison does for both
+    /// ends, since expressions keep to 62 bits. `rax` and `rcx` are lost.
+    fn compare_within(&mut self, v: LoopVal, start: i64, length: i64) {
+        self.fetch(RAX, v);
+        self.plus(RAX, start.wrapping_neg(), RCX);
+        match i32::try_from(length) {
+            Ok(short) => self.ins(
+                Code::Cmp_rm64_imm32,
+                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Short(short)],
+            ),
+            Err(_) => {
+                self.set(RCX, length);
+                self.compare(RAX, RCX);
+            }
+        }
+    }
+
     /// Goes on at a label unless a condition holds.
     pub(crate) fn unless(&mut self, cond: &LoopCond, otherwise: Label) {
         match *cond {
             LoopCond::Within(v, start, length) => {
-                self.fetch(RAX, v);
-                self.plus(RAX, start.wrapping_neg(), RCX);
-                // One comparison without sign does for both ends, since expressions keep to 62 bits.
-                match i32::try_from(length) {
-                    Ok(short) => self.ins(
-                        Code::Cmp_rm64_imm32,
-                        &[AllocatedOperand::Reg(RAX), AllocatedOperand::Short(short)],
-                    ),
-                    Err(_) => {
-                        self.set(RCX, length);
-                        self.compare(RAX, RCX);
-                    }
-                }
+                self.compare_within(v, start, length);
                 self.jump(Code::Jae_rel32_64, otherwise);
             }
             LoopCond::Less(a, b) => {
@@ -204,39 +246,6 @@ impl SweepEmitter<'_> {
                 );
                 self.jump(Code::Jne_rel32_64, otherwise);
             }
-        }
-    }
-
-    /// Quotient or remainder of `rax` by a constant above 1, rounded down.
-    fn floor(&mut self, by: i64, rest: bool) {
-        if by.count_ones() == 1 {
-            if rest {
-                self.set(RCX, by - 1);
-                self.ins(
-                    Code::And_r64_rm64,
-                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)],
-                );
-            } else {
-                let shift = by.trailing_zeros() as u8;
-                self.ins(
-                    Code::Sar_rm64_imm8,
-                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Byte(shift)],
-                );
-            }
-            return;
-        }
-        self.ins(Code::Cqo, &[]);
-        self.set(RCX, by);
-        self.ins(Code::Idiv_rm64, &[AllocatedOperand::Reg(RCX)]);
-        // A remainder below 0 is one quotient too high.
-        let done = self.fresh();
-        self.ins(Code::Test_rm64_r64, &[AllocatedOperand::Reg(RDX), AllocatedOperand::Reg(RDX)]);
-        self.jump(Code::Jns_rel32_64, done);
-        self.ins(Code::Dec_rm64, &[AllocatedOperand::Reg(RAX)]);
-        self.add(RDX, RCX);
-        self.bind(done);
-        if rest {
-            self.mov(RAX, RDX);
         }
     }
 

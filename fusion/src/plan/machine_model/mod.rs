@@ -167,8 +167,8 @@ impl MachineModel {
             fold_ops: 14.0,
             interchange_ops: 30.0,
             line_fold_ops: 6.0,
-            extremum_ops: 390.0,
-            scan_ops: 240.0,
+            extremum_ops: 25.0,
+            scan_ops: 70.0,
             update_ops: 350.0,
             pack_ops: 55.0,
             // Lines are sorted by comparisons.

@@ -1,0 +1,73 @@
+//! Loop-invariant code motion: short lines have a loop of their own, along the axis around them, and what does not change
+//! from one line to the next is computed before it.
+//!
+//! The functions of sweeps are given places, and where a place lies is quotients and remainders. A loop of lines computes these
+//! once for all lines that differ in one coordinate.
+
+use super::loop_program::{LoopOp, LoopVal};
+use super::lower::GroupTarget;
+use super::program_builder::ProgramBuilder;
+
+/// Lines of at most this many elements have a loop of their own: computing where a line begins, by quotients of its place,
+/// would take longer than computing its elements.
+const SHORT: i64 = 64;
+
+impl ProgramBuilder<'_> {
+    /// The line that a place is in, or, where lines are short, all from there on that differ in one coordinate; gives the
+    /// place behind them.
+    pub(crate) fn lines_from(&mut self, place: LoopVal, target: GroupTarget) -> LoopVal {
+        let p = self.p;
+        let n = p.line_length();
+        let Some(around) = p.inner().checked_sub(1) else {
+            return self.one_line([place, place], LoopVal::END, Vec::new(), target);
+        };
+        let line = self.div(place, n);
+        let start = self.mul(line, n);
+        let low = self.sub(place, start);
+        let mut outer = self.outer(line);
+        if n > SHORT {
+            return self.one_line([place, low], LoopVal::END, outer, target);
+        }
+        let Some(first) = outer.pop() else { return place };
+        let lines = self.int(p.walk.extents[around]);
+        let lines = self.sub(lines, first);
+        let rest = self.mul(lines, n);
+        let rest = self.sub(rest, low);
+        let end = self.add(place, rest);
+        let end = self.min(end, LoopVal::END);
+        let [behind, ..] = self.lines([place, low, first], end, |b, [place, low, at]| {
+            let outer = outer.iter().copied().chain([at]).collect();
+            let behind = b.one_line([place, low], end, outer, target);
+            [behind, b.int(0), b.plus(at, 1)]
+        });
+        behind
+    }
+
+    /// A loop of lines: what does not change in it is computed once before it.
+    fn lines<const N: usize>(
+        &mut self,
+        begin: [LoopVal; N],
+        below: LoopVal,
+        body: impl FnOnce(&mut Self, [LoopVal; N]) -> [LoopVal; N],
+    ) -> [LoopVal; N] {
+        self.preheader = Some(self.open.len());
+        let ended = self.turns(begin, below, body);
+        self.preheader = None;
+        ended
+    }
+
+    /// How many blocks are open where an operation is defined: those around it, or, where it does not change in the loop
+    /// of lines, those around that loop. What is in memory is read where it is asked for.
+    pub(crate) fn block_of(&self, op: &LoopOp) -> usize {
+        let here = self.open.len();
+        let Some(preheader) = self.preheader else { return here };
+        match op {
+            LoopOp::Load(..) | LoopOp::LoadBits(..) | LoopOp::Literal(_) => here,
+            op => {
+                let depth = |v: &LoopVal| self.values.get(v.0 as usize).map_or(here, |v| v.depth);
+                let depths = op.operands().iter().map(depth).max();
+                if depths.unwrap_or(0) <= preheader { preheader } else { here }
+            }
+        }
+    }
+}
