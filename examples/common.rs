@@ -6,6 +6,7 @@
 use adfuse::backends::RankGroup;
 use adfuse::backends::ranks::RankEnvironment;
 use adfuse::device::{Device, bytes};
+use adfuse::fusion::MachineModel;
 use adfuse::ir::{Diagnostic, Fp};
 
 #[derive(clap::Parser, Debug)]
@@ -19,6 +20,9 @@ pub struct ExampleFlags {
     /// The freedom of floating-point arithmetic: `strict`, `reproducible` or `fast`.
     #[arg(long, value_parser = fp, default_value = "strict")]
     fp: Fp,
+    /// The file of the machine to plan for, such as `adfuse tune` writes.
+    #[arg(long, value_name = "FILE.toml", value_parser = machine)]
+    machine: Option<MachineModel>,
     /// How many steps it takes.
     #[arg(long)]
     steps: Option<u64>,
@@ -48,6 +52,10 @@ impl ExampleFlags {
 
     fn device_named(&self, engine: &str) -> Result<Device, Diagnostic> {
         let device = Device::named(engine)?.fp(self.fp);
+        let device = match &self.machine {
+            Some(machine) => device.machine(machine.clone()),
+            None => device,
+        };
         Ok(match self.mem_budget {
             Some(bytes) => device.mem_budget(bytes),
             None => device,
@@ -63,6 +71,11 @@ impl ExampleFlags {
     pub fn steps(&self, usual: u64, small: u64) -> u64 {
         self.steps.unwrap_or(if self.small { small } else { usual })
     }
+}
+
+fn machine(path: &str) -> Result<MachineModel, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    MachineModel::from_toml(&text).map_err(|d| d.to_string())
 }
 
 fn fp(text: &str) -> Result<Fp, String> {

@@ -59,6 +59,9 @@ struct Gpt2Flags {
     /// Of how many tokens the scores are in memory at a time.
     #[arg(long, default_value_t = 4096)]
     score_rows: u64,
+    /// Prints the loss of every N-th step, and of the last; by default of every tenth part of the steps.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    every: Option<u64>,
     /// Writes the first weights and all batches to a safetensors file, for a comparison with other programs, and ends.
     #[arg(long)]
     export: Option<PathBuf>,
@@ -221,9 +224,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let named = arrays.iter().map(|(name, array)| (name.as_str(), array));
         return Ok(data::safetensors::write(path, named, &Default::default())?);
     }
+    let every = flags.every.unwrap_or((steps / 10).max(1));
     let mut since = Instant::now();
     for (k, piece) in batches {
-        let loss = state.step(&piece)?;
+        let step = state.queue(&piece)?;
+        let due = k == 1 || k % every == 0 || k == steps;
+        // Ranks wait for each other in the step itself.
+        if !due {
+            continue;
+        }
+        let loss = step.report()?;
         if !tells {
             continue;
         }
@@ -237,7 +247,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 println!("{report}");
             }
             since = Instant::now();
-        } else if k % (steps / 10).max(1) == 0 || k == steps {
+        } else {
             let rate = ((k - 1) * batch * size.time) as f64 / since.elapsed().as_secs_f64();
             println!("step {k:5}, loss {loss:.4}, {rate:.0} tokens/s");
         }

@@ -49,6 +49,7 @@ mod steps;
 mod streams;
 mod target;
 mod tune;
+mod tune_products;
 mod values;
 mod vmap;
 mod weights;

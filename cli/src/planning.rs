@@ -305,6 +305,11 @@ impl PlanningArgs {
         }
     }
 
+    /// Whether there is a program to plan.
+    pub(super) fn has_program(&self) -> bool {
+        self.target.is_given()
+    }
+
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
         self.followed.is_given() || self.freedom.budget.is_given()

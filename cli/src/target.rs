@@ -49,6 +49,11 @@ impl FunctionArgs {
         self.file.as_deref().ok_or_else(|| Failure::usage("expected a program"))
     }
 
+    /// Whether a program is given, in a file or on standard input.
+    pub(super) fn is_given(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// The program's file, if one is named.
     pub(super) fn path(&self) -> Option<&Path> {
         self.file.as_deref().filter(|path| !is_stdin(path))

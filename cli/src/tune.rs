@@ -3,16 +3,19 @@
 use super::engine::Threads;
 use super::failure::Failure;
 use super::machine::{MeasuredOn, gpu};
+use super::planning::PlanningArgs;
 use super::streams::Streams;
+use super::tune_products;
 use super::values::whole;
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, EngineModel, Fp, MachineModel, PlanOptions};
 use adfuse::ir::Diagnostic;
+use adfuse::ir::kernel::ProductTimes;
 use adfuse::tune::{
     ComparedProgram, Comparison, CpuTimer, GpuTimer, MeasuredProgram, PlannedProgram, ProgramSize,
     ProgramTimer, fit, fitted_keys, programs,
 };
-use clap::Args;
+use clap::{Arg, Args};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,8 +25,15 @@ use std::time::Duration;
 ///
 /// It takes less than a minute on a machine that does nothing else. Plans use the numbers where `--device FILE` names the
 /// file; without it they use those that are built in, so that plans are the same on every machine.
+///
+/// With a program it measures the products of the program's plan on a GPU instead, in each way in which the engine can multiply them:
+/// by cuBLASLt with its kernels before and after, and as one kernel with each of its tiles. What was measured comes to what the
+/// machine of `--device` has of products already; its other numbers stay. Without a program, a GPU's file has the times of a list of plain products.
 #[derive(Args)]
+#[command(mut_args(needs_program))]
 pub(super) struct Tune {
+    #[command(flatten)]
+    planning: PlanningArgs,
     #[command(flatten)]
     measured: MeasuredOn,
     #[command(flatten)]
@@ -36,11 +46,22 @@ pub(super) struct Tune {
     each: u64,
 }
 
+/// What does not concern the fit: flags that say what of a program is planned, and how.
+fn needs_program(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "file" => arg.required(false),
+        "engine" | "threads" | "name" | "each" => arg,
+        _ => arg.requires("file"),
+    }
+}
+
 /// What is measured: programs planned for a machine, what an engine makes of them, and its clock.
 struct TuneSubject<'e> {
     base: MachineModel,
     fp: Fp,
     size: ProgramSize,
+    /// Products that were measured.
+    products: ProductTimes,
     engine: &'e dyn EngineModel,
     timer: &'e mut dyn ProgramTimer,
 }
@@ -56,6 +77,10 @@ impl Tune {
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
         let least = Duration::from_millis(self.each);
+        if self.planning.has_program() {
+            let named = self.measured.engine;
+            return tune_products::execute((self.planning, named), (self.name, least), streams);
+        }
         if self.measured.engine.row.name == Gpu::NAME {
             let engine = gpu(self.measured.engine.number_of_rank())?;
             let base = MachineModel { name: self.name.clone(), ..Gpu::planned_for() };
@@ -71,10 +96,10 @@ impl Tune {
             let mut timer = GpuTimer { engine: engine.clone(), least };
             let session = engine.session();
             let (fp, size) = (Fp::Reproducible, ProgramSize::Large);
-            return self.report(
-                TuneSubject { base, fp, size, engine: &session, timer: &mut timer },
-                streams,
-            );
+            let products = tune_products::of_ladder(&engine, least, streams)?;
+            let subject =
+                TuneSubject { base, fp, size, products, engine: &session, timer: &mut timer };
+            return self.report(subject, streams);
         }
         if self.measured.engine.row.name != Cpu::NAME {
             let m = format!(
@@ -90,7 +115,9 @@ impl Tune {
         engine.plan.device = base.clone();
         let mut timer = CpuTimer { engine: engine.clone(), least };
         let (fp, size) = (engine.plan.fp, ProgramSize::Small);
-        self.report(TuneSubject { base, fp, size, engine: &engine, timer: &mut timer }, streams)
+        let products = ProductTimes::default();
+        let subject = TuneSubject { base, fp, size, products, engine: &engine, timer: &mut timer };
+        self.report(subject, streams)
     }
 
     /// Measures, fits and says how well that fits.
@@ -101,7 +128,7 @@ impl Tune {
     ) -> Result<ExitCode, Failure> {
         let measured = subject.measure(streams)?;
         let base = subject.base;
-        let found = fit(&base, &measured);
+        let found = MachineModel { products: subject.products, ..fit(&base, &measured) };
         // A name that is taken, or is none, is refused as it is where the file is read.
         let text = found.to_toml();
         let found = MachineModel::from_toml(&text)

@@ -105,6 +105,23 @@ impl Device {
         self.with(|request| request.plan.effort = effort)
     }
 
+    /// With another machine to plan for than the engine's own, such as one whose file `adfuse tune` wrote: the numbers by which plans are
+    /// priced, and the times by which a GPU chooses how to multiply.
+    ///
+    /// ```
+    /// use adfuse::fusion::MachineModel;
+    /// use adfuse::prelude::*;
+    ///
+    /// let mine = MachineModel::from_toml("base = \"cpu\"\nname = \"mine\"\nlaunch_s = 1e-6\n")?;
+    /// let f = trace("f", |t| t.input("x", f32s([3])).square())?;
+    /// Device::cpu().machine(mine).compile(&f)?;
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[must_use]
+    pub fn machine(self, machine: MachineModel) -> Device {
+        self.with(|request| request.plan.device = machine)
+    }
+
     /// With limits of runs.
     #[must_use]
     pub fn limits(self, limits: RunLimits) -> Device {

@@ -107,6 +107,7 @@ impl Gpu {
         let options = gpu::Options { fp: plan.fp, library, branches, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let engine = self.engine.with_functions(functions.clone());
+        let engine = engine.with_products(plan.device.products.clone());
         let settings = Settings {
             mem_budget,
             compile_budget,

@@ -80,7 +80,12 @@ impl Compiler for ListingCompiler {
 
     fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let Machine::Gpu(major, minor) = self.machine else { return Err(missing("GPU")) };
-        let made = gpu::schedule_for(unit.program()?, (major, minor), self.options.fp)?;
+        let made = gpu::schedule_for(
+            unit.program()?,
+            (major, minor),
+            self.options.fp,
+            &self.options.device.products,
+        )?;
         unit.schedule = Some(made);
         Ok(())
     }

@@ -65,7 +65,7 @@ pub(super) struct StepProgram<R: Objective> {
     /// What it divides among ranks.
     pub(super) sharding: Option<Arc<ShardingReport>>,
     /// The other values, with arrays in place of those to come.
-    pub(super) aux: AuxArrays<R>,
+    pub(super) aux: Arc<AuxArrays<R>>,
     /// The number of those.
     pub(super) aux_count: usize,
     /// Where results go, from the loss and the other values on.
@@ -322,6 +322,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                 session.compile(&Module::from(all.clone()), &all)?.executable
             }
         };
+        let aux = Arc::new(aux);
         Ok(StepProgram { batch: key, executable, division, sharding, aux, aux_count, targets })
     }
 

@@ -13,6 +13,7 @@ mod metrics;
 mod objective;
 mod parallel;
 mod precision;
+mod queued;
 mod rank_agreement;
 mod rank_step;
 mod sharding;
@@ -24,6 +25,7 @@ pub use eval::{EvalStep, eval_step};
 pub use metrics::Metrics;
 pub use objective::{AuxArrays, Objective};
 pub use precision::MixedPrecision;
+pub use queued::QueuedStep;
 pub use sharding::{OptimizerSharding, ShardingReport};
 pub use state::{TrainState, TrainStep, data_parallel, train_step};
 #[cfg(feature = "train")]

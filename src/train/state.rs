@@ -4,6 +4,7 @@ use super::definition::{ResultTarget, StepDefinition, StepProgram, StepSettings}
 use super::objective::Objective;
 use super::parallel::Division;
 use super::precision::MixedPrecision;
+use super::queued::QueuedStep;
 use super::rank_agreement::{digest, same_on_all};
 use super::sharding::{OptimizerSharding, RankRequest, ShardingReport, StateTensors};
 use crate::backends::{Array, Resident};
@@ -273,6 +274,33 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// when memory or the budget is not enough. The state is as it was unless the program failed while it ran, which all later steps report.
     /// Of several ranks, [`Kind::Usage`] where they begin with other states or other first batches than rank 0.
     pub fn step(&mut self, batch: &B::With<Array>) -> Result<R::Report, Diagnostic> {
+        let report = self.queue(batch)?.report();
+        if report.is_err() {
+            self.values.clear();
+        }
+        report
+    }
+
+    /// As [`TrainState::step`], but what the step returns is not waited for: a device that works beside the host goes on while the host
+    /// prepares the next batch. Whoever reads each loss as it comes gains nothing; a loop that reads one in ten waits once in ten steps.
+    ///
+    /// ```
+    /// use adfuse::nn::{Init, Param};
+    /// use adfuse::optim::Sgd;
+    /// use adfuse::prelude::*;
+    ///
+    /// let loss = |p: &Tensor, x: Tensor| (x * p - 1.0).square().mean(..);
+    /// let mut state = adfuse::train_step(Sgd::new(0.1), Param::new([3], Init::Ones), loss).init(Device::cpu(), 0)?;
+    /// let x = Array::from_vec(vec![2f32; 3], [3])?;
+    /// let first = state.queue(&x)?;
+    /// let second = state.queue(&x)?;
+    /// assert!(first.report()? > second.report()?);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, but for a program that fails while it runs: what reads the loss or the state says so.
+    pub fn queue(&mut self, batch: &B::With<Array>) -> Result<QueuedStep<R>, Diagnostic> {
         let arrays = tree::leaves(batch);
         let key = ArgumentKey::of(batch, &arrays);
         if let Some(state) = &self.began {
@@ -302,9 +330,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         args.extend([steps, self.drawn.clone()]);
         args.extend(arrays.into_iter().map(Resident::from));
         let mut results = program.executable.run_resident(args)?.into_iter();
-        let loss = results.next().ok_or_else(missing)?.into_array()?;
-        let aux = results.by_ref().take(program.aux_count).map(Resident::into_array);
-        let aux = aux.collect::<Result<Vec<_>, _>>()?;
+        let seen: Vec<Resident> = results.by_ref().take(1 + program.aux_count).collect();
         for (&target, result) in program.targets.iter().zip(results) {
             match target {
                 ResultTarget::Param(k) => values[k] = Some(result),
@@ -315,8 +341,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.values = values.into_iter().flatten().collect();
         *self.gathered.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.count += 1;
-        let loss = loss.get(0).to_f64();
-        Ok(R::report(loss, tree::rebuild(&program.aux, aux)))
+        Ok(QueuedStep { values: seen, aux: Arc::clone(&program.aux) })
     }
 
     /// What the program is given of a batch: the rows of this rank, or those of all ranks side by side.
@@ -480,10 +505,6 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
             self.whole(position.next().unwrap_or_default(), &param.ty)
         })
     }
-}
-
-fn missing() -> Diagnostic {
-    Diagnostic::new(At::default(), Kind::Internal, "a step gave too few results")
 }
 
 /// The first output of the generator splitmix64 for a seed: seeds that are close have states that are far apart.

@@ -3,11 +3,15 @@
 
 pub mod compare;
 pub mod fit;
+#[cfg(feature = "gpu")]
+pub mod products;
 pub mod programs;
 pub mod timing;
 
 pub use compare::{ComparedProgram, Comparison, compare, spearman};
 pub use fit::{MeasuredProgram, fit, fitted_keys};
+#[cfg(feature = "gpu")]
+pub use products::{product_ladder, time_product};
 pub use programs::{ProgramSize, TunedProgram, programs};
 #[cfg(feature = "gpu")]
 pub use timing::GpuTimer;

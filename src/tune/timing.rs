@@ -111,20 +111,53 @@ impl ProgramTimer for GpuTimer {
         let upload = |a: &Array| DeviceArray::upload(self.engine.device(), a);
         let inputs: Vec<DeviceArray> =
             arguments(of)?.iter().map(upload).collect::<Result<_, _>>()?;
-        // The first run draws the graph, and clocks rise in the next.
-        let mut fastest = f64::INFINITY;
-        for _ in 0..RUNS[0] {
-            fastest = fastest.min(executable.timed(&inputs, 1)?);
-        }
-        let runs = (SAMPLE / fastest.max(1e-9)).ceil().clamp(1.0, f64::from(RUNS[1])) as u32;
-        let begin = Instant::now();
-        let mut samples = 0;
-        while samples < RUNS[0] || begin.elapsed() < self.least {
-            fastest = fastest.min(executable.timed(&inputs, runs)?);
-            samples += 1;
-        }
-        Ok(fastest)
+        fastest_run(&executable, &inputs, self.least)
     }
+}
+
+/// Seconds of a run on a device: the least of samples that are taken for some time, at least three.
+#[cfg(feature = "gpu")]
+pub(super) fn fastest_run(
+    executable: &crate::backends::gpu::GpuExecutable,
+    inputs: &[crate::backends::gpu::DeviceArray],
+    least: Duration,
+) -> Result<f64, Diagnostic> {
+    // The first run draws the graph, and clocks rise in the next.
+    let mut fastest = f64::INFINITY;
+    for _ in 0..RUNS[0] {
+        fastest = fastest.min(executable.timed(inputs, 1)?);
+    }
+    let runs = (SAMPLE / fastest.max(1e-9)).ceil().clamp(1.0, f64::from(RUNS[1])) as u32;
+    let begin = Instant::now();
+    let mut samples = 0;
+    while samples < RUNS[0] || begin.elapsed() < least {
+        fastest = fastest.min(executable.timed(inputs, runs)?);
+        samples += 1;
+    }
+    Ok(fastest)
+}
+
+/// Elements of an argument that are drawn; a larger one has them again and again.
+#[cfg(feature = "gpu")]
+const DRAWN: u64 = 1 << 20;
+
+/// An argument of a type, the same each time.
+#[cfg(feature = "gpu")]
+pub(super) fn sized(ty: &crate::ir::TensorType, stream: u64) -> Result<Array, Diagnostic> {
+    let domain = if ty.dtype.is_int() { INTEGERS } else { Domain::Normal };
+    let dims = ty.dims().unwrap_or_default();
+    let all: u64 = dims.iter().product();
+    let drawn = crate::ir::TensorType::of(ty.dtype, &[all.min(DRAWN)]);
+    let drawn = sample(&drawn, domain, &mut rng(0, stream))?;
+    if all <= DRAWN {
+        return Array::from_le_bytes(ty.dtype, &dims, drawn.bytes());
+    }
+    let due = (all * ty.dtype.bytes()) as usize;
+    let mut bytes = Vec::with_capacity(due);
+    while bytes.len() < due {
+        bytes.extend_from_slice(&drawn.bytes()[..drawn.bytes().len().min(due - bytes.len())]);
+    }
+    Array::from_le_bytes(ty.dtype, &dims, &bytes)
 }
 
 /// Arguments of a program, the same each time.

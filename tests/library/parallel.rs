@@ -94,6 +94,29 @@ fn bits_do_not_depend_on_the_number_of_ranks() {
     assert_ne!(trained(cpu(), 4).expect("runs"), one);
 }
 
+/// Steps that are queued are those that are waited for, whenever and in whatever order somebody reads what they gave.
+#[test]
+fn queued_steps_have_the_bits_of_steps() {
+    let queued = |device: Device| {
+        let mut state = step(4).init(device, 5).expect("is made");
+        let queued: Vec<_> = (0..3).map(|k| state.queue(&batch(k)).expect("is queued")).collect();
+        let params = adfuse::tree::leaves(&state.params().expect("is there"));
+        let seen = queued.into_iter().rev().map(|step| {
+            let (loss, (right, mean)) = step.report().expect("ran");
+            [vec![loss.to_bits()], right.to_bits(), mean.to_bits()]
+        });
+        let mut seen: Vec<_> = seen.collect();
+        seen.reverse();
+        let params = params.iter().map(Array::to_bits);
+        seen.into_iter().flatten().chain(params).collect::<Vec<_>>()
+    };
+    let due = trained(cpu(), 4).expect("runs");
+    assert_eq!(queued(cpu()), due);
+    for found in on_ranks(2, |group| queued(cpu().ranks(group))) {
+        assert_eq!(found, due);
+    }
+}
+
 /// The mean over leaves of equal size is the mean over the batch.
 #[test]
 fn a_step_of_leaves_is_nearly_the_step_of_the_whole_batch() {

@@ -94,7 +94,7 @@ fn u64(x: u64) -> u64 {
 
 /// What an instruction without other effects gives.
 pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
-    if parts[0] == "setp" && parts.len() == 3 {
+    if parts.len() == 3 && parts[0] == "setp" {
         return compares(parts[1], parts[2]);
     }
     match op {
@@ -104,7 +104,7 @@ pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
             |[a, _, _]| w(a).into()
         }
         "mov.b64" | "mov.u64" | "mov.f64" | "cvta.to.global.u64" => |[a, _, _]| a,
-        _ if parts[0] == "selp" => |[a, b, p]| if p != 0 { a } else { b },
+        _ if parts.first() == Some(&"selp") => |[a, b, p]| if p != 0 { a } else { b },
         "and.pred" | "and.b32" | "and.b64" => |[a, b, _]| a & b,
         "or.pred" | "or.b32" | "or.b64" => |[a, b, _]| a | b,
         "xor.pred" | "xor.b64" => |[a, b, _]| a ^ b,
@@ -213,6 +213,12 @@ pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
         "max.NaN.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, |x, y| -least(-x, -y)),
         "min.NaN.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, least),
         "max.NaN.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, |x, y| -least(-x, -y)),
+        "add.rn.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, odd_sum),
+        "sub.rn.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, |x, y| odd_sum(x, -y)),
+        "mul.rn.bf16x2" => |[a, b, _]| in_pairs(DType::BF16, a, b, |x, y| x * y),
+        "add.rn.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, odd_sum),
+        "sub.rn.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, |x, y| odd_sum(x, -y)),
+        "mul.rn.f16x2" => |[a, b, _]| in_pairs(DType::F16, a, b, |x, y| x * y),
         // Where one is NaN, the other: what comes after asks for it.
         "min.f64" => |[a, b, _]| least(d(a), d(b)).to_bits(),
         "max.f64" => |[a, b, _]| (-least(-d(a), -d(b))).to_bits(),
@@ -227,6 +233,49 @@ fn in_pairs(dtype: DType, a: u64, b: u64, of: fn(f64, f64) -> f64) -> u64 {
         rounded(dtype, of(x, y)) << shift
     };
     half(0) | half(16)
+}
+
+/// A sum whose last bit is odd where it is not exact, so that it is rounded to fewer bits as the exact sum is. Products of
+/// two 16-bit floats are exact.
+fn odd_sum(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    // What rounding left (Knuth's exact sum of two).
+    let part = sum - a;
+    let left = (a - (sum - part)) + (b - part);
+    match left.partial_cmp(&0.0) {
+        Some(Ordering::Equal) | None => sum,
+        _ if sum.to_bits() & 1 == 1 => sum,
+        Some(way) => {
+            let away = (way == Ordering::Greater) == (sum > 0.0);
+            f64::from_bits(if away { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
+        }
+    }
+}
+
+/// Of all numbers of 16 bits with many others, sums, differences and products that are rounded once are those that are computed in
+/// `f32` and rounded then.
+pub(crate) fn pairs_round_once() {
+    for (dtype, kind) in [(DType::BF16, "bf16x2"), (DType::F16, "f16x2")] {
+        // Ends of binades, halves between, subnormals, infinities; and a sequence through all bits.
+        let mut others: Vec<u64> = (0..16).flat_map(|bit| [1 << bit, (1 << bit) - 1]).collect();
+        others.extend((0u64..48).map(|n| n.wrapping_mul(40_503) & 0xffff));
+        type Wide = fn(f32, f32) -> f32;
+        let ways = [("add", (|x, y| x + y) as Wide), ("sub", |x, y| x - y), ("mul", |x, y| x * y)];
+        for (name, wide) in ways {
+            let op = format!("{name}.rn.{kind}");
+            let once = computes(&op, &[]);
+            for x in 0..=0xffffu64 {
+                let a = Literal::from_bits(dtype, x).to_f64() as f32;
+                for &y in &others {
+                    let b = Literal::from_bits(dtype, y).to_f64() as f32;
+                    let due = rounded(dtype, wide(a, b).into());
+                    let found = once([x | y << 16, y | x << 16, 0]);
+                    let swapped = rounded(dtype, wide(b, a).into());
+                    assert_eq!(found, due | swapped << 16, "{op} {x:x} {y:x}");
+                }
+            }
+        }
+    }
 }
 
 /// The least, -0 below 0; NaN where one is.

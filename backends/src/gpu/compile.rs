@@ -1,9 +1,9 @@
 //! From a verified program to the launches of a GPU, with no driver there.
 
-use super::schedule::library_split::divided;
-use super::schedule::{GpuSchedule, schedule};
+use super::schedule::library_split::{DivisionContext, divided};
+use super::schedule::{GpuSchedule, ScheduleContext, schedule_but};
 use super::target::GpuTarget;
-use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::kernel::{ProductTimes, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 
 /// What a device of this version of the instruction set is given.
@@ -28,7 +28,7 @@ pub(crate) fn within(program: &Program) -> impl Fn(Diagnostic) -> Diagnostic {
 }
 
 /// What a device of this compute capability runs, with none there and where no library multiplies: the program as the
-/// engine divides it, and its schedule.
+/// engine divides it, and its schedule, with tiles by times of products that were measured.
 ///
 /// # Errors
 /// [`Kind::Unsupported`] for what has no lowering, with the step, and for devices older than every target.
@@ -36,9 +36,12 @@ pub fn schedule_for(
     program: &Verified<Program>,
     compute: (u32, u32),
     fp: Fp,
+    products: &ProductTimes,
 ) -> Result<(Verified<Program>, GpuSchedule), Diagnostic> {
     let target = target(compute)?;
-    let program = divided(program, (fp, &target), false)?.program;
-    let made = schedule(&program, target, fp).map_err(within(&program))?;
+    let context = DivisionContext { fp, target: &target, library: false, products };
+    let program = divided(program, context)?.program;
+    let context = ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
+    let made = schedule_but(&program, context, &[]).map_err(within(&program))?;
     Ok((program, made))
 }

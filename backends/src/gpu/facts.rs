@@ -6,7 +6,9 @@
 use super::launches::{Arg, Launch, StepCode};
 use super::ptx::module::step_launches;
 use super::schedule::ScheduleContext;
-use super::schedule::library_split::{multiplied, split};
+use super::schedule::library_split::{DivisionContext, split};
+use super::schedule::measured_product::fastest;
+use super::schedule::mma_unit::Unit;
 use super::schedule::operand_path::OperandPath;
 use super::schedule::product::ScheduledProduct;
 use super::schedule::program::{StepSchedule, schedule_but};
@@ -15,9 +17,12 @@ use super::schedule::scatter::ScatterMethod;
 use super::schedule::scheduled::Scheduled;
 use super::schedule::shape::volume;
 use super::schedule::sort::{ScheduledSort, SortLaunch};
+use super::schedule::warpgroup::{LIBRARY_RATE, PLANNED_RATE};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
-use adfuse_ir::kernel::{Buffer, Operand, Param, Program, Stage, Step, StepForm, Storage};
+use adfuse_ir::kernel::{
+    Buffer, Contract, Operand, Param, ProductTimes, Program, Stage, Step, StepForm, Storage,
+};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use hashbrown::{HashMap, HashSet};
 use std::fmt;
@@ -27,7 +32,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const MOST_FORMS: usize = 1 << 13;
 
 /// What facts depend on beside the step.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FactsOptions {
     /// What is launched on.
     pub target: GpuTarget,
@@ -35,6 +40,8 @@ pub struct FactsOptions {
     pub fp: Fp,
     /// Whether a library multiplies, in the modes that are not strict.
     pub library: bool,
+    /// Times of products that were measured.
+    pub products: ProductTimes,
 }
 
 /// The facts of steps that were examined, by their forms. Any number of threads may share one.
@@ -56,7 +63,7 @@ impl FactsCache {
 
     /// The facts of every step of a program; `None` for a program that the engine does not run. Loops and branches have
     /// none of their own.
-    pub fn of(&self, program: &Program, options: FactsOptions) -> Option<Vec<KernelFacts>> {
+    pub fn of(&self, program: &Program, options: &FactsOptions) -> Option<Vec<KernelFacts>> {
         let mut found = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
             if matches!(step, Step::Library(_)) {
@@ -69,7 +76,7 @@ impl FactsCache {
                 found.push(KernelFacts::default());
                 continue;
             };
-            let key = (options, form);
+            let key = (options.clone(), form);
             let known = self.known().get(&key).cloned();
             let facts = match known {
                 Some(facts) => facts,
@@ -93,17 +100,21 @@ impl FactsCache {
 fn of_step(
     program: &Program,
     step: &Step,
-    FactsOptions { target, fp, library }: FactsOptions,
+    options: &FactsOptions,
 ) -> Result<KernelFacts, Diagnostic> {
+    let &FactsOptions { target, fp, library, ref products } = options;
     let alone = Program {
         name: program.name.clone(),
         buffers: program.buffers.clone(),
         outputs: Vec::new(),
         steps: vec![step.clone()],
     };
-    let (parts, _) = split(&alone, (fp, &target), library)?;
-    let done: Vec<bool> = multiplied(&parts, fp, library).iter().map(Option::is_some).collect();
-    let schedule = schedule_but(&parts, ScheduleContext::new(target, fp), &done)?;
+    let context = DivisionContext { fp, target: &target, library, products };
+    let parts = split(&alone, context)?;
+    let done: Vec<bool> = parts.multiplied(fp, library).iter().map(Option::is_some).collect();
+    let parts = parts.program;
+    let context = ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
+    let schedule = schedule_but(&parts, context, &done)?;
     // What is divided goes through buffers that the step did not have.
     let own: HashSet<Buffer> = alone.buffers.keys().collect();
     let mut facts = KernelFacts::default();
@@ -127,7 +138,34 @@ fn of_step(
         }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
     }
+    if let (Step::Contract(c), Some(launches)) = (step, &mut facts.launches)
+        && let Some(seconds) = measured_seconds(&alone, c, options)
+    {
+        // The time of all launches together is known: nothing of it is counted once more.
+        facts.passes.clear();
+        *launches = LaunchFacts {
+            count: launches.count,
+            timed_multiply_adds: timed_multiply_adds(c, fp, seconds),
+            ..LaunchFacts::default()
+        };
+    }
     Ok(facts)
+}
+
+/// Seconds of a contraction of which every member was measured, in the ways that are taken.
+fn measured_seconds(program: &Program, c: &Contract, options: &FactsOptions) -> Option<f64> {
+    let FactsOptions { fp, library, products, .. } = options;
+    let all = c
+        .members
+        .iter()
+        .map(|m| fastest(products, (program, m), *fp, *library).map(|(_, seconds)| seconds));
+    all.sum()
+}
+
+/// Multiply-adds that the planner's model of an H200 does in these seconds, as other products are counted.
+fn timed_multiply_adds(c: &Contract, fp: Fp, seconds: f64) -> u64 {
+    let of_f32 = c.members.iter().any(|m| Unit::of(m, fp) == Unit::Tf32);
+    (seconds * if of_f32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 }) as u64
 }
 
 /// The launches of a step, and what they read and write beyond what it reads and writes once: scratch each time, and
@@ -268,9 +306,10 @@ mod tests {
     fn facts(text: &str, fp: Fp, library: bool) -> KernelFacts {
         let program = parse(&format!("program @f {{ {text} return %y }}")).expect("reads");
         let cache = FactsCache::default();
-        let options = FactsOptions { target: GpuTarget::SM90, fp, library };
-        let found = cache.of(&program, options).expect("is examined");
-        assert_eq!(cache.of(&program, options), Some(found.clone()), "what is known is the same");
+        let products = ProductTimes::default();
+        let options = FactsOptions { target: GpuTarget::SM90, fp, library, products };
+        let found = cache.of(&program, &options).expect("is examined");
+        assert_eq!(cache.of(&program, &options), Some(found.clone()), "what is known is the same");
         found[0].clone()
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod compile;
 pub(crate) mod driver;
 pub mod facts;
 pub(crate) mod launches;
+mod product_trials;
 pub mod ptx;
 pub(crate) mod schedule;
 pub(crate) mod target;
@@ -31,6 +32,7 @@ pub use driver::load::KeptCode;
 pub use driver::memory::DeviceArray;
 #[cfg(feature = "gpu")]
 pub use driver::prepare::{GpuPrepared, Options};
+pub use product_trials::{ProductTrial, product_trials};
 pub use schedule::capabilities::ATTENTION;
 
 /// What tells plans for the engine from those for others, and names it on the command line.

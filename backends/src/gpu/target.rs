@@ -37,6 +37,8 @@ pub struct GpuTarget {
     pub resident_blocks: u32,
     /// Bytes along the depth of one step of a product whose tile has a multiprocessor to itself.
     pub deep_line: i64,
+    /// Whether pairs of 16-bit floats are added, subtracted and multiplied, each rounded once (`add.rn.bf16x2`).
+    pub pairs: bool,
     /// The version of PTX that the text is written in.
     pub ptx: &'static str,
     /// Whether groups of four warps multiply operands in shared memory (`wgmma`), which tensor maps bring there. No other
@@ -62,6 +64,7 @@ impl GpuTarget {
         resident_threads: 2048,
         resident_blocks: 32,
         deep_line: 64,
+        pairs: false,
         ptx: "7.8",
         warpgroups: false,
     };
@@ -74,6 +77,7 @@ impl GpuTarget {
         shared: 227 << 10,
         // Longer steps have fewer barriers, and three of them fit.
         deep_line: 128,
+        pairs: true,
         ..GpuTarget::SM80
     };
 

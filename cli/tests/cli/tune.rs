@@ -13,6 +13,9 @@ fn what_cannot_be_tuned_is_refused_before_anything_runs() {
             "no machine is described for the engine `evaluator`",
         ),
         ("tune --engine tpu -o machine.toml", "tpu"),
+        ("tune softmax.ir -o machine.toml", "the engine `cpu` multiplies each product in one way"),
+        ("tune --grad -o machine.toml", "<FILE>"),
+        ("tune --device cpu -o machine.toml", "<FILE>"),
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);

@@ -50,6 +50,11 @@ impl StepForm {
         let buffers = mentioned.iter().map(data).collect::<Option<_>>()?;
         Some((StepForm { step, buffers }, mentioned))
     }
+
+    /// The step, and the buffers that it mentions by their numbers.
+    pub fn parts(self) -> (Step, Vec<BufferData>) {
+        (self.step, self.buffers)
+    }
 }
 
 /// Takes away the names that people know a step by.

@@ -16,6 +16,7 @@ mod equal_steps;
 pub mod facts;
 mod in_place;
 mod loops;
+mod product_times;
 mod program;
 mod schedule;
 mod scratch;
@@ -36,6 +37,7 @@ pub use donor::{DonorSlice, SLICE_ALIGN, is_donor, misplaced};
 pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
 pub use in_place::{InPlace, Lives, in_place, lives, lives_of};
 pub use loops::loops;
+pub use product_times::{ProductTimes, ProductWay, UnknownWay, WarpgroupWay, WayTimes};
 pub use program::{
     Argsort, Attend, Bundle, Contract, DebugPrint, Exchange, ExchangeKind, Feed, Library, Member,
     Program, Scatter, Step, Transfer,

@@ -19,7 +19,7 @@ use crate::runtime::resident::Resident;
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::facts::KernelFacts;
-use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::kernel::{ProductTimes, Program, Verified};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct GpuEngine {
     ranks: RankGroup,
     /// The functions that its programs may call.
     functions: Registry,
+    /// Times of products that were measured, by which it chooses how to multiply.
+    products: ProductTimes,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
     made: Arc<ExecutableCache<GpuExecutable>>,
@@ -54,8 +56,8 @@ impl GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
         let (options, ranks) = (Options::default(), RankGroup::alone());
         let (forms, facts) = (Arc::default(), Arc::default());
-        let functions = Registry::new();
-        GpuEngine { device, options, ranks, functions, code: None, made, forms, facts }
+        let (functions, products) = (Registry::new(), ProductTimes::default());
+        GpuEngine { device, options, ranks, functions, products, code: None, made, forms, facts }
     }
 
     /// The same with other options, and another place for the code of kernels.
@@ -68,6 +70,12 @@ impl GpuEngine {
     #[must_use]
     pub fn with_functions(&self, functions: Registry) -> GpuEngine {
         GpuEngine { functions, ..self.clone() }
+    }
+
+    /// The same, choosing how to multiply by these times where a product is among them, and by prices elsewhere.
+    #[must_use]
+    pub fn with_products(&self, products: ProductTimes) -> GpuEngine {
+        GpuEngine { products, ..self.clone() }
     }
 
     /// The same as the engine of one of these ranks: its device is connected with theirs, by NCCL. All ranks call this.
@@ -105,7 +113,8 @@ impl Backend for GpuEngine {
         }
         let Options { fp, library, .. } = self.options;
         let target = self.device.target().ok()?;
-        self.facts.of(program, FactsOptions { target, fp, library })
+        let products = self.products.clone();
+        self.facts.of(program, &FactsOptions { target, fp, library, products })
     }
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
@@ -118,8 +127,12 @@ impl Backend for GpuEngine {
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
         let mut prepared = {
-            let context =
-                PreparationContext { codes: &self.forms, functions: &self.functions, arrange };
+            let context = PreparationContext {
+                codes: &self.forms,
+                functions: &self.functions,
+                products: &self.products,
+                arrange,
+            };
             GpuPrepared::new(&self.device, program, self.options, context)?
         };
         prepared.ranks = self.ranks.clone();

@@ -9,12 +9,12 @@ use crate::gpu::compile::within;
 use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::ScheduleContext;
-use crate::gpu::schedule::library_split::{Divided, divided};
+use crate::gpu::schedule::library_split::{Divided, DivisionContext, divided};
 use crate::runtime::backend::Arrange;
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
 use crate::runtime::ranks::{RankGroup, RankProgram};
-use adfuse_ir::kernel::{Program, Step, Verified};
+use adfuse_ir::kernel::{ProductTimes, Program, Step, Verified};
 use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ pub struct PreparationContext<'m> {
     pub codes: &'m CodeCache,
     /// What programs call by name.
     pub functions: &'m Registry,
+    /// Times of products that were measured.
+    pub products: &'m ProductTimes,
     /// Plans the memory of the programs in a program.
     pub arrange: &'m Arrange<'m>,
 }
@@ -77,18 +79,19 @@ impl GpuPrepared {
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
-        PreparationContext { codes, functions, arrange }: PreparationContext<'_>,
+        PreparationContext { codes, functions, products, arrange }: PreparationContext<'_>,
     ) -> Result<GpuPrepared, Diagnostic> {
         let target = device.target()?;
         let asks = options.library && options.fp != Fp::Strict;
-        let mut divided = divided(program, (options.fp, &target), asks)?;
+        let own = DivisionContext { fp: options.fp, target: &target, library: false, products };
+        let mut divided = divided(program, DivisionContext { library: asks, ..own })?;
         // Opening the library takes longer than all else: it is opened where there is something to multiply.
         let handle = match divided.products.iter().any(Option::is_some) {
             true => device.multiplies()?,
             false => None,
         };
         if asks && handle.is_none() {
-            divided = self::divided(program, (options.fp, &target), false)?;
+            divided = self::divided(program, own)?;
         }
         let mut tuned = Vec::new();
         let mut refused = false;
@@ -104,11 +107,16 @@ impl GpuPrepared {
         }
         if refused {
             // The library does not take all of it: kernels do then, in one piece.
-            divided = self::divided(program, (options.fp, &target), false)?;
+            divided = self::divided(program, own)?;
             tuned = divided.program.steps.iter().map(|_| None).collect();
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
-        let context = ScheduleContext { target, fp: options.fp, functions: Some(functions) };
+        let context = ScheduleContext {
+            target,
+            fp: options.fp,
+            functions: Some(functions),
+            products: Some(products),
+        };
         let mut module = codes
             .compile(&divided.program, context, &multiplied)
             .map_err(within(&divided.program))?;

@@ -11,11 +11,11 @@ use super::load::KeptCode;
 use super::memory::DeviceArray;
 use super::prepare::GpuPrepared;
 use crate::gpu::launches::{Arg, Launch, PtxModule, StepCode};
-use crate::gpu::schedule::library_split::divided;
+use crate::gpu::schedule::library_split::{DivisionContext, divided};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use adfuse_ir::kernel::{Buffer, Program, Verified, text::parse, verify};
+use adfuse_ir::kernel::{Buffer, ProductTimes, Program, Verified, text::parse, verify};
 use adfuse_ir::{DType, Fp, Kind};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,13 @@ fn device(test: &str) -> Option<Arc<GpuDevice>> {
             None
         }
     }
+}
+
+/// Without times of products.
+fn division(fp: Fp, library: bool) -> DivisionContext<'static> {
+    static NONE: std::sync::LazyLock<ProductTimes> =
+        std::sync::LazyLock::new(ProductTimes::default);
+    DivisionContext { fp, target: &GpuTarget::SM90, library, products: &NONE }
 }
 
 const PROGRAM: &str = "program @twice {
@@ -121,7 +128,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
         ],
         leave: StepCode::default(),
     };
-    let divided = divided(&program, (Fp::Strict, &GpuTarget::SM90), false).expect("as it is");
+    let divided = divided(&program, division(Fp::Strict, false)).expect("as it is");
     GpuPrepared::of(Arc::clone(device), divided, module, (vec![None, None], Vec::new()))
 }
 
@@ -313,9 +320,8 @@ fn products() -> Vec<(Verified<Program>, [bool; 3])> {
 #[test]
 fn products_are_found_where_the_mode_lets_a_library_multiply() {
     for (program, turned) in products() {
-        let found = |fp, library| {
-            divided(&program, (fp, &GpuTarget::SM90), library).expect("divides").products
-        };
+        let found =
+            |fp, library| divided(&program, division(fp, library)).expect("divides").products;
         let product = found(Fp::Reproducible, true)[0].clone().expect("is one");
         assert_eq!(product.size, SIZE.map(|n| n as u64));
         let first = |m: crate::gpu::schedule::library_product::Matrix, a: usize, b: usize| {
@@ -357,7 +363,7 @@ fn multiplied(
     turned: [bool; 3],
     [b, m, n, k]: [usize; 4],
 ) -> f64 {
-    let divided = divided(program, (fp, &GpuTarget::SM90), true).expect("divides");
+    let divided = divided(program, division(fp, true)).expect("divides");
     let product = divided.products[0].clone().expect("the library has it");
     let handle = device.multiplies().expect("answers").expect("there is one");
     let tuned = device.tunings.tuned(handle, &product, fp);

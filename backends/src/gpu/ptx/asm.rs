@@ -87,6 +87,8 @@ pub(crate) struct Asm {
     pub(crate) table: bool,
     /// Whether quotients and roots of `f32` may be near what they round to.
     pub(crate) near: bool,
+    /// Whether the chip adds, subtracts and multiplies pairs of 16-bit floats.
+    pub(crate) pairs: bool,
     /// Blocks of a cluster; 0 and 1 say that there are none.
     pub(crate) cluster: i64,
 }

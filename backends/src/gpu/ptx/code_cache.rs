@@ -9,7 +9,9 @@ use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::schedule::context::ScheduleContext;
 use crate::gpu::schedule::program::{GpuSchedule, schedule_but};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, MentionedBuffers, Program, Step, StepForm, Verified};
+use adfuse_ir::kernel::{
+    Buffer, MentionedBuffers, ProductTimes, Program, Step, StepForm, Verified,
+};
 use adfuse_ir::{Diagnostic, Fp};
 use cranelift_entity::EntityRef;
 use hashbrown::HashMap;
@@ -52,6 +54,8 @@ const MOST_FORMS: usize = 1 << 13;
 struct CodeKey {
     target: &'static str,
     fp: Fp,
+    /// By which products are tiled.
+    products: ProductTimes,
     form: StepForm,
 }
 
@@ -99,14 +103,16 @@ impl CodeCache {
         context: ScheduleContext<'_>,
         done: &[bool],
     ) -> Result<PtxModule, Diagnostic> {
-        let ScheduleContext { target, fp, .. } = context;
+        let ScheduleContext { target, fp, products, .. } = context;
+        let products = products.cloned().unwrap_or_default();
         let is_done = |n: usize| done.get(n) == Some(&true);
         let keyed = |(n, step): (usize, &Step)| {
             // What a call becomes depends on the user's functions too, and takes no time.
             let is_call = matches!(step, Step::Library(_));
             let (form, mentioned) =
                 StepForm::of(program, step).filter(|_| !is_done(n) && !is_call)?;
-            Some(KeyedStep { key: CodeKey { target: target.name, fp, form }, mentioned })
+            let key = CodeKey { target: target.name, fp, products: products.clone(), form };
+            Some(KeyedStep { key, mentioned })
         };
         let steps: Vec<Option<KeyedStep>> = program.steps.iter().enumerate().map(keyed).collect();
         // The code of each form of the program, as far as there is any.

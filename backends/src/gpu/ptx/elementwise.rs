@@ -12,7 +12,7 @@ use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::vectorize::{VectorLanes, neighbours};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Param, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
 use hashbrown::HashMap;
 
@@ -32,7 +32,12 @@ fn of_group(group: Reg, domain: &[i64], width: i64) -> Option<Neighbours> {
 
 impl Emit<'_> {
     /// The element that neighbours have in a row, aligned to their number: the first.
-    fn aligned(&self, b: Buffer, index: &[IndexExpr], n: &Neighbours) -> Option<IndexExpr> {
+    pub(super) fn aligned(
+        &self,
+        b: Buffer,
+        index: &[IndexExpr],
+        n: &Neighbours,
+    ) -> Option<IndexExpr> {
         let lanes = VectorLanes { coords: &n.coords, extents: &n.vars.extents };
         lanes.aligned(self.program, b, index)
     }
@@ -51,7 +56,15 @@ impl Emit<'_> {
     ) -> HashMap<usize, Vec<Reg>> {
         let mut found = HashMap::new();
         for (k, param) in stage.params.iter().enumerate().filter(|(k, _)| wanted(*k)) {
-            let Some((b, piece)) = whole(param) else { continue };
+            let Some((b, piece)) = whole(param) else {
+                let (Param::Load(pieces), Some(&dtype)) = (param, stage.program.params.get(k))
+                else {
+                    continue;
+                };
+                let row = stage.program.reads_param(k).then(|| self.load_pieces(pieces, dtype, n));
+                found.extend(row.flatten().map(|row| (k, row)));
+                continue;
+            };
             let Some(first) = self.aligned(b, &piece.index, n) else { continue };
             if !stage.program.reads_param(k) {
                 continue;
@@ -211,7 +224,7 @@ impl Emit<'_> {
 }
 
 /// A sum with its constants joined.
-fn normal(e: &IndexExpr) -> IndexExpr {
+pub(super) fn normal(e: &IndexExpr) -> IndexExpr {
     match e {
         IndexExpr::Add(a, b) => match (a.as_ref(), b.as_ref()) {
             (IndexExpr::Add(x, y), IndexExpr::Const(c)) => match y.as_ref() {
@@ -225,7 +238,7 @@ fn normal(e: &IndexExpr) -> IndexExpr {
 }
 
 /// Elements of one access: 16 bytes at most, and four registers but for pairs of 16 bits.
-fn step(dtype: DType, width: i64) -> i64 {
+pub(super) fn step(dtype: DType, width: i64) -> i64 {
     match dtype.bytes() {
         2 if width % 8 == 0 => 8,
         8 => width.min(2),
@@ -260,13 +273,22 @@ pub(super) fn body(emit: &mut Emit<'_>, e: &Elementwise) -> i64 {
     let Some(n) = of_group(group, &flat.domain, *width) else { return blocks };
     let loaded = emit.loaded(&flat.stage, &n);
     let mut values: Vec<Vec<Reg>> = vec![Vec::new(); flat.stage.sinks.len()];
+    let mut together = emit.asm.paired(&program).map(|paired| (paired, Vec::new()));
     for (j, coords) in n.coords.iter().enumerate() {
         let at = At { vars: &n.vars, coords };
-        let found = emit.outputs(&flat.stage, &program, &at, &mut |_, k, _| {
-            loaded.get(&k).and_then(|regs| regs.get(j)).copied()
-        });
-        for (list, value) in values.iter_mut().zip(found) {
-            list.push(value);
+        let mut given = |_: &mut Emit<'_>, k: usize, _: &Param| {
+            loaded.get(&k).and_then(|regs: &Vec<Reg>| regs.get(j)).copied()
+        };
+        if let Some((_, elements)) = &mut together {
+            elements.push(emit.params(&flat.stage.params, &program, &at, &mut given).0);
+            continue;
+        }
+        let found = emit.outputs(&flat.stage, &program, &at, &mut given);
+        values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
+    }
+    if let Some((paired, elements)) = &together {
+        for found in paired.outputs_of(&mut emit.asm, &elements.iter().collect::<Vec<_>>()) {
+            values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
         }
     }
     for (sink, values) in flat.stage.sinks.iter().zip(values) {

@@ -131,7 +131,9 @@ pub(crate) fn place(homes: &SecondaryMap<Buffer, Home>, b: Buffer) -> Arg {
 
 /// Starts an entry point.
 pub(crate) fn begun<'s>(s: &'s GpuSchedule) -> Emit<'s> {
-    Emit { bindings: Some(&s.bindings), ..Emit::new(&s.program, s.fp) }
+    let mut emit = Emit { bindings: Some(&s.bindings), ..Emit::new(&s.program, s.fp) };
+    emit.asm.pairs = s.target.pairs;
+    emit
 }
 
 /// A place, or the last one where it would be past that.

@@ -11,6 +11,7 @@ use super::operands::{constant, spelled};
 use super::remainder::float_remainder;
 use adfuse_ir::scalar::{Prim, SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Literal};
+use smallvec::SmallVec;
 
 /// The outputs of an expanded program for parameters in these registers.
 pub(crate) fn outputs(asm: &mut Asm, program: &ScalarProgram, params: &[Option<Reg>]) -> Vec<Reg> {
@@ -21,27 +22,33 @@ pub(crate) fn outputs(asm: &mut Asm, program: &ScalarProgram, params: &[Option<R
             values.push(None);
             continue;
         }
-        let value = match inst.op {
-            SOp::Param(k) => params.get(k as usize).copied().flatten(),
-            SOp::Const(c) => Some(constant(asm, c)),
-            SOp::Prim(p) => {
-                let args: Vec<Reg> =
-                    inst.args.iter().filter_map(|a| values[a.as_u32() as usize]).collect();
-                let from = program.source(inst);
-                (args.len() == inst.args.len()).then(|| {
-                    let quotient = fast_math::quotient(asm, program, inst, &args);
-                    quotient.unwrap_or_else(|| prim(asm, p, from, inst, &args))
-                })
-            }
-            SOp::Func(func) => inst
-                .args
-                .first()
-                .and_then(|a| values[a.as_u32() as usize])
-                .map(|x| fast_math::function(asm, func, x)),
-        };
-        values.push(value);
+        let args = inst.args.iter().filter_map(|a| values[a.as_u32() as usize]).collect();
+        values.push(instruction(asm, program, inst, &args, params));
     }
     program.outputs.iter().filter_map(|o| values[o.as_u32() as usize]).collect()
+}
+
+/// The operands of an instruction.
+pub(super) type InstArgs = SmallVec<[Reg; 3]>;
+
+/// What one instruction gives for operands in these registers, and parameters of the program in those; `None` where one is
+/// missing.
+pub(super) fn instruction(
+    asm: &mut Asm,
+    program: &ScalarProgram,
+    inst: &SInst,
+    args: &InstArgs,
+    params: &[Option<Reg>],
+) -> Option<Reg> {
+    match inst.op {
+        SOp::Param(k) => params.get(k as usize).copied().flatten(),
+        SOp::Const(c) => Some(constant(asm, c)),
+        SOp::Prim(p) => (args.len() == inst.args.len()).then(|| {
+            let quotient = fast_math::quotient(asm, program, inst, args);
+            quotient.unwrap_or_else(|| prim(asm, p, program.source(inst), inst, args))
+        }),
+        SOp::Func(func) => args.first().map(|&x| fast_math::function(asm, func, x)),
+    }
 }
 
 fn prim(asm: &mut Asm, p: Prim, from: DType, inst: &SInst, a: &[Reg]) -> Reg {

@@ -7,6 +7,7 @@ use super::cross_warp::{folded_in_lanes, halved, leave_element, leave_parts, tre
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::Below;
+use super::isel::outputs;
 use super::operands::not;
 use super::packed_extremes::with_pairs;
 use super::partial_fold::Part;
@@ -404,13 +405,26 @@ fn batch(
         }
         reads.push(Read { near, here, cell, params });
     }
-    for read in reads {
-        let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
-        for params in &read.params {
-            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, span.program, params);
-            values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
+    let paired = emit.asm.paired(span.program);
+    // Groups of one element are computed two at a time.
+    let together = if paired.is_some() && width % 2 == 1 { 2 } else { 1 };
+    for some in reads.chunks(together) {
+        let elements: Vec<_> = some.iter().flat_map(|read| &read.params).collect();
+        let found = match &paired {
+            Some(paired) => paired.outputs_of(&mut emit.asm, &elements),
+            None => {
+                let of = |params: &&Vec<Option<Reg>>| outputs(&mut emit.asm, span.program, params);
+                elements.iter().map(of).collect()
+            }
+        };
+        let mut found = found.into_iter();
+        for read in some {
+            let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
+            for one in found.by_ref().take(read.params.len()) {
+                values.iter_mut().zip(one).for_each(|(list, value)| list.push(value));
+            }
+            put(emit, p, walk, span, read, &values, now);
         }
-        put(emit, p, walk, span, &read, &values, now);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::gpu::target::GpuTarget;
 use crate::runtime::functions::Registry;
 use adfuse_ir::Fp;
+use adfuse_ir::kernel::ProductTimes;
 
 /// What a schedule depends on beside the program.
 #[derive(Clone, Copy, Debug)]
@@ -13,11 +14,13 @@ pub struct ScheduleContext<'f> {
     pub fp: Fp,
     /// The user functions, for programs that call any.
     pub functions: Option<&'f Registry>,
+    /// Times of products that were measured, by which tiles are chosen before prices.
+    pub products: Option<&'f ProductTimes>,
 }
 
 impl ScheduleContext<'_> {
     /// For programs that call no user functions.
     pub fn new(target: GpuTarget, fp: Fp) -> ScheduleContext<'static> {
-        ScheduleContext { target, fp, functions: None }
+        ScheduleContext { target, fp, functions: None, products: None }
     }
 }

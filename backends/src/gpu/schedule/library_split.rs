@@ -4,14 +4,15 @@
 use super::capabilities::CAPABILITIES;
 use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, is_stored, lies};
+use super::measured_product::fastest;
 use super::shape::volume;
 use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, slower};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Param, Piece, Program,
-    Role, Sink, Stage, Step, Verified, verify,
+    Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Param, Piece,
+    ProductTimes, ProductWay, Program, Role, Sink, Stage, Step, Verified, verify,
 };
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::types::MAX_RANK;
@@ -33,67 +34,92 @@ pub(crate) struct Divided {
     pub(crate) products: Vec<Option<Product>>,
 }
 
-/// Divides a program. `library` says whether there is one that multiplies.
+/// What a division depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct DivisionContext<'a> {
+    /// What may happen to numbers.
+    pub(crate) fp: Fp,
+    pub(crate) target: &'a GpuTarget,
+    /// Whether there is a library that multiplies.
+    pub(crate) library: bool,
+    /// Times of products that were measured.
+    pub(crate) products: &'a ProductTimes,
+}
+
+/// Divides a program.
 ///
 /// # Errors
 /// [`Kind::Internal`] where what comes out breaks a rule of programs.
 pub(crate) fn divided(
     given: &Verified<Program>,
-    (fp, target): (Fp, &GpuTarget),
-    library: bool,
+    context: DivisionContext<'_>,
 ) -> Result<Divided, Diagnostic> {
-    let (program, origin) = split(given, (fp, target), library)?;
+    let parts = split(given, context)?;
+    let products = parts.multiplied(context.fp, context.library);
+    let SplitProgram { program, origin, .. } = parts;
     let at = At { func: Some(program.name.clone()), ..At::default() };
     let program = verify(program).map_err(|errors| {
         let why = errors.first().map_or(String::new(), ToString::to_string);
         Diagnostic::new(at, Kind::Internal, format!("a program was divided wrongly: {why}"))
     })?;
-    let products = multiplied(&program, fp, library);
     Ok(Divided { origin, products, program })
 }
 
-/// The products of each step that a library makes, in a program that is split for it.
-pub(crate) fn multiplied(program: &Program, fp: Fp, library: bool) -> Vec<Option<Product>> {
-    let of = |step: &Step| match step {
-        Step::Contract(c) if library && fp != Fp::Strict => match c.members.as_slice() {
-            [m] => Product::of(program, m).filter(Product::is_worth_a_call),
-            _ => None,
-        },
-        _ => None,
-    };
-    program.steps.iter().map(of).collect()
+/// A program that is divided, but not verified.
+pub(crate) struct SplitProgram {
+    pub(crate) program: Program,
+    /// For each step, the number of the one it was made of.
+    pub(crate) origin: Vec<usize>,
+    /// For each step, whether it is no product for a library, since that was measured to take longer.
+    own: Vec<bool>,
 }
 
-/// The steps of [`divided`], and for each of them the number of the one it was made of; nothing is verified.
+impl SplitProgram {
+    /// The products of each step that a library makes.
+    pub(crate) fn multiplied(&self, fp: Fp, library: bool) -> Vec<Option<Product>> {
+        let of = |(step, &own): (&Step, &bool)| match step {
+            Step::Contract(c) if library && !own && fp != Fp::Strict => {
+                match c.members.as_slice() {
+                    [m] => Product::of(&self.program, m).filter(Product::is_worth_a_call),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        self.program.steps.iter().zip(&self.own).map(of).collect()
+    }
+}
+
+/// The steps of [`divided`].
 ///
 /// # Errors
 /// As there.
 pub(crate) fn split(
     given: &Program,
-    (fp, target): (Fp, &GpuTarget),
-    library: bool,
-) -> Result<(Program, Vec<usize>), Diagnostic> {
-    let multiplies = library && fp != Fp::Strict;
+    context: DivisionContext<'_>,
+) -> Result<SplitProgram, Diagnostic> {
+    let multiplies = context.library && context.fp != Fp::Strict;
     let legal = legalize(given, &CAPABILITIES)?;
-    let mut making = Making { program: legal.program, steps: Vec::new() };
+    let mut making = Making { program: legal.program, steps: Vec::new(), own: Vec::new() };
     let steps = std::mem::take(&mut making.program.steps);
     for (n, step) in legal.origin.into_iter().zip(steps) {
         match step {
-            Step::Contract(c) if multiplies && !making.is_better_whole(&c, (fp, target)) => {
-                making.contract(n, &c)
-            }
+            Step::Contract(c) if multiplies => making.divide(n, &c, context),
             step => making.steps.push((n, step)),
         }
     }
-    let Making { mut program, steps } = making;
+    let Making { mut program, steps, own } = making;
+    let own = (0..steps.len()).map(|n| own.contains(&n)).collect();
     let (origin, steps): (Vec<usize>, Vec<Step>) = steps.into_iter().unzip();
     program.steps = steps;
-    Ok((program, origin))
+    Ok(SplitProgram { program, origin, own })
 }
 
 struct Making {
     program: Program,
     steps: Vec<(usize, Step)>,
+    /// The steps that no library does, by number.
+    own: Vec<usize>,
 }
 
 impl Making {
@@ -113,17 +139,44 @@ impl Making {
         }
     }
 
-    /// Whether kernels of the engine's own, by warpgroups or of windows, take less time for all members than the library and what
-    /// it needs before and after it.
-    fn is_better_whole(&self, c: &Contract, (fp, target): (Fp, &GpuTarget)) -> bool {
-        c.members.iter().all(|m| {
-            let warpgroups = WarpgroupForm::of(&self.program, m, (fp, target));
-            let own = match warpgroups {
-                Some(_) => Some(WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target)),
-                None => self.window_seconds(m, (fp, target)),
-            };
-            own.is_some_and(|own| own < self.library_seconds(m, fp))
-        })
+    /// A contraction: members that were measured go the way that was the fastest, the others the one that has the lower price.
+    fn divide(&mut self, n: usize, c: &Contract, context: DivisionContext<'_>) {
+        let DivisionContext { fp, target, products, .. } = context;
+        let of = |members: &[&Member]| Contract {
+            name: c.name.clone(),
+            members: members.iter().map(|&m| m.clone()).collect(),
+        };
+        let [mut own, mut library, mut priced] = [const { Vec::new() }; 3];
+        for m in &c.members {
+            match fastest(products, (&self.program, m), fp, true) {
+                Some((ProductWay::Library, _)) => library.push(m),
+                Some(_) => own.push(m),
+                None => priced.push(m),
+            }
+        }
+        if !own.is_empty() {
+            self.own.push(self.steps.len());
+            self.steps.push((n, Step::Contract(of(&own))));
+        }
+        if !library.is_empty() {
+            self.contract(n, &of(&library));
+        }
+        if priced.iter().all(|m| self.is_better_whole(m, (fp, target))) && !priced.is_empty() {
+            self.steps.push((n, Step::Contract(of(&priced))));
+        } else if !priced.is_empty() {
+            self.contract(n, &of(&priced));
+        }
+    }
+
+    /// Whether kernels of the engine's own, by warpgroups or of windows, have a lower price than the library and what it needs before
+    /// and after it.
+    fn is_better_whole(&self, m: &Member, (fp, target): (Fp, &GpuTarget)) -> bool {
+        let warpgroups = WarpgroupForm::of(&self.program, m, (fp, target));
+        let own = match warpgroups {
+            Some(_) => Some(WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target)),
+            None => self.window_seconds(m, (fp, target)),
+        };
+        own.is_some_and(|own| own < self.library_seconds(m, fp))
     }
 
     /// Seconds of a product of windows that are not stored; `None` where it is none. What folds its sums reads them once more.

@@ -30,6 +30,7 @@ pub(crate) mod inline;
 pub(crate) mod library_product;
 pub(crate) mod library_split;
 pub(crate) mod mapped_operand;
+pub(crate) mod measured_product;
 pub(crate) mod mma_unit;
 pub(crate) mod operand_path;
 pub(crate) mod partition;

@@ -9,6 +9,7 @@ use super::attention::AttentionForm;
 use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile, is_row_sum};
 use super::index::in_order;
+use super::measured_product::fastest_tile;
 use super::shape::{axes, free, identity, load, volume};
 use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
@@ -28,12 +29,13 @@ use smallvec::SmallVec;
 
 impl Lowering {
     pub(crate) fn new(program: &Program, context: ScheduleContext<'_>) -> Lowering {
-        let ScheduleContext { target, fp, functions } = context;
+        let ScheduleContext { target, fp, functions, products } = context;
         Lowering {
             program: program.clone(),
             fp,
             target,
             functions: functions.cloned(),
+            products: products.cloned().unwrap_or_default(),
             homes: SecondaryMap::new(),
             in_block: false,
             step: Lowered::default(),
@@ -304,6 +306,8 @@ impl Lowering {
     /// A member that warpgroups multiply; sums of columns are folds of the parts that these leave.
     fn warpgroups(&mut self, m: &Member, form: WarpgroupForm) {
         let extents = column_parts(m);
+        let how = (self.fp, &self.target);
+        let measured = fastest_tile(&self.products, (&self.program, m), how);
         let mut parts = Vec::new();
         let mut folds = Vec::new();
         for sink in &m.then.sinks {
@@ -319,7 +323,12 @@ impl Lowering {
             });
             parts.push(part);
         }
-        self.push(Work::Warpgroup(Box::new(WarpgroupWork { member: m.clone(), form, parts })));
+        self.push(Work::Warpgroup(Box::new(WarpgroupWork {
+            member: m.clone(),
+            form,
+            parts,
+            measured,
+        })));
         folds.into_iter().for_each(|stage| self.flat(extents.clone(), stage));
     }
 

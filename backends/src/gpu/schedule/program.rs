@@ -393,7 +393,9 @@ impl Scheduler<'_, '_> {
     }
 
     fn warpgroup(&mut self, work: WarpgroupWork) -> Result<(), Diagnostic> {
-        let own = |low: &Lowering| Ok(WarpgroupTile::of(&work.member, &low.target));
+        let own = |low: &Lowering| {
+            Ok(work.measured.unwrap_or_else(|| WarpgroupTile::of(&work.member, &low.target)))
+        };
         let (tile, span) = self.decision("warpgroup", own)?;
         self.check(span, |low| tile.check(&low.target))?;
         self.works.push(Scheduled::Warpgroup(Box::new(WarpgroupProduct { work, tile })));

@@ -124,7 +124,12 @@ impl GpuSchedule {
         let concurrent = parser.concurrent(program)?;
         let given = GivenProgram { concurrent, ..parser.sections(program)? };
         parser.ended()?;
-        scheduled(program, ScheduleContext { target, fp, functions }, &[], Some(given))
+        scheduled(
+            program,
+            ScheduleContext { functions, ..ScheduleContext::new(target, fp) },
+            &[],
+            Some(given),
+        )
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct WarpgroupWork {
     pub(crate) form: WarpgroupForm,
     /// For each sink that adds up columns, where its parts go.
     pub(crate) parts: Vec<Option<Buffer>>,
+    /// The tiles that were the fastest, where such a product was measured.
+    pub(crate) measured: Option<WarpgroupTile>,
 }
 
 /// A product with its tiles.
@@ -208,14 +210,28 @@ impl WarpgroupTile {
         [volume(&m.batch), rows, along(volume(&m.cols), self.side[1])]
     }
 
+    /// Tiles with as many stages as fit.
+    pub(crate) fn filling(
+        side: [i64; 2],
+        order: TileOrder,
+        cluster: i64,
+        target: &GpuTarget,
+    ) -> WarpgroupTile {
+        let mut tile = WarpgroupTile { side, order, cluster, stages: 1, band: 8 };
+        let shared = i64::from(target.shared) - BARRIERS;
+        tile.stages = shared / (tile.stage() + BARRIERS);
+        tile
+    }
+
+    /// Whether a cluster of these tiles has work for each of its blocks.
+    pub(crate) fn fits(&self, m: &Member) -> bool {
+        self.cluster <= cluster(self.side, m)
+    }
+
     /// The tiles that take least time, and as many stages as fit.
     pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
         let of = |&TileKind { side, order, .. }: &TileKind| {
-            let cluster = cluster(side, m);
-            let mut tile = WarpgroupTile { side, order, cluster, stages: 1, band: 8 };
-            let shared = i64::from(target.shared) - BARRIERS;
-            tile.stages = shared / (tile.stage() + BARRIERS);
-            tile
+            WarpgroupTile::filling(side, order, cluster(side, m), target)
         };
         let best =
             TILES.iter().min_by(|a, b| cost(&of(a), m, target).total_cmp(&cost(&of(b), m, target)));

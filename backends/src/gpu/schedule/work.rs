@@ -6,7 +6,7 @@ use super::user_call::CallWork;
 use super::warpgroup::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
 use crate::runtime::functions::Registry;
-use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
+use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, ProductTimes, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
@@ -92,6 +92,8 @@ pub(crate) struct Lowering {
     pub(crate) target: GpuTarget,
     /// The user functions.
     pub(crate) functions: Option<Registry>,
+    /// Times of products that were measured.
+    pub(crate) products: ProductTimes,
     /// The given program with the buffers that were added.
     pub(crate) program: Program,
     pub(crate) homes: SecondaryMap<Buffer, Home>,

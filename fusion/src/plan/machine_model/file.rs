@@ -1,15 +1,16 @@
 //! Machine models as TOML files: a base machine, and the numbers that differ from it.
 
 use super::MachineModel;
+use super::bounds::{TomlNumber, place, within};
+use super::product_rows::{ProductRow, products, written_products};
 use adfuse_ir::diag::Span;
 use adfuse_ir::{At, Diagnostic, Kind};
 use serde::Deserialize;
 use std::fmt::Write;
-use std::ops::RangeInclusive;
 use toml::{Spanned, Value};
 
 /// Bytes of a file at most.
-const MOST_BYTES: usize = 1 << 16;
+const MOST_BYTES: usize = 1 << 20;
 
 /// Bytes of a name at most.
 const MOST_NAME: usize = 64;
@@ -26,6 +27,8 @@ macro_rules! numbers {
             name: Option<Spanned<String>>,
             contract_epilogue: Option<bool>,
             $($key: Option<Spanned<$ty>>,)*
+            #[serde(default)]
+            products: Vec<ProductRow>,
         }
 
         fn numbers(file: &File, device: &mut MachineModel) -> Result<(), Diagnostic> {
@@ -86,7 +89,8 @@ numbers! {
 
 impl MachineModel {
     /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
-    /// fields of [`MachineModel`] that replace the base's. Without a name, one that differs from its base
+    /// fields of [`MachineModel`] that replace the base's. Each table `[[products]]` has the `form` of a product, and its
+    /// `seconds` by the ways in which it was multiplied. Without a name, one that differs from its base
     /// is `custom`.
     ///
     /// # Errors
@@ -117,6 +121,7 @@ impl MachineModel {
         }
         device.contract_epilogue = file.contract_epilogue.unwrap_or(device.contract_epilogue);
         numbers(&file, &mut device)?;
+        device.products = products(&file.products)?;
         // A plan names the machine it is made for: no two have one name.
         if MachineModel::named(&device.name).is_some_and(|known| known != device) {
             if let Some(name) = &file.name {
@@ -138,62 +143,15 @@ impl MachineModel {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{key} = {value}");
         }
+        written_products(&self.products, &mut text);
         text
-    }
-}
-
-fn place<T>(of: &Spanned<T>) -> At {
-    At::span(Span::new(of.span().start, of.span().end))
-}
-
-/// The number, if it is within the bounds; a number that is not a number is in none.
-fn within<T: TomlNumber>(
-    key: &str,
-    number: &Spanned<T>,
-    bounds: RangeInclusive<T>,
-) -> Result<T, Diagnostic> {
-    let n = *number.get_ref();
-    if bounds.contains(&n) {
-        return Ok(n);
-    }
-    let (least, most) = (bounds.start().value(), bounds.end().value());
-    let m = format!("`{key}` is from {least} to {most}, found {}", n.value());
-    Err(Diagnostic::new(place(number), Kind::Usage, m))
-}
-
-/// A number in a file.
-trait TomlNumber: Copy + PartialOrd {
-    fn value(self) -> Value;
-}
-
-impl TomlNumber for f64 {
-    fn value(self) -> Value {
-        Value::from(self)
-    }
-}
-
-impl TomlNumber for i64 {
-    fn value(self) -> Value {
-        Value::from(self)
-    }
-}
-
-impl TomlNumber for u32 {
-    fn value(self) -> Value {
-        Value::from(i64::from(self))
-    }
-}
-
-impl TomlNumber for u64 {
-    fn value(self) -> Value {
-        // Beyond what TOML holds, and beyond every bound.
-        Value::from(i64::try_from(self).unwrap_or(i64::MAX))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adfuse_ir::kernel::{ProductTimes, ProductWay, WayTimes};
 
     #[test]
     fn what_is_written_reads_back() {
@@ -201,6 +159,11 @@ mod tests {
         odd.name = "two \"quoted\" words".into();
         odd.launch_s = 1.0 / 3.0;
         odd.contract_epilogue = false;
+        let own = "128x192 cooperative cluster 1".parse().expect("a way");
+        let ways = WayTimes::from([(ProductWay::Library, 1.0 / 3e4), (own, 4e-5)]);
+        let forms =
+            ["bf16 1x64x64x64 \"0\"", "f32 [a]"].map(|form| (form.to_owned(), ways.clone()));
+        odd.products = ProductTimes::new(forms.into_iter().collect());
         for device in [MachineModel::cpu(), MachineModel::h200(), odd] {
             let text = device.to_toml();
             assert_eq!(MachineModel::from_toml(&text), Ok(device), "{text}");
@@ -250,6 +213,23 @@ mod tests {
             ("launch_s = \"soon\"", Kind::Syntax, "expected f64"),
             ("launch_s = 1e-6\nlaunch_s = 1e-6", Kind::Syntax, "duplicate key"),
             ("[launch_s", Kind::Syntax, ""),
+            ("[[products]]\nform = \"a\"", Kind::Syntax, "missing field `seconds`"),
+            ("[[products]]\nform = \"a\"\nseconds = {}", Kind::Usage, "no time"),
+            ("[[products]]\nform = \"\"\nseconds = { library = 1.0 }", Kind::Usage, "a form has"),
+            (
+                "[[products]]\nform = \"a\"\nseconds = { cublas = 1.0 }",
+                Kind::UnknownName,
+                "`cublas`",
+            ),
+            ("[[products]]\nform = \"a\"\nseconds = { library = 0.0 }", Kind::Usage, "found 0"),
+            ("[[products]]\nform = \"a\"\nseconds = { library = nan }", Kind::Usage, "found nan"),
+            ("[[products]]\nform = \"a\"\nseconds = { library = \"1\" }", Kind::Syntax, "f64"),
+            ("[[products]]\nform = \"a\"\nms = 1", Kind::Syntax, "unknown field `ms`"),
+            (
+                "[[products]]\nform = \"a\"\nseconds = { library = 1.0 }\n[[products]]\nform = \"a\"\nseconds = { library = 1.0 }",
+                Kind::Redefinition,
+                "`a` is there twice",
+            ),
         ] {
             let text = format!("base = \"cpu\"\n{line}\n");
             let d = MachineModel::from_toml(&text).expect_err(line);

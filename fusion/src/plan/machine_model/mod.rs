@@ -1,8 +1,11 @@
 //! Descriptions of the machines that plans are made for.
 
+mod bounds;
 pub(crate) mod file;
+mod product_rows;
 
 use super::refusal::Refusal;
+use adfuse_ir::kernel::ProductTimes;
 
 /// What a plan must know of a machine. Numbers are data: those of the machines named here were
 /// measured unless their constructor says otherwise; others come from a file
@@ -104,6 +107,8 @@ pub struct MachineModel {
     pub product_instructions: u64,
     /// Whether results of a contraction can be changed before they are stored.
     pub contract_epilogue: bool,
+    /// What ways to multiply products took when they were measured; engines choose by prices where a product is not among them.
+    pub products: ProductTimes,
 }
 
 /// Elements that are not worth more than one core.
@@ -187,6 +192,7 @@ impl MachineModel {
             instruction_bytes: 58.0,
             product_instructions: 0,
             contract_epilogue: true,
+            products: ProductTimes::default(),
         }
     }
 
@@ -271,6 +277,7 @@ impl MachineModel {
             instruction_bytes: 60.0,
             product_instructions: 400,
             contract_epilogue: true,
+            products: ProductTimes::default(),
         }
     }
 

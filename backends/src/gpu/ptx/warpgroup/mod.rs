@@ -51,7 +51,7 @@ pub(crate) fn product(
     out: &mut Out,
     product: &WarpgroupProduct,
 ) -> Result<(), Diagnostic> {
-    let WarpgroupProduct { work: WarpgroupWork { member, form, parts }, tile } = product;
+    let WarpgroupProduct { work: WarpgroupWork { member, form, parts, .. }, tile } = product;
     let kernel = WarpgroupKernel { member, form, tile, parts };
     let mut emit = begun(s);
     kernel.write(&mut emit);
