@@ -115,7 +115,7 @@ fn cuts(n: usize) -> usize {
 /// goes is chosen.
 fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
     let rules = if n <= LARGE { &RULES[..] } else { &RULES[..1] };
-    ((20_000 / n.max(1)).clamp(12, 40), rules)
+    ((200_000 / n.max(1)).clamp(12, 100), rules)
 }
 
 /// Operations from which on one rule will do.
