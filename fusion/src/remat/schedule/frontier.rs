@@ -115,8 +115,13 @@ fn cuts(n: usize) -> usize {
 /// goes is chosen.
 fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
     let rules = if n <= LARGE { &RULES[..] } else { &RULES[..1] };
-    ((200_000 / n.max(1)).clamp(12, 100), rules)
+    // On small graphs moves find what lies between targets.
+    let most = if n <= SMALL { 40 } else { 100 };
+    ((200_000 / n.max(1)).clamp(12, most), rules)
 }
+
+/// Operations up to which fewer targets will do.
+const SMALL: usize = 1000;
 
 /// Operations from which on one rule will do.
 const LARGE: usize = 5000;
