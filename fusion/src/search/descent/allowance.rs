@@ -31,7 +31,7 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// For a function of so many instructions.
+    /// For a function of this many instructions.
     pub(super) fn new(insts: usize) -> Allowance {
         let [each, beside] = CHANGES;
         Allowance { insts: insts as f64, changes: each * insts + beside, divisions: DIVISIONS }
@@ -52,7 +52,7 @@ impl Allowance {
         }
     }
 
-    /// Notes that groups of so many members were priced.
+    /// Notes that groups of this many members were priced.
     pub(super) fn spend(&mut self, priced_for: PricedFor, members: usize) {
         let left = self.left(priced_for);
         *left = left.saturating_sub(members);

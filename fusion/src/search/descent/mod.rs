@@ -3,8 +3,9 @@
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
 //! a computed one is inlined, two groups that have something to do with each other become one, a fold moves to another
-//! group, one group becomes several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
-//! does not grow with the size of the plan, and equal layers are priced once. A change that is faster is made at once, and
+//! group, one group becomes several. Some changes gain with another one alone: [`pairs`] are tried too. A change is priced
+//! by the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the size
+//! of the plan, and equal layers are priced once. A change that is faster is made at once, and
 //! so is one that is as fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
 //! the model cannot tell such gains.
