@@ -12,10 +12,10 @@
 
 mod dtr;
 mod nets;
-mod segments;
 
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpSchedule, evaluate, frontier, least_time,
+    CostGraph, FrontierOptions, OpSchedule, SegmentLength, equal_segments, evaluate, frontier,
+    least_time,
 };
 use std::error::Error;
 use std::path::Path;
@@ -61,6 +61,15 @@ fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
     of_points("DTR", &points, budgets)
 }
 
+/// Peaks and times for all numbers of segments of equal length that make a difference.
+fn of_segments(g: &CostGraph) -> Vec<(u64, u64)> {
+    let most = g.runs().filter(|&o| g.ops()[o].phase.0 == 0).count();
+    let counts = std::iter::successors(Some(1), |&count| Some(count + 1 + count / 8));
+    let counts = counts.take_while(|&count| count <= most);
+    let all = counts.flat_map(|count| SegmentLength::ALL.map(|by| equal_segments(g, count, by)));
+    all.filter_map(|schedule| evaluate(g, &schedule).ok()).map(|e| (e.peak, e.time)).collect()
+}
+
 fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box<dyn Error>> {
     let all = evaluate(g, &OpSchedule::save_all(g))?;
     let budgets: Vec<u64> =
@@ -77,7 +86,7 @@ fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box
         of_points("adfuse", &points, &budgets),
         PlannerRow { name: "bound", times: bound, least: None },
         of_simulator(g, all.peak, &budgets),
-        of_points("segments", &segments::points(g), &budgets),
+        of_points("segments", &of_segments(g), &budgets),
     ];
     let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
     println!(

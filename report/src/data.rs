@@ -18,6 +18,8 @@ pub struct Report {
     pub fp: String,
     /// How hard the plan was looked for.
     pub effort: String,
+    /// How temporaries lie in memory, as the text of the plan says it.
+    pub layout: String,
     /// The effort of the plan that it is compared with; `off` has one kernel for each operation.
     pub compared_effort: String,
     /// The plan's hash, and that of its function.

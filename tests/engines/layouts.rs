@@ -135,6 +135,26 @@ fn a_layout_is_part_of_a_plans_text() {
     assert_eq!((refused.kind, refused.message.as_str()), (Kind::Syntax, "`columns` is no layout"));
 }
 
+#[test]
+fn what_a_plan_says_once_it_does_not_say_twice() {
+    let f = squares("f32", 100, READERS[0]);
+    let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
+    let found = Plan { layout: Layout::StructureOfArrays, donated: vec![0], ..found };
+    let text = found.text(&f);
+    for word in ["graph", "device", "fp", "layout", "donate"] {
+        let line = text.lines().find(|line| line.trim().starts_with(word)).expect(word);
+        let twice = text.replacen('}', &format!("{line}\n}}"), 1);
+        let refused = Plan::parse(&twice, &f).expect_err(word);
+        assert_eq!(
+            (refused.kind, refused.message),
+            (Kind::Syntax, format!("a second line `{word}`"))
+        );
+        let span = refused.at.span.expect("a place");
+        assert_eq!(&twice[span.start as usize..span.end as usize], line.trim());
+        assert!(span.start as usize > twice.find(line).expect("the first"));
+    }
+}
+
 /// What keeps temporaries of short rows, `%e: f32[100,3]`, from another layout: how it takes them, and the program's end.
 const TAKES_ROWS: [(&str, &str); 4] = [
     ("a sort", "%r = argsort %e {axis = 1} : i32[100,3]\nreturn %r } -> i32[100,3]"),

@@ -78,8 +78,8 @@ fn no_program_moves_less_than_it_has_to() {
     }
 }
 
-/// No plan is slower, by the cost model, than one that was made for less effort or with a kernel for each instruction;
-/// and of those as fast none has a lower peak.
+/// No plan is slower by more than a thousandth, by the cost model, than one that was made for less effort or with a kernel for
+/// each instruction; and of those as fast none has a lower peak.
 #[test]
 fn the_plan_is_the_fastest_that_was_made() {
     let programs = model_programs();
@@ -92,10 +92,11 @@ fn the_plan_is_the_fastest_that_was_made() {
             let off = PlanOptions { effort: Effort::Off, ..options.clone() };
             let unfused = point(plan(&f, &off).expect("plans"));
             assert!(chosen.seconds <= unfused.seconds, "{name}: effort off is faster");
-            for (effort, made) in plan_attempts(&f, &options, &AnyEngine).expect("plans") {
-                let faster = made.seconds < chosen.seconds
-                    || made.seconds == chosen.seconds && made.peak < chosen.peak;
-                assert!(!faster, "{name}: effort {effort:?} is faster, or as fast in less memory");
+            let attempts = plan_attempts(&f, &options, &AnyEngine).expect("plans");
+            let least = attempts.iter().map(|(_, made)| made.seconds).fold(f64::INFINITY, f64::min);
+            assert!(chosen.seconds <= least * 1.001, "{name}: another plan is faster");
+            for (effort, made) in attempts.iter().filter(|(_, a)| a.seconds <= least * 1.001) {
+                assert!(made.peak >= chosen.peak, "{name}: {effort:?} takes less memory");
             }
         }
     }

@@ -4,7 +4,7 @@ use super::recomputed;
 use super::table::{bytes, columns};
 use super::times::{milliseconds, slower};
 use crate::planning::PlanRequest;
-use adfuse::fusion::{LoopFrontierPoint, Plan, graph_hash};
+use adfuse::fusion::{Layout, LoopFrontierPoint, Plan, graph_hash};
 use serde_json::{Value, json};
 
 /// The most values that a line of the table names; JSON has all.
@@ -57,6 +57,8 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
     let mut rows = vec![head.map(String::from).to_vec()];
     let decides = frontier.iter().any(|p| !p.decided.choices.is_empty());
     rows[0].extend(decides.then(|| "loops".to_string()));
+    let is_laid_out = frontier.iter().any(|p| p.point.plan.layout != Layout::default());
+    rows[0].extend(is_laid_out.then(|| "layout".to_string()));
     let fastest = fastest(frontier);
     rows.extend(shown.iter().map(|of| {
         let (p, f) = (&of.point, &of.decided.function);
@@ -71,6 +73,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             recomputed::text(&recomputed::named(f, &p.again), MOST_VALUES),
         ];
         row.extend(decides.then(|| loops(of).join(", ")));
+        row.extend(is_laid_out.then(|| p.plan.layout.name().to_string()));
         row
     }));
     out += &columns(&rows);
@@ -93,6 +96,7 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             "code_bytes": p.compile.code_bytes,
             "saved_bytes": p.saved,
             "plan": plan.hash(f),
+            "layout": p.plan.layout.name(),
             "again": recomputed::json(&recomputed::named(f, &p.again)),
         });
         if !of.decided.choices.is_empty() {

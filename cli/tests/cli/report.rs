@@ -192,6 +192,37 @@ fn a_budget_shows_in_the_page() {
 }
 
 #[test]
+fn pages_and_frontiers_tell_the_layout() {
+    let folder = Folder::new();
+    let rows = "func @rows(%a: f32[100,3]) -> (f32[100], f32[3]) {
+  %e = exp %a : f32[100,3]
+  %r = reduce_sum %e {axes = [1]} : f32[100]
+  %c = cumsum %e {axis = 0} : f32[100,3]
+  %s = reduce_max %c {axes = [0]} : f32[3]
+  return %r, %s
+}
+";
+    folder.file("rows.ir", rows);
+    let told = folder.good("plan rows.ir --frontier --json");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert!(told["points"].as_array().unwrap().iter().all(|p| p["layout"] == "row-major"));
+    assert!(!folder.good("plan rows.ir --frontier").contains("layout"));
+    let plan = folder.good("emit rows.ir --stage plan");
+    folder.file(
+        "rows.plan",
+        &plan.replace("fp strict\n", "fp strict\n  layout structure-of-arrays\n"),
+    );
+    for (args, layout) in [("", "row-major"), ("--plan rows.plan", "structure-of-arrays")] {
+        let data =
+            folder.good(&format!("report rows.ir --no-frontier --json --page p.html {args}"));
+        let data: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(data["layout"], layout);
+        let head = format!(", layout {layout}</p>");
+        assert!(folder.text("p.html").contains(&head), "{head}");
+    }
+}
+
+#[test]
 fn a_page_is_closed_and_shows_all_data() {
     let p = MadePage::of("--grad");
     for from_elsewhere in ["http://", "https://", "src=", "@import", "url("] {

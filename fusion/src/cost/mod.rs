@@ -376,9 +376,7 @@ fn priced(
     let footprint = distinct.saturating_add(moved.writes);
     let resident = footprint <= device.cache_bytes;
     let fastest = device.bytes_per_s(footprint);
-    // One core does not reach what all of them reach together.
-    let cores = (load.busy * device.parallel.max(1) as f64).max(1.0);
-    let reached = (cores * device.core_bytes_per_s / device.memory_bytes_per_s).min(1.0);
+    let reached = device.reached(load.busy * device.parallel.max(1) as f64);
     let memory_s = match step {
         Step::Transfer(_) => moved.writes as f64 / device.host_bytes_per_s,
         Step::Exchange(exchange) => exchange_s(exchange, moved.writes, device),

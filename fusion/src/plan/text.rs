@@ -139,6 +139,9 @@ pub(crate) fn parse(text: &str, f: &Function, names: &Names) -> Result<Plan, Dia
     reader.plan(text)
 }
 
+/// Lines that a plan has once at most.
+const ONCE: [&str; 5] = ["graph", "device", "fp", "layout", "donate"];
+
 struct PlanReader<'f> {
     f: &'f Function,
     values: HashMap<String, Value>,
@@ -161,6 +164,7 @@ impl PlanReader<'_> {
         // Where the plan of a block begins, and how many plans are open there.
         let mut inner: Option<(usize, usize)> = None;
         let mut lossy: Vec<(Value, Narrow)> = Vec::new();
+        let mut said: Vec<&str> = Vec::new();
         let mut next = 0;
         for line in text.split_inclusive('\n') {
             let trimmed = line.trim();
@@ -191,7 +195,13 @@ impl PlanReader<'_> {
                     open = true;
                 }
                 (true, false, "}") if rest.is_empty() => closed = true,
-                (true, false, _) => self.entry(&mut plan, &mut lossy, (word, rest))?,
+                (true, false, _) if ONCE.contains(&word) && said.contains(&word) => {
+                    return self.fail(Kind::Syntax, format!("a second line `{word}`"));
+                }
+                (true, false, _) => {
+                    said.push(word);
+                    self.entry(&mut plan, &mut lossy, (word, rest))?;
+                }
                 _ => return self.unexpected(word),
             }
         }

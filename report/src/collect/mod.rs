@@ -53,6 +53,7 @@ impl Report {
             device: c.device().name.clone(),
             fp: source.options.fp.name().into(),
             effort: source.effort.into(),
+            layout: source.plan.layout.name().into(),
             compared_effort: source.unfused.map_or(Effort::Off, |(_, effort)| effort).name().into(),
             plan: source.plan.hash(f),
             graph: source.plan.graph.clone(),

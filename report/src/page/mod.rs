@@ -195,7 +195,7 @@ fn top(r: &Report) -> String {
         .budget
         .map_or_else(String::new, |b| format!(", budget {}", crate::units::bytes(b as f64)));
     let mut out = format!(
-        "<header><div class=\"title\"><h1><code>@{}</code></h1><p>{}, planned for {}, floating point {}, effort {}{budget}</p></div>\
+        "<header><div class=\"title\"><h1><code>@{}</code></h1><p>{}, planned for {}, floating point {}, effort {}, layout {}{budget}</p></div>\
          <button id=\"theme\" type=\"button\" aria-pressed=\"false\">Dark</button></header>\
          <nav aria-label=\"Panels\">",
         escaped(&r.function),
@@ -203,6 +203,7 @@ fn top(r: &Report) -> String {
         escaped(&r.device),
         escaped(&r.fp),
         escaped(&r.effort),
+        escaped(&r.layout),
     );
     for (id, name) in PANELS.iter().filter(|(id, _)| *id != "loops" || !r.loops.is_empty()) {
         let _ = write!(out, "<a href=\"#{id}\">{name}</a>");

@@ -123,6 +123,12 @@ impl MachineModel {
         1.0 / ((1.0 - outside) / self.cache_bytes_per_s + outside / self.memory_bytes_per_s)
     }
 
+    /// The part of a bandwidth that a number of busy cores reaches, at least one: one core does not reach what all of them
+    /// reach together.
+    pub(crate) fn reached(&self, cores: f64) -> f64 {
+        (cores.max(1.0) * self.core_bytes_per_s / self.memory_bytes_per_s).min(1.0)
+    }
+
     /// Whether it is a GPU, whose threads share a file of registers.
     pub fn is_gpu(&self) -> bool {
         self.register_file > 0

@@ -1,6 +1,7 @@
 //! The frontier: schedules of which none is beaten by another in both memory and time.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
+use super::equal_segments;
 use super::liveness::LivenessMeter;
 use super::local_search::{FrontierEntry, ParetoArchive};
 use super::residuals::{Hull, residuals};
@@ -71,8 +72,8 @@ pub struct Infeasible {
 /// Finds schedules for all budgets at once.
 ///
 /// Saving everything is the fastest. From there on: what the cuts of [`residuals`] compute again,
-/// segments of all lengths between the graph's narrow places, and passes that keep within targets, are
-/// improved by small moves until nothing better is found or the effort is spent.
+/// segments of all lengths between the graph's narrow places, segments of equal length, and passes that
+/// keep within targets, are improved by small moves until nothing better is found or the effort is spent.
 pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     let n = g.ops().len();
     let mut archive = ParetoArchive::new(g);
@@ -83,6 +84,7 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
         archive.offer(recomputing(g, &corner.recomputed));
     }
     segments::offer(g, &mut archive);
+    equal_segments::offer(g, &mut archive);
     let least = least_possible(g);
     let (count, rules) = passes(n);
     for &rule in rules {
@@ -113,8 +115,13 @@ fn cuts(n: usize) -> usize {
 /// goes is chosen.
 fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
     let rules = if n <= LARGE { &RULES[..] } else { &RULES[..1] };
-    ((20_000 / n.max(1)).clamp(12, 40), rules)
+    // On small graphs moves find what lies between targets.
+    let most = if n <= SMALL { 40 } else { 100 };
+    ((200_000 / n.max(1)).clamp(12, most), rules)
 }
+
+/// Operations up to which fewer targets will do.
+const SMALL: usize = 1000;
 
 /// Operations from which on one rule will do.
 const LARGE: usize = 5000;

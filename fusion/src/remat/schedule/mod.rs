@@ -27,6 +27,7 @@ pub(crate) mod bound;
 pub(crate) mod chain_dp;
 pub(crate) mod cost_graph;
 pub(crate) mod dead_steps;
+pub(crate) mod equal_segments;
 pub(crate) mod fill;
 pub(crate) mod frontier;
 pub(crate) mod json;
@@ -42,6 +43,7 @@ pub(crate) mod sweep;
 
 pub use bound::least_time;
 pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, OpRole, Operation};
+pub use equal_segments::{SegmentLength, equal_segments};
 pub use frontier::{Frontier, FrontierOptions, FrontierPoint, Infeasible, frontier};
 pub use json::JsonError;
 pub use residuals::{Hull, Residuals, residuals};

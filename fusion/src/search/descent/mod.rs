@@ -3,13 +3,16 @@
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
 //! a computed one is inlined, two groups that have something to do with each other become one, a fold moves to another
-//! group, one group becomes several. A change is priced by the groups that it touches, which are lowered by themselves, each form once; so the time
-//! does not grow with the size of the plan, and equal layers are priced once. A change that is faster is made at once, and
+//! group, one group becomes several. Some changes gain with another one alone: [`pairs`] are tried too. A change is priced
+//! by the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the size
+//! of the plan, and equal layers are priced once. A change that is faster is made at once, and
 //! so is one that is as fast and leaves fewer bytes to other groups. A change that leaves more bytes to other groups or to
 //! later phases must save more time than moving those bytes once takes. It is not made where the engine gives no facts:
 //! the model cannot tell such gains.
 
+mod allowance;
 mod inlined_shifts;
+mod pairs;
 mod pricer;
 mod shift;
 mod split;
@@ -27,11 +30,12 @@ use crate::plan::{Group, Plan};
 use adfuse_ir::Op;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use allowance::{Allowance, PricedFor};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use inlined_shifts::InlinedShifts;
-use pricer::{Added, GroupPricer};
+use pricer::{Added, GroupPricer, TouchedPrices};
 use smallvec::SmallVec;
-use table::{GroupId, GroupTable, SingleChange};
+use table::{AppliedChange, GroupId, GroupTable, SingleChange};
 use worth::Worth;
 
 /// The most rounds over a function.
@@ -42,9 +46,6 @@ const NEAR: usize = 2;
 
 /// The most bytes of one number. What computing a number once saves is operations, which the model tells by itself.
 const NUMBER: i128 = 8;
-
-/// Bounds the time: the members of all groups that are priced, as a number for each instruction and a constant.
-const MOST_PRICED: [usize; 2] = [4, 600];
 
 /// A plan that no single change makes faster, found from another; `None` where nothing is changed.
 ///
@@ -78,21 +79,19 @@ pub(crate) fn descended(
     let device = &options.device;
     let mut descent = Descent {
         fixed: waiting(&table.facts),
-        worth: Worth::of(&table),
+        worth: Worth::of(&table, device),
         epilogues: device.contract_epilogue,
-        bandwidth: device.bytes_per_s(u64::try_from(table.bytes()).unwrap_or(u64::MAX)),
         table,
         shifts,
         pricer,
         round: 0,
-        of_splits: 0,
+        allowance: Allowance::new(f.body_insts().len()),
         changed: SecondaryMap::new(),
     };
     let mut changed = false;
     while descent.round < ROUNDS && descent.round() {
         changed = true;
     }
-
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
@@ -124,16 +123,18 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
-    worth: Worth,
-    /// Bytes a second of the memory that the values of the plan lie in.
-    bandwidth: f64,
+    worth: Worth<'a>,
     /// Rounds that have begun.
     round: u32,
-    /// Members of groups that were priced to divide groups. They have a bound of their own: dividing leaves other changes
-    /// as much to price.
-    of_splits: usize,
+    allowance: Allowance,
     /// The last round in which a change touched a group.
     changed: SecondaryMap<GroupId, u32>,
+}
+
+/// A change that was made, and the prices before it of the groups that it touches.
+struct MadeChange {
+    applied: AppliedChange,
+    before: TouchedPrices,
 }
 
 impl Descent<'_, '_> {
@@ -145,7 +146,7 @@ impl Descent<'_, '_> {
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
             // Each time one has joined, there may be others.
-            while self.joined_by_another(g) {
+            while self.joined_by_another(g) || self.joined_without_preamble(g) {
                 changed = true;
             }
         }
@@ -157,7 +158,7 @@ impl Descent<'_, '_> {
             (std::cmp::Reverse(elements), self.is_within_chain(i))
         });
         for i in insts {
-            changed |= self.best(self.other_way(i));
+            changed |= self.best(PricedFor::Change, self.other_way(i));
         }
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
@@ -166,7 +167,7 @@ impl Descent<'_, '_> {
         // Last: what is divided was not worth joining to anything, and halves may join others in the next round.
         let groups: Vec<GroupId> = self.table.rows.keys().collect();
         for g in groups {
-            changed |= self.divided(g);
+            changed |= self.divided(g) || self.divided_behind_spread(g);
         }
         changed
     }
@@ -191,34 +192,32 @@ impl Descent<'_, '_> {
         }
     }
 
-    /// The most members of groups that are priced.
-    fn most_priced(&self) -> usize {
-        let [each, beside] = MOST_PRICED;
-        each * self.table.facts.f.body_insts().len() + beside
-    }
-
-    /// Whether changes other than divisions are still priced.
-    fn may_price_more(&self) -> bool {
-        self.pricer.members() - self.of_splits < self.most_priced()
-    }
-
     /// Whether nothing is new about a group.
     fn is_settled(&self, g: GroupId) -> bool {
         self.changed[g] + 1 < self.round
     }
 
     /// Makes the best of some changes, if it is better than none; whether it is.
-    fn best(&mut self, changes: Vec<SingleChange>) -> bool {
-        self.may_price_more() && self.best_of(changes)
+    fn best(&mut self, priced_for: PricedFor, changes: Vec<SingleChange>) -> bool {
+        self.best_beside(priced_for, &Added::default(), changes)
     }
 
-    /// As [`Descent::best`], however much has been priced.
-    fn best_of(&mut self, changes: Vec<SingleChange>) -> bool {
+    /// Makes the best of some changes beside what has been added already, if all together is better than none and there is
+    /// still time to price them; whether it is.
+    fn best_beside(
+        &mut self,
+        priced_for: PricedFor,
+        before: &Added,
+        changes: Vec<SingleChange>,
+    ) -> bool {
+        if !self.allowance.is_left(priced_for) {
+            return false;
+        }
+        let from = self.pricer.members();
         let mut best: Option<(Added, SingleChange)> = None;
         for change in changes {
-            let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
-                continue;
-            };
+            let added = self.tried(&change).map(|added| before.and(&added));
+            let Some(added) = added.filter(|added| self.pays(added)) else { continue };
             let before = |known: &Added| {
                 added.seconds.total_cmp(&known.seconds).then(added.bytes.cmp(&known.bytes)).is_lt()
             };
@@ -226,14 +225,19 @@ impl Descent<'_, '_> {
                 best = Some((added, change));
             }
         }
-        best.is_some_and(|(_, change)| self.make(change))
+        let gained = best.and_then(|(added, change)| self.make(change).then_some(-added.seconds));
+        self.allowance.spend(priced_for, self.pricer.members() - from);
+        if let Some(gained) = gained {
+            self.allowance.go_on(priced_for, gained / self.worth.whole());
+        }
+        gained.is_some()
     }
 
     /// Whether a change is worth what it adds.
     fn pays(&self, added: &Added) -> bool {
         let bytes = added.bytes.max(added.saved);
         if bytes > 0 {
-            let rent = bytes as f64 / self.bandwidth;
+            let rent = bytes as f64 / self.worth.bandwidth;
             return (self.pricer.knows() || bytes <= NUMBER) && added.seconds + rent < 0.0;
         }
         added.seconds < 0.0 || added.seconds == 0.0 && added.bytes < 0
@@ -256,6 +260,15 @@ impl Descent<'_, '_> {
 
     /// Makes a change that was tried; whether a plan may have it.
     fn make(&mut self, change: SingleChange) -> bool {
+        let made = self.step(change);
+        made.is_some_and(|made| {
+            self.settle(&made);
+            true
+        })
+    }
+
+    /// Makes a change that may be taken back; `None` where no plan may have it.
+    fn step(&mut self, change: SingleChange) -> Option<MadeChange> {
         let inlined = change.inlined.map(|(i, _)| i);
         let applied = self.table.apply(change);
         let prices = self.pricer.added(&self.table, &applied);
@@ -264,14 +277,32 @@ impl Descent<'_, '_> {
         };
         let Some((_, now)) = prices.filter(|_| shallow(&mut self.shifts)) else {
             self.table.undo(applied);
-            return false;
+            return None;
         };
+        let mut before = TouchedPrices::new();
         for (g, price) in now {
-            let before = std::mem::replace(&mut self.table.rows[g].price, price);
-            self.worth.replace(before, price);
-            self.changed[g] = self.round;
+            let was = std::mem::replace(&mut self.table.rows[g].price, price);
+            before.push((g, was));
         }
-        true
+        Some(MadeChange { applied, before })
+    }
+
+    /// Notes that a change stays.
+    fn settle(&mut self, made: &MadeChange) {
+        made.before.iter().for_each(|(g, _)| self.changed[*g] = self.round);
+    }
+
+    /// Takes back the change that was made last.
+    fn take_back(&mut self, made: MadeChange) {
+        for (g, was) in made.before {
+            self.table.rows[g].price = was;
+        }
+        let inlined = made.applied.inlined;
+        self.table.undo(made.applied);
+        if let Some((i, _)) = inlined {
+            let known = self.shifts.follow(&self.table.facts, &self.table.order, i);
+            debug_assert!(known, "shifts were not too deep before");
+        }
     }
 
     /// Ways to compute an inlined instruction: in the group of the last operand, in that of the first user, in a group
@@ -305,6 +336,9 @@ impl Descent<'_, '_> {
         if Some(first) != last && users.len() > 1 {
             joined(first);
         }
+        if self.is_short_spread(i) {
+            self.before_over_same_axes(i, first).into_iter().for_each(&mut joined);
+        }
         let (from, to) = (last.map_or(0, |g| table.rows[g].place), table.rows[first].place);
         if to > from + 1 {
             // As late as may be, so that it is in memory for a short time.
@@ -335,7 +369,11 @@ impl Descent<'_, '_> {
         let repeats = facts.f.args(i).iter().all(|&a| size(a) < own);
         let kernel = |g: &GroupId| matches!(self.kind(*g), Some(PartKind::Kernel));
         let pieces = self.pricer.knows() && !facts.is_strided(i);
-        !view || facts.is_aligned(i) && !repeats || pieces || !users.iter().all(kernel)
+        self.is_short_spread(i)
+            || !view
+            || facts.is_aligned(i) && !repeats
+            || pieces
+            || !users.iter().all(kernel)
     }
 
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
@@ -371,10 +409,16 @@ impl Descent<'_, '_> {
 
     /// Joins a group with the best of those that it reads from, or that read what it reads.
     fn joined_by_another(&mut self, g: GroupId) -> bool {
-        let table = &self.table;
         if self.kind(g).is_none() {
             return false;
         }
+        let changes = self.near(g).into_iter().flat_map(|other| self.joined(other, g)).collect();
+        self.best(PricedFor::Change, changes)
+    }
+
+    /// The groups before a group that it may join: those that it reads from, and those that read what it reads.
+    fn near(&self, g: GroupId) -> SmallVec<[GroupId; 8]> {
+        let table = &self.table;
         let place = |r: &GroupId| table.rows[*r].place;
         let is_number = |v: &&Value| table.facts.elements[**v] == 1;
         // A step of training may read hundreds of numbers, such as the sums of a norm: the last ones are the nearest.
@@ -395,10 +439,8 @@ impl Descent<'_, '_> {
         }
         others.sort_unstable();
         others.dedup();
-        let news = |other: &GroupId| !self.is_settled(*other) || !self.is_settled(g);
-        let others = others.into_iter().filter(news);
-        let changes = others.flat_map(|other| self.joined(other, g)).collect();
-        self.best(changes)
+        others.retain(|other| !self.is_settled(*other) || !self.is_settled(g));
+        others
     }
 
     /// The kind of a group of one part that others may join.

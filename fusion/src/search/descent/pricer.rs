@@ -16,16 +16,31 @@ use hashbrown::HashMap;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
+/// That a group has no kernel is found in this part of the time, 1 over the number, that pricing a kernel takes.
+const REFUSED: usize = 8;
+
 /// The prices of the groups that a change touches; `None` for those that are no more.
 pub(super) type TouchedPrices = Vec<(GroupId, Option<GroupSeconds>)>;
 
 /// What a change adds to a plan.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Added {
     pub(super) seconds: f64,
     /// Bytes that groups leave to others.
     pub(super) bytes: i128,
     /// Bytes that phases leave to later ones.
     pub(super) saved: i128,
+}
+
+impl Added {
+    /// What two changes add.
+    pub(super) fn and(&self, other: &Added) -> Added {
+        Added {
+            seconds: self.seconds + other.seconds,
+            bytes: self.bytes + other.bytes,
+            saved: self.saved + other.saved,
+        }
+    }
 }
 
 /// What groups cost, by their canonical forms. Equal layers have equal groups, most changes of a plan make groups
@@ -39,7 +54,7 @@ pub(super) struct GroupPricer<'a> {
     memo: &'a LoweringMemo,
     /// The groups that were asked for; `None` for those that have no kernel.
     known: HashMap<Vec<u32>, Option<GroupSeconds>>,
-    /// Members of all groups that were asked for.
+    /// Members of all groups that were asked for; a part of them where there was no kernel to price.
     members: usize,
     /// Whether the engine said what it makes of every step.
     knows: bool,
@@ -78,7 +93,6 @@ impl<'a> GroupPricer<'a> {
         if let Some(known) = self.known.get(&alike) {
             return *known;
         }
-        self.members += group.parts.iter().map(Vec::len).sum::<usize>();
         let form = GroupForm::new(self.known.len());
         let lowered = self.memo.find(&key).unwrap_or_else(|| {
             let stored = key.values.iter().filter_map(|&v| {
@@ -94,6 +108,8 @@ impl<'a> GroupPricer<'a> {
             self.knows &= price.stated;
             GroupSeconds { seconds: price.steps.iter().sum(), ideal: price.ideal, form }
         });
+        let members = group.parts.iter().map(Vec::len).sum::<usize>();
+        self.members += if found.is_some() { members } else { members / REFUSED };
         self.known.insert(alike, found);
         found
     }
@@ -107,8 +123,8 @@ impl<'a> GroupPricer<'a> {
     ) -> Option<(f64, TouchedPrices)> {
         let (mut now, mut seconds) = (Vec::new(), 0.0);
         let mut then = 0.0;
-        for price in table.prices_before(applied) {
-            then += price?.seconds;
+        for row in table.rows_before(applied) {
+            then += row.price?.seconds;
         }
         for &g in &applied.touched {
             let price = match table.rows[g].group.parts.is_empty() {
@@ -126,7 +142,7 @@ impl<'a> GroupPricer<'a> {
     pub(super) fn tried(
         &mut self,
         table: &mut GroupTable<'_>,
-        worth: &Worth,
+        worth: &Worth<'_>,
         change: &SingleChange,
     ) -> Option<Added> {
         let applied = table.apply(change.clone());

@@ -3,6 +3,7 @@
 //! A fold decides in which order its group goes through memory. Greedy grouping computes it where its operand is computed,
 //! though another group reads the operand anyway, in the order that the fold wants.
 
+use super::allowance::PricedFor;
 use super::table::{GroupId, SingleChange};
 use super::{Descent, NEAR};
 use crate::analysis::class::InstClass;
@@ -21,7 +22,7 @@ impl Descent<'_, '_> {
         let mut changed = false;
         for i in folds {
             let changes = self.shifts(g, i);
-            changed |= self.best(changes);
+            changed |= self.best(PricedFor::Change, changes);
         }
         changed
     }

@@ -6,6 +6,7 @@
 //! needs the member and the rest. The pieces run where the group ran, one after the other.
 
 use super::Descent;
+use super::allowance::PricedFor;
 use super::table::{GroupId, STEP, SingleChange};
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::space;
@@ -24,65 +25,77 @@ const MOST_CHEAP: usize = 4;
 /// Members of a group, a bit for each.
 type MemberSet = u64;
 
+/// All of some members.
+fn whole(members: &[Inst]) -> MemberSet {
+    MemberSet::MAX >> (MOST_MEMBERS - members.len())
+}
+
 impl Descent<'_, '_> {
     /// Divides a group in the best of ways, if that is better than none; whether it is.
     pub(super) fn divided(&mut self, g: GroupId) -> bool {
-        let before = self.pricer.members();
-        let found = self.best_of(self.splits_worth_pricing(g));
-        self.of_splits += self.pricer.members() - before;
-        found
+        let splits = if self.may_divide(g) { self.splits(g) } else { Vec::new() };
+        self.best(PricedFor::Division, splits)
     }
 
-    /// Ways to divide a group, if that may be worth it and there is still time for it.
-    pub(super) fn splits_worth_pricing(&self, g: GroupId) -> Vec<SingleChange> {
-        if self.is_settled(g) || self.of_splits >= self.most_priced() {
-            return Vec::new();
-        }
-        let launch_s = self.pricer.device().launch_s;
-        let worth =
-            self.table.rows[g].price.is_some_and(|price| self.worth.may_divide(&price, launch_s));
-        if worth { self.splits(g) } else { Vec::new() }
+    /// Whether dividing a group may be worth it, and there is still time for it.
+    pub(super) fn may_divide(&self, g: GroupId) -> bool {
+        let row = &self.table.rows[g];
+        self.allowance.is_left(PricedFor::Division)
+            && !self.is_settled(g)
+            && self.worth.may_divide(row)
     }
 
     /// Ways to divide a group.
     fn splits(&self, g: GroupId) -> Vec<SingleChange> {
-        let table = &self.table;
-        let row = &table.rows[g];
-        let (Some(kind), [members]) = (self.kind(g), row.group.parts.as_slice()) else {
-            return Vec::new();
-        };
-        if !(2..=MOST_MEMBERS).contains(&members.len()) {
-            return Vec::new();
-        }
-        let others = table.rows.values().filter(|other| !other.group.parts.is_empty());
-        let next = others.map(|other| other.place).filter(|&place| place > row.place).min();
-        let room = next.map_or(STEP, |next| next - row.place);
-        let change = |pieces: Vec<MemberSet>| {
-            let count = pieces.len() as u64;
-            // A contraction begins its part, which stays one.
-            let contracts = matches!(kind, PartKind::Contract(_)) && pieces[0] & 1 == 0;
-            if count < 2 || room < count || contracts {
-                return None;
-            }
-            let group = |piece: MemberSet| {
-                let there = |k: &usize| piece >> k & 1 == 1;
-                let part = (0..members.len()).filter(there).map(|k| members[k]).collect();
-                Group { parts: vec![part] }
-            };
-            let new = pieces.iter().zip(0..).skip(1);
-            Some(SingleChange {
-                replaced: SmallVec::from_iter([(g, group(pieces[0]), row.place)]),
-                new: new.map(|(&p, n)| (group(p), row.place + room / count * n)).collect(),
-                inlined: None,
-            })
-        };
+        let Some(members) = self.divisible(g) else { return Vec::new() };
         let mut all = self.divisions(members);
         let others = all.split_off(MOST_SPLITS.min(all.len()));
         let cheapest = others.iter().map(|pieces| (self.left_anew(members, pieces), pieces));
         let mut cheapest: Vec<_> = cheapest.collect();
         cheapest.sort_by_key(|(bytes, _)| *bytes);
         all.extend(cheapest.into_iter().take(MOST_CHEAP).map(|(_, pieces)| pieces.clone()));
-        all.into_iter().filter_map(change).collect()
+        all.into_iter().filter_map(|pieces| self.in_pieces(g, &pieces)).collect()
+    }
+
+    /// A group divided into what a member needs, the member itself included, and the rest.
+    pub(super) fn split_behind(&self, g: GroupId, member: Inst) -> Option<SingleChange> {
+        let members = self.divisible(g)?;
+        let at = members.iter().position(|&m| m == member)?;
+        let early = self.needs(members)[at].0;
+        self.in_pieces(g, &[early, whole(members) & !early])
+    }
+
+    /// The members of a group that may be divided.
+    fn divisible(&self, g: GroupId) -> Option<&[Inst]> {
+        let [members] = self.table.rows[g].group.parts.as_slice() else { return None };
+        let is_divisible = self.kind(g).is_some() && (2..=MOST_MEMBERS).contains(&members.len());
+        is_divisible.then_some(members)
+    }
+
+    /// A group in these pieces, which run one after the other; `None` where there is no room for them.
+    fn in_pieces(&self, g: GroupId, pieces: &[MemberSet]) -> Option<SingleChange> {
+        let table = &self.table;
+        let (row, members) = (&table.rows[g], self.divisible(g)?);
+        let others = table.rows.values().filter(|other| !other.group.parts.is_empty());
+        let next = others.map(|other| other.place).filter(|&place| place > row.place).min();
+        let room = next.map_or(STEP, |next| next - row.place);
+        let count = pieces.len() as u64;
+        // A contraction begins its part, which stays one.
+        let contracts = matches!(self.kind(g)?, PartKind::Contract(_)) && pieces[0] & 1 == 0;
+        if count < 2 || room < count || contracts || pieces.contains(&0) {
+            return None;
+        }
+        let group = |piece: MemberSet| {
+            let there = |k: &usize| piece >> k & 1 == 1;
+            let part = (0..members.len()).filter(there).map(|k| members[k]).collect();
+            Group { parts: vec![part] }
+        };
+        let new = pieces.iter().zip(0..).skip(1);
+        Some(SingleChange {
+            replaced: SmallVec::from_iter([(g, group(pieces[0]), row.place)]),
+            new: new.map(|(&p, n)| (group(p), row.place + room / count * n)).collect(),
+            inlined: None,
+        })
     }
 
     /// Bytes that the first piece of two leaves to the second and that are in no buffer yet.
@@ -99,28 +112,31 @@ impl Descent<'_, '_> {
         anew.map(|v| table.size(v)).fold(0, u64::saturating_add)
     }
 
-    /// Ways to divide members into pieces that can run one after the other, what is most likely to gain first.
-    fn divisions(&self, members: &[Inst]) -> Vec<Vec<MemberSet>> {
+    /// For each member what it needs of the others, itself included, and how often on the way to it the result of a fold is
+    /// spread over more elements. Members are in an order in which they can run.
+    fn needs(&self, members: &[Inst]) -> Vec<(MemberSet, usize)> {
         let facts = &self.table.facts;
-        let count = members.len();
-        let whole = MemberSet::MAX >> (MOST_MEMBERS - count);
-        // What each member needs, itself included, and how often on the way to it the result of a fold is spread over
-        // more elements. Members are in an order in which they can run.
-        let mut needs: Vec<MemberSet> = Vec::with_capacity(count);
-        let mut levels: Vec<usize> = Vec::with_capacity(count);
+        let mut found: Vec<(MemberSet, usize)> = Vec::with_capacity(members.len());
         for (k, &i) in members.iter().enumerate() {
             let (mut need, mut level) = (1 << k, 0);
             for (j, &before) in members[..k].iter().enumerate() {
                 let made = facts.f.inst_results(before);
                 if self.table.reads(i).iter().any(|v| made.contains(v)) {
                     let spread = facts.elements[space(facts, i)] > facts.elements[made[0]];
-                    need |= needs[j];
-                    level = level.max(levels[j] + usize::from(spread));
+                    need |= found[j].0;
+                    level = level.max(found[j].1 + usize::from(spread));
                 }
             }
-            needs.push(need);
-            levels.push(level);
+            found.push((need, level));
         }
+        found
+    }
+
+    /// Ways to divide members into pieces that can run one after the other, what is most likely to gain first.
+    fn divisions(&self, members: &[Inst]) -> Vec<Vec<MemberSet>> {
+        let facts = &self.table.facts;
+        let (count, whole) = (members.len(), whole(members));
+        let (needs, levels): (Vec<MemberSet>, Vec<usize>) = self.needs(members).into_iter().unzip();
         let set = |is: &dyn Fn(usize) -> bool| {
             (0..count).filter(|&k| is(k)).fold(0, |all: MemberSet, k| all | 1 << k)
         };

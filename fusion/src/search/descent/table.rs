@@ -411,15 +411,15 @@ impl<'f> GroupTable<'f> {
         }
     }
 
-    /// The prices of the groups that a change touches as they were before it, a group that was no more apart.
-    pub(super) fn prices_before<'a>(
+    /// The groups that a change touches as they were before it.
+    pub(super) fn rows_before<'a>(
         &'a self,
         applied: &'a AppliedChange,
-    ) -> impl Iterator<Item = Option<GroupSeconds>> + 'a {
+    ) -> impl Iterator<Item = &'a TableRow> + 'a {
         let edited = |g: &GroupId| applied.before.iter().any(|(h, _)| h == g);
         let others = applied.touched.iter().filter(move |g| !edited(g) && !applied.new.contains(g));
-        let before = applied.before.iter().map(|(_, row)| row.price);
-        before.chain(others.map(|&g| self.rows[g].price))
+        let before = applied.before.iter().map(|(_, row)| row);
+        before.chain(others.map(|&g| &self.rows[g]))
     }
 
     /// Whether a change makes a member read more values than a number, and more than before.
