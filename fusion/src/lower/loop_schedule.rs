@@ -93,7 +93,7 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     schedule
 }
 
-/// The most bytes of the values of one type that a tile of scanned points keeps, and the fewest of a line of them.
+/// About the most bytes of the values of one type that a tile of scanned points keeps, and the fewest of a line of them.
 const SCANNED: i64 = 512 << 10;
 const NARROW: i64 = 16;
 
@@ -117,10 +117,13 @@ fn abreast(program: &Program, kernel: &Kernel) -> Option<Extents> {
     }
     let places = kernel.stages.iter().map(|s| s.axes.iter().product::<i64>()).max()?;
     let room = SCANNED / places.saturating_mul(widest).max(1);
-    let tile = fitting(kernel.domain[along], (LINES / widest).min(room));
+    let wanted = (LINES / widest).min(room);
+    if gain <= 0 || wanted * widest < NARROW {
+        return None;
+    }
     let mut tiles: Extents = smallvec![1; rank];
-    tiles[along] = tile;
-    (gain > 0 && tile > 1 && tile * widest >= NARROW).then_some(tiles)
+    tiles[along] = fitting(kernel.domain[along], wanted);
+    Some(tiles)
 }
 
 /// The axes of a kernel in the order in which the largest of its results lies in memory, where that is another than
@@ -211,4 +214,41 @@ fn fitting(extent: i64, wanted: i64) -> i64 {
     }
     let near = (wanted * 3 / 4..=wanted * 3 / 2).filter(|t| extent % t == 0);
     near.min_by_key(|t| (t - wanted).abs()).unwrap_or(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::kernel::text::parse;
+
+    /// The tiles of a running sum along the first of two axes.
+    fn tiles(rows: i64, cols: i64) -> Vec<i64> {
+        let program = parse(&format!(
+            "program @f {{
+               input %x: f32[{rows}, {cols}]
+               output %y: f32[{rows}, {cols}]
+               kernel @k [{cols}] {{
+                 tile t0: f32[{rows}]
+                 stage [{rows}] {{ p0 = load %x[d1, d0] s0 = param.f32 0 t0 = scan.sum s0 d1 }}
+                 stage [{rows}] {{ p0 = t0 s0 = param.f32 0 %y[d1, d0] = store s0 }}
+               }}
+               return %y
+             }}"
+        ));
+        let mut program = program.expect("reads");
+        schedule(&mut program, 0);
+        let Step::Kernel(kernel) = &program.steps[0] else { panic!("a kernel") };
+        kernel.schedule.tiles.to_vec()
+    }
+
+    #[test]
+    fn columns_are_scanned_as_many_as_there_is_room_for() {
+        assert_eq!(tiles(100, 77), [32], "two lines of the cache");
+        assert_eq!(tiles(100, 40), [40], "all of them, where they are not many more");
+        assert_eq!(tiles(10_000, 64), [16], "about half a mebibyte");
+        for rows in [200_000, 1 << 20, 1 << 40] {
+            assert!(tiles(rows, 64).is_empty(), "lines of less than 16 bytes");
+        }
+        assert!(tiles(100, 1).is_empty(), "a single one");
+    }
 }
