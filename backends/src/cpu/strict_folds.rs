@@ -316,15 +316,15 @@ pub(super) unsafe fn join_parts<T: FoldElement>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::reference::order;
 
-    fn numbers(n: usize) -> Vec<f32> {
+    pub(in crate::cpu) fn numbers(n: usize) -> Vec<f32> {
         (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect()
     }
 
-    fn add(a: f32, b: f32) -> f32 {
+    pub(in crate::cpu) fn add(a: f32, b: f32) -> f32 {
         a + b
     }
 

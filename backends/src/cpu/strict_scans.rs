@@ -147,15 +147,8 @@ fn scan_columns<T: FoldElement>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::strict_folds::tests::{add, numbers};
     use crate::reference::order;
-
-    fn numbers(n: usize) -> Vec<f32> {
-        (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect()
-    }
-
-    fn add(a: f32, b: f32) -> f32 {
-        a + b
-    }
 
     #[test]
     fn scans_are_the_definition() {

@@ -110,13 +110,13 @@ impl Segmentation {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::cost_graph::Operation;
     use super::super::steps::evaluate;
     use super::*;
 
     /// A chain of `n` steps whose every value has 8 bytes, and its way back; each step back leaves a result of 1 byte.
-    fn chain(n: usize) -> CostGraph {
+    pub(in crate::remat::schedule) fn chain(n: usize) -> CostGraph {
         let mut g = CostGraph::new();
         let x = g.push(Operation::source("x", 1)).expect("an input");
         let mut forward = vec![x];

@@ -280,31 +280,21 @@ fn hash(steps: &[OpId]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost_graph::Operation;
+    use super::super::equal_segments::tests::chain;
     use super::*;
 
     /// Between a schedule that saves all of a chain and one that saves nothing of it, filling finds schedules for the budgets
     /// in between, none of which recomputes what a budget has room for.
     #[test]
     fn memory_between_neighbours_is_filled() {
-        let (mut g, n) = (CostGraph::new(), 12);
-        let x = g.push(Operation::source("x", 1)).expect("an input");
-        let mut forward = vec![x];
-        for k in 0..n {
-            let op = Operation::new(format!("f{k}"), 10, 8).reads(&[forward[k]]);
-            forward.push(g.push(op).expect("an operation"));
-        }
-        let mut back = forward[n];
-        for k in (0..n).rev() {
-            let op = Operation::new(format!("b{k}"), 10, 1).reads(&[back, forward[k]]).phase(1);
-            back = g.push(op).expect("an operation");
-        }
+        let (g, n) = (chain(12), 12);
         let mut archive = ParetoArchive::new(&g);
         archive.offer(g.runs().collect());
         // Each step back computes what it reads from the input.
-        let mut steps: Vec<OpId> = g.runs().take(n).collect();
+        let forward: Vec<OpId> = g.runs().take(n).collect();
+        let mut steps = forward.clone();
         for (k, op) in g.runs().skip(n).enumerate() {
-            steps.extend(&forward[1..n - k]);
+            steps.extend(&forward[..n - 1 - k]);
             steps.push(op);
         }
         archive.offer(steps);
