@@ -31,6 +31,12 @@ pub(super) fn execute(
         );
     }
     let ready = planning.ready_on(named, &mut Clock::new())?;
+    if ready.options.fp == Fp::Strict {
+        let m = "in strict mode all products are summed in the defined order, by the engine's own kernels";
+        return Err(Failure::usage(m).hint(Some(
+            "`--fp reproducible` and `--fp fast` have several ways to choose from".into(),
+        )));
+    }
     let program = ready.program(&ready.decide(streams)?.plan)?;
     let engine = gpu(named.number_of_rank())?;
     let engine = Gpu { plan: ready.options.clone(), ..engine };

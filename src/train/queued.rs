@@ -6,7 +6,9 @@ use crate::ir::{At, Diagnostic, Kind};
 use crate::tree;
 use std::sync::Arc;
 
-/// A step that [`TrainState::queue`](super::TrainState::queue) asked for: its loss and the other values are on the device.
+/// A step that [`TrainState::queue`](super::TrainState::queue) asked for: its loss and the other values are on the device, in memory that no
+/// budget counts until they are taken or dropped.
+#[must_use = "only its report says whether the step ran"]
 pub struct QueuedStep<R: Objective> {
     /// The loss, then the other values.
     pub(super) values: Vec<Resident>,
@@ -18,7 +20,7 @@ impl<R: Objective> QueuedStep<R> {
     /// Waits for the step: the loss before the update, and the other values that the closure returns.
     ///
     /// # Errors
-    /// Where the program failed while it ran: the state is lost then. Of several ranks, [`Kind::LostRank`] when one is gone.
+    /// Where the program failed while it ran: the state is lost then, as all later steps report. Of several ranks, [`Kind::LostRank`] when one is gone.
     pub fn report(self) -> Result<R::Report, Diagnostic> {
         let mut values = self.values.into_iter();
         let missing =

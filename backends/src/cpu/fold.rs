@@ -260,6 +260,7 @@ impl Folding for ArrayFold<'_> {
         let mut values = unsafe { self.values.write::<T>() };
         if let (Some(max), Some([_, n, inner]), Some(_)) =
             (self.places, self.runs.middle, &self.runs.order)
+            && !values.is_empty()
         {
             let best = ElementArray { at: self.work, count: inner };
             // SAFETY: the results of these two are `i32`, and there is room for the best of each column.

@@ -3,7 +3,7 @@
 use super::element::FoldElement;
 use crate::reference::order::SCAN_GROUP;
 
-/// Columns that are scanned side by side. The ends of their groups take no more than the room of a line.
+/// Columns that are scanned side by side: so few that the ends of their groups fit into the room of one line.
 const COLUMNS: usize = 16;
 
 /// Elements beside a line of `n` that [`scan`] works in.

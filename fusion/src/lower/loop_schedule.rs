@@ -105,7 +105,7 @@ fn abreast(program: &Program, kernel: &Kernel) -> Option<Extents> {
     if !kernel.scans_abreast() {
         return None;
     }
-    // Bytes of elements that are neighbours from point to point, less those that are so within a point.
+    // Bytes that neighbouring points read and store side by side, less those that a point by itself does.
     let (mut gain, mut widest) = (0, 1);
     for stage in &kernel.stages {
         let last = rank + stage.axes.iter().rposition(|&n| n > 1)?;

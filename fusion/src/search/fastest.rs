@@ -107,6 +107,11 @@ pub(crate) fn fastest(
 /// times the memory of the other.
 const ALIKE: f64 = 1e-3;
 
+/// Whether two plans are equally fast.
+pub(super) fn are_alike(a: f64, b: f64) -> bool {
+    a.max(b) <= a.min(b) * (1.0 + ALIKE)
+}
+
 /// The fastest of some plans; of equally fast ones, the one with the lowest peak, and of those the fastest.
 pub(super) fn fastest_of(
     f: &Function,
@@ -114,7 +119,7 @@ pub(super) fn fastest_of(
     attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
     let least = attempts.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-    let is_fastest = |a: &&UnbudgetedPlan| a.seconds <= least * (1.0 + ALIKE);
+    let is_fastest = |a: &&UnbudgetedPlan| are_alike(least, a.seconds);
     let fastest: Vec<&UnbudgetedPlan> = attempts.iter().filter(is_fastest).collect();
     if let [only] = fastest[..] {
         return Ok(only.plan.clone());

@@ -2,7 +2,7 @@
 
 use super::blocks::block_plans;
 use super::bundles::bundled;
-use super::fastest::{UnbudgetedPlan, attempts, fastest_of};
+use super::fastest::{UnbudgetedPlan, are_alike, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::point::{PlanPoint, measured, plan_seconds, priced};
@@ -73,7 +73,9 @@ pub fn plan_among(
         // More kernels of the other one may have a launch in common.
         let other = bundled(f, fastest_of(f, options, &attempts)?, options, engine);
         let seconds = |plan: &Plan| plan_seconds(f, plan, &options.device, engine);
-        if seconds(&other)? < seconds(&plan)? {
+        let peak = |plan: &Plan| measured(f, plan.clone(), options, engine).map(|m| m.point.peak);
+        let (ours, others) = (seconds(&plan)?, seconds(&other)?);
+        if others < ours || are_alike(ours, others) && peak(&other)? < peak(&plan)? {
             plan = other;
         }
     }

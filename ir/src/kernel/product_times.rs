@@ -151,8 +151,7 @@ impl PartialEq for ProductTimes {
     }
 }
 
-// Seconds are finite numbers where a table comes from a file or a clock; tables with others differ from themselves only where
-// they are no clones.
+// Seconds of a file or a clock are finite, so no table holds a NaN, which would not equal itself.
 impl Eq for ProductTimes {}
 
 impl Hash for ProductTimes {
@@ -171,7 +170,7 @@ impl fmt::Debug for ProductTimes {
     }
 }
 
-/// FNV-1a: the same on every machine and in every build.
+/// FNV-1a, for keys within a process.
 struct Fnv(u64);
 
 impl Hasher for Fnv {

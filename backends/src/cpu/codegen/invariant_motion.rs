@@ -1,8 +1,8 @@
 //! Loop-invariant code motion: short lines have a loop of their own, along the axis around them, and what does not change
 //! from one line to the next is computed before it.
 //!
-//! The functions of sweeps are given places, and where a place lies is quotients and remainders. A loop of lines computes these
-//! once for all lines that differ in one coordinate.
+//! A sweep's function is given a range of places. The coordinates of a place are quotients and remainders, which a loop of lines
+//! computes once for all lines that differ in one coordinate alone.
 
 use super::loop_program::{LoopOp, LoopVal};
 use super::lower::GroupTarget;
@@ -13,8 +13,8 @@ use super::program_builder::ProgramBuilder;
 const SHORT: i64 = 64;
 
 impl ProgramBuilder<'_> {
-    /// The line that a place is in, or, where lines are short, all from there on that differ in one coordinate; gives the
-    /// place behind them.
+    /// Computes the line that a place is in. Where lines are short, it computes all lines from that one to the end of the axis
+    /// around them. Gives the place behind what is computed.
     pub(crate) fn lines_from(&mut self, place: LoopVal, target: GroupTarget) -> LoopVal {
         let p = self.p;
         let n = p.line_length();

@@ -48,7 +48,7 @@ pub(crate) enum LoopOp {
     Max(LoopVal, LoopVal),
     /// Of a coordinate, a bound, and an end: the bound where it lies between the two, else the end.
     Bound(LoopVal, LoopVal, LoopVal),
-    /// All bits where a value is one of this many from a number on, else none.
+    /// -1 where a value is in the range that begins at a number and has this many members, else 0.
     Within(LoopVal, i64, i64),
     /// The element at an address.
     Load(DType, LoopVal),

@@ -290,7 +290,7 @@ impl<'a> ProgramBuilder<'a> {
         }
     }
 
-    /// A value and what of a form, but for its constant, does not change along the line.
+    /// The sum of a value and those terms of a form that do not change along the line. The constant of the form is left out.
     fn fixed_sum(&mut self, begin: LoopVal, form: usize, times: i64) -> LoopVal {
         let p = self.p;
         let f = &p.forms[form];

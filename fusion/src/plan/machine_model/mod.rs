@@ -143,8 +143,8 @@ impl MachineModel {
     /// 37 where one operand is read backwards or at every other place, 46 where at places that are data,
     /// 70 to 97 where each has to be asked for, and 5 to 11 ns more for each line that a guard cuts. Folds of 64 Ki
     /// elements in lines of 8 or of 8 x 8 take 15 to 23 us, those of long lines 3.4. Of 1 Mi elements, with two threads, in
-    /// nanoseconds an element: 0.82 transposed, 4.5 where a function is called, 3.6 for positions of maxima in rows, 2.2 for
-    /// running sums along rows, 3.0 added at computed positions, 0.5 copied for a product. Of seven models with gradients, machine
+    /// nanoseconds an element: 0.82 transposed, 4.5 where a function is called, 0.2 for positions of maxima in rows, 0.6 for
+    /// running sums along rows (both on a later machine), 3.0 added at computed positions, 0.5 copied for a product. Of seven models with gradients, machine
     /// code takes 11 to 90 ms and has 58 bytes, give or take 15, for each instruction of their different scalar programs.
     /// Derived: contractions in `f64` have half the lanes, those of 16-bit floats widen first. Not
     /// measured: the part of the

@@ -35,7 +35,7 @@ impl SegmentLength {
     }
 }
 
-/// The schedule that divides phase 0 into a number of segments of equal length.
+/// The schedule that divides phase 0 into a number of segments of equal length, into one where the number is 0.
 pub fn equal_segments(g: &CostGraph, count: usize, length: SegmentLength) -> OpSchedule {
     with_runs(g, Segmentation::of(g, count, length).steps(g)).into_iter().collect()
 }
@@ -63,11 +63,12 @@ struct Segmentation {
 impl Segmentation {
     fn of(g: &CostGraph, count: usize, length: SegmentLength) -> Segmentation {
         let forward: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 == 0).collect();
+        let count = count.max(1);
         let all = forward.iter().map(|&o| length.of(g, o)).sum::<u128>().max(1);
         let (mut home, mut before) = (SecondaryMap::new(), 0u128);
         for &op in &forward {
             // What has no bytes after the last ones is of the last segment.
-            let segment = (before * count as u128 / all).min(count.saturating_sub(1) as u128);
+            let segment = (before * count as u128 / all).min((count - 1) as u128);
             home[op] = u32::try_from(segment).ok();
             before += length.of(g, op);
         }

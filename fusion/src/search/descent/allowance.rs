@@ -1,11 +1,12 @@
 //! How much is priced: pricing takes nearly all of the time that planning takes.
 //!
-//! Most functions have gained all that they will after a number of prices that grows with them; some gain a quarter of
-//! their time later. So a gain lets more be priced, the more the larger it is.
+//! Most functions have gained all that they will after a number of prices that grows with them; others
+//! become a quarter faster after that. So a gain lets more be priced, the more the larger it is.
 
-/// Members of groups that are priced whatever is gained: to change groups, for each instruction of the function and besides;
-/// and to divide them.
+/// Members of groups that are priced whatever is gained. To change groups: this many for each instruction of the function, and this
+/// many more.
 const CHANGES: [usize; 2] = [2, 1000];
+/// The same, to divide groups.
 const DIVISIONS: usize = 600;
 
 /// The part of a plan's time whose gain lets as many members be priced as there are instructions.

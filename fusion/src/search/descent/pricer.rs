@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 /// What the seconds of groups must differ by to count, as a part of them: sums in another order differ by less.
 const ROUNDING: f64 = 1e-9;
 
-/// That a group has no kernel is found in this part of the time, 1 over the number, that pricing a kernel takes.
+/// Pricing a kernel takes this many times as long as finding that a group has no kernel.
 const REFUSED: usize = 8;
 
 /// The prices of the groups that a change touches; `None` for those that are no more.
