@@ -76,8 +76,8 @@ impl Tune {
             let m = format!("`{}` does not end in .toml", file.path.display());
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
-        // A name that no file may have is refused before anything is measured.
-        let named = MachineModel { name: self.name.clone(), ..MachineModel::cpu() };
+        // A name that no file may have is refused before anything is measured. No machine that is built in has these numbers.
+        let named = MachineModel { name: self.name.clone(), launch_s: 1.0, ..MachineModel::cpu() };
         MachineModel::from_toml(&named.to_toml())
             .map_err(|d| Failure::usage(format!("the machine cannot be described: {d}")))?;
         let least = Duration::from_millis(self.each);

@@ -16,9 +16,11 @@ fn what_cannot_be_tuned_is_refused_before_anything_runs() {
         ("tune softmax.ir -o machine.toml", "the engine `cpu` multiplies each product in one way"),
         ("tune --grad -o machine.toml", "<FILE>"),
         ("tune --device cpu -o machine.toml", "<FILE>"),
+        ("tune --name cpu -o machine.toml", "`cpu` is built in"),
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(!ran.err.contains("measured"), "{args}: {}", ran.err);
         assert!(ran.err.contains(said), "{args}: {}", ran.err);
         assert!(!d.names().contains(&"machine.toml".to_string()), "{args}");
     }
