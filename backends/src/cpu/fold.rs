@@ -198,8 +198,8 @@ pub(super) struct FoldRuns {
     extents: Extents,
     /// The axes with those that fold last, from the last run to the first; `None` where they are so.
     order: Option<SmallVec<[usize; 8]>>,
-    /// How many places are before, along and behind the axes that fold, where those are neighbours in order.
-    middle: Option<[usize; 3]>,
+    /// How many places are along and behind the axes that fold, where those are neighbours in order, but not the last.
+    middle: Option<[usize; 2]>,
     /// How many places each run folds, and how.
     sizes: SmallVec<[(usize, Order); 2]>,
 }
@@ -217,8 +217,8 @@ impl FoldRuns {
         let size = |r: &Run| axes(r).iter().map(|&a| extents[a] as usize).product();
         let places = |axes: &[i64]| axes.iter().map(|&n| n as usize).product();
         let middle = match (folded.first(), folded.last()) {
-            (Some(&a), Some(&b)) if folded.iter().copied().eq(a..=b) => {
-                Some([&extents[..a], &extents[a..=b], &extents[b + 1..]].map(places))
+            (Some(&a), Some(&b)) if !ordered && folded.iter().copied().eq(a..=b) => {
+                Some([&extents[a..=b], &extents[b + 1..]].map(places))
             }
             _ => None,
         };
@@ -258,8 +258,7 @@ impl Folding for ArrayFold<'_> {
     fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: all values are there, and used by nobody else any more.
         let mut values = unsafe { self.values.write::<T>() };
-        if let (Some(max), Some([_, n, inner]), Some(_)) =
-            (self.places, self.runs.middle, &self.runs.order)
+        if let (Some(max), Some([n, inner])) = (self.places, self.runs.middle)
             && !values.is_empty()
         {
             let best = ElementArray { at: self.work, count: inner };

@@ -8,7 +8,7 @@ const COLUMNS: usize = 16;
 
 /// Elements beside a line of `n` that [`scan`] works in.
 pub(super) fn scan_room(n: usize) -> usize {
-    // The line, and the ends of its groups, their groups, ..
+    // More than the ends of the groups of all columns of a strip, their groups, .., which are half of a line.
     n + n / (SCAN_GROUP - 1) + 1
 }
 

@@ -35,25 +35,14 @@ impl ProgramBuilder<'_> {
         let rest = self.sub(rest, low);
         let end = self.add(place, rest);
         let end = self.min(end, LoopVal::END);
-        let [behind, ..] = self.lines([place, low, first], end, |b, [place, low, at]| {
+        self.preheader = Some(self.open.len());
+        let [behind, ..] = self.turns([place, low, first], end, |b, [place, low, at]| {
             let outer = outer.iter().copied().chain([at]).collect();
             let behind = b.one_line([place, low], end, outer, target);
             [behind, b.int(0), b.plus(at, 1)]
         });
-        behind
-    }
-
-    /// A loop of lines: what does not change in it is computed once before it.
-    fn lines<const N: usize>(
-        &mut self,
-        begin: [LoopVal; N],
-        below: LoopVal,
-        body: impl FnOnce(&mut Self, [LoopVal; N]) -> [LoopVal; N],
-    ) -> [LoopVal; N] {
-        self.preheader = Some(self.open.len());
-        let ended = self.turns(begin, below, body);
         self.preheader = None;
-        ended
+        behind
     }
 
     /// How many blocks are open where an operation is defined: those around it, or, where it does not change in the loop

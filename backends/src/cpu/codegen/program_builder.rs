@@ -15,7 +15,7 @@ pub(crate) struct ProgramBuilder<'a> {
     pub(crate) open: Vec<OpenBlock>,
     /// Of each value, by its number.
     pub(crate) values: Vec<ValueFacts>,
-    /// The open block into which what does not change in the loop after it is moved.
+    /// How many blocks are open around the loop of lines, while that is built: what does not change in it is defined there.
     pub(crate) preheader: Option<usize>,
     /// What is known in the line.
     pub(crate) line: LineState,

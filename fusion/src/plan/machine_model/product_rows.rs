@@ -27,7 +27,7 @@ pub(super) struct ProductRow {
 /// The times of all rows.
 ///
 /// # Errors
-/// For a form that is there twice, a way that there is not, and seconds that make no sense; the error has the place in the text.
+/// If a form occurs twice, if a way is unknown, or if a time is not a positive number of seconds. The error gives the place in the text.
 pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> {
     let mut forms = BTreeMap::new();
     for ProductRow { form, seconds } in rows {

@@ -202,8 +202,8 @@ impl Descent<'_, '_> {
         self.best_beside(priced_for, &Added::default(), changes)
     }
 
-    /// Makes the best of some changes beside what has been added already, if all together is better than none and there is
-    /// still time to price them; whether it is.
+    /// Makes the best of some changes, if it gains together with what has been added already. Prices none after the allowance is
+    /// spent. Returns whether a change was made.
     fn best_beside(
         &mut self,
         priced_for: PricedFor,
