@@ -19,6 +19,7 @@ struct Named {
     name: String,
     text: String,
     program: String,
+    written_for: GpuTarget,
 }
 
 /// What the assembler says of an entry point.
@@ -45,7 +46,11 @@ impl Assembly {
     /// Adds the text of a module.
     pub(crate) fn add_text(&mut self, name: &str, text: &str, program: &str) {
         let (name, text, program) = (name.to_owned(), text.to_owned(), program.to_owned());
-        self.modules.push(Named { name, text, program });
+        let written_for = GpuTarget::ALL
+            .into_iter()
+            .find(|t| text.contains(&format!(".target {}\n", t.name)))
+            .unwrap_or_else(|| panic!("{name} names no target:\n{text}"));
+        self.modules.push(Named { name, text, program, written_for });
     }
 
     /// Assembles all of them for every target; what it says of each entry point for the last.
@@ -56,20 +61,22 @@ impl Assembly {
                 "no ptxas: emitted, but not assembled (ADFUSE_PTXAS names one)".into(),
             ));
         };
-        let mut batches: Vec<Vec<&Named>> = vec![Vec::new()];
-        let mut size = 0;
-        for module in &self.modules {
-            size += module.text.len();
-            if size > BATCH {
-                batches.push(Vec::new());
-                size = module.text.len();
+        let mut batches: Vec<(GpuTarget, Vec<&Named>)> = Vec::new();
+        for written_for in GpuTarget::ALL {
+            let mut size = BATCH;
+            for module in self.modules.iter().filter(|m| m.written_for == written_for) {
+                size += module.text.len();
+                if size > BATCH {
+                    batches.push((written_for, Vec::new()));
+                    size = module.text.len();
+                }
+                batches.last_mut().expect("one").1.push(module);
             }
-            batches.last_mut().expect("one").push(module);
         }
         let mut resources = Vec::new();
         // Both targets have the same instructions: the older one is asked of every other batch.
-        for (n, batch) in batches.iter().enumerate() {
-            for target in targets(batch) {
+        for (n, (written_for, batch)) in batches.iter().enumerate() {
+            for target in targets(*written_for) {
                 if target == GpuTarget::SM80 && n % 2 == 1 {
                     continue;
                 }
@@ -84,12 +91,11 @@ impl Assembly {
     }
 }
 
-/// The targets that a batch is assembled for: text with what one chip alone has, for that one.
-fn targets(batch: &[&Named]) -> Vec<GpuTarget> {
-    let own = format!(".target {}\n", GpuTarget::SM90A.name);
-    match batch.iter().any(|module| module.text.contains(&own)) {
-        true => vec![GpuTarget::SM90A],
-        false => vec![GpuTarget::SM80, GpuTarget::SM90],
+/// The targets that modules are assembled for: text for the oldest one is that of newer chips too.
+fn targets(written_for: GpuTarget) -> Vec<GpuTarget> {
+    match written_for {
+        GpuTarget::SM80 => vec![GpuTarget::SM80, GpuTarget::SM90],
+        own => vec![own],
     }
 }
 

@@ -23,11 +23,14 @@ use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module, Op};
 
-/// Runs a program, forwards and backwards through threads and blocks.
+/// Runs a program, forwards and backwards through threads and blocks, by the instructions of a newer chip too where they are others.
 fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
     let module = ptx::compile(program, GpuTarget::SM80, Fp::Strict)
         .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
     agrees_as(name, &module, program, args);
+    if let Some(newer) = crate::newer(&module, program, Fp::Strict) {
+        agrees_as(name, &newer, program, args);
+    }
 }
 
 /// Runs what a program was made into, forwards and backwards.
@@ -172,8 +175,13 @@ pub(crate) fn models_and_their_gradients() {
 }
 
 pub(crate) fn random_programs() {
-    for (dtype, extents) in [(DType::F32, [3, 67]), (DType::F64, [33, 5]), (DType::BF16, [70, 33])]
-    {
+    let of_types = [
+        (DType::F32, [3, 67]),
+        (DType::F64, [33, 5]),
+        (DType::BF16, [70, 33]),
+        (DType::F16, [2, 130]),
+    ];
+    for (dtype, extents) in of_types {
         random::programs(23, 20, |steps| {
             let f = decode_over(steps, dtype, extents);
             let module = Module::single(f.clone());

@@ -57,7 +57,19 @@ fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::PtxModule {
 }
 
 fn add(all: &mut Assembly, name: &str, program: &Verified<Program>, fp: Fp) {
-    all.add(name, &emitted(program, fp), &program.to_string());
+    let module = emitted(program, fp);
+    all.add(name, &module, &program.to_string());
+    if let Some(newer) = newer(&module, program, fp) {
+        all.add(name, &newer, &program.to_string());
+    }
+}
+
+/// The module for a newer chip, where it has other instructions for the program.
+fn newer(module: &ptx::PtxModule, program: &Verified<Program>, fp: Fp) -> Option<ptx::PtxModule> {
+    let newer = ptx::compile(program, GpuTarget::SM90, fp).expect("compiles for an older chip");
+    let [own, of_newer] =
+        [GpuTarget::SM80, GpuTarget::SM90].map(|t| format!(".target {}\n", t.name));
+    (newer.text != module.text.replace(&own, &of_newer)).then_some(newer)
 }
 
 /// Whether a program has steps without PTX, for which it must be refused with the step.
@@ -141,9 +153,15 @@ fn every_row() -> Result<(), Skipped> {
 
 fn random_programs() -> Result<(), Skipped> {
     let all = std::cell::RefCell::new(Assembly::default());
-    for dtype in [DType::F32, DType::F64, DType::BF16] {
+    let of_types = [
+        (DType::F32, [33, 68]),
+        (DType::F64, [33, 68]),
+        (DType::BF16, [33, 68]),
+        (DType::BF16, [2, 130]),
+    ];
+    for (dtype, extents) in of_types {
         random::programs(17, 20, |steps| {
-            let f = decode_over(steps, dtype, [33, 68]);
+            let f = decode_over(steps, dtype, extents);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
             let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;

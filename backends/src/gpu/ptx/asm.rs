@@ -26,6 +26,11 @@ impl Class {
     const ALL: [Class; 6] =
         [Class::Pred, Class::Half, Class::Word, Class::Long, Class::Single, Class::Double];
 
+    /// The name under which the result of an instruction is known: some, such as `mov.b32`, give results of several classes.
+    fn result_of(self, op: &str, operands: impl Display) -> String {
+        format!("{} {op} {operands}", self.spelled().0)
+    }
+
     /// The letter of its registers, and their type.
     fn spelled(self) -> (&'static str, &'static str) {
         match self {
@@ -113,7 +118,7 @@ impl Asm {
 
     /// The result of an instruction that only computes: `op result, operands`.
     pub(crate) fn pure(&mut self, class: Class, op: &str, operands: impl Display) -> Reg {
-        let key = format!("{op} {operands}");
+        let key = class.result_of(op, &operands);
         if let Some(&found) = self.known.iter().rev().find_map(|known| known.get(&key)) {
             return found;
         }
@@ -133,7 +138,7 @@ impl Asm {
         op: &str,
         operands: impl Display,
     ) -> Vec<Reg> {
-        let key = format!("{op} {operands}");
+        let key = class.result_of(op, &operands);
         if let Some(found) = self.rows.iter().rev().find_map(|known| known.get(&key)) {
             return found.clone();
         }
