@@ -42,11 +42,14 @@ macro_rules! floats {
         match $monoid {
             Monoid::Sum => $folding.with(|a: $t, b: $t| a + b),
             Monoid::Prod => $folding.with(|a: $t, b: $t| a * b),
+            // Without branches, so that lanes become vectors: `|` and `&` see each comparison.
             Monoid::Max | Monoid::ArgMax => $folding.with(|a: $t, b: $t| {
-                if a > b || a.is_nan() || (a == b && a.is_sign_positive()) { a } else { b }
+                let first = (a > b) | a.is_nan() | ((a == b) & a.is_sign_positive());
+                if first { a } else { b }
             }),
             _ => $folding.with(|a: $t, b: $t| {
-                if a < b || a.is_nan() || (a == b && a.is_sign_negative()) { a } else { b }
+                let first = (a < b) | a.is_nan() | ((a == b) & a.is_sign_negative());
+                if first { a } else { b }
             }),
         }
     };

@@ -10,7 +10,7 @@ const BLOCK: usize = 8 * LANES;
 
 /// Whether `a` takes the place of `b`, which came before; a NaN beats every number.
 pub(super) fn beats<T: FoldElement>(max: bool, a: T, b: T) -> bool {
-    !b.nan() && (is_beyond(max, a, b) || a.nan())
+    !b.nan() & (is_beyond(max, a, b) | a.nan())
 }
 
 /// The first of the places whose value no other beats; 0 where there are no values.
@@ -53,6 +53,40 @@ fn extreme<T: FoldElement, const MAX: bool>(block: &[T], best: T) -> Option<T> {
     let found = lanes.iter().chain(tail).fold(best, further);
     let is_ordered = !unordered.contains(&true) && !tail.iter().any(|x| x.nan()) && !best.nan();
     is_ordered.then_some(found)
+}
+
+/// Rows that are gone through side by side.
+const ABREAST: usize = 8;
+
+/// The first extremum of each row of `n` values. Short rows are gone through side by side: each waits for its own comparisons only.
+pub(super) fn row_extrema<T: FoldElement>(max: bool, values: &[T], n: usize, out: &mut [i32]) {
+    let abreast = match max {
+        _ if n >= LANES || n == 0 => 0,
+        true => short_rows::<T, true>(values, n, out),
+        false => short_rows::<T, false>(values, n, out),
+    };
+    for (k, out) in out.iter_mut().enumerate().skip(abreast) {
+        *out = first_extremum(max, &values[k * n..(k + 1) * n]);
+    }
+}
+
+/// Rows of `n` values, at least one, as many as are gone through side by side; gives how many.
+fn short_rows<T: FoldElement, const MAX: bool>(values: &[T], n: usize, out: &mut [i32]) -> usize {
+    let (groups, _) = out.as_chunks_mut::<ABREAST>();
+    for (rows, out) in values.chunks_exact(n * ABREAST).zip(&mut *groups) {
+        let column = |l: usize| -> [T; ABREAST] { std::array::from_fn(|k| rows[k * n + l]) };
+        let (mut best, mut found) = (column(0), [0; ABREAST]);
+        for l in 1..n {
+            let next = column(l);
+            for k in 0..ABREAST {
+                let beyond = beats(MAX, next[k], best[k]);
+                best[k] = if beyond { next[k] } else { best[k] };
+                found[k] = if beyond { l as i32 } else { found[k] };
+            }
+        }
+        *out = found;
+    }
+    ABREAST * groups.len()
 }
 
 /// The first extrema along the middle of three axes, of which the innermost is as long as `best`, room for values; 0 where
@@ -133,6 +167,12 @@ mod tests {
                         one_by_one(max, &rows.map(|r| r[k % width]).collect::<Vec<f32>>())
                     };
                     assert!(found.iter().enumerate().all(|(k, &at)| at == column(k)), "{values:?}");
+                }
+                for (n, max) in [(1, true), (3, false), (10, true), (31, false), (40, true)] {
+                    let mut found = vec![7; values.len() / n];
+                    row_extrema(max, &values, n, &mut found);
+                    let rows = values.chunks_exact(n).map(|row| one_by_one(max, row));
+                    assert!(rows.eq(found), "{n}: {values:?}");
                 }
                 for max in [false, true] {
                     assert_eq!(

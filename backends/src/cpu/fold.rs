@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::element::{FoldElement, Folding};
-use super::extremum::{beats, column_extrema, first_extremum};
+use super::extremum::{beats, column_extrema, first_extremum, row_extrema};
 use super::strict_folds::{BlockLanes, join_parts, lane_block, line, lines};
 use super::strict_scans::{scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
@@ -278,10 +278,7 @@ impl Folding for ArrayFold<'_> {
         if let Some(max) = self.places {
             // SAFETY: the results of these two are `i32`.
             let out = unsafe { self.out.write::<i32>() };
-            for (k, out) in out.iter_mut().enumerate() {
-                *out = first_extremum(max, &values[k * all..(k + 1) * all]);
-            }
-            return;
+            return row_extrema(max, values, all, out);
         }
         // SAFETY: `out` is an array of its own.
         let out = unsafe { self.out.write::<T>() };
