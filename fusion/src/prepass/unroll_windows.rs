@@ -9,7 +9,7 @@ use adfuse_ir::attrs::Attrs;
 use adfuse_ir::kernel::{Order, Run, strict_runs};
 use adfuse_ir::op::{Body, Monoid};
 use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, TensorType, Value, ValueDef};
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     regions: false,
     rules: &[Rule {
         name: "unroll-windows",
-        doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order.",
+        doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order; the place of an extremum too.",
         exactness: Exactness::Exact,
         pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
         then: &When {
@@ -43,9 +43,21 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     }],
 };
 
+/// How elements fold.
+#[derive(Clone, Copy)]
+enum FoldedBy {
+    Op(Op),
+    /// To the place of the first that no other beats.
+    Place(Beats),
+}
+
+/// Which of two elements beats the other: the one that compares so, and a NaN every number.
+#[derive(Clone, Copy)]
+struct Beats(Op);
+
 /// A fold of few elements.
 struct Short {
-    join: Op,
+    join: FoldedBy,
     /// The axes that it folds, ascending, and how many elements each has.
     axes: Vec<usize>,
     extents: Vec<u64>,
@@ -57,17 +69,21 @@ struct Short {
 fn short(f: &Function, i: Inst) -> Option<Short> {
     let Body::Reduce(monoid) = f.op(i).def().body else { return None };
     let join = match monoid {
-        Monoid::Sum => Op::Add,
-        Monoid::Prod => Op::Mul,
-        Monoid::Max => Op::Max,
-        Monoid::Min => Op::Min,
-        Monoid::And => Op::And,
-        Monoid::Or => Op::Or,
-        Monoid::ArgMax | Monoid::ArgMin => return None,
+        Monoid::Sum => FoldedBy::Op(Op::Add),
+        Monoid::Prod => FoldedBy::Op(Op::Mul),
+        Monoid::Max => FoldedBy::Op(Op::Max),
+        Monoid::Min => FoldedBy::Op(Op::Min),
+        Monoid::And => FoldedBy::Op(Op::And),
+        Monoid::Or => FoldedBy::Op(Op::Or),
+        Monoid::ArgMax => FoldedBy::Place(Beats(Op::Gt)),
+        Monoid::ArgMin => FoldedBy::Place(Beats(Op::Lt)),
     };
     let x = f.args(i)[0];
     let dims = f.ty(x).dims()?;
-    let mut axes: Vec<usize> = f.attrs(i).ints("axes").iter().map(|&a| a as usize).collect();
+    let mut axes: Vec<usize> = match join {
+        FoldedBy::Op(_) => f.attrs(i).ints("axes").iter().map(|&a| a as usize).collect(),
+        FoldedBy::Place(_) => vec![f.attrs(i).int("axis") as usize],
+    };
     axes.sort_unstable();
     let extents: Vec<u64> = axes.iter().map(|&a| dims.get(a).copied()).collect::<Option<_>>()?;
     let n = extents.iter().try_fold(1u64, |n, &d| n.checked_mul(d))?;
@@ -110,32 +126,60 @@ fn of_split_axes(f: &Function, v: Value, depth: u32) -> bool {
 impl Short {
     fn write(&self, s: &mut Site<'_, '_>) -> Value {
         let (f, i) = (s.f, s.root.inst);
-        let (x, result) = (f.args(i)[0], f.inst_results(i)[0]);
-        let out = f.ty(result).clone();
+        let out = f.ty(f.inst_results(i)[0]).clone();
+        let elements: Vec<Value> = coordinates(&self.extents)
+            .iter()
+            .map(|at| {
+                let mut pull = Pull { f, fold: self, at, known: BTreeMap::new() };
+                pull.value(s, f.args(i)[0], DEPTH)
+            })
+            .collect();
+        match self.join {
+            FoldedBy::Op(op) => self.folded(s.b, op, elements, &out),
+            FoldedBy::Place(beats) => beats.first_place(s.b, &elements, &out),
+        }
+    }
+
+    /// The elements folded, in strict order.
+    fn folded(&self, b: &mut Builder, op: Op, elements: Vec<Value>, out: &TensorType) -> Value {
         // 16-bit floats fold in `f32` and are rounded once.
         let wide = out.with_dtype(out.dtype.compute());
         let convert = |b: &mut Builder, v: Value, to: &TensorType| {
             if b.ty(v) == to { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), to) }
         };
-        let mut parts = Vec::new();
-        for at in coordinates(&self.extents) {
-            let mut pull = Pull { f, fold: self, at: &at, known: BTreeMap::new() };
-            let v = pull.value(s, x, DEPTH);
-            parts.push(convert(s.b, v, &wide));
-        }
-        let join =
-            |b: &mut Builder, l: Value, r: Value| b.op_as(self.join, &[l, r], Attrs::none(), &wide);
+        let mut parts: Vec<Value> = elements.into_iter().map(|v| convert(b, v, &wide)).collect();
+        let join = |b: &mut Builder, l: Value, r: Value| b.op_as(op, &[l, r], Attrs::none(), &wide);
         for run in &self.runs {
             let n: u64 = run.axes.iter().map(|&k| self.extents[usize::from(k)]).product();
             let each = parts.chunks(n as usize).map(|parts| match run.order {
-                Order::Chain => parts.iter().copied().reduce(|l, r| join(s.b, l, r)),
-                Order::Lane => lanes(parts.to_vec(), |l, r| join(s.b, l, r)),
+                Order::Chain => parts.iter().copied().reduce(|l, r| join(b, l, r)),
+                Order::Lane => lanes(parts.to_vec(), |l, r| join(b, l, r)),
             });
             parts = each.flatten().collect();
         }
         let folded = parts.first().copied();
         let folded = folded.expect("a fold of two elements or more");
-        convert(s.b, folded, &out)
+        convert(b, folded, out)
+    }
+}
+
+impl Beats {
+    /// The place among elements of the first that no other beats.
+    fn first_place(self, b: &mut Builder, elements: &[Value], out: &TensorType) -> Value {
+        let mut best = elements[0];
+        let mut place = b.literal(out, Literal::zero(out.dtype));
+        for (k, &x) in elements.iter().enumerate().skip(1) {
+            let mut beats = b.op(self.0, &[x, best]);
+            if b.ty(x).dtype.is_float() {
+                let (is_nan, was_number) = (b.op(Op::Ne, &[x, x]), b.op(Op::Eq, &[best, best]));
+                let beyond = b.op(Op::Or, &[beats, is_nan]);
+                beats = b.op(Op::And, &[beyond, was_number]);
+            }
+            let here = b.literal(out, Literal::from_i64(out.dtype, k as i64));
+            place = b.op(Op::SelectN, &[beats, place, here]);
+            best = b.op(Op::SelectN, &[beats, best, x]);
+        }
+        place
     }
 }
 

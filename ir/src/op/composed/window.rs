@@ -72,8 +72,8 @@ pub(super) fn slide(
     strides: &[i64],
     dilation: &[i64],
 ) -> Value {
-    let apart = sizes == strides && dilation.iter().all(|&d| d == 1);
-    if let Some(dims) = b.ty(x).dims().filter(|_| apart) {
+    let dims = b.ty(x).dims().filter(|_| are_apart(sizes, strides, dilation));
+    if let Some(dims) = dims {
         return side_by_side(b, x, (axes, sizes), &dims);
     }
     let mut ty = b.ty(x).clone();
@@ -86,6 +86,11 @@ pub(super) fn slide(
         .with_ints("strides", strides.iter().copied())
         .with_ints("dilation", dilation.iter().copied());
     b.op_with(Op::Skew, &[repeated], attrs)
+}
+
+/// Whether no two windows have an element in common, and none is left out between them.
+fn are_apart(sizes: &[i64], strides: &[i64], dilation: &[i64]) -> bool {
+    sizes == strides && dilation.iter().all(|&d| d == 1)
 }
 
 /// Windows that lie side by side: each axis becomes one of places and one of steps, with no element read twice, so
@@ -117,6 +122,30 @@ fn side_by_side(b: &mut Builder, x: Value, (axes, sizes): (&[i64], &[i64]), dims
     let step = |d: &i64| behind.iter().find(|(axis, _)| *axis == *d as usize).map(|(_, at)| *at);
     places.extend(axes.iter().filter_map(step));
     b.op_with(Op::Transpose, &[x], Attrs::none().with("perm", crate::attrs::Attr::Ints(places)))
+}
+
+/// The elements of windows that lie side by side in their places, and zeros where no window is.
+fn back_in_place(
+    b: &mut Builder,
+    windows: Value,
+    (axes, sizes): (&[i64], &[i64]),
+    dims: &[u64],
+) -> Value {
+    let ty = b.ty(windows).clone();
+    let rank = dims.len();
+    let steps = |d: usize| axes.iter().position(|&a| a as usize == d);
+    // Each axis of places with that of its steps behind it.
+    let perm = (0..rank).flat_map(|d| [Some(d), steps(d).map(|k| rank + k)]).flatten();
+    let perm: Ints = perm.map(|d| d as i64).collect();
+    let turned = Attrs::none().with("perm", crate::attrs::Attr::Ints(perm));
+    let turned = b.op_with(Op::Transpose, &[windows], turned);
+    let whole =
+        |d: usize| steps(d).map_or(dims[d], |k| dims[d] / sizes[k] as u64 * sizes[k] as u64);
+    let joined = TensorType::new(ty.dtype, (0..rank).map(|d| Dim::Const(whole(d))));
+    let joined = b.op_as(Op::Reshape, &[turned], Attrs::none(), &joined);
+    let none: Ints = (0..rank).map(|_| 0).collect();
+    let rest: Ints = (0..rank).map(|d| (dims[d] - whole(d)) as i64).collect();
+    padded(b, joined, Literal::zero(ty.dtype), (&none, &rest, &none))
 }
 
 /// A value with constants around and between its elements.
@@ -277,6 +306,23 @@ pub(in crate::op) fn select_and_scatter_add(b: &mut Builder, cx: &RuleCx<'_>) ->
     let zero = b.literal(&flat, Literal::zero(ty.dtype));
     let given = b.op(Op::SelectN, &[hit, zero, source]);
     let given = b.op_as(Op::Reshape, &[given], Attrs::none(), &slid_ty);
+    let sum = match are_apart(&walk.sizes, &walk.strides, &walk.dilation) {
+        // Every element is in one window at most: the sum is that of the element and zeros.
+        true => {
+            let put = back_in_place(b, given, (&walk.axes, &walk.sizes), &extents);
+            let zero = b.literal(&b.ty(put).clone(), Literal::zero(ty.dtype));
+            b.op(Op::Add, &[put, zero])
+        }
+        false => sum_of_windows(b, given, &walk, &extents),
+    };
+    let back: [Ints; 2] = [&low, &high].map(|l| l.iter().map(|n| -n).collect());
+    smallvec![padded(b, sum, Literal::zero(ty.dtype), (&back[0], &back[1], &none))]
+}
+
+/// The sum of the steps of windows at the places where they were read.
+fn sum_of_windows(b: &mut Builder, given: Value, walk: &Walk, extents: &[u64]) -> Value {
+    let ty = b.ty(given).clone();
+    let rank = extents.len();
     let nothing = b.literal(&TensorType::scalar(ty.dtype), Literal::zero(ty.dtype));
     let attrs = Attrs::none()
         .with("axes", crate::attrs::Attr::Ints(walk.axes.clone()))
@@ -285,7 +331,5 @@ pub(in crate::op) fn select_and_scatter_add(b: &mut Builder, cx: &RuleCx<'_>) ->
         .with("dilation", crate::attrs::Attr::Ints(walk.dilation.clone()))
         .with_ints("extents", walk.axes.iter().map(|&d| extents[d as usize] as i64));
     let put = b.op_with(Op::Unskew, &[given, nothing], attrs);
-    let sum = b.op_with(Op::ReduceSum, &[put], Attrs::none().with_ints("axes", walk.along(rank)));
-    let back: [Ints; 2] = [&low, &high].map(|l| l.iter().map(|n| -n).collect());
-    smallvec![padded(b, sum, Literal::zero(ty.dtype), (&back[0], &back[1], &none))]
+    b.op_with(Op::ReduceSum, &[put], Attrs::none().with_ints("axes", walk.along(rank)))
 }
