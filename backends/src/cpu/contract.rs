@@ -21,6 +21,9 @@ use smallvec::SmallVec;
 /// So few rows or columns are multiplied in the time that copying the other operand takes.
 const FEW: i64 = 32;
 
+/// The fewest products of a matrix of a batch that columns are divided into.
+const EACH: i64 = 1 << 15;
+
 /// A contraction, made.
 pub(super) struct CompiledMember {
     /// Batch, rows, columns, depth.
@@ -109,6 +112,8 @@ pub(super) enum SumTarget {
 
 impl CompileContext<'_> {
     pub(super) fn member(&mut self, m: &Member) -> Result<CompiledMember, Diagnostic> {
+        let batched = self.evenly_spaced(m);
+        let m = batched.as_ref().unwrap_or(m);
         let result = m.result();
         let results = volume(&result)?;
         // Extents of the operands of an empty result may be too large to walk.
@@ -172,6 +177,26 @@ impl CompileContext<'_> {
             room,
             met: SubnormalState::default(),
         })
+    }
+
+    /// The same sums of matrices that are read where they are, where columns of all images are no such matrix but those of each
+    /// image are, as in a convolution by kernels of one element; `None` where nothing is gained.
+    fn evenly_spaced(&self, m: &Member) -> Option<Member> {
+        let is_read = |m: &Member| {
+            let groups = |free| [&m.batch, free, &m.depth];
+            read(self.program, &m.lhs, groups(&m.rows), m.sum).is_some()
+                && read(self.program, &m.rhs, groups(&m.cols), m.sum).is_some()
+        };
+        if is_read(m) {
+            return None;
+        }
+        let mut found = m.with_columns_in_batch()?;
+        while !is_read(&found) {
+            found = found.with_columns_in_batch()?;
+        }
+        let all = [&found.rows, &found.cols, &found.depth].into_iter().flatten();
+        let products = all.fold(1i64, |all, &n| all.saturating_mul(n));
+        (products >= EACH).then_some(found)
     }
 
     /// The operands: packed for a kernel of dot products, if the host has one that keeps the mode's promise.

@@ -8,6 +8,7 @@
 //! are equal but for the buffers that they name. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
+mod batch_columns;
 mod block;
 mod buffer;
 mod checkpoints;

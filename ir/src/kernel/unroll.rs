@@ -2,7 +2,7 @@
 
 use super::buffer::Extents;
 use super::program::{Feed, Member};
-use super::stage::{Kernel, Param, Stage};
+use super::stage::{Kernel, Operand, Param, Stage};
 use crate::index::IndexExpr;
 use crate::literal::Literal;
 use crate::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
@@ -11,8 +11,12 @@ use smallvec::SmallVec;
 /// The most products of a sum, and of a batch, that become a scalar program.
 const MATRIX: [i64; 2] = [32, 1 << 12];
 
-/// The same for one row: a library packs the other operand for a single use.
+/// The same for one row or one column: a library packs the other operand for a single use.
 const ROW: [i64; 2] = [64, 1 << 15];
+
+/// The most products of a sum of one row or column whose other operand has neighbours for neighbouring sums, as windows of a
+/// depthwise convolution have. Neighbouring sums are a vector then, whatever their number.
+const LINE: i64 = 64;
 
 /// The most instructions of a feed.
 const FEED: usize = 8;
@@ -23,7 +27,12 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
     let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
     let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
     let products = rows.saturating_mul(cols).saturating_mul(depth);
-    let [deep, most] = if rows == 1 { ROW } else { MATRIX };
+    let [deep, most] = match (rows, cols) {
+        (1, _) if has_neighbours(&member.rhs, &member.cols, member) => [LINE, i64::MAX],
+        (_, 1) if has_neighbours(&member.lhs, &member.rows, member) => [LINE, i64::MAX],
+        (1, _) => ROW,
+        _ => MATRIX,
+    };
     let few = (1..=deep).contains(&depth) && (1..=most).contains(&products);
     if !few || !member.sum.is_float() || member.then.params.iter().any(reads_at_data) {
         return None;
@@ -59,6 +68,24 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
         domain: member.result(),
         stages: vec![stage],
         ..Kernel::default()
+    })
+}
+
+/// Whether an operand's elements for places along the last of its own axes are neighbours in memory.
+fn has_neighbours(feed: &Feed, own: &Extents, member: &Member) -> bool {
+    let Some(last) = own.iter().rposition(|&n| n > 1) else { return false };
+    let axis = member.batch.len() + last;
+    let axes = member.batch.len() + own.len() + member.depth.len();
+    let steps = |e: &IndexExpr| e.factors(axes).map(|by| by[axis]);
+    feed.params.iter().all(|param| {
+        let Param::Load(pieces) = param else { return false };
+        pieces.iter().all(|piece| match (&piece.from, piece.index.split_last()) {
+            (Operand::Buffer(_), Some((last, outer))) => {
+                steps(last) == Some(1) && outer.iter().all(|e| steps(e) == Some(0))
+            }
+            // A number around the windows.
+            (from, _) => !matches!(from, Operand::Buffer(_)),
+        })
     })
 }
 
@@ -133,7 +160,7 @@ impl Stage {
 }
 
 /// A parameter with expressions in place of its coordinates.
-fn moved(param: &Param, at: &[IndexExpr]) -> Param {
+pub(super) fn moved(param: &Param, at: &[IndexExpr]) -> Param {
     let mut param = param.clone();
     match &mut param {
         Param::Load(pieces) => {

@@ -39,7 +39,7 @@ fn places(n: i64, k: i64, [stride, dilation, low, high, holes]: [i64; 5]) -> i64
 fn convolutions() {
     // Images, features in and out, lines and columns, kernel, groups; stride, dilation, padding before and behind, and
     // dilation of the image.
-    let cases: [([i64; 8], [i64; 5]); 12] = [
+    let cases: [([i64; 8], [i64; 5]); 16] = [
         ([3, 1, 6, 12, 12, 5, 5, 1], [1, 1, 0, 0, 1]),
         ([2, 6, 16, 12, 12, 5, 5, 1], [1, 1, 0, 0, 1]),
         ([2, 3, 4, 9, 17, 3, 3, 1], [1, 1, 1, 1, 1]),
@@ -52,6 +52,12 @@ fn convolutions() {
         ([1, 2, 3, 5, 6, 2, 2, 1], [1, 1, 1, 1, 2]),
         ([2, 1, 1, 1, 40, 1, 7, 1], [1, 1, 0, 0, 1]),
         ([1, 1, 33, 20, 20, 4, 4, 1], [4, 1, 0, 0, 1]),
+        // Kernels of one element, whose columns are those of each image.
+        ([3, 20, 30, 9, 11, 1, 1, 1], [1, 1, 0, 0, 1]),
+        ([3, 20, 6, 19, 11, 1, 1, 1], [2, 1, 0, 0, 1]),
+        // Groups of many sums, which are a kernel because the sums are neighbours.
+        ([4, 3, 3, 31, 33, 3, 3, 3], [1, 1, 1, 1, 1]),
+        ([6, 2, 2, 52, 53, 3, 3, 2], [2, 1, 1, 1, 1]),
     ];
     for dtype in ["f32", "f64"] {
         for (sizes, along) in cases {
