@@ -5,12 +5,16 @@
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;
+use super::point_tasks::TaskCount;
 use super::shape::volume;
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
+
+/// How many times as long it takes to put an element in its place as to copy it.
+const SORTED: i64 = 32;
 
 /// Elements that a task goes through at least.
 const PIECE: i64 = 4096;
@@ -91,7 +95,8 @@ impl CompiledArgsort {
             return;
         }
         let (whole, rest) = (self.lines / self.tasks, self.lines % self.tasks);
-        worker_set.each(self.tasks, |_, worker, k| {
+        let each = (self.lines * self.long / self.tasks).saturating_mul(SORTED);
+        worker_set.each(TaskCount::of(self.tasks, each), |_, worker, k| {
             let first = k * whole + k.min(rest);
             let last = first + whole + i64::from(k < rest);
             (first..last).for_each(|line| self.line(worker, k, line));

@@ -9,7 +9,8 @@ use super::codegen::loop_ir::Sweep;
 use super::codegen::vector_width::Vectors;
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
-use super::shape::{CodeFold, WORK, covers, parted, volume};
+use super::point_tasks::MOST;
+use super::shape::{CodeFold, covers, parted, volume};
 use super::steps::work;
 use super::sweep_facts::FactCollector;
 use crate::runtime::host_memory::OffsetAllocator;
@@ -78,19 +79,19 @@ impl CompileContext<'_> {
         }
     }
 
-    /// Notes into how many tasks a kernel of `points` points is divided, in multiples of `grain`; one where there is none.
+    /// Notes into how many long tasks a kernel of `points` points is divided, in multiples of `grain`; one where there is none.
     /// Contractions, which have kernels after them, are divided by their products.
     pub(super) fn note_tasks(&mut self, (points, grain): (i64, Option<i64>), follows: bool) {
         let Some(facts) = self.facts.as_mut().filter(|_| !follows) else { return };
         let most = grain.map_or(1, |grain| points / grain.max(1));
-        let tasks = (facts.work / WORK).clamp(1, most.max(1));
+        let tasks = (facts.work / MOST).clamp(1, most.max(1));
         facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());
     }
 
-    /// Notes into how many tasks a bundle is divided, whatever its kernels would be by themselves.
-    pub(super) fn note_bundle(&mut self, tasks: usize) {
+    /// Notes into how many long tasks a bundle of this many primitives is divided, whatever its kernels would be by themselves.
+    pub(super) fn note_bundle(&mut self, work: i64) {
         if let Some(facts) = &mut self.facts {
-            facts.step.tasks = tasks.max(1) as u64;
+            facts.step.tasks = (work / MOST).max(1).unsigned_abs();
         }
     }
 

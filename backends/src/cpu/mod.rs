@@ -31,6 +31,7 @@ pub(crate) mod machine_code;
 pub(crate) mod multiply;
 pub(crate) mod operand;
 pub(crate) mod places;
+mod point_tasks;
 pub(crate) mod prepare;
 pub(crate) mod scalar_loop;
 pub(crate) mod scatter;

@@ -4,6 +4,7 @@ use super::contract::{CompiledMember, MemberOperands, Multiplier, OperandSource,
 use super::gemm::tiles::GemmSide;
 use super::gemm::{GemmArgs, MatrixView, canonical, tiles};
 use super::machine_code::Code;
+use super::point_tasks::TaskCount;
 use super::task_split::chunks_of;
 use super::tiled_operand::TiledOperand;
 use super::workers::{Worker, WorkerSet};
@@ -52,6 +53,7 @@ impl CompiledMember {
         let (all, [height, width]) = (batch * rows, cut.task);
         let across = (cols + width - 1) / width;
         let tasks = (all + height - 1) / height * across;
+        let products = height.saturating_mul(width).saturating_mul(depth);
         // The pieces of a task, each of one batch.
         let pieces = |k: i64, each: &mut dyn FnMut(TaskRange)| {
             let (from, left) = (k / across * height, k % across * width);
@@ -68,7 +70,8 @@ impl CompiledMember {
         let chunks = self.chunks.filter(|_| tasks < threads);
         if let (Some(at), MemberOperands::Sources(sources)) = (chunks, operands) {
             let count = chunks_of(depth);
-            worker_set.each(tasks * count, |_, worker, k| {
+            let chunked = TaskCount::of_products(tasks * count, products / count);
+            worker_set.each(chunked, |_, worker, k| {
                 let from = k % count * CONTRACT_CHUNK as i64;
                 let depth = [from, (from + CONTRACT_CHUNK as i64).min(depth)];
                 pieces(k / count, &mut |p| {
@@ -77,7 +80,7 @@ impl CompiledMember {
                 });
             });
         }
-        worker_set.each(tasks, |code, worker, k| {
+        worker_set.each(TaskCount::of_products(tasks, products), |code, worker, k| {
             pieces(k, &mut |p| self.piece(code, worker, (operands, chunks), p));
         });
     }

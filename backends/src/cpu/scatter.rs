@@ -7,6 +7,7 @@
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
+use super::point_tasks::TaskCount;
 use super::shape::volume;
 use super::workers::{Worker, WorkerSet};
 use crate::runtime::strides::dense as is_dense;
@@ -128,14 +129,15 @@ impl CompiledScatter {
         let mut from = 0;
         while from < self.count {
             let to = (from + round).min(self.count);
-            worker_set.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
+            let pieces = TaskCount::of((to - from + PIECE - 1) / PIECE, PIECE);
+            worker_set.each(pieces, |code, worker, k| {
                 let (values, places) = (worker.all(self.values), worker.all(self.places));
                 worker.set(0, values, from, self.wide.bytes());
                 worker.set(1, places, from, 8);
                 let first = from + k * PIECE;
                 worker.sweep(code, self.updates, first, (first + PIECE).min(to));
             });
-            worker_set.each(threads, |_, worker, k| {
+            worker_set.each(TaskCount::of(threads, (to - from) / threads), |_, worker, k| {
                 let end = ((k + 1) * range).min(self.elements);
                 self.add(worker, (to - from) as usize, (k * range).min(end)..end);
             });
@@ -148,7 +150,8 @@ impl CompiledScatter {
 
     /// Runs a sweep over all sums.
     fn all(&self, worker_set: &mut WorkerSet<'_>, sweep: SweepId) {
-        worker_set.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
+        let tasks = TaskCount::of((self.elements + ELEMENTS - 1) / ELEMENTS, ELEMENTS);
+        worker_set.each(tasks, |code, worker, k| {
             let sums = self.sums(worker);
             worker.set(0, sums, 0, self.wide.bytes());
             worker.sweep(code, sweep, k * ELEMENTS, ((k + 1) * ELEMENTS).min(self.elements));

@@ -6,9 +6,6 @@ use crate::runtime::host_memory::too_much;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Extents, Kernel, Order, Run, Sink, Stage};
 
-/// About the primitives of a task: in less time another thread does not even wake.
-pub(super) const WORK: i64 = 1 << 20;
-
 /// The cost of reading and storing an element, in primitives.
 pub(super) const ACCESS: i64 = 6;
 

@@ -8,8 +8,9 @@ use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::{Builder, JoinHandle, park, yield_now};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle, Thread, park, yield_now};
 
 /// Turns of a loop before a thread that waits goes to sleep: some ten microseconds, about what it
 /// takes to wake it.
@@ -26,6 +27,11 @@ const SLEEPS: u32 = 1;
 const OFFERED: u32 = 2;
 /// It runs the job.
 const RUNS: u32 = 3;
+/// It sleeps, and whoever is about to run the job wakes it first.
+const WAKENS: u32 = 4;
+
+/// The most threads that a thread wakes: waking one takes microseconds, so threads share that.
+const WOKEN: usize = 2;
 
 /// Where a thread and its callers meet.
 #[repr(align(128))]
@@ -34,6 +40,8 @@ struct OfferSlot {
     failed: AtomicBool,
     /// Written by the caller before it offers, read by the thread between taking the offer and being done.
     job: UnsafeCell<Option<Job<'static>>>,
+    /// Its thread, once that has begun.
+    thread: OnceLock<Thread>,
 }
 
 // SAFETY: the job is written while the thread waits or sleeps and read while it runs, which `state` tells apart.
@@ -41,6 +49,8 @@ unsafe impl Sync for OfferSlot {}
 
 struct PoolState {
     slots: Vec<OfferSlot>,
+    /// About how many threads are still to be woken for the job.
+    to_wake: AtomicUsize,
     stop: AtomicBool,
 }
 
@@ -57,34 +67,47 @@ impl ThreadPool {
             state: AtomicU32::new(WAITS),
             failed: AtomicBool::new(false),
             job: UnsafeCell::new(None),
+            thread: OnceLock::new(),
         };
         let slots = (0..beside).map(slot).collect();
-        let shared = Arc::new(PoolState { slots, stop: AtomicBool::new(false) });
+        let shared = Arc::new(PoolState {
+            slots,
+            to_wake: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        });
         let thread = |k: usize| {
-            let shared = Arc::clone(&shared);
-            Builder::new().spawn(move || shared.serve(k)).ok()
+            let pool = Arc::clone(&shared);
+            let thread = Builder::new().spawn(move || pool.serve(k)).ok()?;
+            let _ = shared.slots[k].thread.set(thread.thread().clone());
+            Some(thread)
         };
         // Threads have the first numbers, also where one is refused.
         ThreadPool { threads: (0..beside).map_while(thread).collect(), shared }
     }
 
-    /// Runs a job on the caller's thread, as number 0, and offers it to at most `others` more. A thread that has not begun
-    /// when the caller is done is not waited for.
+    /// Runs a job on the caller's thread, as number 0, and offers it to at most `others` more, of which at most `wakened` are
+    /// woken for it. A thread that has not begun when the caller is done is not waited for.
     ///
     /// # Panics
     /// When a thread's part of the job did.
-    pub(super) fn run(&mut self, others: usize, job: Job<'_>) {
+    pub(super) fn run(&mut self, others: usize, wakened: usize, job: Job<'_>) {
         // SAFETY: the job is called only by threads that take it while it is offered. Offers are taken back below, and
         // threads that took one are waited for, before this returns or unwinds.
         let job_of_all = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
         let wanted = &self.shared.slots[..others.min(self.threads.len())];
-        for (slot, thread) in wanted.iter().zip(&self.threads) {
+        let mut to_wake = 0;
+        for slot in wanted {
             // SAFETY: no job is offered, since runs end with all offers taken back or done.
             unsafe { *slot.job.get() = Some(job_of_all) };
-            if slot.state.swap(OFFERED, Ordering::AcqRel) == SLEEPS {
-                thread.thread().unpark();
+            let offered = |from, to| {
+                slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            };
+            if !offered(WAITS, OFFERED) && wakened > to_wake && offered(SLEEPS, WAKENS) {
+                to_wake += 1;
             }
         }
+        self.shared.to_wake.store(to_wake, Ordering::Relaxed);
+        self.shared.wake();
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
         let mut failed = false;
         for slot in wanted {
@@ -101,8 +124,10 @@ impl ThreadPool {
 impl OfferSlot {
     /// Takes the offer back, or waits until the thread that has taken it is done.
     fn settle(&self) {
-        let back = self.state.compare_exchange(OFFERED, WAITS, Ordering::AcqRel, Ordering::Acquire);
-        if back.is_ok() {
+        let back = |from, to| {
+            self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        };
+        if back(WAKENS, SLEEPS) || back(OFFERED, WAITS) {
             return;
         }
         let mut turns = 0;
@@ -121,6 +146,23 @@ impl OfferSlot {
 }
 
 impl PoolState {
+    /// Wakes some of the threads that are to be woken for the job.
+    fn wake(&self) {
+        if self.to_wake.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let woken = |slot: &&OfferSlot| {
+            let change = || {
+                slot.state.compare_exchange(WAKENS, OFFERED, Ordering::AcqRel, Ordering::Relaxed)
+            };
+            slot.state.load(Ordering::Relaxed) == WAKENS && change().is_ok()
+        };
+        for slot in self.slots.iter().filter(woken).take(WOKEN) {
+            self.to_wake.fetch_sub(1, Ordering::Relaxed);
+            slot.thread.get().inspect(|thread| thread.unpark());
+        }
+    }
+
     /// What the thread of a slot does until the pool is dropped.
     fn serve(&self, number: usize) {
         let slot = &self.slots[number];
@@ -129,6 +171,7 @@ impl PoolState {
             if slot.state.load(Ordering::Relaxed) == OFFERED
                 && let Some(job) = slot.take()
             {
+                self.wake();
                 if catch_unwind(AssertUnwindSafe(|| job(number + 1))).is_err() {
                     slot.failed.store(true, Ordering::Relaxed);
                 }
@@ -146,7 +189,7 @@ impl PoolState {
                 slot.state.compare_exchange(sleep.0, sleep.1, Ordering::AcqRel, Ordering::Relaxed);
             // An offer, or the end, that comes from here on wakes the thread.
             while asleep.is_ok()
-                && slot.state.load(Ordering::Acquire) == SLEEPS
+                && matches!(slot.state.load(Ordering::Acquire), SLEEPS | WAKENS)
                 && !self.stop.load(Ordering::Acquire)
             {
                 park();
@@ -177,7 +220,7 @@ mod tests {
         let mut pool = ThreadPool::new(3);
         for call in 0..200 {
             let counts: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(call % 4, &|k| {
+            pool.run(call % 4, call % 3, &|k| {
                 counts[k].fetch_add(1, Ordering::Relaxed);
             });
             let counts: Vec<usize> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
@@ -190,12 +233,35 @@ mod tests {
         }
     }
 
+    /// Threads that sleep are woken by each other, no more than may be, and those that are not stay asleep until they are.
+    #[test]
+    fn threads_are_woken_for_what_is_worth_it() {
+        let mut pool = ThreadPool::new(7);
+        let asleep = |pool: &ThreadPool| {
+            let sleeps = |s: &&OfferSlot| s.state.load(Ordering::Relaxed) == SLEEPS;
+            pool.shared.slots.iter().filter(sleeps).count()
+        };
+        for wakened in [0, 1, 3, 7, 0, 7] {
+            while asleep(&pool) < 7 {
+                yield_now();
+            }
+            let ran = AtomicUsize::new(0);
+            pool.run(7, wakened, &|_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+                while ran.load(Ordering::Relaxed) < wakened + 1 {
+                    yield_now();
+                }
+            });
+            assert_eq!(ran.into_inner(), wakened + 1);
+        }
+    }
+
     #[test]
     fn a_panic_comes_back() {
         let mut pool = ThreadPool::new(1);
         let begun = AtomicBool::new(false);
         let caught = catch_unwind(AssertUnwindSafe(|| {
-            pool.run(1, &|k| {
+            pool.run(1, 1, &|k| {
                 begun.fetch_or(k == 1, Ordering::Relaxed);
                 while !begun.load(Ordering::Relaxed) {
                     yield_now();
@@ -204,7 +270,7 @@ mod tests {
             });
         }));
         assert!(caught.is_err());
-        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(1, &|k| assert_ne!(k, 0)))).is_err());
-        pool.run(1, &|_| {});
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(1, 1, &|k| assert_ne!(k, 0)))).is_err());
+        pool.run(1, 1, &|_| {});
     }
 }

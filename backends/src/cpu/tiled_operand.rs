@@ -5,6 +5,7 @@ use super::gemm::MatrixView;
 use super::gemm::dots::{DotKernel, LINES, OperandSide, STRIPE, candidate, packed_bytes};
 use super::machine_code::SweepId;
 use super::operand::View;
+use super::point_tasks::TaskCount;
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Feed, Member};
@@ -22,7 +23,8 @@ const ELEMENTS: i64 = 1 << 14;
 impl ComputedOperand {
     /// Computes the array, whose elements have this many bytes.
     pub(super) fn compute(&self, worker_set: &mut WorkerSet<'_>, bytes: u64) {
-        worker_set.each((self.count + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
+        let tasks = TaskCount::of((self.count + ELEMENTS - 1) / ELEMENTS, ELEMENTS);
+        worker_set.each(tasks, |code, worker, k| {
             let at = worker.all(self.at);
             worker.set(0, at, 0, bytes);
             let end = ((k + 1) * ELEMENTS).min(self.count);
@@ -97,7 +99,8 @@ impl TiledOperand {
         }
         let [batch, lines, depth] = self.size;
         let tasks = (lines + STRIPE as i64 - 1) / STRIPE as i64;
-        worker_set.each(batch * tasks, |_, worker, task| {
+        let stripes = TaskCount::of(batch * tasks, (STRIPE as i64).saturating_mul(depth));
+        worker_set.each(stripes, |_, worker, task| {
             let (matrix, first) = (task / tasks, task % tasks * STRIPE as i64);
             let from = self.lines(worker, matrix, first);
             let count = (lines - first).min(STRIPE as i64) as usize;

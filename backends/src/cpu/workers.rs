@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::machine_code::{Code, SweepId};
+use super::point_tasks::TaskCount;
 use super::thread_pool::ThreadPool;
 use crate::runtime::trace::SpanRecorder;
 use std::array::from_fn;
@@ -116,7 +117,8 @@ pub(super) struct WorkerSet<'a> {
 
 impl WorkerSet<'_> {
     /// Runs tasks `0..count`, each once, in any order.
-    pub(super) fn each(&mut self, count: i64, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
+    pub(super) fn each(&mut self, tasks: TaskCount, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
+        let count = tasks.count;
         let (code, step, recorder) = (self.code, self.step, self.recorder);
         let task = |thread: usize, worker: &mut Worker, k| match recorder {
             None => task(code, worker, k),
@@ -134,7 +136,7 @@ impl WorkerSet<'_> {
         // More threads than tasks would find none.
         let threads = self.workers.len().min(usize::try_from(count).unwrap_or(usize::MAX));
         let (workers, shares) = (self.workers, TaskShares::new(count, threads));
-        pool.run(threads - 1, &|thread| {
+        pool.run(threads - 1, tasks.worth_waking(), &|thread| {
             let Some(worker) = workers.get(thread) else { return };
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
             while let Some(k) = shares.take(thread) {

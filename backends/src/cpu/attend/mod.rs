@@ -15,6 +15,7 @@ use super::gemm::{self, Gemm, GemmArgs, MatrixView, SubnormalState};
 use super::kernel::compile::CompileContext;
 use super::machine_code::{Code, SweepId};
 use super::workers::{Worker, WorkerSet};
+use crate::cpu::point_tasks::TaskCount;
 use adfuse_ir::kernel::{Attend, Extents, Param};
 use adfuse_ir::op::{ATTENTION_BLOCK, AttentionShape};
 use adfuse_ir::scalar::{Recorder, S};
@@ -269,7 +270,9 @@ impl CompiledAttention {
         piece: impl Fn(&mut TaskMemory<'_, T>, usize) + Sync,
     ) {
         let together = (WORK / each.max(1)).clamp(1, count.max(1) as u64) as usize;
-        worker_set.each(count.div_ceil(together) as i64, |code, worker, task| {
+        let products = each.saturating_mul(together as u64) as i64;
+        let tasks = TaskCount::of_products(count.div_ceil(together) as i64, products);
+        worker_set.each(tasks, |code, worker, task| {
             let kernels = found::<T>();
             let mut memory = TaskMemory { step: self, code, worker, kernels };
             let first = task as usize * together;

@@ -7,6 +7,7 @@
 use super::CompiledKernel;
 use super::compile::CompileContext;
 use crate::cpu::machine_code::Code;
+use crate::cpu::point_tasks::{FEWEST, TaskCount};
 use crate::cpu::workers::{Worker, WorkerSet};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Bundle;
@@ -40,15 +41,17 @@ impl CompileContext<'_> {
         let mut pieces = Vec::new();
         for (k, kernel) in kernels.iter().enumerate() {
             let mut from = 0;
-            while from < kernel.points {
-                let to = from.saturating_add(kernel.task).min(kernel.points);
+            let task = kernel.tasks.shortest();
+            while from < kernel.tasks.points {
+                let to = from.saturating_add(task).min(kernel.tasks.points);
                 pieces.push(BundlePiece { kernel: k, from, to });
                 from = to;
             }
         }
-        let part = |p: &BundlePiece| (p.to - p.from) as f64 / kernels[p.kernel].task as f64;
+        let work = |p: &BundlePiece| (p.to - p.from).saturating_mul(kernels[p.kernel].tasks.work);
+        let part = |p: &BundlePiece| work(p) as f64 / FEWEST as f64;
         let tasks = filled(&pieces.iter().map(part).collect::<Vec<_>>());
-        self.note_bundle(tasks.len());
+        self.note_bundle(pieces.iter().map(work).fold(0, i64::saturating_add));
         Ok(CompiledBundle { kernels, pieces, tasks })
     }
 }
@@ -84,7 +87,8 @@ impl CompiledBundle {
 
     /// Runs it.
     pub(in crate::cpu) fn run(&self, worker_set: &mut WorkerSet<'_>) {
-        worker_set.each(self.tasks.len() as i64, |code, worker, n| {
+        let tasks = TaskCount { count: self.tasks.len() as i64, work: FEWEST };
+        worker_set.each(tasks, |code, worker, n| {
             for piece in &self.pieces[self.tasks[n as usize].clone()] {
                 self.kernels[piece.kernel].points(code, worker, piece.from, piece.to);
             }

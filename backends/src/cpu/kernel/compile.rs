@@ -10,9 +10,8 @@ use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::host_services::HostServices;
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
-use crate::cpu::shape::{
-    ACCESS, CodeFold, WORK, covers, gcd, granule, in_code, of_rows, parted, volume,
-};
+use crate::cpu::point_tasks::PointTasks;
+use crate::cpu::shape::{ACCESS, CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
 use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
@@ -105,9 +104,8 @@ impl CompileContext<'_> {
             sums,
         };
         let mut made = CompiledKernel {
-            points,
+            tasks: PointTasks { points, work: 1, grain: None },
             batch,
-            task: 1,
             stages: Vec::new(),
             folds: Vec::new(),
             rows,
@@ -121,21 +119,19 @@ impl CompileContext<'_> {
         }
         self.slots = self.slots.max(next);
         made.cuts = self.cuts(kernel, &made, &volumes);
-        made.task = self.task(&made, &volumes);
+        made.tasks =
+            PointTasks { points, work: self.work(&made, &volumes), grain: made.cuts.grain };
         self.note_tasks((points, made.cuts.grain), sums.is_some());
         Ok(made)
     }
 
-    /// Points of a task.
-    fn task(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
-        let Some(grain) = made.cuts.grain else { return made.points.max(1) };
+    /// The primitives of a point.
+    fn work(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
         let size = |s: &CompiledStage| self.compiler.as_ref().map_or(0, |m| m.size(s.sweep));
         let work = |(s, &v): (&CompiledStage, &i64)| {
             v.max(1).saturating_mul(size(s).saturating_add(ACCESS))
         };
-        let work = made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add);
-        let wanted = (WORK / work.max(1)).max(1);
-        (wanted - 1) / grain * grain + grain
+        made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add).max(1)
     }
 
     /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.

@@ -14,6 +14,7 @@ use super::fold::{
     TileScan,
 };
 use super::machine_code::{Code, SweepId};
+use super::point_tasks::{PointTasks, TaskCount};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
@@ -21,9 +22,8 @@ use adfuse_ir::op::Monoid;
 
 /// A kernel, made.
 pub(super) struct CompiledKernel {
-    points: i64,
+    tasks: PointTasks,
     batch: i64,
-    task: i64,
     stages: Vec<CompiledStage>,
     folds: Vec<DomainFold>,
     rows: Vec<OwnArray>,
@@ -160,10 +160,10 @@ const FINISHED: usize = 1 << 14;
 impl CompiledKernel {
     /// Runs it.
     pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
-        let tasks = (self.points + self.task - 1) / self.task;
-        worker_set.each(tasks, |code, worker, k| {
-            let end = ((k + 1) * self.task).min(self.points);
-            self.points(code, worker, k * self.task, end);
+        let threads = worker_set.threads() as i64;
+        let (task, points) = (self.tasks.task(threads), self.tasks.points);
+        worker_set.each(self.tasks.count(threads), |code, worker, k| {
+            self.points(code, worker, k * task, ((k + 1) * task).min(points));
         });
         self.finish(worker_set);
     }
@@ -171,9 +171,9 @@ impl CompiledKernel {
     /// Runs it by one worker if it is one task without folds over its points; whether it has. Small kernels in loops take less
     /// time than a lock.
     pub(super) fn run_alone(&self, code: &Code, worker: &mut Worker) -> bool {
-        let alone = self.points <= self.task && self.folds.is_empty();
+        let alone = self.tasks.is_one() && self.folds.is_empty();
         if alone {
-            self.points(code, worker, 0, self.points);
+            self.points(code, worker, 0, self.tasks.points);
         }
         alone
     }
@@ -391,7 +391,7 @@ impl DomainFold {
             let columns = by.inner.div_ceil(FINISHED).max(1);
             let lines = (FINISHED / by.inner.max(1)).max(1);
             let tasks = by.outer.div_ceil(lines) * columns;
-            worker_set.each(tasks as i64, |_, worker, k| {
+            worker_set.each(TaskCount::of(tasks as i64, FINISHED as i64), |_, worker, k| {
                 let (o, j) = (k as usize / columns * lines, k as usize % columns * FINISHED);
                 let parts = ElementArray { at: worker.all(self.at), count: self.count };
                 let out = ElementArray { at: worker.all(self.joined), count: by.outer * by.inner };
@@ -402,7 +402,7 @@ impl DomainFold {
             });
         }
         if let Some((runs, work)) = &self.rest {
-            worker_set.each(1, |_, worker, _| {
+            worker_set.each(TaskCount::ONE, |_, worker, _| {
                 let count = self.parted.map_or(self.count, |by| by.outer * by.inner);
                 let values = ElementArray { at: worker.all(self.joined), count };
                 let places = self.monoid.is_arg().then_some(self.monoid == Monoid::ArgMax);
@@ -414,7 +414,7 @@ impl DomainFold {
         }
         let all = self.results as i64;
         let task = if self.free { FINISHED as i64 } else { all.max(1) };
-        worker_set.each((all + task - 1) / task, |code, worker, k| {
+        worker_set.each(TaskCount::of((all + task - 1) / task, task), |code, worker, k| {
             let at = worker.all(self.out);
             worker.set(self.sum, at, 0, self.result_bytes);
             worker.sweep(code, self.then, k * task, ((k + 1) * task).min(all));
