@@ -223,11 +223,6 @@ impl WarpgroupTile {
         tile
     }
 
-    /// Whether a cluster of these tiles has work for each of its blocks.
-    pub(crate) fn fits(&self, m: &Member) -> bool {
-        self.cluster <= cluster(self.side, m)
-    }
-
     /// The tiles that take least time, and as many stages as fit.
     pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
         let of = |&TileKind { side, order, .. }: &TileKind| {
