@@ -1,12 +1,18 @@
-//! Attention of 16-bit floats as text: every form assembles, spills nothing, and has a schedule that reads back.
+//! Attention as text: every form assembles, spills nothing, and has a schedule that reads back. In the defined order it has the
+//! bits of the kernel evaluator.
 
 use crate::assembler::Assembly;
-use crate::common::attentions::{Extra, Form, large, table};
+use crate::bits::agrees_as;
+use crate::common::attentions::{Extra, Form, defined, large, table};
+use crate::common::kernels::arguments;
+use crate::common::parallel;
 use crate::read;
 use crate::trials::Skipped;
+use adfuse::backends::Array;
+use adfuse::backends::reference::kernel;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::fusion::Fp;
-use adfuse::ir::Kind;
+use adfuse::ir::{DType, Kind};
 use adfuse::ir::kernel::{Program, Verified, verify};
 
 fn program(form: &Form, backward: bool) -> Verified<Program> {
@@ -48,12 +54,66 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Only `fast` rounds weights: other modes have no step.
+/// Only `fast` rounds weights, and the defined order is one of `f32`.
 pub(crate) fn other_modes_refuse_attention() {
-    for fp in [Fp::Strict, Fp::Reproducible] {
-        let refused = ptx::compile(&program(&table()[0], false), GpuTarget::SM90, fp);
-        assert_eq!(refused.map(|_| ()).map_err(|d| d.kind), Err(Kind::Unsupported), "{fp:?}");
+    let rounded = table()[0];
+    let whole = Form { dtype: DType::F32, ..rounded };
+    let wide = Form { dtype: DType::F64, ..rounded };
+    let deep = Form { depth: 256, ..whole };
+    let odd = Form { width: 6, ..whole };
+    for (form, fp, due) in [
+        (rounded, Fp::Strict, false),
+        (rounded, Fp::Reproducible, false),
+        (rounded, Fp::Fast, true),
+        (whole, Fp::Strict, true),
+        (whole, Fp::Reproducible, true),
+        (whole, Fp::Fast, false),
+        (wide, Fp::Strict, false),
+        (deep, Fp::Strict, false),
+        (odd, Fp::Strict, false),
+    ] {
+        let made = ptx::compile(&program(&form, false), GpuTarget::SM90, fp);
+        let due = if due { Ok(()) } else { Err(Kind::Unsupported) };
+        assert_eq!(made.map(|_| ()).map_err(|d| d.kind), due, "{form:?} {fp:?}");
     }
+}
+
+/// Arguments with some numbers that are not ordinary, of which a few rows and keys have one each.
+fn with_unusual(mut args: Vec<Array>) -> Vec<Array> {
+    let unusual = [f64::NAN, f64::NEG_INFINITY, -0.0, 3e38, f64::INFINITY, 1e-40];
+    for (k, arg) in args.iter_mut().enumerate().filter(|(_, arg)| arg.ty().dtype == DType::F32) {
+        let mut all = arg.to_f64s();
+        let n = all.len();
+        for (m, x) in unusual.iter().enumerate().filter(|_| n > 8) {
+            // Each operand has others, at other places.
+            if (k + m) % 3 == 0 {
+                all[(n / 7 * m + 5 * k) % n] = *x;
+            }
+        }
+        let dims = arg.ty().dims().expect("known");
+        *arg = Array::from_f64s(DType::F32, &dims, &all).expect("fits");
+    }
+    args
+}
+
+/// In the defined order attention and its way back have the bits of the kernel evaluator, of numbers that are not finite too.
+pub(crate) fn defined_attention_has_the_bits_of_its_definition() {
+    let cases: Vec<(Form, bool)> =
+        defined().into_iter().flat_map(|form| [false, true].map(|odd| (form, odd))).collect();
+    parallel::each(&cases, |&(form, odd)| {
+        let [forward, backward] = [false, true].map(|backward| program(&form, backward));
+        let with = |args| if odd { with_unusual(args) } else { args };
+        let args = with(arguments(&forward));
+        let outputs = kernel::run(&forward, &args).unwrap_or_else(|d| panic!("{form:?}: {d}"));
+        let mut back = with(arguments(&backward));
+        // The way back is given the logarithms of the sums that there were.
+        back[3] = outputs[1].clone();
+        for (program, args) in [(forward, args), (backward, back)] {
+            let made = ptx::compile(&program, GpuTarget::SM90, Fp::Strict);
+            let made = made.unwrap_or_else(|d| panic!("{d}\n{form:?}"));
+            agrees_as(&format!("{form:?}"), &made, &program, &args);
+        }
+    });
 }
 
 /// Warpgroups multiply what the copy engine brings: lines enough, outside of loops, on the chips that have them.

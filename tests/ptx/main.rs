@@ -364,6 +364,7 @@ fn main() -> ExitCode {
         schedules::mutated_texts_do_not_panic,
         attention::all_forms_assemble_without_spills,
         attention::other_modes_refuse_attention,
+        attention::defined_attention_has_the_bits_of_its_definition,
         attention::long_attentions_have_warpgroups,
         attention::schedules_of_attention_read_back,
         products::all_of_them_assemble_without_spills,
