@@ -50,7 +50,8 @@ impl Form {
         let k = format!("{t}{}", of_heads(groups, &format!("{stream}, {depth}")));
         let v = format!("{t}{}", of_heads(groups, &format!("{stream}, {width}")));
         let y = format!("{t}{}", of_heads(heads, &format!("{rows}, {width}")));
-        let of_rows = format!("f32{}", of_heads(heads, &rows.to_string()));
+        // Logarithms of sums are of the type that is computed in.
+        let of_rows = format!("{}{}", self.dtype.compute(), of_heads(heads, &rows.to_string()));
         let mut inputs = vec![("q", q.clone()), ("k", k.clone()), ("v", v.clone())];
         let mut outputs = vec![("y", y.clone()), ("l", of_rows.clone())];
         if backward {

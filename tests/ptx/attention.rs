@@ -172,13 +172,32 @@ pub(crate) fn schedules_of_attention_read_back() {
     for (target, form, edits) in cases.into_iter().chain(deep) {
         for backward in [false, true] {
             let program = program(&table()[form], backward);
-            reads_back(&program, target, edits);
+            reads_back(&program, (target, Fp::Fast), edits);
         }
+    }
+    let threads = [
+        ("own=32 step=128 warps=4", "own=64 step=128 warps=8", true),
+        ("own=32 step=128 warps=4", "own=16 step=128 warps=2", true),
+        ("own=32", "own=64", false),
+        ("own=32 step=128 warps=4", "own=96 step=128 warps=12", false),
+        ("step=128", "step=64", false),
+        ("stages=1", "stages=2", false),
+        ("resident=2", "resident=1", true),
+        ("resident=2", "resident=9", false),
+        ("unit=thread", "unit=warp", false),
+    ];
+    let form = Form { dtype: DType::F32, ..table()[1] };
+    for backward in [false, true] {
+        reads_back(&program(&form, backward), (GpuTarget::SM90, Fp::Strict), &threads);
     }
 }
 
-fn reads_back(program: &Verified<Program>, target: GpuTarget, edits: &[(&str, &str, bool)]) {
-    let made = ptx::schedule(program, target, Fp::Fast).expect("is scheduled");
+fn reads_back(
+    program: &Verified<Program>,
+    (target, fp): (GpuTarget, Fp),
+    edits: &[(&str, &str, bool)],
+) {
+    let made = ptx::schedule(program, target, fp).expect("is scheduled");
     let text = made.to_string();
     let again = GpuSchedule::parse(&text, program).unwrap_or_else(|d| panic!("{d}\n{text}"));
     assert_eq!(again.to_string(), text);

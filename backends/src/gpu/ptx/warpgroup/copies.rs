@@ -43,7 +43,7 @@ impl WarpgroupKernel<'_> {
             // The blocks of a cluster have the same columns, and bring a part of them each.
             let shared = side == 1 && self.tile.cluster > 1;
             let own = if shared { lines / self.tile.cluster } else { lines };
-            let map = self.map(emit, operand, own);
+            let map = self.map_of(emit, (side, own), place.member);
             let mut line = place.first[side];
             let mut begin = emit.asm.word(offset);
             if shared {
@@ -75,6 +75,30 @@ impl WarpgroupKernel<'_> {
             offset += lines * LINE;
             copies
         })
+    }
+
+    /// The tensor map of the operand on a side: of the product that the tile is of, where products have different ones.
+    fn map_of(
+        &self,
+        emit: &mut Emit<'_>,
+        (side, lines): (usize, i64),
+        member: Option<Reg>,
+    ) -> Reg {
+        let own = &self.form.operands[side];
+        let first = self.map(emit, own, lines);
+        let Some(member) = member else { return first };
+        let mut found = first;
+        for (k, one) in self.members.iter().enumerate() {
+            let operand = &one.form.operands[side];
+            if operand == own {
+                continue;
+            }
+            let map = self.map(emit, operand, lines);
+            let asm = &mut emit.asm;
+            let here = made(asm, Class::Pred, "setp.eq.s32", format_args!("{member}, {k}"));
+            found = made(asm, Class::Long, "selp.b64", format_args!("{map}, {found}, {here}"));
+        }
+        found
     }
 
     /// The tensor map of an operand.
