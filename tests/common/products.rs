@@ -249,3 +249,45 @@ pub(crate) fn head_products() -> Vec<HeadProduct> {
     };
     of(DType::BF16).chain(of(DType::F16)).collect()
 }
+
+/// Products that share their left operand, with these numbers of columns; every other one gets a bias.
+pub(crate) fn shared_operand(columns: &[u64]) -> String {
+    let (rows, depth) = (300, 256);
+    let mut text = format!("program @shared {{\n  input %x: bf16[{rows}, {depth}]\n");
+    let mut members = String::new();
+    for (k, n) in columns.iter().enumerate() {
+        text += &format!("  input %w{k}: bf16[{depth}, {n}]\n  input %b{k}: bf16[{n}]\n");
+        let then = match k % 2 {
+            0 => "s2 = convert.f32 s0\n        s3 = add.f32 s1 s2",
+            _ => "s3 = neg.f32 s1",
+        };
+        members += &format!(
+            "    member batch [] rows [{rows}] cols [{n}] depth [{depth}] sum f32 {{
+      lhs {{
+        p0 = load %x[d0, d1]
+        s0 = param.bf16 0
+        out s0
+      }}
+      rhs {{
+        p0 = load %w{k}[d1, d0]
+        s0 = param.bf16 0
+        out s0
+      }}
+      then {{
+        p0 = load %b{k}[d1]
+        p1 = sum
+        s0 = param.bf16 0
+        s1 = param.f32 1
+        {then}
+        s4 = convert.bf16 s3
+        %y{k}[d0, d1] = store s4
+      }}
+    }}\n"
+        );
+    }
+    let outputs: Vec<String> = (0..columns.len()).map(|k| format!("%y{k}")).collect();
+    for (name, n) in outputs.iter().zip(columns) {
+        text += &format!("  output {name}: bf16[{rows}, {n}]\n");
+    }
+    text + &format!("  contract @products {{\n{members}  }}\n  return {}\n}}\n", outputs.join(", "))
+}

@@ -9,11 +9,11 @@ use crate::common::parallel;
 use crate::read;
 use crate::trials::Skipped;
 use adfuse::backends::Array;
-use adfuse::backends::reference::kernel;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
+use adfuse::backends::reference::kernel;
 use adfuse::fusion::Fp;
-use adfuse::ir::{DType, Kind};
 use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::{DType, Kind};
 
 fn program(form: &Form, backward: bool) -> Verified<Program> {
     let text = form.text(backward);

@@ -337,7 +337,8 @@ impl AttentionForm {
         }
         if unit == AttentionUnit::Thread {
             self.check_threads(tile)?;
-        } else if own < 1 || warps < 1 || own % (warps * UNIT) != 0 || step < 1 || step % UNIT != 0 {
+        } else if own < 1 || warps < 1 || own % (warps * UNIT) != 0 || step < 1 || step % UNIT != 0
+        {
             return Err(format!(
                 "`{pass}`: each warp has {UNIT} lines or a multiple, and steps have multiples of {UNIT} lines"
             ));

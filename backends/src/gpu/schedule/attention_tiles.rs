@@ -157,7 +157,10 @@ pub(super) fn thread_tiles(
 }
 
 /// Tiles of a pass by warps, the best first; `shallow` where a query and a value have 64 elements at most.
-pub(super) fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
+pub(super) fn warp_tiles(
+    pass: AttentionPass,
+    shallow: bool,
+) -> impl Iterator<Item = AttentionTile> {
     let unit = AttentionUnit::Warp;
     let tile = move |(own, step, warps, resident)| AttentionTile {
         pass,
@@ -181,7 +184,10 @@ pub(super) fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<It
 }
 
 /// Tiles of a pass by warpgroups, the best first.
-pub(super) fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
+pub(super) fn warpgroup_tiles(
+    pass: AttentionPass,
+    shallow: bool,
+) -> impl Iterator<Item = AttentionTile> {
     let unit = AttentionUnit::Warpgroup;
     let tile = move |(groups, step, stages, resident)| AttentionTile {
         pass,
@@ -203,4 +209,3 @@ pub(super) fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterat
     };
     list.iter().copied().map(tile)
 }
-

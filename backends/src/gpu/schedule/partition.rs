@@ -12,9 +12,7 @@ use super::index::in_order;
 use super::measured_product::fastest_tile;
 use super::shape::{axes, free, identity, load, volume};
 use super::user_call::{CallWork, UserLaunch};
-use super::warpgroup::{
-    WarpgroupForm, WarpgroupMember, WarpgroupWork, column_parts, joint_runs,
-};
+use super::warpgroup::{WarpgroupForm, WarpgroupMember, WarpgroupWork, column_parts, joint_runs};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::runtime::legalize::{copy, plain};
 use crate::runtime::strides::dense;
@@ -310,7 +308,8 @@ impl Lowering {
         let how = (self.fp, &self.target);
         let tile = |m: &Member| fastest_tile(&self.products, (&self.program, m), how);
         let measured = products.first().and_then(|(m, _)| tile(m));
-        let measured = measured.filter(|found| products.iter().all(|(m, _)| tile(m) == Some(*found)));
+        let measured =
+            measured.filter(|found| products.iter().all(|(m, _)| tile(m) == Some(*found)));
         let (mut members, mut folds) = (Vec::new(), Vec::new());
         for (member, form) in products {
             let extents = column_parts(&member);

@@ -90,9 +90,9 @@ impl AttendPass<'_> {
         let grid = &grid.at_head(emit, head);
         let asm = &mut emit.asm;
         let zero = asm.word(0);
-        let begin = grid.reaching().map_or(zero, |row| {
-            made(asm, Class::Word, "div.s32", format_args!("{row}, {BLOCK}"))
-        });
+        let begin = grid
+            .reaching()
+            .map_or(zero, |row| made(asm, Class::Word, "div.s32", format_args!("{row}, {BLOCK}")));
         let end = asm.word((form.rows + BLOCK - 1) / BLOCK);
         let at = asm.copied(begin);
         each_tile(emit, at, end, |emit| {

@@ -38,11 +38,8 @@ pub(super) struct ThreadPlace {
 impl ThreadPlace {
     pub(super) fn new(asm: &mut Asm) -> ThreadPlace {
         let thread = asm.special("tid.x");
-        let across = asm.pure(
-            Class::Word,
-            "and.b32",
-            format_args!("{thread}, {}", THREADS_ACROSS - 1),
-        );
+        let across =
+            asm.pure(Class::Word, "and.b32", format_args!("{thread}, {}", THREADS_ACROSS - 1));
         let down = asm.pure(
             Class::Word,
             "shr.u32",
@@ -80,8 +77,7 @@ impl ThreadPlace {
         step: &FloatTile,
     ) -> ThreadScores {
         let asm = &mut emit.asm;
-        let scores: ThreadScores =
-            std::array::from_fn(|_| std::array::from_fn(|_| zero(asm)));
+        let scores: ThreadScores = std::array::from_fn(|_| std::array::from_fn(|_| zero(asm)));
         let left = self.line_of(asm, own, self.line);
         let right = self.line_of(asm, step, self.across);
         let steps = [(left, ACCESS), (right, ACCESS)];
@@ -125,7 +121,10 @@ impl ThreadPlace {
                     let b = four(asm, at, down);
                     for (line, a) in sums.lines.iter().zip(&a) {
                         let group = &line[j * ELEMENTS..];
-                        group.iter().zip(b.iter()).for_each(|(&s, &b)| multiplied(asm, s, (a[e], b)));
+                        group
+                            .iter()
+                            .zip(b.iter())
+                            .for_each(|(&s, &b)| multiplied(asm, s, (a[e], b)));
                     }
                 }
             }
@@ -181,8 +180,7 @@ impl ThreadSums {
         for (i, line) in self.lines.iter().enumerate() {
             let row = made(asm, Class::Word, "add.s32", format_args!("{first}, {i}"));
             let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {lines}"));
-            let at =
-                made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, {bytes}, {base}"));
+            let at = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, {bytes}, {base}"));
             for (j, (sums, group)) in line.chunks(ELEMENTS).zip(&groups).enumerate() {
                 let to = j as i64 * THREADS_ACROSS;
                 let own = asm.pure(Class::Word, "add.s32", format_args!("{}, {to}", place.across));

@@ -25,9 +25,8 @@ struct Shrinking {
 
 impl RowSums {
     fn new(asm: &mut Asm, width: i64) -> RowSums {
-        let mut all = |number: &str| {
-            std::array::from_fn(|_| made(asm, Class::Single, "mov.b32", number))
-        };
+        let mut all =
+            |number: &str| std::array::from_fn(|_| made(asm, Class::Single, "mov.b32", number));
         let (most, total) = (all(LEAST), all("0f00000000"));
         RowSums { most, total, values: ThreadSums::zeros(asm, width) }
     }

@@ -78,12 +78,7 @@ impl WarpgroupKernel<'_> {
     }
 
     /// The tensor map of the operand on a side: of the product that the tile is of, where products have different ones.
-    fn map_of(
-        &self,
-        emit: &mut Emit<'_>,
-        (side, lines): (usize, i64),
-        member: Option<Reg>,
-    ) -> Reg {
+    fn map_of(&self, emit: &mut Emit<'_>, (side, lines): (usize, i64), member: Option<Reg>) -> Reg {
         let own = &self.form.operands[side];
         let first = self.map(emit, own, lines);
         let Some(member) = member else { return first };

@@ -59,7 +59,8 @@ pub(crate) fn product(
     let kernel = WarpgroupKernel::of(first, tile, &work.members);
     let mut emit = begun(s);
     kernel.write(&mut emit);
-    let blocks = tile.tiles(&first.member).into_iter().fold(work.members.len() as i64, i64::saturating_mul);
+    let blocks =
+        tile.tiles(&first.member).into_iter().fold(work.members.len() as i64, i64::saturating_mul);
     let shared = u32::try_from(tile.shared()).unwrap_or(u32::MAX);
     out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
     if let Some(launch) = out.launches.last_mut() {
