@@ -257,9 +257,13 @@ pub(crate) fn shared_operand(columns: &[u64]) -> String {
     let mut members = String::new();
     for (k, n) in columns.iter().enumerate() {
         text += &format!("  input %w{k}: bf16[{depth}, {n}]\n  input %b{k}: bf16[{n}]\n");
-        let then = match k % 2 {
-            0 => "s2 = convert.f32 s0\n        s3 = add.f32 s1 s2",
-            _ => "s3 = neg.f32 s1",
+        let (then, result) = match k % 2 {
+            0 => {
+                let bias =
+                    "s2 = convert.f32 s0\n        s3 = add.f32 s1 s2\n        s4 = convert.bf16 s3";
+                (bias, "s4")
+            }
+            _ => ("s2 = convert.bf16 s1", "s2"),
         };
         members += &format!(
             "    member batch [] rows [{rows}] cols [{n}] depth [{depth}] sum f32 {{
@@ -279,8 +283,7 @@ pub(crate) fn shared_operand(columns: &[u64]) -> String {
         s0 = param.bf16 0
         s1 = param.f32 1
         {then}
-        s4 = convert.bf16 s3
-        %y{k}[d0, d1] = store s4
+        %y{k}[d0, d1] = store {result}
       }}
     }}\n"
         );
