@@ -7,7 +7,6 @@
 //! Of 16-bit floats in `fast` either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles.
 //! Of `f32` in the other modes each thread multiplies and adds for itself, in the order that defines attention.
 
-use super::attention_tiles::{thread_tiles, warp_tiles, warpgroup_tiles};
 use super::capabilities::ATTENTION;
 use super::grid::Grid;
 use super::mapped_operand::LINE;
@@ -393,23 +392,6 @@ impl AttentionForm {
             ));
         }
         Ok(())
-    }
-
-    /// The passes that it takes, with the engine's own tiles.
-    pub(crate) fn decide(&self, target: &GpuTarget) -> Result<AttentionDecision, Diagnostic> {
-        let passes: &[AttentionPass] = match self.step.backward {
-            false => &[AttentionPass::Values],
-            true => &[AttentionPass::Keys, AttentionPass::Queries],
-        };
-        let shallow = self.depth.max(self.width) <= 64;
-        let best = |&pass: &AttentionPass| {
-            let fits = |tile: &AttentionTile| self.check(tile, target).is_ok();
-            let threads = thread_tiles(self, pass, target);
-            let units = warpgroup_tiles(pass, shallow).chain(warp_tiles(pass, shallow));
-            let found = threads.into_iter().chain(units).find(fits);
-            found.ok_or_else(|| internal("no tile of attention fits"))
-        };
-        Ok(AttentionDecision { tiles: passes.iter().map(best).collect::<Result<_, _>>()? })
     }
 }
 

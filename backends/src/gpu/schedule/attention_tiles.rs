@@ -1,8 +1,12 @@
 //! The tiles of attention that engines choose from, and how those of threads lie in shared memory.
 
-use super::attention::{AttentionForm, AttentionPass, AttentionTile, AttentionUnit};
+use super::attention::{
+    AttentionDecision, AttentionForm, AttentionPass, AttentionTile, AttentionUnit,
+};
+use super::shape::internal;
 use super::warpgroup::{GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
+use adfuse_ir::Diagnostic;
 use adfuse_ir::op::ATTENTION_BLOCK;
 
 /// Lines and columns of scores that a thread has where threads multiply, and threads along a line.
@@ -116,8 +120,27 @@ impl AttentionForm {
     }
 }
 
+impl AttentionForm {
+    /// The passes that it takes, with the engine's own tiles.
+    pub(crate) fn decide(&self, target: &GpuTarget) -> Result<AttentionDecision, Diagnostic> {
+        let passes: &[AttentionPass] = match self.step.backward {
+            false => &[AttentionPass::Values],
+            true => &[AttentionPass::Keys, AttentionPass::Queries],
+        };
+        let shallow = self.depth.max(self.width) <= 64;
+        let best = |&pass: &AttentionPass| {
+            let fits = |tile: &AttentionTile| self.check(tile, target).is_ok();
+            let threads = thread_tiles(self, pass, target);
+            let units = warpgroup_tiles(pass, shallow).chain(warp_tiles(pass, shallow));
+            let found = threads.into_iter().chain(units).find(fits);
+            found.ok_or_else(|| internal("no tile of attention fits"))
+        };
+        Ok(AttentionDecision { tiles: passes.iter().map(best).collect::<Result<_, _>>()? })
+    }
+}
+
 impl AttentionTile {
-    /// Registers that a thread may have where so many blocks share a multiprocessor.
+    /// Registers that a thread may have where this many blocks share a multiprocessor.
     pub(super) fn thread_registers(&self, target: &GpuTarget) -> i64 {
         let threads = target.allocated_threads(self.grid().threads);
         let most = i64::from(target.thread_registers);
@@ -132,7 +155,7 @@ pub(crate) fn column_groups(elements: i64) -> i64 {
 }
 
 /// Tiles of a pass by threads, the best first. Blocks of more lines read less, those of fewer lines fill the chip more evenly.
-pub(super) fn thread_tiles(
+fn thread_tiles(
     form: &AttentionForm,
     pass: AttentionPass,
     target: &GpuTarget,
@@ -157,10 +180,7 @@ pub(super) fn thread_tiles(
 }
 
 /// Tiles of a pass by warps, the best first; `shallow` where a query and a value have 64 elements at most.
-pub(super) fn warp_tiles(
-    pass: AttentionPass,
-    shallow: bool,
-) -> impl Iterator<Item = AttentionTile> {
+fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
     let unit = AttentionUnit::Warp;
     let tile = move |(own, step, warps, resident)| AttentionTile {
         pass,
@@ -184,10 +204,7 @@ pub(super) fn warp_tiles(
 }
 
 /// Tiles of a pass by warpgroups, the best first.
-pub(super) fn warpgroup_tiles(
-    pass: AttentionPass,
-    shallow: bool,
-) -> impl Iterator<Item = AttentionTile> {
+fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
     let unit = AttentionUnit::Warpgroup;
     let tile = move |(groups, step, stages, resident)| AttentionTile {
         pass,
