@@ -2,7 +2,9 @@
 //! that what does not fit is refused.
 
 use crate::assembler::Assembly;
-use crate::common::products::{Feed, HeadForm, Product, head_products, shared_operand};
+use crate::common::products::{
+    Feed, HeadForm, Product, STACKED, head_products, shared_operand, stacked_terms,
+};
 use crate::products::{program, read_program};
 use crate::trials::Skipped;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
@@ -149,6 +151,29 @@ pub(crate) fn products_that_are_alike_share_a_grid() -> Result<(), Skipped> {
         let maps: Vec<usize> = launches.map(|launch| launch.maps.len()).collect();
         assert_eq!(maps, due, "{columns:?}\n{schedule}");
         all.add(&format!("{columns:?}"), &module, &text);
+    }
+    for r in all.assembled()? {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+    }
+    Ok(())
+}
+
+/// The terms of a sum of products are multiplied one after the other by one launch, with tensor maps of their own.
+pub(crate) fn terms_are_read_where_they_are() -> Result<(), Skipped> {
+    let mut all = Assembly::default();
+    for (terms, size) in STACKED {
+        let text = stacked_terms(terms, size);
+        let program = read_program(&text);
+        let schedule = ptx::schedule(&program, GpuTarget::SM90A, Fp::Fast);
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}"));
+        let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+        let launches = module.steps.iter().flat_map(|s| &s.launches);
+        let maps: Vec<usize> = launches.map(|launch| launch.maps.len()).collect();
+        assert_eq!(maps, [2 * terms], "{text}\n{schedule}");
+        all.add(&format!("{terms} {size:?}"), &module, &text);
+        // In strict mode the order of the depth is that of the terms, by the evaluator's bits elsewhere.
+        let strict = ptx::schedule(&program, GpuTarget::SM90A, Fp::Strict);
+        assert!(strict.is_ok_and(|s| !s.to_string().contains("warpgroup")));
     }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);

@@ -255,7 +255,8 @@ impl<'f> Facts<'f> {
                 }
             }
             Body::Contract => {
-                for &v in f.args(i) {
+                let operands = f.args(i).iter().enumerate();
+                for &v in operands.flat_map(|(k, v)| stacked_terms(f, i, k, v)) {
                     let base = self.base(v);
                     // What is read back from a narrower copy is converted on its way.
                     let copy = match f.def(base) {
@@ -357,4 +358,18 @@ impl<'f> Facts<'f> {
             self.own().weight[i] = weight;
         }
     }
+}
+
+/// An operand of a contraction, or the operands that it stacks along an axis that is summed over: each term is read where it is.
+fn stacked_terms<'f>(f: &'f Function, i: Inst, operand: usize, v: &'f Value) -> &'f [Value] {
+    let whole = std::slice::from_ref(v);
+    let ValueDef::Inst(j, _) = f.def(*v) else { return whole };
+    if f.op(j) != Op::Concatenate || !f.ty(*v).dtype.is_narrow_float() {
+        return whole;
+    }
+    let (axis, contract) = (f.attrs(j).int("axis"), f.attrs(i).pair("contract"));
+    let summed = [contract.0, contract.1][operand].first() == Some(&axis);
+    let one = |v: &Value| f.ty(*v).dims().is_some_and(|dims| dims[axis as usize] == 1);
+    let parts = f.args(j);
+    if summed && parts.iter().all(one) { parts } else { whole }
 }

@@ -61,6 +61,11 @@ impl AttentionSteps {
         fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
     }
 
+    /// Whether the engine with these steps has products of 16-bit floats that read the operands of several terms where they are.
+    pub fn multiplies_terms(self, fp: Fp) -> bool {
+        fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
+    }
+
     /// Whether steps may be of this type, as it is, in some mode.
     pub fn has_type(self, dtype: DType) -> bool {
         match self {

@@ -37,6 +37,7 @@ pub(crate) mod operand_path;
 pub(crate) mod partition;
 pub(crate) mod place_match;
 pub(crate) mod product;
+pub(crate) mod product_terms;
 pub(crate) mod program;
 pub(crate) mod program_text;
 pub(crate) mod row_decision;

@@ -5,6 +5,7 @@ use super::grid::Grid;
 use super::index::{in_order, whole as whole_load};
 use super::mapped_operand::{LINE, MappedOperand, NEIGHBOURS};
 use super::mma_unit::Unit;
+use super::product_terms::terms;
 use super::scalar_form::written;
 use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
@@ -70,7 +71,12 @@ impl fmt::Display for TileOrder {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WarpgroupForm {
     pub(crate) dtype: DType,
+    /// Of the first term of a sum of products, or of the one product.
     pub(crate) operands: [MappedOperand; 2],
+    /// Of further terms, which lie as those of the first one.
+    pub(crate) further: Vec<[MappedOperand; 2]>,
+    /// Elements of the depth of a term.
+    pub(crate) depth: i64,
 }
 
 /// The choices of a product that warpgroups multiply.
@@ -154,13 +160,19 @@ pub(crate) struct WarpgroupProduct {
 impl WarpgroupForm {
     /// Whether tiles of another product lie as those of this one, but in other buffers.
     fn is_like(&self, other: &WarpgroupForm) -> bool {
-        let alike = |(a, b): (&MappedOperand, &MappedOperand)| {
-            let places = |o: &MappedOperand| -> Vec<_> {
-                o.axes.iter().map(|axis| (axis.extent, axis.place)).collect()
-            };
-            a.along == b.along && places(a) == places(b)
-        };
-        self.dtype == other.dtype && self.operands.iter().zip(&other.operands).all(alike)
+        let single = self.further.is_empty() && other.further.is_empty();
+        single && self.dtype == other.dtype && are_alike(&self.operands, &other.operands)
+    }
+
+    /// Terms of the sum.
+    pub(crate) fn terms(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    /// An operand of a term.
+    pub(crate) fn operand(&self, term: usize, side: usize) -> &MappedOperand {
+        let further = term.checked_sub(1).and_then(|k| self.further.get(k));
+        &further.unwrap_or(&self.operands)[side]
     }
 
     /// The form of a product whose operands lie in memory as the copy engine takes them and whose sums are stored; `None` for
@@ -197,12 +209,32 @@ impl WarpgroupForm {
         if !ends || written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
             return None;
         }
-        let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, m, side, dtype));
-        let form = WarpgroupForm { dtype, operands: [lhs?, rhs?] };
+        let terms = terms(m);
+        let mapped = |term: &Member| {
+            let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, term, side, dtype));
+            Some([lhs?, rhs?])
+        };
+        let mut all = terms.iter().map(mapped).collect::<Option<Vec<_>>>()?;
+        let operands = all.remove(0);
+        if !all.iter().all(|other| are_alike(&operands, other)) {
+            return None;
+        }
+        let depth = terms.first().map_or(0, |term| volume(&term.depth));
+        let form = WarpgroupForm { dtype, operands, further: all, depth };
         // Only elements of 16 bits are turned on their way from shared memory.
         let turned = form.operands.iter().any(|operand| !operand.along);
         (dtype.bytes() == 2 || !turned).then_some(form)
     }
+}
+
+/// Whether tiles of operands have the same coordinates.
+fn are_alike(one: &[MappedOperand; 2], other: &[MappedOperand; 2]) -> bool {
+    let places = |o: &MappedOperand| -> Vec<_> {
+        o.axes.iter().map(|axis| (axis.extent, axis.place)).collect()
+    };
+    let alike =
+        |(a, b): (&MappedOperand, &MappedOperand)| a.along == b.along && places(a) == places(b);
+    one.iter().zip(other).all(alike)
 }
 
 /// Rows whose sums a warp adds up for a sum of columns.

@@ -15,7 +15,6 @@ use super::entry::{Out, begun};
 use super::mbarrier::RingPlace;
 use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup::{
     GROUP, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupMember, WarpgroupProduct, WarpgroupTile,
 };
@@ -106,10 +105,15 @@ impl<'p> WarpgroupKernel<'p> {
         ring.meet(&mut emit.asm);
     }
 
-    /// Steps of the depth.
-    fn steps(&self) -> i64 {
+    /// Steps of the depth of a term.
+    fn term_steps(&self) -> i64 {
         let deep = LINE / self.form.dtype.bytes() as i64;
-        (volume(&self.member.depth) + deep - 1) / deep
+        (self.form.depth + deep - 1) / deep
+    }
+
+    /// Steps of the depth of all terms.
+    fn steps(&self) -> i64 {
+        self.term_steps() * self.form.terms() as i64
     }
 
     /// Asks for the operands of tile after tile.
