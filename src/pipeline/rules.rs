@@ -1,12 +1,14 @@
 //! The rewrite rules that apply to a function on its way to an engine.
 
 use crate::fusion::RULE_TABLES;
-use crate::ir::rewrite::{ALGEBRA, ATTENTION, CONVOLUTIONS, RuleTable, STABLE};
+use crate::ir::rewrite::{ALGEBRA, ATTENTION, CONVOLUTIONS, PRODUCT_SUMS, RuleTable, STABLE};
 use std::fmt::Write as _;
 
 /// All tables of rules, in the order in which a function meets them.
 pub fn tables() -> impl Iterator<Item = &'static RuleTable> {
-    [&STABLE, &ATTENTION, &CONVOLUTIONS, &ALGEBRA].into_iter().chain(RULE_TABLES.iter().copied())
+    [&STABLE, &ATTENTION, &CONVOLUTIONS, &PRODUCT_SUMS, &ALGEBRA]
+        .into_iter()
+        .chain(RULE_TABLES.iter().copied())
 }
 
 /// All rules as text: for each table its name and use, then for each rule its name, what it keeps and what it does.

@@ -1,4 +1,4 @@
-//! Attention of 16-bit floats in forms that a GPU has steps for: depths, lengths, masks, heads that share keys.
+//! Attention in forms that a GPU has steps for: depths, lengths, masks, heads that share keys.
 
 use adfuse::ir::DType;
 
@@ -50,7 +50,8 @@ impl Form {
         let k = format!("{t}{}", of_heads(groups, &format!("{stream}, {depth}")));
         let v = format!("{t}{}", of_heads(groups, &format!("{stream}, {width}")));
         let y = format!("{t}{}", of_heads(heads, &format!("{rows}, {width}")));
-        let of_rows = format!("f32{}", of_heads(heads, &rows.to_string()));
+        // Logarithms of sums are of the type that is computed in.
+        let of_rows = format!("{}{}", self.dtype.compute(), of_heads(heads, &rows.to_string()));
         let mut inputs = vec![("q", q.clone()), ("k", k.clone()), ("v", v.clone())];
         let mut outputs = vec![("y", y.clone()), ("l", of_rows.clone())];
         if backward {
@@ -112,6 +113,27 @@ pub(crate) fn table() -> Vec<Form> {
     let halves = [1, 2, 3, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });
     all.extend(halves);
     all
+}
+
+/// Forms of `f32` in the defined order: lines within a block and over several, ragged ones, rows that see nothing, depths that are
+/// divided in other ways.
+pub(crate) fn defined() -> Vec<Form> {
+    let grad = Extra::Bias { grad: true };
+    let forms = [
+        Form::new([1, 2, 1], [150, 140], [8, 4]).causal(),
+        Form::new([1, 1, 1], [40, 300], [4, 12]).causal(),
+        Form::new([1, 1, 2], [300, 40], [12, 8]).causal(),
+        Form::new([2, 1, 2], [33, 129], [20, 68]),
+        Form::new([1, 1, 1], [1, 1], [4, 4]),
+        Form::new([1, 1, 3], [130, 130], [4, 4]).causal().with(grad),
+        Form::new([1, 2, 1], [70, 200], [4, 8]).with(Extra::Mask),
+        Form::new([2, 1, 2], [60, 150], [8, 4]).with(Extra::Bias { grad: false }),
+        Form::new([1, 1, 1], [140, 260], [4, 4]).causal().with(Extra::Mask),
+        Form::new([1, 1, 1], [20, 140], [128, 128]).causal(),
+        Form::new([1, 1, 1], [40, 0], [8, 8]),
+        Form::new([1, 1, 1], [0, 40], [8, 8]),
+    ];
+    forms.into_iter().map(|form| Form { dtype: DType::F32, ..form }).collect()
 }
 
 /// Sizes that are measured.

@@ -249,3 +249,108 @@ pub(crate) fn head_products() -> Vec<HeadProduct> {
     };
     of(DType::BF16).chain(of(DType::F16)).collect()
 }
+
+/// Products that share their left operand, with these numbers of columns; every other one gets a bias.
+pub(crate) fn shared_operand(columns: &[u64]) -> String {
+    let (rows, depth) = (300, 256);
+    let mut text = format!("program @shared {{\n  input %x: bf16[{rows}, {depth}]\n");
+    let mut members = String::new();
+    for (k, n) in columns.iter().enumerate() {
+        text += &format!("  input %w{k}: bf16[{depth}, {n}]\n  input %b{k}: bf16[{n}]\n");
+        let (then, result) = match k % 2 {
+            0 => {
+                let bias =
+                    "s2 = convert.f32 s0\n        s3 = add.f32 s1 s2\n        s4 = convert.bf16 s3";
+                (bias, "s4")
+            }
+            _ => ("s2 = convert.bf16 s1", "s2"),
+        };
+        members += &format!(
+            "    member batch [] rows [{rows}] cols [{n}] depth [{depth}] sum f32 {{
+      lhs {{
+        p0 = load %x[d0, d1]
+        s0 = param.bf16 0
+        out s0
+      }}
+      rhs {{
+        p0 = load %w{k}[d1, d0]
+        s0 = param.bf16 0
+        out s0
+      }}
+      then {{
+        p0 = load %b{k}[d1]
+        p1 = sum
+        s0 = param.bf16 0
+        s1 = param.f32 1
+        {then}
+        %y{k}[d0, d1] = store {result}
+      }}
+    }}\n"
+        );
+    }
+    let outputs: Vec<String> = (0..columns.len()).map(|k| format!("%y{k}")).collect();
+    for (name, n) in outputs.iter().zip(columns) {
+        text += &format!("  output {name}: bf16[{rows}, {n}]\n");
+    }
+    text + &format!("  contract @products {{\n{members}  }}\n  return {}\n}}\n", outputs.join(", "))
+}
+
+/// A product whose operands are stacked along the first axis of the depth: a sum of this many terms.
+pub(crate) fn stacked_terms(terms: usize, [rows, columns, depth]: [u64; 3]) -> String {
+    let mut text = String::from("program @terms {\n");
+    for k in 0..terms {
+        text += &format!(
+            "  input %x{k}: bf16[{rows}, {depth}]\n  input %w{k}: bf16[{columns}, {depth}]\n"
+        );
+    }
+    let stacked = |name: &str| {
+        let piece = |k: usize| {
+            let when =
+                if k + 1 < terms { format!(" when d1 in [{k}, {})", k + 1) } else { String::new() };
+            format!("%{name}{k}[d0, d2]{when}")
+        };
+        (0..terms).map(piece).collect::<Vec<_>>().join(" else ")
+    };
+    text + &format!(
+        "  input %b: bf16[{columns}]
+  output %y: bf16[{rows}, {columns}]
+  contract @terms {{
+    member batch [] rows [{rows}] cols [{columns}] depth [{terms}, {depth}] sum f32 {{
+      lhs {{
+        p0 = load {}
+        s0 = param.bf16 0
+        out s0
+      }}
+      rhs {{
+        p0 = load {}
+        s0 = param.bf16 0
+        out s0
+      }}
+      then {{
+        p0 = load %b[d1]
+        p1 = sum
+        s0 = param.bf16 0
+        s1 = param.f32 1
+        s2 = convert.f32 s0
+        s3 = add.f32 s1 s2
+        s4 = convert.bf16 s3
+        %y[d0, d1] = store s4
+      }}
+    }}
+  }}
+  return %y
+}}
+",
+        stacked("x"),
+        stacked("w")
+    )
+}
+
+/// Terms, and rows, columns and depth of each: whole and ragged tiles, and depths that end within a step.
+pub(crate) const STACKED: [(usize, [u64; 3]); 5] = [
+    (2, [256, 256, 128]),
+    (3, [300, 256, 192]),
+    (3, [1000, 768, 768]),
+    (4, [130, 200, 72]),
+    (2, [512, 128, 64]),
+];

@@ -169,6 +169,8 @@ fn main() -> ExitCode {
         convolution::convolutions_on_matrix_units,
         product::products_without_a_library,
         product::products_of_heads,
+        product::products_that_share_an_operand,
+        product::sums_of_products,
         product::zeros_below_zero_stay,
         strict::programs_of_the_filetests,
         strict::models_and_their_gradients,

@@ -1,7 +1,9 @@
 //! Products without a library: to the bit in strict mode, near it in the others, and the same every time.
 
 use crate::common::kernels::arguments;
-use crate::common::products::{Product, head_products, table};
+use crate::common::products::{
+    Product, STACKED, head_products, shared_operand, stacked_terms, table,
+};
 use crate::near::distance;
 use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
@@ -79,6 +81,41 @@ pub(crate) fn products_of_heads() -> Result<(), Skipped> {
     all("products_of_heads", &cases, |(p, fp)| match check_text(&gpu, &p.text(), p.dtype, *fp) {
         Outcome::Wrong(why) => Outcome::Wrong(format!("{p:?} {why}")),
         outcome => outcome,
+    });
+    Ok(())
+}
+
+/// Products that share an operand have the sums that each has alone, whether they share a grid or not.
+pub(crate) fn products_that_share_an_operand() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    let columns = [
+        &[256, 256, 256][..],
+        &[256, 128, 128],
+        &[128, 128, 256],
+        &[192, 192, 192, 192, 192],
+        &[1024, 1024, 1024],
+    ];
+    let cases: Vec<_> =
+        columns.into_iter().flat_map(|c| [Fp::Strict, Fp::Fast].map(|fp| (c, fp))).collect();
+    all("products_that_share_an_operand", &cases, |(columns, fp)| {
+        match check_text(&gpu, &shared_operand(columns), DType::BF16, *fp) {
+            Outcome::Wrong(why) => Outcome::Wrong(format!("{columns:?} {why}")),
+            outcome => outcome,
+        }
+    });
+    Ok(())
+}
+
+/// The terms of a sum of products add up, in each mode.
+pub(crate) fn sums_of_products() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    let cases: Vec<_> =
+        STACKED.into_iter().flat_map(|c| [Fp::Strict, Fp::Fast].map(|fp| (c, fp))).collect();
+    all("sums_of_products", &cases, |&((terms, size), fp)| {
+        match check_text(&gpu, &stacked_terms(terms, size), DType::BF16, fp) {
+            Outcome::Wrong(why) => Outcome::Wrong(format!("{terms} {size:?} {why}")),
+            outcome => outcome,
+        }
     });
     Ok(())
 }

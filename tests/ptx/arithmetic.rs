@@ -99,6 +99,10 @@ pub(crate) fn computes(op: &str, parts: &[&str]) -> fn([u64; 3]) -> u64 {
     }
     match op {
         "setp.ne.and.s32" => |[a, b, p]| u64::from(s(a) != s(b)) & p,
+        "setp.eq.and.s32" => |[a, b, p]| u64::from(s(a) == s(b)) & p,
+        "setp.lt.and.s32" => |[a, b, p]| u64::from(s(a) < s(b)) & p,
+        "setp.le.and.s32" => |[a, b, p]| u64::from(s(a) <= s(b)) & p,
+        "setp.ge.and.s32" => |[a, b, p]| u64::from(s(a) >= s(b)) & p,
         "mov.b16" | "cvt.u32.u16" | "cvt.u16.u32" => |[a, _, _]| a & 0xffff,
         "mov.b32" | "mov.u32" | "mov.f32" | "cvt.u32.u64" | "cvt.u64.u32" => {
             |[a, _, _]| w(a).into()

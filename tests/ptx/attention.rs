@@ -1,13 +1,19 @@
-//! Attention of 16-bit floats as text: every form assembles, spills nothing, and has a schedule that reads back.
+//! Attention as text: every form assembles, spills nothing, and has a schedule that reads back. In the defined order it has the
+//! bits of the kernel evaluator.
 
 use crate::assembler::Assembly;
-use crate::common::attentions::{Extra, Form, large, table};
+use crate::bits::agrees_as;
+use crate::common::attentions::{Extra, Form, defined, large, table};
+use crate::common::kernels::arguments;
+use crate::common::parallel;
 use crate::read;
 use crate::trials::Skipped;
+use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
+use adfuse::backends::reference::kernel;
 use adfuse::fusion::Fp;
-use adfuse::ir::Kind;
 use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::{DType, Kind};
 
 fn program(form: &Form, backward: bool) -> Verified<Program> {
     let text = form.text(backward);
@@ -17,11 +23,14 @@ fn program(form: &Form, backward: bool) -> Verified<Program> {
 
 pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
     let mut all = [(); 3].map(|()| Assembly::default());
-    for (n, form) in table().iter().chain(&large()).enumerate() {
+    let rounded = table().into_iter().chain(large()).map(|form| (form, Fp::Fast));
+    let whole = large().into_iter().map(|form| Form { dtype: DType::F32, ..form });
+    let whole = defined().into_iter().chain(whole).map(|form| (form, Fp::Strict));
+    for (n, (form, fp)) in rounded.chain(whole).enumerate() {
         for backward in [false, true] {
-            let program = program(form, backward);
-            for (k, target) in GpuTarget::ALL.into_iter().enumerate() {
-                let made = |p| ptx::compile(p, target, Fp::Fast);
+            let program = program(&form, backward);
+            for target in GpuTarget::ALL {
+                let made = |p| ptx::compile(p, target, fp);
                 let module = made(&program).unwrap_or_else(|d| panic!("{d}\n{form:?}"));
                 assert_eq!(made(&program).as_ref(), Ok(&module), "{form:?}");
                 for launch in module.steps.iter().flat_map(|s| &s.launches) {
@@ -30,15 +39,18 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
                 // The assembler takes its time: the largest, those with more in registers, and some of the others.
                 let largest = form.stream > 1000;
                 let has_extra = form.extra != Extra::None;
-                let due = [false, n % 4 == 1 || largest, n % 4 == 2 || largest || has_extra];
-                if due[k] {
-                    all[k].add(&format!("{form:?}"), &module, &program.to_string());
-                }
+                let which = match (fp, target) {
+                    (Fp::Fast, GpuTarget::SM90) if n % 4 == 1 || largest => 0,
+                    (Fp::Fast, GpuTarget::SM90A) if n % 4 == 2 || largest || has_extra => 1,
+                    (Fp::Strict, GpuTarget::SM90) if n % 4 == 2 || largest || has_extra => 2,
+                    _ => continue,
+                };
+                all[which].add(&format!("{form:?}"), &module, &program.to_string());
             }
         }
     }
-    let [_, warps, groups] = all;
-    for (assembly, most) in [(warps, 8), (groups, 0)] {
+    let [warps, groups, threads] = all;
+    for (assembly, most) in [(warps, 8), (groups, 0), (threads, 0)] {
         for r in assembly.assembled()? {
             // What only a short last tile needs may wait in memory where warps multiply.
             let spilled = format!("{}: {} bytes, {} registers", r.entry, r.spilled, r.registers);
@@ -48,12 +60,87 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Only `fast` rounds weights: other modes have no step.
+/// Only `fast` rounds weights, and the defined order is one of `f32`.
 pub(crate) fn other_modes_refuse_attention() {
-    for fp in [Fp::Strict, Fp::Reproducible] {
-        let refused = ptx::compile(&program(&table()[0], false), GpuTarget::SM90, fp);
-        assert_eq!(refused.map(|_| ()).map_err(|d| d.kind), Err(Kind::Unsupported), "{fp:?}");
+    let rounded = table()[0];
+    let whole = Form { dtype: DType::F32, ..rounded };
+    let wide = Form { dtype: DType::F64, ..rounded };
+    let deep = Form { depth: 256, ..whole };
+    let odd = Form { width: 6, ..whole };
+    for (form, fp, due) in [
+        (rounded, Fp::Strict, false),
+        (rounded, Fp::Reproducible, false),
+        (rounded, Fp::Fast, true),
+        (whole, Fp::Strict, true),
+        (whole, Fp::Reproducible, true),
+        (whole, Fp::Fast, false),
+        (wide, Fp::Strict, false),
+        (deep, Fp::Strict, false),
+        (odd, Fp::Strict, false),
+    ] {
+        let made = ptx::compile(&program(&form, false), GpuTarget::SM90, fp);
+        let due = if due { Ok(()) } else { Err(Kind::Unsupported) };
+        assert_eq!(made.map(|_| ()).map_err(|d| d.kind), due, "{form:?} {fp:?}");
     }
+}
+
+/// Arguments with some numbers that are not ordinary, of which a few rows and keys have one each.
+fn with_unusual(mut args: Vec<Array>) -> Vec<Array> {
+    let unusual = [f64::NAN, f64::NEG_INFINITY, -0.0, 3e38, f64::INFINITY, 1e-40];
+    for (k, arg) in args.iter_mut().enumerate().filter(|(_, arg)| arg.ty().dtype == DType::F32) {
+        let mut all = arg.to_f64s();
+        let n = all.len();
+        for (m, x) in unusual.iter().enumerate().filter(|_| n > 8) {
+            // Each operand has others, at other places.
+            if (k + m) % 3 == 0 {
+                all[(n / 7 * m + 5 * k) % n] = *x;
+            }
+        }
+        let dims = arg.ty().dims().expect("known");
+        *arg = Array::from_f64s(DType::F32, &dims, &all).expect("fits");
+    }
+    args
+}
+
+/// In the defined order attention and its way back have the bits of the kernel evaluator, of numbers that are not finite too.
+pub(crate) fn defined_attention_has_the_bits_of_its_definition() {
+    let cases: Vec<(Form, bool)> =
+        defined().into_iter().flat_map(|form| [false, true].map(|odd| (form, odd))).collect();
+    parallel::each(&cases, |&(form, odd)| {
+        let [forward, backward] = [false, true].map(|backward| program(&form, backward));
+        let with = |args| if odd { with_unusual(args) } else { args };
+        let args = with(arguments(&forward));
+        let outputs = kernel::run(&forward, &args).unwrap_or_else(|d| panic!("{form:?}: {d}"));
+        let mut back = with(arguments(&backward));
+        // The way back is given the logarithms of the sums that there were.
+        back[3] = outputs[1].clone();
+        for (program, args) in [(forward, args), (backward, back)] {
+            let made = ptx::compile(&program, GpuTarget::SM90, Fp::Strict);
+            let made = made.unwrap_or_else(|d| panic!("{d}\n{form:?}"));
+            agrees_as(&format!("{form:?}"), &made, &program, &args);
+        }
+    });
+}
+
+/// A sum that has underflowed from below is -0. Keys that do not exist must leave it so: here in a block of which 44 of 128 do,
+/// after one whose larger scores shrink all before to -0.
+pub(crate) fn sums_below_zero_stay() {
+    let of = |values: &dyn Fn(usize) -> f64, n: usize| -> Vec<f64> { (0..n).map(values).collect() };
+    let array = |dims: [u64; 3], all: Vec<f64>| {
+        let dims: Vec<u64> = [1].into_iter().chain(dims).collect();
+        Array::from_f64s(DType::F32, &dims, &all).expect("fits")
+    };
+    let score = |key: usize| [0.0, if key == 255 { 200.0 } else { 199.0 }, 190.0][key / 128];
+    let k = of(&|n| if n % 4 == 0 { score(n / 4) } else { 0.0 }, 4 * 300);
+    let v = of(&|n| if n / 4 == 255 { -0.0 } else { -1.5e-45 }, 4 * 300);
+    let args =
+        [array([1, 1, 4], vec![1.0, 0.0, 0.0, 0.0]), array([1, 300, 4], k), array([1, 300, 4], v)];
+    let form = Form { heads: [1, 1, 1], rows: 1, stream: 300, depth: 4, width: 4, ..defined()[4] };
+    let program = program(&form, false);
+    let due = kernel::run(&program, &args).expect("runs");
+    assert!(due[0].to_f64s().iter().all(|y| *y == 0.0 && y.is_sign_negative()), "{due:?}");
+    let made = ptx::compile(&program, GpuTarget::SM90, Fp::Strict).expect("compiles");
+    agrees_as("sums below zero", &made, &program, &args);
 }
 
 /// Warpgroups multiply what the copy engine brings: lines enough, outside of loops, on the chips that have them.
@@ -106,13 +193,37 @@ pub(crate) fn schedules_of_attention_read_back() {
     for (target, form, edits) in cases.into_iter().chain(deep) {
         for backward in [false, true] {
             let program = program(&table()[form], backward);
-            reads_back(&program, target, edits);
+            reads_back(&program, (target, Fp::Fast), edits);
         }
+    }
+    let threads = [
+        (
+            "own=32 step=128 warps=4 stages=1 resident=2",
+            "own=64 step=128 warps=8 stages=1 resident=1",
+            true,
+        ),
+        ("own=32 step=128 warps=4", "own=128 step=128 warps=16", false),
+        ("own=32 step=128 warps=4", "own=16 step=128 warps=2", true),
+        ("own=32", "own=64", false),
+        ("own=32 step=128 warps=4", "own=96 step=128 warps=12", false),
+        ("step=128", "step=64", false),
+        ("stages=1", "stages=2", false),
+        ("resident=2", "resident=1", true),
+        ("resident=2", "resident=9", false),
+        ("unit=thread", "unit=warp", false),
+    ];
+    let form = Form { dtype: DType::F32, ..table()[1] };
+    for backward in [false, true] {
+        reads_back(&program(&form, backward), (GpuTarget::SM90, Fp::Strict), &threads);
     }
 }
 
-fn reads_back(program: &Verified<Program>, target: GpuTarget, edits: &[(&str, &str, bool)]) {
-    let made = ptx::schedule(program, target, Fp::Fast).expect("is scheduled");
+fn reads_back(
+    program: &Verified<Program>,
+    (target, fp): (GpuTarget, Fp),
+    edits: &[(&str, &str, bool)],
+) {
+    let made = ptx::schedule(program, target, fp).expect("is scheduled");
     let text = made.to_string();
     let again = GpuSchedule::parse(&text, program).unwrap_or_else(|d| panic!("{d}\n{text}"));
     assert_eq!(again.to_string(), text);

@@ -2,7 +2,9 @@
 //! that what does not fit is refused.
 
 use crate::assembler::Assembly;
-use crate::common::products::{Feed, HeadForm, Product, head_products};
+use crate::common::products::{
+    Feed, HeadForm, Product, STACKED, head_products, shared_operand, stacked_terms,
+};
 use crate::products::{program, read_program};
 use crate::trials::Skipped;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
@@ -121,6 +123,57 @@ pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {
         assert_eq!(has("k8.f32.tf32.tf32"), product.dtype == DType::F32, "{tile}");
         assert_eq!(has(".multicast::cluster"), tile.contains("cluster=2"), "{tile}");
         all.add(&format!("{tile} {:?}", product.dtype), &module, &product.text());
+    }
+    for r in all.assembled()? {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+    }
+    Ok(())
+}
+
+/// Members of a contraction that are alike share a grid, and one tile says for all; others are multiplied one after the other.
+pub(crate) fn products_that_are_alike_share_a_grid() -> Result<(), Skipped> {
+    let mut all = Assembly::default();
+    // Each product has a tensor map for its columns; the rows' operand is that of all.
+    for (columns, due) in [
+        (&[256, 256, 256][..], &[4][..]),
+        (&[256, 128, 128], &[2, 3]),
+        (&[128, 128, 256], &[3, 2]),
+        (&[192, 192, 192, 192, 192], &[5, 2]),
+    ] {
+        let text = shared_operand(columns);
+        let program = read_program(&text);
+        let schedule = ptx::schedule(&program, GpuTarget::SM90A, Fp::Fast);
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}"));
+        let again = GpuSchedule::parse(&schedule.to_string(), &program);
+        assert_eq!(again.map(|s| s.to_string()), Ok(schedule.to_string()));
+        let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+        let launches = module.steps.iter().flat_map(|s| &s.launches);
+        let maps: Vec<usize> = launches.map(|launch| launch.maps.len()).collect();
+        assert_eq!(maps, due, "{columns:?}\n{schedule}");
+        all.add(&format!("{columns:?}"), &module, &text);
+    }
+    for r in all.assembled()? {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+    }
+    Ok(())
+}
+
+/// The terms of a sum of products are multiplied one after the other by one launch, with tensor maps of their own.
+pub(crate) fn terms_are_read_where_they_are() -> Result<(), Skipped> {
+    let mut all = Assembly::default();
+    for (terms, size) in STACKED {
+        let text = stacked_terms(terms, size);
+        let program = read_program(&text);
+        let schedule = ptx::schedule(&program, GpuTarget::SM90A, Fp::Fast);
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}"));
+        let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+        let launches = module.steps.iter().flat_map(|s| &s.launches);
+        let maps: Vec<usize> = launches.map(|launch| launch.maps.len()).collect();
+        assert_eq!(maps, [2 * terms], "{text}\n{schedule}");
+        all.add(&format!("{terms} {size:?}"), &module, &text);
+        // In strict mode the order of the depth is that of the terms, by the evaluator's bits elsewhere.
+        let strict = ptx::schedule(&program, GpuTarget::SM90A, Fp::Strict);
+        assert!(strict.is_ok_and(|s| !s.to_string().contains("warpgroup")));
     }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);

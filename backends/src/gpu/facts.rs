@@ -218,14 +218,15 @@ fn of_works(
                 facts.pass(PassKind::Pack, fed);
             }
             Scheduled::Warpgroup(product) => {
-                let (tile, m) = (&product.tile, &product.work.member);
-                let adds = tile.equivalent_multiply_adds((program, m), how);
-                let counted = match product.work.form.dtype {
-                    DType::F32 => &mut launches.timed_multiply_adds,
-                    _ => &mut launches.multiply_adds,
+                let (tile, all) = (&product.tile, product.work.products());
+                let adds = tile.equivalent_multiply_adds((program, &all), how);
+                let of_f32 = product.work.members.iter().any(|m| m.form.dtype == DType::F32);
+                let counted = match of_f32 {
+                    true => &mut launches.timed_multiply_adds,
+                    false => &mut launches.multiply_adds,
                 };
                 *counted = counted.saturating_add(adds);
-                let serial = tile.serial_bytes(program, m);
+                let serial = tile.serial_bytes(program, &all);
                 launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
             }
             Scheduled::Convolution(product) => {

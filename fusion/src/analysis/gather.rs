@@ -255,8 +255,10 @@ impl<'f> Facts<'f> {
                 }
             }
             Body::Contract => {
-                for &v in f.args(i) {
-                    let base = self.base(v);
+                let operands = f.args(i).iter().enumerate();
+                let terms = operands.flat_map(|operand| stacked_terms(self, (f, i), operand));
+                for &v in &terms.collect::<SmallVec<[&Value; 4]>>() {
+                    let base = self.base(*v);
                     // What is read back from a narrower copy is converted on its way.
                     let copy = match f.def(base) {
                         ValueDef::Inst(j, _) => read_back(f, j),
@@ -357,4 +359,25 @@ impl<'f> Facts<'f> {
             self.own().weight[i] = weight;
         }
     }
+}
+
+/// An operand of a contraction, or the operands that it stacks along the first axis, which is summed over: each term is read where
+/// it is. A stack that others read too is in memory.
+fn stacked_terms<'f>(
+    facts: &Facts<'_>,
+    (f, i): (&'f Function, Inst),
+    (operand, v): (usize, &'f Value),
+) -> &'f [Value] {
+    let whole = std::slice::from_ref(v);
+    let ValueDef::Inst(j, _) = f.def(*v) else { return whole };
+    let narrow = f.ty(*v).dtype.is_narrow_float();
+    if f.op(j) != Op::Concatenate || !narrow || facts.users[*v].len() != 1 {
+        return whole;
+    }
+    let contract = f.attrs(i).pair("contract");
+    let first = f.attrs(j).int("axis") == 0;
+    let summed = first && [contract.0, contract.1][operand].first() == Some(&0);
+    let one = |v: &Value| f.ty(*v).dims().is_some_and(|dims| dims.first() == Some(&1));
+    let parts = f.args(j);
+    if summed && parts.iter().all(one) { parts } else { whole }
 }

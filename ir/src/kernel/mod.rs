@@ -38,7 +38,9 @@ pub use donor::{DonorSlice, SLICE_ALIGN, is_donor, misplaced};
 pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
 pub use in_place::{InPlace, Lives, in_place, lives, lives_of};
 pub use loops::loops;
-pub use product_times::{ProductTimes, ProductWay, UnknownWay, WarpgroupWay, WayTimes};
+pub use product_times::{
+    ProductTimes, ProductWay, UnknownWay, WarpgroupWay, WayTimes, rows_of_form,
+};
 pub use program::{
     Argsort, Attend, Bundle, Contract, DebugPrint, Exchange, ExchangeKind, Feed, Library, Member,
     Program, Scatter, Step, Transfer,

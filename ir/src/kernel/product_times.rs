@@ -36,6 +36,12 @@ impl WarpgroupWay {
         ([128, 128], false),
     ];
 
+    /// Whether a product of this many rows has tiles for each block of a cluster: where it has not, half of the blocks would
+    /// have nothing to do.
+    pub fn fits(&self, rows: i64) -> bool {
+        self.cluster == 1 || rows > self.side[0]
+    }
+
     /// Whether kernels have such tiles.
     pub fn is_known(&self) -> bool {
         let shared = self.cluster == 2 && self.side[1] % 128 == 0;
@@ -81,6 +87,16 @@ impl FromStr for ProductWay {
         let found = Some(ProductWay::Warpgroups(way)).filter(|_| way.is_known());
         found.filter(|found| found.to_string() == text).ok_or(UnknownWay)
     }
+}
+
+/// The rows of the product of a form, which is a mode, a type, `batch x rows x columns x depth` and a hash; each extent is a
+/// product of axes, such as `16*1024`. `None` for a name of another kind.
+pub fn rows_of_form(form: &str) -> Option<i64> {
+    let words: Vec<&str> = form.split(' ').collect();
+    let &[_, _, extents, _] = words.as_slice() else { return None };
+    let extents: Vec<&str> = extents.split('x').collect();
+    let &[_, rows, _, _] = extents.as_slice() else { return None };
+    rows.split('*').try_fold(1i64, |all, n| all.checked_mul(n.parse().ok().filter(|&n| n >= 0)?))
 }
 
 /// Seconds of each way in which a product was multiplied.
@@ -216,6 +232,33 @@ mod tests {
             "128x256 alone cluster 1",
         ] {
             assert_eq!(wrong.parse::<ProductWay>(), Err(UnknownWay), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn clusters_want_rows_for_two_tiles() {
+        let way = |text: &str| match text.parse() {
+            Ok(ProductWay::Warpgroups(way)) => way,
+            other => panic!("{text}: {other:?}"),
+        };
+        for (text, rows, fits) in [
+            ("128x256 cooperative cluster 2", 129, true),
+            ("128x256 cooperative cluster 2", 128, false),
+            ("256x128 cooperative cluster 2", 256, false),
+            ("256x128 cooperative cluster 1", 1, true),
+        ] {
+            assert_eq!(way(text).fits(rows), fits, "{text} {rows}");
+        }
+        for (form, rows) in [
+            ("fast bf16 1x16384x3072x768 ad4902d30d14", Some(16384)),
+            ("fast bf16 1x16*1024x3072x12*64 ad4902d30d14", Some(16384)),
+            ("fast bf16 1x-4x3072x768 ad4902d30d14", None),
+            ("fast bf16 1x9223372036854775807*2x1x1 ad4902d30d14", None),
+            ("fast bf16 1x16384x3072 ad4902d30d14", None),
+            ("bf16 1x64x64x64", None),
+            ("", None),
+        ] {
+            assert_eq!(rows_of_form(form), rows, "{form}");
         }
     }
 

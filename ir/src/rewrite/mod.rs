@@ -13,6 +13,7 @@ mod exchange_prefetch;
 mod extents;
 mod inline;
 mod pattern;
+mod product_sums;
 mod rule;
 mod sharding;
 mod specialize;
@@ -31,6 +32,7 @@ pub use exchange_order::exchanges_early;
 pub use extents::BoundExtents;
 pub use inline::{MAX_INLINED, inline, inline_keeping_rules, splice};
 pub use pattern::{Match, Pattern, Root};
+pub use product_sums::{PRODUCT_SUMS, with_product_sums};
 pub use rule::{
     Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
 };

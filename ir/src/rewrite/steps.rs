@@ -18,12 +18,15 @@ pub enum AttentionSteps {
     None,
     /// All, on `f32` or `f64`, in the order that defines it: that of 16-bit floats is widened.
     Defined,
-    /// That of 16-bit floats in `fast`, whose weights are rounded to their type before values are multiplied.
-    Rounded {
+    /// In strict mode and `reproducible` that of `f32`, in the order that defines it; in strict mode also that of 16-bit floats,
+    /// which are widened. In `fast` that of 16-bit floats, whose weights are rounded to their type before values are multiplied.
+    ByMode {
         /// The most elements of a query and of a value.
         deepest: u64,
-        /// What both are a multiple of.
-        multiple: u64,
+        /// What both are a multiple of in the defined order.
+        defined: u64,
+        /// What both are a multiple of where weights are rounded.
+        rounded: u64,
     },
 }
 
@@ -40,9 +43,14 @@ impl AttentionSteps {
         match self {
             AttentionSteps::None => false,
             AttentionSteps::Defined => true,
-            AttentionSteps::Rounded { deepest, multiple } => {
+            AttentionSteps::ByMode { deepest, defined, rounded } => {
+                let (has_type, multiple) = match fp {
+                    Fp::Strict => (dtype.compute() == DType::F32, defined),
+                    Fp::Reproducible => (dtype == DType::F32, defined),
+                    Fp::Fast => (dtype.is_narrow_float(), rounded),
+                };
                 let fits = |n: u64| n > 0 && n <= deepest && n.is_multiple_of(multiple);
-                fp == Fp::Fast && dtype.is_narrow_float() && fits(depth) && fits(width)
+                has_type && fits(depth) && fits(width)
             }
         }
     }
@@ -50,15 +58,20 @@ impl AttentionSteps {
     /// Whether the engine with these steps multiplies windows of `f32` where they are: on matrix units, which round operands in
     /// `fast` as this attention does.
     pub fn multiplies_windows(self, fp: Fp) -> bool {
-        fp == Fp::Fast && matches!(self, AttentionSteps::Rounded { .. })
+        fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
     }
 
-    /// Whether steps may be of this type, as it is.
+    /// Whether the engine with these steps has products of 16-bit floats that read the operands of several terms where they are.
+    pub fn multiplies_terms(self, fp: Fp) -> bool {
+        fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
+    }
+
+    /// Whether steps may be of this type, as it is, in some mode.
     pub fn has_type(self, dtype: DType) -> bool {
         match self {
             AttentionSteps::None => false,
             AttentionSteps::Defined => !dtype.is_narrow_float(),
-            AttentionSteps::Rounded { .. } => dtype.is_narrow_float(),
+            AttentionSteps::ByMode { .. } => dtype.is_narrow_float() || dtype == DType::F32,
         }
     }
 
@@ -72,6 +85,7 @@ impl AttentionSteps {
         };
         match fp {
             _ if self == AttentionSteps::Defined => StepLowering::Widened,
+            Fp::Strict if kept(f) == Some(true) => StepLowering::Widened,
             _ if kept(f) == Some(true) => StepLowering::Kept,
             Fp::Strict => StepLowering::Composed(Composition::Defined),
             Fp::Reproducible | Fp::Fast => StepLowering::Composed(Composition::Other),

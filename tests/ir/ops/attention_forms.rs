@@ -204,12 +204,12 @@ const ROUNDED: &str =
 fn attention_of_16_bit_floats_is_known() {
     let module = parse(ROUNDED).unwrap_or_else(|e| panic!("{}", e[0]));
     let f = module.funcs.values().next().expect("one");
-    let rounded = AttentionSteps::Rounded { deepest: 128, multiple: 8 };
+    let rounded = AttentionSteps::ByMode { deepest: 128, defined: 4, rounded: 8 };
     let cases = [
         (AttentionSteps::Defined, Fp::Reproducible, 1),
         (rounded, Fp::Fast, 1),
         (rounded, Fp::Reproducible, 0),
-        (AttentionSteps::Rounded { deepest: 4, multiple: 4 }, Fp::Fast, 0),
+        (AttentionSteps::ByMode { deepest: 4, defined: 4, rounded: 4 }, Fp::Fast, 0),
         (AttentionSteps::None, Fp::Fast, 0),
     ];
     for (steps, fp, times) in cases {

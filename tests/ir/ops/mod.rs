@@ -10,6 +10,7 @@ mod evaluation;
 mod forms;
 mod gradients;
 mod limits;
+mod product_sums;
 mod rewrites;
 mod rows;
 mod rules;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::shared_library::{folders, open};
+use super::workspace::{WORKSPACES, WayFacts, chosen, ideal_seconds};
 use crate::gpu::schedule::library_product::{Matrix, Product};
 use adfuse_ir::kernel::Buffer;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
@@ -44,9 +45,6 @@ const NAMES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
 
 /// Folders of Python packages that have it.
 const PACKAGES: [&str; 2] = ["cu13/lib", "cublas/lib"];
-
-/// What algorithms may take beside the matrices, at most.
-const MOST_WORKSPACE: usize = 32 << 20;
 
 /// What places in the arena are multiples of.
 const ALIGN: u64 = 64;
@@ -220,12 +218,18 @@ impl Tuning {
         // SAFETY: the library is there, and writes a handle, which is destroyed below.
         let made = unsafe { sys::cublasLtMatmulPreferenceCreate(&raw mut preference) };
         answered("a preference", made)?;
-        let found = how.ask(handle, product, preference);
+        let found: Result<Vec<_>, Diagnostic> =
+            WORKSPACES.iter().map(|&most| how.ask(handle, product, (preference, most))).collect();
         // SAFETY: it was made above.
         unsafe { sys::cublasLtMatmulPreferenceDestroy(preference) };
-        let Some(found) = found? else { return Ok(None) };
-        let (algorithm, workspace) = (found.algo, found.workspaceSize as u64);
-        Ok(Some(Tuning { how, algorithm, workspace }))
+        let ways: Vec<_> = found?.into_iter().flatten().collect();
+        let facts = |way: &sys::cublasLtMatmulHeuristicResult_t| WayFacts {
+            workspace: way.workspaceSize as u64,
+            waves: f64::from(way.wavesCount),
+        };
+        let facts: Vec<WayFacts> = ways.iter().map(facts).collect();
+        let Some(k) = chosen(&facts, ideal_seconds(product, fp)) else { return Ok(None) };
+        Ok(Some(Tuning { how, algorithm: ways[k].algo, workspace: facts[k].workspace }))
     }
 }
 
@@ -342,17 +346,16 @@ impl Described {
         Ok(made)
     }
 
-    /// The library's first choice, if it has one.
+    /// The library's first choice with at most this many bytes beside the matrices, if it has one.
     fn ask(
         &self,
         handle: &Handle,
         product: &Product,
-        preference: sys::cublasLtMatmulPreference_t,
+        (preference, most): (sys::cublasLtMatmulPreference_t, usize),
     ) -> Result<Option<sys::cublasLtMatmulHeuristicResult_t>, Diagnostic> {
         use sys::{
             cublasLtMatmulPreferenceAttributes_t as Of, cublasLtReductionScheme_t as Scheme,
         };
-        let most = MOST_WORKSPACE;
         // Without sums that threads add to one place as they come.
         let schemes = Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32
             | Scheme::CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE as u32;

@@ -34,3 +34,4 @@ pub(crate) mod tensor_map;
 pub(crate) mod tests;
 pub(crate) mod turn_frame;
 pub(crate) mod work;
+mod workspace;

@@ -1,10 +1,11 @@
-//! Attention of 16-bit floats on matrix units: the passes that it takes, and the tile of each.
+//! Attention: the passes that it takes, and the tile of each.
 //!
 //! The way there is one pass, a block of threads for some rows of a head. The way back is two, which compute the weights
 //! again: one for cotangents of keys and values, where a block has some keys and goes over all rows, and one for cotangents of
 //! queries, where it has some rows and goes over the keys. So every sum has one owner and one order.
 //!
-//! Either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles.
+//! Of 16-bit floats in `fast` either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles.
+//! Of `f32` in the other modes each thread multiplies and adds for itself, in the order that defines attention.
 
 use super::capabilities::ATTENTION;
 use super::grid::Grid;
@@ -55,6 +56,8 @@ impl fmt::Display for AttentionPass {
 /// What multiplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AttentionUnit {
+    /// Threads, by fused multiply-adds in the defined order.
+    Thread,
     /// Warps, with operands in registers; all threads copy.
     Warp,
     /// Warpgroups, with operands in shared memory. One more warpgroup asks the copy engine for tiles.
@@ -62,8 +65,11 @@ pub(crate) enum AttentionUnit {
 }
 
 impl AttentionUnit {
-    const ALL: [(AttentionUnit, &'static str); 2] =
-        [(AttentionUnit::Warp, "warp"), (AttentionUnit::Warpgroup, "warpgroup")];
+    const ALL: [(AttentionUnit, &'static str); 3] = [
+        (AttentionUnit::Thread, "thread"),
+        (AttentionUnit::Warp, "warp"),
+        (AttentionUnit::Warpgroup, "warpgroup"),
+    ];
 }
 
 impl fmt::Display for AttentionUnit {
@@ -98,7 +104,7 @@ impl AttentionTile {
 
     pub(crate) fn grid(&self) -> Grid {
         let copies = match self.unit {
-            AttentionUnit::Warp => 0,
+            AttentionUnit::Thread | AttentionUnit::Warp => 0,
             AttentionUnit::Warpgroup => GROUP,
         };
         Grid { threads: self.warps * WARP + copies, resident: self.resident }
@@ -138,17 +144,12 @@ pub(crate) struct AttentionDecision {
 pub(crate) struct ScoreOperand {
     pub(crate) buffer: Buffer,
     pub(crate) mask: bool,
+    /// Bytes of an element.
+    pub(crate) size: i64,
     /// Heads along the axes before rows, outermost first, with the elements from one to the next.
     pub(crate) heads: SmallVec<[(i64, i64); 4]>,
     pub(crate) row: i64,
     pub(crate) key: i64,
-}
-
-impl ScoreOperand {
-    /// Bytes of an element.
-    pub(crate) fn size(&self) -> i64 {
-        if self.mask { 1 } else { SIZE }
-    }
 }
 
 /// Attention as numbers.
@@ -179,7 +180,9 @@ pub(crate) struct ScheduledAttention {
 pub(crate) fn has_step(shape: AttentionShape, dtype: DType, fp: Fp) -> bool {
     let small = |n: u64| n < 1 << 28;
     let heads = shape.groups.saturating_mul(shape.shared);
-    ATTENTION.has(fp, dtype, shape.depth, shape.width)
+    let is_known = if fp == Fp::Fast { dtype.is_narrow_float() } else { dtype == DType::F32 };
+    is_known
+        && ATTENTION.has(fp, dtype, shape.depth, shape.width)
         && small(shape.rows)
         && small(shape.stream)
         && small(heads)
@@ -219,9 +222,22 @@ impl AttentionForm {
         })
     }
 
+    /// Whether it is computed in the order that defines attention.
+    pub(crate) fn is_defined(&self) -> bool {
+        self.dtype == DType::F32
+    }
+
     /// How many keys further a row sees than its own place.
     pub(crate) fn ahead(&self) -> i64 {
         self.stream - self.rows
+    }
+
+    /// Who owns the lines of a pass, heads or groups of heads, and how many lines each has.
+    pub(crate) fn owners(&self, pass: AttentionPass) -> (i64, i64) {
+        match pass {
+            AttentionPass::Values | AttentionPass::Queries => (self.heads, self.rows),
+            AttentionPass::Keys => (self.heads / self.shared, self.stream),
+        }
     }
 
     /// Whether there is anything to compute: rows, or keys that get cotangents.
@@ -253,9 +269,12 @@ impl AttentionForm {
     /// Bytes of shared memory of a pass: what a block owns, and stages of what it goes over.
     pub(crate) fn shared_bytes(&self, tile: &AttentionTile) -> i64 {
         let lines = |lines: i64, elements: i64| match tile.unit {
-            AttentionUnit::Warp => lines * AttentionForm::pitch(elements),
             AttentionUnit::Warpgroup => AttentionForm::panel_bytes(lines, elements),
+            AttentionUnit::Warp | AttentionUnit::Thread => lines * AttentionForm::pitch(elements),
         };
+        if tile.unit == AttentionUnit::Thread {
+            return self.float_tiles(tile).bytes;
+        }
         let both = |n: i64| lines(n, self.depth) + lines(n, self.width);
         // The rows of a stage have two numbers each.
         let (own, stage) = match tile.pass {
@@ -264,7 +283,7 @@ impl AttentionForm {
             AttentionPass::Queries => (both(tile.own), both(tile.step)),
         };
         let barriers = match tile.unit {
-            AttentionUnit::Warp => 0,
+            AttentionUnit::Thread | AttentionUnit::Warp => 0,
             AttentionUnit::Warpgroup => (2 * tile.stages + 1) * BARRIERS,
         };
         own + tile.stages * stage + barriers
@@ -279,6 +298,7 @@ impl AttentionForm {
             AttentionPass::Queries => deep + 2 * tile.step,
         };
         match tile.unit {
+            AttentionUnit::Thread => self.thread_sums(tile),
             AttentionUnit::Warp => tile.tall() * each / 2,
             AttentionUnit::Warpgroup => {
                 // Rounded numbers wait in registers while warpgroups multiply them.
@@ -311,12 +331,19 @@ impl AttentionForm {
     pub(crate) fn check(&self, tile: &AttentionTile, target: &GpuTarget) -> Result<(), String> {
         let &AttentionTile { pass, unit, own, step, warps, stages, resident } = tile;
         tile.grid().check(target)?;
-        if own < 1 || warps < 1 || own % (warps * UNIT) != 0 || step < 1 || step % UNIT != 0 {
+        if self.is_defined() != (unit == AttentionUnit::Thread) {
+            return Err(format!("`{pass}`: this attention is not multiplied by unit `{unit}`"));
+        }
+        if unit == AttentionUnit::Thread {
+            self.check_threads(tile)?;
+        } else if own < 1 || warps < 1 || own % (warps * UNIT) != 0 || step < 1 || step % UNIT != 0
+        {
             return Err(format!(
                 "`{pass}`: each warp has {UNIT} lines or a multiple, and steps have multiples of {UNIT} lines"
             ));
         }
         let most = match unit {
+            AttentionUnit::Thread => tile.thread_registers(target),
             AttentionUnit::Warp => i64::from(target.thread_registers),
             AttentionUnit::Warpgroup => tile.group_registers(target)[1],
         };
@@ -326,6 +353,7 @@ impl AttentionForm {
             ));
         }
         match unit {
+            AttentionUnit::Thread => {}
             AttentionUnit::Warp => self.check_warps(tile)?,
             AttentionUnit::Warpgroup => self.check_groups(tile, target)?,
         }
@@ -365,70 +393,6 @@ impl AttentionForm {
         }
         Ok(())
     }
-
-    /// The passes that it takes, with the engine's own tiles.
-    pub(crate) fn decide(&self, target: &GpuTarget) -> Result<AttentionDecision, Diagnostic> {
-        let passes: &[AttentionPass] = match self.step.backward {
-            false => &[AttentionPass::Values],
-            true => &[AttentionPass::Keys, AttentionPass::Queries],
-        };
-        let shallow = self.depth.max(self.width) <= 64;
-        let best = |&pass: &AttentionPass| {
-            let fits = |tile: &AttentionTile| self.check(tile, target).is_ok();
-            let groups = warpgroup_tiles(pass, shallow);
-            let found = groups.chain(warp_tiles(pass, shallow)).find(fits);
-            found.ok_or_else(|| internal("no tile of attention fits"))
-        };
-        Ok(AttentionDecision { tiles: passes.iter().map(best).collect::<Result<_, _>>()? })
-    }
-}
-
-/// Tiles of a pass by warps, the best first; `shallow` where a query and a value have 64 elements at most.
-fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
-    let unit = AttentionUnit::Warp;
-    let tile = move |(own, step, warps, resident)| AttentionTile {
-        pass,
-        unit,
-        own,
-        step,
-        warps,
-        stages: 2,
-        resident,
-    };
-    // Of the tiles that were measured on an H200, those without spills that took least, and smaller ones for less shared memory.
-    let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
-        (AttentionPass::Values, true) => &[(64, 64, 4, 4), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Values, false) => &[(128, 32, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Keys, true) => &[(64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Keys, false) => &[(64, 64, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
-        (AttentionPass::Queries, true) => &[(64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Queries, false) => &[(128, 32, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
-    };
-    list.iter().copied().map(tile)
-}
-
-/// Tiles of a pass by warpgroups, the best first.
-fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = AttentionTile> {
-    let unit = AttentionUnit::Warpgroup;
-    let tile = move |(groups, step, stages, resident)| AttentionTile {
-        pass,
-        unit,
-        own: groups * TALL,
-        step,
-        warps: groups * GROUP / WARP,
-        stages,
-        resident,
-    };
-    // Of the tiles that were measured on an H200, those that took least, and smaller ones for masks and biases.
-    let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
-        (AttentionPass::Values, true) => &[(1, 96, 2, 3), (1, 128, 2, 2), (1, 64, 2, 2)],
-        (AttentionPass::Values, false) => &[(2, 128, 2, 1), (2, 64, 2, 1)],
-        (AttentionPass::Keys, true) => &[(1, 64, 3, 2), (1, 32, 3, 2)],
-        (AttentionPass::Keys, false) => &[(2, 48, 5, 1), (2, 32, 4, 1)],
-        (AttentionPass::Queries, true) => &[(1, 96, 3, 2), (1, 64, 3, 2)],
-        (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1)],
-    };
-    list.iter().copied().map(tile)
 }
 
 /// A mask or a bias with the elements from one place to the next.
@@ -448,6 +412,7 @@ fn score_operand(program: &Program, buffer: Buffer, of_q: &[i64]) -> ScoreOperan
     ScoreOperand {
         buffer,
         mask: data.dtype == DType::Bool,
+        size: data.dtype.bytes() as i64,
         heads: heads.collect(),
         row: at(2),
         key: at(1),

@@ -8,9 +8,9 @@
 
 use super::shape::volume;
 use super::text::{DecisionLine, Line, Reader, Writer, wrong};
-use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, PLANNED_RATE};
+use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, PLANNED_RATE, WarpgroupForm, joint_runs};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, Contract, Program, Step};
+use adfuse_ir::kernel::{Buffer, Contract, Member, Program, Step};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 use std::ops::Range;
@@ -143,21 +143,28 @@ fn step_load(program: &Program, step: &Step, target: &GpuTarget, fp: Fp) -> Chip
     let touched = || step.reads().chain(step.writes());
     let bytes: f64 = touched().map(|b| program.buffers[b].bytes() as f64).sum();
     if let Step::Contract(contract) = step {
-        return product_load(contract, bytes, target, fp);
+        return product_load((program, contract), bytes, (fp, target));
     }
     let elements = touched().map(|b| volume(&program.buffers[b].dims)).max().unwrap_or(0) as f64;
     ChipLoad { seconds: LAUNCH + bytes / BANDWIDTH, busy: (elements / FILLING).min(1.0) }
 }
 
-/// What a contraction takes. Its members are launched one after the other, and the last tiles of a chip that had all of them
-/// busy leave part of it idle.
-fn product_load(contract: &Contract, bytes: f64, target: &GpuTarget, fp: Fp) -> ChipLoad {
+/// What a contraction takes. Its members are launched one after the other, but for those that share a grid, and the last tiles of
+/// a chip that had all of them busy leave part of it idle.
+fn product_load(
+    (program, contract): (&Program, &Contract),
+    bytes: f64,
+    (fp, target): (Fp, &GpuTarget),
+) -> ChipLoad {
     let processors = f64::from(target.multiprocessors);
     let (mut seconds, mut busy) = (0.0, 0.0);
-    for m in &contract.members {
+    let of = |m: &Member| WarpgroupForm::of(program, m, (fp, target));
+    for run in joint_runs(contract.members.iter(), of) {
+        let Some((m, _)) = run.first() else { continue };
+        let count = run.len() as f64;
         let [batch, rows, cols] = [&m.batch, &m.rows, &m.cols].map(|e| volume(e) as f64);
-        let tiles = batch * (rows / TILE).ceil() * (cols / TILE).ceil();
-        let adds = batch * rows * cols * volume(&m.depth) as f64;
+        let tiles = count * batch * (rows / TILE).ceil() * (cols / TILE).ceil();
+        let adds = count * batch * rows * cols * volume(&m.depth) as f64;
         let narrow = m.lhs.program.params.iter().any(|d| matches!(d, DType::BF16 | DType::F16));
         let rate = match fp {
             Fp::Strict => PLANNED_RATE,

@@ -6,7 +6,9 @@ use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, is_stored, lies};
 use super::measured_product::fastest;
 use super::shape::volume;
-use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, slower};
+use super::warpgroup::{
+    BANDWIDTH, JointRun, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, joint_runs, slower,
+};
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
@@ -142,7 +144,7 @@ impl Making {
     /// A contraction: members that were measured go the way that was the fastest, the others the one that has the lower price.
     fn divide(&mut self, n: usize, c: &Contract, context: DivisionContext<'_>) {
         let DivisionContext { fp, target, products, .. } = context;
-        let of = |members: &[&Member]| Contract {
+        let contract = |members: &[&Member]| Contract {
             name: c.name.clone(),
             members: members.iter().map(|&m| m.clone()).collect(),
         };
@@ -156,27 +158,34 @@ impl Making {
         }
         if !own.is_empty() {
             self.own.push(self.steps.len());
-            self.steps.push((n, Step::Contract(of(&own))));
+            self.steps.push((n, Step::Contract(contract(&own))));
         }
         if !library.is_empty() {
-            self.contract(n, &of(&library));
+            self.contract(n, &contract(&library));
         }
-        if priced.iter().all(|m| self.is_better_whole(m, (fp, target))) && !priced.is_empty() {
-            self.steps.push((n, Step::Contract(of(&priced))));
+        let of = |m: &Member| WarpgroupForm::of(&self.program, m, (fp, target));
+        let runs = joint_runs(priced.iter().copied(), of);
+        let is_better = |run: &JointRun<'_>| self.is_better_whole(run, (fp, target));
+        if runs.iter().all(is_better) && !priced.is_empty() {
+            self.steps.push((n, Step::Contract(contract(&priced))));
         } else if !priced.is_empty() {
-            self.contract(n, &of(&priced));
+            self.contract(n, &contract(&priced));
         }
     }
 
-    /// Whether kernels of the engine's own, by warpgroups or of windows, have a lower price than the library and what it needs before
-    /// and after it.
-    fn is_better_whole(&self, m: &Member, (fp, target): (Fp, &GpuTarget)) -> bool {
-        let warpgroups = WarpgroupForm::of(&self.program, m, (fp, target));
-        let own = match warpgroups {
-            Some(_) => Some(WarpgroupTile::of(m, target).seconds(&self.program, m, fp, target)),
-            None => self.window_seconds(m, (fp, target)),
+    /// Whether kernels of the engine's own, by warpgroups in one grid or of windows, have a lower price than the library and what
+    /// it needs before and after them.
+    fn is_better_whole(&self, run: &JointRun<'_>, (fp, target): (Fp, &GpuTarget)) -> bool {
+        let by_library = run.iter().map(|(m, _)| self.library_seconds(m, fp)).sum::<f64>();
+        let own = match run.as_slice() {
+            [(m, None)] => self.window_seconds(m, (fp, target)),
+            run => {
+                let products: Vec<&Member> = run.iter().map(|(m, _)| *m).collect();
+                let tile = WarpgroupTile::of(&products, target);
+                Some(tile.seconds(&self.program, &products, (fp, target)))
+            }
         };
-        own.is_some_and(|own| own < self.library_seconds(m, fp))
+        own.is_some_and(|own| own < by_library)
     }
 
     /// Seconds of a product of windows that are not stored; `None` where it is none. What folds its sums reads them once more.

@@ -1,5 +1,6 @@
 //! Products by measured times: what a product is called in a table of times, and the way that was the fastest.
 
+use super::shape::volume;
 use super::warpgroup::{TileOrder, WarpgroupForm, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{
@@ -63,13 +64,13 @@ pub(crate) fn ways(
     let tiles = WarpgroupWay::SHAPES.into_iter().flat_map(|(side, pingpong)| {
         [1, 2].map(|cluster| WarpgroupWay { side, pingpong, cluster })
     });
-    let tiles =
-        tiles.filter(|way| own && way.is_known() && WarpgroupTile::by(*way, target).fits(m));
+    let tiles = tiles.filter(|way| own && way.is_known() && way.fits(volume(&m.rows)));
     let library = by_library.then_some(ProductWay::Library);
     tiles.map(ProductWay::Warpgroups).chain(library).collect()
 }
 
-/// The fastest way to multiply a product that was measured, with its seconds: by the library only where there is one.
+/// The fastest way to multiply a product that was measured, with its seconds: by the library only where there is one, and by
+/// tiles only that fit the product.
 pub(crate) fn fastest(
     times: &ProductTimes,
     (program, m): (&Program, &Member),
@@ -80,7 +81,10 @@ pub(crate) fn fastest(
         return None;
     }
     let form = form_name(program, m, fp)?;
-    times.fastest(&form, |way| library || way != ProductWay::Library)
+    times.fastest(&form, |way| match way {
+        ProductWay::Library => library,
+        ProductWay::Warpgroups(tiles) => tiles.fits(volume(&m.rows)),
+    })
 }
 
 /// The tiles of the fastest way by warpgroups that was measured.

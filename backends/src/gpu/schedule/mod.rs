@@ -8,6 +8,7 @@
 
 pub(crate) mod async_copy;
 pub(crate) mod attention;
+pub(crate) mod attention_tiles;
 pub(crate) mod binding;
 pub(crate) mod bundle;
 pub(crate) mod capabilities;
@@ -36,6 +37,7 @@ pub(crate) mod operand_path;
 pub(crate) mod partition;
 pub(crate) mod place_match;
 pub(crate) mod product;
+pub(crate) mod product_terms;
 pub(crate) mod program;
 pub(crate) mod program_text;
 pub(crate) mod row_decision;

@@ -12,7 +12,7 @@ use super::index::in_order;
 use super::measured_product::fastest_tile;
 use super::shape::{axes, free, identity, load, volume};
 use super::user_call::{CallWork, UserLaunch};
-use super::warpgroup::{WarpgroupForm, WarpgroupWork, column_parts};
+use super::warpgroup::{WarpgroupForm, WarpgroupMember, WarpgroupWork, column_parts, joint_runs};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::runtime::legalize::{copy, plain};
 use crate::runtime::strides::dense;
@@ -303,84 +303,92 @@ impl Lowering {
         WindowTile::of(&form, m, &self.target).is_some().then_some(form)
     }
 
-    /// A member that warpgroups multiply; sums of columns are folds of the parts that these leave.
-    fn warpgroups(&mut self, m: &Member, form: WarpgroupForm) {
-        let extents = column_parts(m);
+    /// Members that warpgroups multiply in one launch; sums of columns are folds of the parts that these leave.
+    fn warpgroups(&mut self, products: Vec<(Member, WarpgroupForm)>) {
         let how = (self.fp, &self.target);
-        let measured = fastest_tile(&self.products, (&self.program, m), how);
-        let mut parts = Vec::new();
-        let mut folds = Vec::new();
-        for sink in &m.then.sinks {
-            let part = matches!(sink, Sink::Fold { .. }).then(|| {
-                let part = self.temp(DType::F32, extents.clone());
-                folds.push(Stage {
-                    params: vec![load(part, axes(extents.len()))],
-                    program: identity(DType::F32),
-                    sinks: vec![sink.clone()],
-                    ..Stage::default()
+        let tile = |m: &Member| fastest_tile(&self.products, (&self.program, m), how);
+        let measured = products.first().and_then(|(m, _)| tile(m));
+        let measured =
+            measured.filter(|found| products.iter().all(|(m, _)| tile(m) == Some(*found)));
+        let (mut members, mut folds) = (Vec::new(), Vec::new());
+        for (member, form) in products {
+            let extents = column_parts(&member);
+            let mut parts = Vec::new();
+            for sink in &member.then.sinks {
+                let part = matches!(sink, Sink::Fold { .. }).then(|| {
+                    let part = self.temp(DType::F32, extents.clone());
+                    let stage = Stage {
+                        params: vec![load(part, axes(extents.len()))],
+                        program: identity(DType::F32),
+                        sinks: vec![sink.clone()],
+                        ..Stage::default()
+                    };
+                    folds.push((extents.clone(), stage));
+                    part
                 });
-                part
-            });
-            parts.push(part);
+                parts.push(part);
+            }
+            members.push(WarpgroupMember { member, form, parts });
         }
-        self.push(Work::Warpgroup(Box::new(WarpgroupWork {
-            member: m.clone(),
-            form,
-            parts,
-            measured,
-        })));
-        folds.into_iter().for_each(|stage| self.flat(extents.clone(), stage));
+        self.push(Work::Warpgroup(Box::new(WarpgroupWork { members, measured })));
+        folds.into_iter().for_each(|(extents, stage)| self.flat(extents, stage));
     }
 
-    /// Members one after the other. What is folded or packed of their results goes through memory.
+    /// Members one after the other, but for those that share a grid.
     fn contract(&mut self, contract: &Contract) {
-        for member in &contract.members {
-            let result = member.result();
-            let mut own = member.clone();
-            let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
-            let mut packs = Vec::new();
-            if let Some(form) = self.by_warpgroups(member) {
-                self.warpgroups(member, form);
-                continue;
+        for run in joint_runs(contract.members.iter(), |m| self.by_warpgroups(m)) {
+            let all: Option<Vec<(Member, WarpgroupForm)>> =
+                run.iter().map(|(m, form)| Some(((*m).clone(), form.clone()?))).collect();
+            match all {
+                Some(products) => self.warpgroups(products),
+                None => run.iter().for_each(|(member, _)| self.product(member)),
             }
-            if let Some(form) = self.as_windows(member) {
-                self.push(Work::Convolution(Box::new((member.clone(), form))));
-                continue;
-            }
-            for (k, sink) in own.then.sinks.iter_mut().enumerate() {
-                let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
-                match sink {
-                    Sink::Store { buffer, index } => {
-                        if let Some((temp, place)) = self.unpacked(*buffer, index) {
-                            packs.push(Work::Pack { from: temp, to: *buffer });
-                            (*buffer, *index) = (temp, place);
-                        }
-                    }
-                    sink => {
-                        let temp = self.temp(dtype, result.clone());
-                        let store = Sink::Store { buffer: temp, index: axes(result.len()) };
-                        after.push((temp, dtype, std::mem::replace(sink, store)));
+        }
+    }
+
+    /// A member that warpgroups do not multiply as it is. What is folded or packed of its results goes through memory.
+    fn product(&mut self, member: &Member) {
+        let result = member.result();
+        let mut own = member.clone();
+        let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
+        let mut packs = Vec::new();
+        if let Some(form) = self.as_windows(member) {
+            self.push(Work::Convolution(Box::new((member.clone(), form))));
+            return;
+        }
+        for (k, sink) in own.then.sinks.iter_mut().enumerate() {
+            let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
+            match sink {
+                Sink::Store { buffer, index } => {
+                    if let Some((temp, place)) = self.unpacked(*buffer, index) {
+                        packs.push(Work::Pack { from: temp, to: *buffer });
+                        (*buffer, *index) = (temp, place);
                     }
                 }
+                sink => {
+                    let temp = self.temp(dtype, result.clone());
+                    let store = Sink::Store { buffer: temp, index: axes(result.len()) };
+                    after.push((temp, dtype, std::mem::replace(sink, store)));
+                }
             }
-            // Without its folds it may be one that they multiply.
-            match self.by_warpgroups(&own) {
-                Some(form) => self.warpgroups(&own, form),
-                None => match self.as_windows(&own) {
-                    Some(form) => self.push(Work::Convolution(Box::new((own, form)))),
-                    None => self.push(Work::Product(own)),
-                },
-            }
-            packs.into_iter().for_each(|work| self.push(work));
-            for (temp, dtype, fold) in after {
-                let stage = Stage {
-                    params: vec![load(temp, axes(result.len()))],
-                    program: identity(dtype),
-                    sinks: vec![fold],
-                    ..Stage::default()
-                };
-                self.flat(result.clone(), stage);
-            }
+        }
+        // Without its folds it may be one that they multiply.
+        match self.by_warpgroups(&own) {
+            Some(form) => self.warpgroups(vec![(own, form)]),
+            None => match self.as_windows(&own) {
+                Some(form) => self.push(Work::Convolution(Box::new((own, form)))),
+                None => self.push(Work::Product(own)),
+            },
+        }
+        packs.into_iter().for_each(|work| self.push(work));
+        for (temp, dtype, fold) in after {
+            let stage = Stage {
+                params: vec![load(temp, axes(result.len()))],
+                program: identity(dtype),
+                sinks: vec![fold],
+                ..Stage::default()
+            };
+            self.flat(result.clone(), stage);
         }
     }
 

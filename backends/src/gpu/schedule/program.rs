@@ -394,7 +394,7 @@ impl Scheduler<'_, '_> {
 
     fn warpgroup(&mut self, work: WarpgroupWork) -> Result<(), Diagnostic> {
         let own = |low: &Lowering| {
-            Ok(work.measured.unwrap_or_else(|| WarpgroupTile::of(&work.member, &low.target)))
+            Ok(work.measured.unwrap_or_else(|| WarpgroupTile::of(&work.products(), &low.target)))
         };
         let (tile, span) = self.decision("warpgroup", own)?;
         self.check(span, |low| tile.check(&low.target))?;

@@ -5,6 +5,7 @@ use super::grid::Grid;
 use super::index::{in_order, whole as whole_load};
 use super::mapped_operand::{LINE, MappedOperand, NEIGHBOURS};
 use super::mma_unit::Unit;
+use super::product_terms::terms;
 use super::scalar_form::written;
 use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
@@ -70,7 +71,12 @@ impl fmt::Display for TileOrder {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WarpgroupForm {
     pub(crate) dtype: DType,
+    /// Of the first term of a sum of products, or of the one product.
     pub(crate) operands: [MappedOperand; 2],
+    /// Of further terms, which lie as those of the first one.
+    pub(crate) further: Vec<[MappedOperand; 2]>,
+    /// Elements of the depth of a term.
+    pub(crate) depth: i64,
 }
 
 /// The choices of a product that warpgroups multiply.
@@ -87,15 +93,63 @@ pub(crate) struct WarpgroupTile {
     pub(crate) band: i64,
 }
 
-/// A product that warpgroups multiply, before its tiles are chosen.
-pub(crate) struct WarpgroupWork {
+/// A product of those that share a grid.
+pub(crate) struct WarpgroupMember {
     pub(crate) member: Member,
     pub(crate) form: WarpgroupForm,
     /// For each sink that adds up columns, where its parts go.
     pub(crate) parts: Vec<Option<Buffer>>,
-    /// The tiles that were the fastest, where such a product was measured.
+}
+
+/// Products that warpgroups multiply in one launch, before their tiles are chosen: one, or several of equal extents, whose tiles
+/// follow each other.
+pub(crate) struct WarpgroupWork {
+    pub(crate) members: Vec<WarpgroupMember>,
+    /// The tiles that were the fastest, where such products were measured.
     pub(crate) measured: Option<WarpgroupTile>,
 }
+
+impl WarpgroupWork {
+    /// The products; never none.
+    pub(crate) fn products(&self) -> Vec<&Member> {
+        self.members.iter().map(|m| &m.member).collect()
+    }
+}
+
+/// Members of a contraction that follow each other: a run that can share a grid, or one alone. Their forms where warpgroups
+/// multiply them.
+pub(crate) type JointRun<'m> = Vec<(&'m Member, Option<WarpgroupForm>)>;
+
+/// Divides the members of a contraction into runs that share a grid. Few tiles of one product leave multiprocessors idle that
+/// those of the next can have.
+pub(crate) fn joint_runs<'m>(
+    members: impl Iterator<Item = &'m Member>,
+    of: impl Fn(&Member) -> Option<WarpgroupForm>,
+) -> Vec<JointRun<'m>> {
+    let mut runs: Vec<JointRun<'m>> = Vec::new();
+    for m in members {
+        let form = of(m);
+        let joins = |run: &JointRun<'m>| match (run.first(), &form) {
+            (Some((first, Some(before))), Some(form)) => {
+                run.len() < MOST_JOINT
+                    && before.is_like(form)
+                    && first.result() == m.result()
+                    && first.batch == m.batch
+                    && volume(&first.rows) == volume(&m.rows)
+                    && volume(&first.depth) == volume(&m.depth)
+            }
+            _ => false,
+        };
+        match runs.last_mut().filter(|run| joins(run)) {
+            Some(run) => run.push((m, form)),
+            None => runs.push(vec![(m, form)]),
+        }
+    }
+    runs
+}
+
+/// Products that share a grid at most: each has a text of its own for what follows its sums.
+const MOST_JOINT: usize = 4;
 
 /// A product with its tiles.
 pub(crate) struct WarpgroupProduct {
@@ -104,6 +158,23 @@ pub(crate) struct WarpgroupProduct {
 }
 
 impl WarpgroupForm {
+    /// Whether tiles of another product lie as those of this one, but in other buffers.
+    fn is_like(&self, other: &WarpgroupForm) -> bool {
+        let single = self.further.is_empty() && other.further.is_empty();
+        single && self.dtype == other.dtype && are_alike(&self.operands, &other.operands)
+    }
+
+    /// Terms of the sum.
+    pub(crate) fn terms(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    /// An operand of a term.
+    pub(crate) fn operand(&self, term: usize, side: usize) -> &MappedOperand {
+        let further = term.checked_sub(1).and_then(|k| self.further.get(k));
+        &further.unwrap_or(&self.operands)[side]
+    }
+
     /// The form of a product whose operands lie in memory as the copy engine takes them and whose sums are stored; `None` for
     /// others, and on chips without warpgroups.
     pub(crate) fn of(
@@ -138,12 +209,32 @@ impl WarpgroupForm {
         if !ends || written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
             return None;
         }
-        let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, m, side, dtype));
-        let form = WarpgroupForm { dtype, operands: [lhs?, rhs?] };
+        let terms = terms(m);
+        let mapped = |term: &Member| {
+            let [lhs, rhs] = [0, 1].map(|side| MappedOperand::of(program, term, side, dtype));
+            Some([lhs?, rhs?])
+        };
+        let mut all = terms.iter().map(mapped).collect::<Option<Vec<_>>>()?;
+        let operands = all.remove(0);
+        if !all.iter().all(|other| are_alike(&operands, other)) {
+            return None;
+        }
+        let depth = terms.first().map_or(0, |term| volume(&term.depth));
+        let form = WarpgroupForm { dtype, operands, further: all, depth };
         // Only elements of 16 bits are turned on their way from shared memory.
         let turned = form.operands.iter().any(|operand| !operand.along);
         (dtype.bytes() == 2 || !turned).then_some(form)
     }
+}
+
+/// Whether tiles of operands have the same coordinates.
+fn are_alike(one: &[MappedOperand; 2], other: &[MappedOperand; 2]) -> bool {
+    let places = |o: &MappedOperand| -> Vec<_> {
+        o.axes.iter().map(|axis| (axis.extent, axis.place)).collect()
+    };
+    let alike =
+        |(a, b): (&MappedOperand, &MappedOperand)| a.along == b.along && places(a) == places(b);
+    one.iter().zip(other).all(alike)
 }
 
 /// Rows whose sums a warp adds up for a sum of columns.
@@ -223,35 +314,44 @@ impl WarpgroupTile {
         tile
     }
 
-    /// Whether a cluster of these tiles has work for each of its blocks.
-    pub(crate) fn fits(&self, m: &Member) -> bool {
-        self.cluster <= cluster(self.side, m)
-    }
-
-    /// The tiles that take least time, and as many stages as fit.
-    pub(crate) fn of(m: &Member, target: &GpuTarget) -> WarpgroupTile {
+    /// The tiles with which products of equal extents take least time, and as many stages as fit.
+    pub(crate) fn of(products: &[&Member], target: &GpuTarget) -> WarpgroupTile {
         let of = |&TileKind { side, order, .. }: &TileKind| {
-            WarpgroupTile::filling(side, order, cluster(side, m), target)
+            let cluster = products.first().map_or(1, |m| cluster(side, m));
+            WarpgroupTile::filling(side, order, cluster, target)
         };
-        let best =
-            TILES.iter().min_by(|a, b| cost(&of(a), m, target).total_cmp(&cost(&of(b), m, target)));
+        let cost = |kind: &TileKind| cost(&of(kind), products, target);
+        let best = TILES.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
         of(best.unwrap_or(&TILES[0]))
     }
 
-    /// Seconds that a product takes on an H200, with what follows its sums.
-    pub(crate) fn seconds(&self, program: &Program, m: &Member, fp: Fp, target: &GpuTarget) -> f64 {
-        let results = volume(&m.result()) as f64;
+    /// Seconds that products in one grid take on an H200, with what follows their sums.
+    pub(crate) fn seconds(
+        &self,
+        program: &Program,
+        products: &[&Member],
+        (fp, target): (Fp, &GpuTarget),
+    ) -> f64 {
         // Exchanges of threads count like instructions.
-        let sinks = m.then.sinks.iter().map(|sink| match sink {
-            Sink::Fold { .. } => 12,
-            Sink::Store { buffer, .. } if program.buffers[*buffer].storage != Storage::Plain => 4,
-            _ => 0,
-        });
-        let each = written(&m.then.program, fp).insts.len() + sinks.sum::<usize>();
-        let moved = finished_bytes(program, m) as f64 / BANDWIDTH;
-        slower(m, fp)[0] * cost(self, m, target)
-            + results * each as f64 / EPILOGUE_RATE
-            + moved * self.exposed()
+        let sinks = |m: &Member| -> usize {
+            let each = m.then.sinks.iter().map(|sink| match sink {
+                Sink::Fold { .. } => 12,
+                Sink::Store { buffer, .. }
+                    if program.buffers[*buffer].storage != Storage::Plain =>
+                {
+                    4
+                }
+                _ => 0,
+            });
+            each.sum()
+        };
+        let follows = |m: &Member| {
+            let each = written(&m.then.program, fp).insts.len() + sinks(m);
+            let moved = finished_bytes(program, m) as f64 / BANDWIDTH;
+            volume(&m.result()) as f64 * each as f64 / EPILOGUE_RATE + moved * self.exposed()
+        };
+        let slower = products.first().map_or(1.0, |m| slower(m, fp)[0]);
+        slower * cost(self, products, target) + products.iter().map(|m| follows(m)).sum::<f64>()
     }
 
     /// The part of what is read and written beside the operands for which nothing is multiplied meanwhile.
@@ -263,20 +363,22 @@ impl WarpgroupTile {
     }
 
     /// The bytes of [`finished_bytes`] that are moved while nothing is multiplied.
-    pub(crate) fn serial_bytes(&self, program: &Program, m: &Member) -> u64 {
-        (finished_bytes(program, m) as f64 * self.exposed()) as u64
+    pub(crate) fn serial_bytes(&self, program: &Program, products: &[&Member]) -> u64 {
+        let bytes = products.iter().map(|m| finished_bytes(program, m));
+        (bytes.fold(0, u64::saturating_add) as f64 * self.exposed()) as u64
     }
 
-    /// Multiply-adds that the library would do in the time that a product takes, but for moving [`Self::serial_bytes`]; of `f32`
+    /// Multiply-adds that the library would do in the time that products take, but for moving [`Self::serial_bytes`]; of `f32`
     /// those by the planner's model of an H200.
     pub(crate) fn equivalent_multiply_adds(
         &self,
-        (program, m): (&Program, &Member),
+        (program, products): (&Program, &[&Member]),
         (fp, target): (Fp, &GpuTarget),
     ) -> u64 {
-        let moved = self.serial_bytes(program, m) as f64 / BANDWIDTH;
-        let seconds = self.seconds(program, m, fp, target) - moved;
-        let rate = if Unit::of(m, fp) == Unit::Tf32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 };
+        let moved = self.serial_bytes(program, products) as f64 / BANDWIDTH;
+        let seconds = self.seconds(program, products, (fp, target)) - moved;
+        let of_f32 = products.iter().any(|m| Unit::of(m, fp) == Unit::Tf32);
+        let rate = if of_f32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 };
         (seconds * rate) as u64
     }
 
@@ -338,10 +440,10 @@ fn finished_bytes(program: &Program, m: &Member) -> u64 {
     read.chain(written).map(|b| program.buffers[b].bytes()).fold(0, u64::saturating_add)
 }
 
-/// Seconds of a product by these tiles.
-fn cost(tile: &WarpgroupTile, m: &Member, target: &GpuTarget) -> f64 {
-    let [batch, down, across] = tile.tiles(m);
-    let all = batch.saturating_mul(down).saturating_mul(across);
+/// Seconds of products of equal extents by these tiles.
+fn cost(tile: &WarpgroupTile, products: &[&Member], target: &GpuTarget) -> f64 {
+    let Some(m) = products.first() else { return 0.0 };
+    let all = tile.tiles(m).into_iter().fold(products.len() as i64, i64::saturating_mul);
     let chip = i64::from(target.multiprocessors);
     let turns = (all + chip - 1) / chip;
     let (share, finish) = tile.shape().map_or((84, 32), |shape| (shape.share, shape.finish));

@@ -224,6 +224,11 @@ mod tests {
             ("[[products]]\nform = \"a\"\nseconds = { library = 0.0 }", Kind::Usage, "found 0"),
             ("[[products]]\nform = \"a\"\nseconds = { library = nan }", Kind::Usage, "found nan"),
             ("[[products]]\nform = \"a\"\nseconds = { library = \"1\" }", Kind::Syntax, "f64"),
+            (
+                "[[products]]\nform = \"fast bf16 1x8*16x64x64 0\"\nseconds = { \"128x256 cooperative cluster 2\" = 1.0 }",
+                Kind::Usage,
+                "does not fit a product of 128 rows",
+            ),
             ("[[products]]\nform = \"a\"\nms = 1", Kind::Syntax, "unknown field `ms`"),
             (
                 "[[products]]\nform = \"a\"\nseconds = { library = 1.0 }\n[[products]]\nform = \"a\"\nseconds = { library = 1.0 }",

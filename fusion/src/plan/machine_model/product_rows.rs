@@ -1,7 +1,7 @@
 //! Measured times of products in the files of machine models.
 
 use super::bounds::{place, within};
-use adfuse_ir::kernel::{ProductTimes, ProductWay, WayTimes};
+use adfuse_ir::kernel::{ProductTimes, ProductWay, WayTimes, rows_of_form};
 use adfuse_ir::{Diagnostic, Kind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) struct ProductRow {
 /// The times of all rows.
 ///
 /// # Errors
-/// If a form occurs twice, if a way is unknown, or if a time is not a positive number of seconds. The error gives the place in the text.
+/// If a form occurs twice, if a way is unknown or does not fit the extents of its form, or if a time is not a positive number of seconds. The error gives the place in the text.
 pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> {
     let mut forms = BTreeMap::new();
     for ProductRow { form, seconds } in rows {
@@ -44,6 +44,13 @@ pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> 
                 let d = Diagnostic::new(place(time), Kind::UnknownName, m);
                 return Err(d.hint("`library`, or tiles such as `128x256 cooperative cluster 2`"));
             };
+            if let (ProductWay::Warpgroups(tiles), Some(rows)) = (known, rows_of_form(name))
+                && !tiles.fits(rows)
+            {
+                let m = format!("`{way}` does not fit a product of {rows} rows");
+                let d = Diagnostic::new(place(time), Kind::Usage, m);
+                return Err(d.hint("the blocks of a cluster have tiles below each other"));
+            }
             ways.insert(known, within(way, time, SECONDS)?);
         }
         if ways.is_empty() {

@@ -1,7 +1,9 @@
-//! Attention of 16-bit floats on matrix units. Scores and weights are in registers alone. A block of threads owns some lines of
-//! one kind and goes over the lines of the other kind, a tile at a time. While it multiplies one tile, the next is copied.
+//! Attention. A block of threads owns some lines of one kind and goes over the lines of the other kind, a tile at a time. No score
+//! is stored.
 //!
-//! Warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which one thread asks the copy engine for tiles.
+//! 16-bit floats are multiplied by matrix units: by warps (`mma.sync`), or by warpgroups (`wgmma`), for which one thread asks the
+//! copy engine for tiles. Scores and weights are in registers alone, and while one tile is multiplied, the next is copied.
+//! `f32` is multiplied by each thread for itself, in the order that defines attention; weights go through shared memory.
 //!
 //! The order of sums is fixed: each has one thread, tiles come in turn, and nothing is added by several blocks.
 
@@ -14,6 +16,11 @@ mod keys_groups;
 mod panels;
 mod queries_groups;
 mod scores;
+mod thread_keys;
+mod thread_queries;
+mod thread_scores;
+mod thread_tile;
+mod thread_values;
 mod tile;
 
 use super::asm::{Asm, Class, Reg};
@@ -47,10 +54,7 @@ pub(crate) fn attention(
     let form = &attention.form;
     for tile in &attention.decision.tiles {
         let pass = AttendPass { form, tile, target: s.target };
-        let (owners, lines) = match tile.pass {
-            AttentionPass::Values | AttentionPass::Queries => (form.heads, form.rows),
-            AttentionPass::Keys => (form.heads / form.shared, form.stream),
-        };
+        let (owners, lines) = form.owners(tile.pass);
         let each = (lines + tile.own - 1) / tile.own;
         let blocks = owners.saturating_mul(each);
         if blocks == 0 {
@@ -58,6 +62,9 @@ pub(crate) fn attention(
         }
         let mut emit = begun(s);
         match (tile.unit, tile.pass) {
+            (AttentionUnit::Thread, AttentionPass::Values) => pass.values_by_threads(&mut emit),
+            (AttentionUnit::Thread, AttentionPass::Keys) => pass.keys_by_threads(&mut emit),
+            (AttentionUnit::Thread, AttentionPass::Queries) => pass.queries_by_threads(&mut emit),
             (AttentionUnit::Warp, AttentionPass::Values) => pass.values(&mut emit, each),
             (AttentionUnit::Warp, AttentionPass::Keys) => pass.keys(&mut emit, each),
             (AttentionUnit::Warp, AttentionPass::Queries) => pass.queries(&mut emit, each),
@@ -165,6 +172,22 @@ impl AttendPass<'_> {
             false => own,
         };
         (head, made(asm, Class::Word, "mul.lo.s32", format_args!("{own}, {}", self.tile.own)))
+    }
+
+    /// The head, or the group of heads, of the block, and its first line, where blocks that go over most tiles come first: those of
+    /// the first keys, or of the last rows.
+    fn longest_first(&self, asm: &mut Asm) -> (Reg, Reg) {
+        let (owners, lines) = self.form.owners(self.tile.pass);
+        let block = asm.special("ctaid.x");
+        let (owner, own) = scores::divided(asm, block, owners);
+        let own = match self.tile.pass {
+            AttentionPass::Keys => own,
+            AttentionPass::Values | AttentionPass::Queries => {
+                let last = (lines + self.tile.own - 1) / self.tile.own - 1;
+                made(asm, Class::Word, "sub.s32", format_args!("{last}, {own}"))
+            }
+        };
+        (owner, made(asm, Class::Word, "mul.lo.s32", format_args!("{own}, {}", self.tile.own)))
     }
 
     /// Where the lines of a head begin in an operand: `lines` of this many bytes each.

@@ -3,7 +3,8 @@
 use super::tile::{Accumulators, lane, made, warp};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::convert::convert;
-use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::emit::{Emit, memory};
+use crate::gpu::ptx::operands::class;
 use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, ScoreOperand, UNIT};
 use adfuse_ir::DType;
 
@@ -104,14 +105,14 @@ impl<'a> ScorePlace<'a> {
         for i in 0..scores.tall {
             for half in 0..2 {
                 let line = self.line_of(asm, i, half);
-                let at = moved(asm, (*base, extra.size()), line, of_line);
+                let at = moved(asm, (*base, extra.size), line, of_line);
                 for j in 0..scores.wide {
                     for (e, s) in scores.pair(i, j, half).into_iter().enumerate() {
                         let offset = j * 8 + e;
                         let place =
                             made(asm, Class::Word, "add.s32", format_args!("{column}, {offset}"));
-                        let at = moved(asm, (at, extra.size()), place, of_column);
-                        joined(asm, extra, self.form.dtype, s, at);
+                        let at = moved(asm, (at, extra.size), place, of_column);
+                        joined(asm, (extra, self.form.dtype), s, at);
                     }
                 }
             }
@@ -161,14 +162,14 @@ impl<'a> ScorePlace<'a> {
 }
 
 /// Where the mask or bias of a head begins.
-fn extra_at(emit: &mut Emit<'_>, extra: &ScoreOperand, head: Reg) -> Reg {
+pub(super) fn extra_at(emit: &mut Emit<'_>, extra: &ScoreOperand, head: Reg) -> Reg {
     let mut at = emit.pointer(extra.buffer);
     let mut rest = head;
     for &(extent, stride) in extra.heads.iter().rev() {
         let (own, outer) = divided(&mut emit.asm, rest, extent);
         rest = outer;
         if stride != 0 {
-            let bytes = stride * extra.size();
+            let bytes = stride * extra.size;
             let own = made(&mut emit.asm, Class::Long, "cvt.u64.u32", own);
             at = made(
                 &mut emit.asm,
@@ -199,14 +200,15 @@ fn moved(asm: &mut Asm, (at, size): (Reg, i64), place: Reg, (stride, extent): (i
 }
 
 /// A score with its bias, or hidden where its mask does not hold.
-fn joined(asm: &mut Asm, extra: &ScoreOperand, dtype: DType, s: Reg, at: Reg) {
+pub(super) fn joined(asm: &mut Asm, (extra, dtype): (&ScoreOperand, DType), s: Reg, at: Reg) {
     if extra.mask {
         let x = made(asm, Class::Word, "ld.global.nc.u8", format_args!("[{at}]"));
         let p = made(asm, Class::Pred, "setp.ne.s32", format_args!("{x}, 0"));
         asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
         return;
     }
-    let x = made(asm, Class::Half, "ld.global.nc.b16", format_args!("[{at}]"));
+    let load = format!("ld.global.nc.{}", memory(dtype));
+    let x = made(asm, class(dtype), &load, format_args!("[{at}]"));
     let wide = convert(asm, x, dtype, DType::F32);
     asm.emit(format_args!("add.rn.f32 {s}, {s}, {wide}"));
 }

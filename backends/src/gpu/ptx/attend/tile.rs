@@ -4,15 +4,16 @@ pub(super) use crate::gpu::ptx::asm::made;
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::mma::{ldmatrix, multiplied};
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
+use crate::gpu::schedule::attention_tiles::FloatTile;
 use crate::gpu::schedule::mma_unit::Unit;
 use adfuse_ir::DType;
 
-/// Bytes of an element.
+/// Bytes of an element that matrix units multiply.
 const SIZE: i64 = 2;
 /// Bytes that one copy has.
 const COPY: i64 = 16;
 
-/// Lines of 16-bit floats in shared memory.
+/// Lines of 16-bit floats, or of `f32`, in shared memory.
 #[derive(Clone, Copy)]
 pub(super) struct SharedTile {
     /// Bytes before it.
@@ -21,14 +22,20 @@ pub(super) struct SharedTile {
     /// Elements of a line in memory, and in the tile.
     pub(super) elements: i64,
     pub(super) padded: i64,
-    /// Bytes from one line to the next.
+    /// Bytes from one line to the next, and of an element.
     pub(super) pitch: i64,
+    size: i64,
 }
 
 impl SharedTile {
     pub(super) fn new(at: i64, lines: i64, elements: i64) -> SharedTile {
         let (padded, pitch) = (AttentionForm::padded(elements), AttentionForm::pitch(elements));
-        SharedTile { at, lines, elements, padded, pitch }
+        SharedTile { at, lines, elements, padded, pitch, size: SIZE }
+    }
+
+    pub(super) fn floats(tile: &FloatTile) -> SharedTile {
+        let &FloatTile { at, lines, elements } = tile;
+        SharedTile { at, lines, elements, padded: elements, pitch: tile.pitch(), size: 4 }
     }
 
     /// The first byte after it.
@@ -37,7 +44,7 @@ impl SharedTile {
     }
 
     /// Where it begins, as an address in shared memory.
-    fn address(&self, asm: &mut Asm) -> Reg {
+    pub(super) fn address(&self, asm: &mut Asm) -> Reg {
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         asm.pure(Class::Word, "add.s32", format_args!("{base}, {}", self.at))
     }
@@ -139,7 +146,7 @@ impl TileCopy {
         threads: i64,
     ) -> TileCopy {
         let thread = asm.special("tid.x");
-        let pieces = tile.padded * SIZE / COPY;
+        let pieces = tile.padded * tile.size / COPY;
         // A power of two divides the threads of a block.
         let columns = pieces.unsigned_abs().next_power_of_two() as i64;
         let turn = threads / columns;
@@ -155,9 +162,9 @@ impl TileCopy {
             (Some(p), Some(q)) => Some(asm.pure(Class::Pred, "and.pred", format_args!("{p}, {q}"))),
             (p, q) => p.or(q),
         };
-        let full = tile.elements * SIZE / COPY;
+        let full = tile.elements * tile.size / COPY;
         let inside = (full < pieces).then(|| of(asm, column, full));
-        let each = tile.elements * SIZE;
+        let each = tile.elements * tile.size;
         let piece = asm.pure(Class::Word, "mul.lo.s32", format_args!("{column}, {COPY}"));
         let at = asm.pure(Class::Word, "mad.lo.s32", format_args!("{line}, {each}, {piece}"));
         let at = asm.pure(Class::Long, "cvt.u64.u32", at);
@@ -171,11 +178,21 @@ impl TileCopy {
 
     /// Begins to copy lines from one on into a stage, which is this many bytes in. What is beyond the operand is 0.
     pub(super) fn copy(&self, asm: &mut Asm, first: Reg, stage: Option<Reg>) {
+        self.copy_since(asm, (first, None), stage);
+    }
+
+    /// The same, where lines before one are 0 too.
+    pub(super) fn copy_since(
+        &self,
+        asm: &mut Asm,
+        (first, since): (Reg, Option<Reg>),
+        stage: Option<Reg>,
+    ) {
         // Of no lines there may be no memory.
         if self.lines == 0 {
             return;
         }
-        let each = self.tile.elements * SIZE;
+        let each = self.tile.elements * self.tile.size;
         let from =
             made(asm, Class::Long, "mad.wide.s32", format_args!("{first}, {each}, {}", self.from));
         let to = match stage {
@@ -183,8 +200,11 @@ impl TileCopy {
             Some(stage) => made(asm, Class::Word, "add.s32", format_args!("{}, {stage}", self.to)),
         };
         let ragged = self.lines % self.tile.lines != 0;
-        let place = ragged
+        let place = (ragged || since.is_some())
             .then(|| made(asm, Class::Word, "add.s32", format_args!("{first}, {}", self.line)));
+        let before = place.zip(since).map(|(place, since)| {
+            made(asm, Class::Word, "sub.s32", format_args!("{since}, {place}"))
+        });
         let when = self.copies.map_or(String::new(), |p| format!("@{p} "));
         for k in 0..self.turns {
             let line = k * self.turn;
@@ -196,6 +216,13 @@ impl TileCopy {
                     format_args!("{place}, {}", self.lines - line),
                 )
             });
+            let valid = match (before, valid) {
+                (Some(n), Some(p)) => {
+                    let test = format!("{n}, {line}, {p}");
+                    Some(made(asm, Class::Pred, "setp.le.and.s32", test))
+                }
+                (_, valid) => valid,
+            };
             let valid = match (valid, self.inside) {
                 (Some(p), Some(q)) => {
                     Some(made(asm, Class::Pred, "and.pred", format_args!("{p}, {q}")))

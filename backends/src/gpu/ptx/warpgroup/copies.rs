@@ -13,8 +13,8 @@ use crate::gpu::schedule::shape::volume;
 
 /// The copies of an operand's tiles.
 pub(super) struct OperandCopies {
-    /// Where its tensor map is.
-    map: Reg,
+    /// Where its tensor map is, of each term.
+    maps: Vec<Reg>,
     /// The first line.
     line: Reg,
     /// Its axes in memory, with the place of the tile along those of the batch.
@@ -43,7 +43,8 @@ impl WarpgroupKernel<'_> {
             // The blocks of a cluster have the same columns, and bring a part of them each.
             let shared = side == 1 && self.tile.cluster > 1;
             let own = if shared { lines / self.tile.cluster } else { lines };
-            let map = self.map(emit, operand, own);
+            let terms = 0..self.form.terms();
+            let maps = terms.map(|t| self.map_of(emit, (side, own), (place.member, t))).collect();
             let mut line = place.first[side];
             let mut begin = emit.asm.word(offset);
             if shared {
@@ -63,7 +64,7 @@ impl WarpgroupKernel<'_> {
             let axes = places.collect();
             let count = if operand.along { 1 } else { own / deep };
             let copies = OperandCopies {
-                map,
+                maps,
                 line,
                 axes,
                 begin,
@@ -75,6 +76,30 @@ impl WarpgroupKernel<'_> {
             offset += lines * LINE;
             copies
         })
+    }
+
+    /// The tensor map of the operand on a side: of the product that the tile is of, where products have different ones.
+    fn map_of(
+        &self,
+        emit: &mut Emit<'_>,
+        (side, lines): (usize, i64),
+        (member, term): (Option<Reg>, usize),
+    ) -> Reg {
+        let own = self.form.operand(term, side);
+        let first = self.map(emit, own, lines);
+        let Some(member) = member else { return first };
+        let mut found = first;
+        for (k, one) in self.members.iter().enumerate() {
+            let operand = one.form.operand(term, side);
+            if operand == own {
+                continue;
+            }
+            let map = self.map(emit, operand, lines);
+            let asm = &mut emit.asm;
+            let here = made(asm, Class::Pred, "setp.eq.s32", format_args!("{member}, {k}"));
+            found = made(asm, Class::Long, "selp.b64", format_args!("{map}, {found}, {here}"));
+        }
+        found
     }
 
     /// The tensor map of an operand.
@@ -94,6 +119,17 @@ impl WarpgroupKernel<'_> {
         emit.asm.tensor_map(emit.maps.len() - 1)
     }
 
+    /// The term that a step is of, where there are several, and its number in the term.
+    fn term_of(&self, asm: &mut Asm, step: Reg) -> (Option<Reg>, Reg) {
+        if self.form.terms() == 1 {
+            return (None, step);
+        }
+        let each = self.term_steps();
+        let term = made(asm, Class::Word, "div.u32", format_args!("{step}, {each}"));
+        let rest = made(asm, Class::Word, "rem.u32", format_args!("{step}, {each}"));
+        (Some(term), rest)
+    }
+
     /// Begins the copies of one step.
     pub(super) fn copy(
         &self,
@@ -107,8 +143,10 @@ impl WarpgroupKernel<'_> {
         let deep = LINE / self.form.dtype.bytes() as i64;
         let stage = ring.start(asm, at);
         let barrier = ring.full(asm, at);
+        let (term, step) = self.term_of(asm, step);
         let depth = made(asm, Class::Word, "mul.lo.s32", format_args!("{step}, {deep}"));
         for operand in operands {
+            let map = chosen(asm, &operand.maps, term);
             for k in 0..operand.count {
                 let line = operand.line;
                 let line = made(
@@ -129,7 +167,7 @@ impl WarpgroupKernel<'_> {
                 let to = made(asm, Class::Word, "add.u32", to);
                 let to =
                     made(asm, Class::Word, "add.u32", format_args!("{to}, {}", k * operand.apart));
-                let (rank, map, places) = (places.len(), operand.map, places.join(", "));
+                let (rank, places) = (places.len(), places.join(", "));
                 let copy = format!(
                     "cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                 );
@@ -144,6 +182,18 @@ impl WarpgroupKernel<'_> {
             }
         }
     }
+}
+
+/// The tensor map of a term.
+fn chosen(asm: &mut Asm, maps: &[Reg], term: Option<Reg>) -> Reg {
+    let mut found = maps[0];
+    for (k, map) in maps.iter().enumerate().skip(1) {
+        if let Some(term) = term {
+            let here = made(asm, Class::Pred, "setp.eq.s32", format_args!("{term}, {k}"));
+            found = made(asm, Class::Long, "selp.b64", format_args!("{map}, {found}, {here}"));
+        }
+    }
+    found
 }
 
 /// Where a number of lines, or of elements of the depth, is along one of the axes that it counts.

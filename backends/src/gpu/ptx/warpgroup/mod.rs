@@ -15,9 +15,8 @@ use super::entry::{Out, begun};
 use super::mbarrier::RingPlace;
 use crate::gpu::schedule::mapped_operand::LINE;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup::{
-    GROUP, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupProduct, WarpgroupTile, WarpgroupWork,
+    GROUP, MULTIPLIERS, TileOrder, WarpgroupForm, WarpgroupMember, WarpgroupProduct, WarpgroupTile,
 };
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Member};
@@ -29,33 +28,38 @@ use sums::Sums;
 const FEW_REGISTERS: i64 = 40;
 const MANY_REGISTERS: i64 = 232;
 
-/// What one launch knows.
+/// What one launch knows: of one of its products, and which others there are.
 struct WarpgroupKernel<'p> {
     member: &'p Member,
     form: &'p WarpgroupForm,
     tile: &'p WarpgroupTile,
     /// For each sink that adds up columns, where its parts go.
     parts: &'p [Option<Buffer>],
+    /// All products of the launch, of equal extents.
+    members: &'p [WarpgroupMember],
 }
 
-/// Which tile: its product of the batch, its first row and its first column.
+/// Which tile: its product, where there are several, its place in the batch, its first row and its first column.
 #[derive(Clone, Copy)]
 struct TilePlace {
+    member: Option<Reg>,
     batch: Reg,
     first: [Reg; 2],
 }
 
-/// Launches a product.
+/// Launches products in one grid.
 pub(crate) fn product(
     s: &GpuSchedule,
     out: &mut Out,
     product: &WarpgroupProduct,
 ) -> Result<(), Diagnostic> {
-    let WarpgroupProduct { work: WarpgroupWork { member, form, parts, .. }, tile } = product;
-    let kernel = WarpgroupKernel { member, form, tile, parts };
+    let WarpgroupProduct { work, tile } = product;
+    let Some(first) = work.members.first() else { return Ok(()) };
+    let kernel = WarpgroupKernel::of(first, tile, &work.members);
     let mut emit = begun(s);
     kernel.write(&mut emit);
-    let blocks = tile.tiles(member).into_iter().fold(1, i64::saturating_mul);
+    let blocks =
+        tile.tiles(&first.member).into_iter().fold(work.members.len() as i64, i64::saturating_mul);
     let shared = u32::try_from(tile.shared()).unwrap_or(u32::MAX);
     out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
     if let Some(launch) = out.launches.last_mut() {
@@ -65,7 +69,16 @@ pub(crate) fn product(
     Ok(())
 }
 
-impl WarpgroupKernel<'_> {
+impl<'p> WarpgroupKernel<'p> {
+    fn of(
+        one: &'p WarpgroupMember,
+        tile: &'p WarpgroupTile,
+        members: &'p [WarpgroupMember],
+    ) -> WarpgroupKernel<'p> {
+        let WarpgroupMember { member, form, parts } = one;
+        WarpgroupKernel { member, form, tile, parts, members }
+    }
+
     fn write(&self, emit: &mut Emit<'_>) {
         emit.asm.cluster = self.tile.cluster;
         let ring = Ring::new(emit, self.tile);
@@ -92,10 +105,15 @@ impl WarpgroupKernel<'_> {
         ring.meet(&mut emit.asm);
     }
 
-    /// Steps of the depth.
-    fn steps(&self) -> i64 {
+    /// Steps of the depth of a term.
+    fn term_steps(&self) -> i64 {
         let deep = LINE / self.form.dtype.bytes() as i64;
-        (volume(&self.member.depth) + deep - 1) / deep
+        (self.form.depth + deep - 1) / deep
+    }
+
+    /// Steps of the depth of all terms.
+    fn steps(&self) -> i64 {
+        self.term_steps() * self.form.terms() as i64
     }
 
     /// Asks for the operands of tile after tile.
@@ -169,8 +187,19 @@ impl WarpgroupKernel<'_> {
             if alternates {
                 ring.skip(asm, &at, self.steps());
             }
-            self.finish(emit, &sums, place);
+            self.finish_own(emit, &sums, place);
         });
+    }
+
+    /// Finishes the sums of a tile as its product says.
+    fn finish_own(&self, emit: &mut Emit<'_>, sums: &Sums, place: TilePlace) {
+        let Some(number) = place.member else { return self.finish(emit, sums, place) };
+        for (k, one) in self.members.iter().enumerate() {
+            let own = format!("{number}, {k}");
+            let own = made(&mut emit.asm, Class::Pred, "setp.eq.s32", own);
+            let kernel = WarpgroupKernel::of(one, self.tile, self.members);
+            emit.when(Some(own), |emit| kernel.finish(emit, sums, place));
+        }
     }
 
     /// The number of a thread's warpgroup among those that multiply.
@@ -190,6 +219,7 @@ impl WarpgroupKernel<'_> {
     ) {
         let [batch, down, across] = self.tile.tiles(self.member);
         let all = batch.saturating_mul(down).saturating_mul(across);
+        let all = all.saturating_mul(self.members.len() as i64);
         let cluster = self.tile.cluster;
         let all = all / cluster;
         let asm = &mut emit.asm;
@@ -221,13 +251,20 @@ impl WarpgroupKernel<'_> {
     /// Where the tile of a number is. Tiles go down the rows of a band, then to the next column of tiles; those of a cluster,
     /// which lie below each other, count as one. Blocks that run at the same time share rows and columns.
     fn place(&self, asm: &mut Asm, number: Reg) -> TilePlace {
-        let [_, down, across] = self.tile.tiles(self.member);
+        let [batches, down, across] = self.tile.tiles(self.member);
         let down = down / self.tile.cluster;
         let band = self.tile.band.min(down);
         let divided = |asm: &mut Asm, x: Reg, by: i64| {
             let whole = made(asm, Class::Word, "div.u32", format_args!("{x}, {by}"));
             let rest = made(asm, Class::Word, "rem.u32", format_args!("{x}, {by}"));
             (whole, rest)
+        };
+        let (member, number) = match self.members.len() {
+            1 => (None, number),
+            _ => {
+                let (member, rest) = divided(asm, number, batches * down * across);
+                (Some(member), rest)
+            }
         };
         let (batch, rest) = divided(asm, number, down * across);
         let (group, rest) = divided(asm, rest, band * across);
@@ -248,6 +285,6 @@ impl WarpgroupKernel<'_> {
         };
         let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{row}, {rows}"));
         let col = made(asm, Class::Word, "mul.lo.s32", format_args!("{col}, {cols}"));
-        TilePlace { batch, first: [row, col] }
+        TilePlace { member, batch, first: [row, col] }
     }
 }

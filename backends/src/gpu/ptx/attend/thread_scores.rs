@@ -1,0 +1,275 @@
+//! Scores in the registers of threads, in the order that defines attention: which are hidden, what is added to them, and
+//! their exponentials.
+
+use super::scores::{LEAST, ScoreLines, extra_at, joined};
+use super::thread_tile::{COLUMNS, LINES, ThreadPlace, ThreadScores};
+use super::tile::made;
+use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::emit::Emit;
+use crate::gpu::ptx::isel;
+use crate::gpu::schedule::attention::{AttentionForm, ScoreOperand};
+use crate::gpu::schedule::attention_tiles::{BLOCK, THREADS_ACROSS};
+use adfuse_ir::DType;
+use adfuse_ir::scalar::{Recorder, ScalarProgram, expand};
+
+/// What changes no sum: times 0 it is -0.
+pub(super) const ABSENT: &str = "0f80000000";
+const ZERO: &str = "0f00000000";
+
+/// The functions of the definition, as they are computed in strict mode.
+pub(super) struct DefinedFunctions {
+    exp: ScalarProgram,
+    log: ScalarProgram,
+}
+
+impl DefinedFunctions {
+    pub(super) fn new() -> DefinedFunctions {
+        let exp = expand(&Recorder::record_any(&[DType::F32], |x| x[0].exp()));
+        let log = expand(&Recorder::record_any(&[DType::F32], |x| x[0].log()));
+        DefinedFunctions { exp, log }
+    }
+
+    /// exp(x - by)
+    pub(super) fn exp(&self, asm: &mut Asm, x: Reg, by: Reg) -> Reg {
+        let less = made(asm, Class::Single, "sub.rn.f32", format_args!("{x}, {by}"));
+        applied(asm, &self.exp, less)
+    }
+
+    pub(super) fn log(&self, asm: &mut Asm, x: Reg) -> Reg {
+        let x = asm.copied(x);
+        applied(asm, &self.log, x)
+    }
+}
+
+fn applied(asm: &mut Asm, program: &ScalarProgram, x: Reg) -> Reg {
+    isel::outputs(asm, program, &[Some(x)]).first().copied().unwrap_or(x)
+}
+
+/// A maximum or the logarithm of a sum, or 0 where it is that of nothing.
+pub(super) fn shift(asm: &mut Asm, most: Reg) -> Reg {
+    let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{most}, {LEAST}"));
+    made(asm, Class::Single, "selp.f32", format_args!("{ZERO}, {most}, {none}"))
+}
+
+/// How the scores of a pass by threads lie: lines are those that the block owns.
+#[derive(Clone)]
+pub(super) struct ThreadGrid<'a> {
+    form: &'a AttentionForm,
+    lines: ScoreLines,
+    pub(super) place: ThreadPlace,
+    /// The thread's first line, as a row or a key.
+    pub(super) line: Reg,
+    /// The first row that reaches the block of keys that the lines are of.
+    reaching: Option<Reg>,
+    /// The mask or bias, and where the head has it.
+    extra: Option<(ScoreOperand, Reg)>,
+}
+
+impl<'a> ThreadGrid<'a> {
+    /// `first` is the first line of the block.
+    pub(super) fn new(
+        asm: &mut Asm,
+        (form, lines): (&'a AttentionForm, ScoreLines),
+        first: Reg,
+    ) -> ThreadGrid<'a> {
+        let place = ThreadPlace::new(asm);
+        let line = made(asm, Class::Word, "add.s32", format_args!("{first}, {}", place.line));
+        let reaching = (form.step.causal && lines == ScoreLines::Keys).then(|| {
+            let block = made(asm, Class::Word, "and.b32", format_args!("{first}, {}", -BLOCK));
+            let row = format_args!("{block}, {}", -form.ahead()).to_string();
+            let row = made(asm, Class::Word, "add.s32", row);
+            made(asm, Class::Word, "max.s32", format_args!("{row}, 0"))
+        });
+        ThreadGrid { form, lines, place, line, reaching, extra: None }
+    }
+
+    /// The same for a head, of which it is known where its mask or bias begins.
+    pub(super) fn at_head(&self, emit: &mut Emit<'_>, head: Reg) -> ThreadGrid<'a> {
+        let extra = self.form.extra.clone().map(|extra| {
+            let at = extra_at(emit, &extra, head);
+            (extra, at)
+        });
+        ThreadGrid { extra, ..self.clone() }
+    }
+
+    /// The first row that takes part in the sums of the block's keys.
+    pub(super) fn reaching(&self) -> Option<Reg> {
+        self.reaching
+    }
+
+    /// The tile whose first column is `first`.
+    pub(super) fn tile(&self, asm: &mut Asm, first: Reg) -> ThreadTile<'_> {
+        let form = self.form;
+        let column =
+            made(asm, Class::Word, "add.s32", format_args!("{first}, {}", self.place.across));
+        let columns = match self.lines {
+            ScoreLines::Rows => form.stream,
+            ScoreLines::Keys => form.rows,
+        };
+        let less = |asm: &mut Asm, x: String| made(asm, Class::Word, "sub.s32", x);
+        let end = (columns % BLOCK != 0).then(|| less(asm, format!("{}, {column}", columns - 1)));
+        let begin = self.reaching.map(|row| less(asm, format!("{row}, {column}")));
+        let seen = form.step.causal.then(|| {
+            let ahead = match self.lines {
+                ScoreLines::Rows => form.ahead(),
+                ScoreLines::Keys => -form.ahead(),
+            };
+            std::array::from_fn(|i| {
+                let line = format!("{}, {}", self.line, ahead + i as i64);
+                let line = made(asm, Class::Word, "add.s32", line);
+                less(asm, format!("{line}, {column}"))
+            })
+        });
+        ThreadTile { grid: self, first, column, end, begin, seen }
+    }
+}
+
+/// The part of a tile that a thread has. Columns are counted from its first one.
+pub(super) struct ThreadTile<'a> {
+    grid: &'a ThreadGrid<'a>,
+    first: Reg,
+    column: Reg,
+    /// The last column that there is, where not all exist, and the first that reaches the block's keys, where not all do.
+    end: Option<Reg>,
+    begin: Option<Reg>,
+    /// Of each line the last key that a row sees, or the first row that sees a key.
+    seen: Option<[Reg; LINES]>,
+}
+
+impl ThreadTile<'_> {
+    fn offset(j: usize) -> i64 {
+        j as i64 * THREADS_ACROSS
+    }
+
+    /// A column of the thread, as a row or a key.
+    pub(super) fn column_of(&self, asm: &mut Asm, j: usize) -> Reg {
+        let to = ThreadTile::offset(j);
+        asm.pure(Class::Word, "add.s32", format_args!("{}, {to}", self.column))
+    }
+
+    /// Whether a line takes part in this tile: whether the row sees its first key.
+    pub(super) fn reaches(&self, asm: &mut Asm) -> [Option<Reg>; LINES] {
+        let form = self.grid.form;
+        std::array::from_fn(|i| {
+            form.step.causal.then(|| {
+                let line = format!("{}, {}", self.grid.line, form.ahead() + i as i64);
+                let last = made(asm, Class::Word, "add.s32", line);
+                made(asm, Class::Pred, "setp.ge.s32", format_args!("{last}, {}", self.first))
+            })
+        })
+    }
+
+    /// Whether causality shows a score; `None` where it shows all.
+    fn shown(&self, asm: &mut Asm, (i, j): (usize, usize)) -> Option<Reg> {
+        let seen = self.seen?[i];
+        let op = match self.grid.lines {
+            ScoreLines::Rows => "setp.ge.s32",
+            ScoreLines::Keys => "setp.le.s32",
+        };
+        Some(made(asm, Class::Pred, op, format_args!("{seen}, {}", ThreadTile::offset(j))))
+    }
+
+    /// Whether a column is there for the sums; `None` where all are.
+    fn counts(&self, asm: &mut Asm, j: usize) -> Option<Reg> {
+        let at = ThreadTile::offset(j);
+        let test = |asm: &mut Asm, op: &str, limit: Reg| {
+            made(asm, Class::Pred, op, format_args!("{limit}, {at}"))
+        };
+        match (self.begin, self.end) {
+            (None, None) => None,
+            (Some(begin), None) => Some(test(asm, "setp.le.s32", begin)),
+            (None, Some(end)) => Some(test(asm, "setp.ge.s32", end)),
+            (Some(begin), Some(end)) => {
+                let before = test(asm, "setp.le.s32", begin);
+                let within = format!("{end}, {at}, {before}");
+                Some(made(asm, Class::Pred, "setp.ge.and.s32", within))
+            }
+        }
+    }
+
+    /// Where a score has its mask or bias; what does not exist has that of the last place.
+    fn extra_at(&self, asm: &mut Asm, (i, j): (usize, usize)) -> Option<(&ScoreOperand, Reg)> {
+        let form = self.grid.form;
+        let (extra, base) = self.grid.extra.as_ref()?;
+        let (of_line, of_column) = match self.grid.lines {
+            ScoreLines::Rows => ((extra.row, form.rows), (extra.key, form.stream)),
+            ScoreLines::Keys => ((extra.key, form.stream), (extra.row, form.rows)),
+        };
+        let line = asm.pure(Class::Word, "add.s32", format_args!("{}, {i}", self.grid.line));
+        let at = along(asm, (*base, extra.size), line, of_line);
+        let column = self.column_of(asm, j);
+        Some((extra, along(asm, (at, extra.size), column, of_column)))
+    }
+
+    /// Adds the bias of all scores, or hides what the mask and causality hide, and what does not exist.
+    pub(super) fn hide(&self, asm: &mut Asm, scores: &ThreadScores) {
+        each(|i, j| {
+            let s = scores[i][j];
+            if let Some((extra, at)) = self.extra_at(asm, (i, j)) {
+                joined(asm, (extra, self.grid.form.dtype), s, at);
+            }
+            let shown = self.shown(asm, (i, j));
+            let counts = self.counts(asm, j);
+            for p in [shown, counts].into_iter().flatten() {
+                asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
+            }
+        });
+    }
+
+    /// Adds the bias of all scores.
+    pub(super) fn add_bias(&self, asm: &mut Asm, scores: &ThreadScores) {
+        if self.grid.extra.as_ref().is_none_or(|(extra, _)| extra.mask) {
+            return;
+        }
+        each(|i, j| {
+            if let Some((extra, at)) = self.extra_at(asm, (i, j)) {
+                joined(asm, (extra, self.grid.form.dtype), scores[i][j], at);
+            }
+        });
+    }
+
+    /// Weights or cotangents of scores: 0 where a score is hidden.
+    pub(super) fn gate(&self, asm: &mut Asm, scores: &ThreadScores) {
+        each(|i, j| {
+            let s = scores[i][j];
+            if let Some(p) = self.shown(asm, (i, j)) {
+                asm.emit(format_args!("selp.f32 {s}, {s}, {ZERO}, {p}"));
+            }
+            if self.grid.extra.as_ref().is_some_and(|(extra, _)| extra.mask)
+                && let Some((_, at)) = self.extra_at(asm, (i, j))
+            {
+                let x = made(asm, Class::Word, "ld.global.nc.u8", format_args!("[{at}]"));
+                let p = made(asm, Class::Pred, "setp.ne.s32", format_args!("{x}, 0"));
+                asm.emit(format_args!("selp.f32 {s}, {s}, {ZERO}, {p}"));
+            }
+        });
+    }
+
+    /// Takes weights or cotangents of columns that are not there out of the sums.
+    pub(super) fn leave_out(&self, asm: &mut Asm, scores: &ThreadScores) {
+        for j in 0..COLUMNS {
+            if let Some(p) = self.counts(asm, j) {
+                for s in scores.iter().map(|line| line[j]) {
+                    asm.emit(format_args!("selp.f32 {s}, {s}, {ABSENT}, {p}"));
+                }
+            }
+        }
+    }
+}
+
+/// An address moved on to a place along an axis, or to the last one.
+fn along(asm: &mut Asm, (at, size): (Reg, i64), place: Reg, (stride, extent): (i64, i64)) -> Reg {
+    if stride == 0 {
+        return at;
+    }
+    let place = asm.pure(Class::Word, "min.s32", format_args!("{place}, {}", extent - 1));
+    let wide = asm.pure(Class::Long, "cvt.s64.s32", place);
+    asm.pure(Class::Long, "mad.lo.s64", format_args!("{wide}, {}, {at}", stride * size))
+}
+
+/// Goes over all scores of a thread.
+pub(super) fn each(mut f: impl FnMut(usize, usize)) {
+    for i in 0..LINES {
+        (0..COLUMNS).for_each(|j| f(i, j));
+    }
+}
