@@ -37,6 +37,12 @@ pub struct PlanPoint {
     pub(crate) is_packed: bool,
 }
 
+impl AsRef<PlanPoint> for PlanPoint {
+    fn as_ref(&self) -> &PlanPoint {
+        self
+    }
+}
+
 /// The cost of a plan of a [prepared](crate::prepare()) function.
 ///
 /// # Errors
