@@ -5,12 +5,13 @@ use super::bundles::bundled;
 use super::fastest::{UnbudgetedPlan, are_alike, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{PlanPoint, measured, plan_seconds, priced};
+use super::point::{LinkedPlan, PlanPoint, measured, plan_seconds, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
 use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
@@ -97,17 +98,17 @@ impl PlanWithAttempts {
         below: u64,
     ) -> Result<Option<(Effort, PlanPoint)>, Diagnostic> {
         let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+        let base = LinkBase::of(f)?;
         let mut best: Option<(Effort, PlanPoint)> = None;
         for (effort, plan) in &self.attempts {
             let most = best.as_ref().map_or(below, |(_, point)| point.peak);
-            let priced = priced(f, plan.clone(), options, engine)?;
-            if priced.least_peak() >= most || priced.quick_peak(options, engine)? >= most {
-                continue;
-            }
-            let point = priced.measured(f, options, engine)?.point;
-            if point.peak < most {
-                best = Some((*effort, point));
-            }
+            let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
+            let point = match (&base, linked) {
+                (Some(base), Some(linked)) => linked.point_below(base, options, engine, most)?,
+                _ => priced(f, plan.clone(), options, engine)?
+                    .point_below(f, options, engine, most)?,
+            };
+            best = point.map(|point| (*effort, point)).or(best);
         }
         Ok(best)
     }
