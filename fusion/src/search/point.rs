@@ -303,6 +303,24 @@ pub(crate) fn plan_seconds(
     Ok(total(&seconds_of_steps(&placed, device, engine)))
 }
 
+/// As [`plan_seconds`], for a plan that is linked where that is possible: most of its groups have been priced.
+///
+/// # Errors
+/// As there.
+pub(crate) fn linked_seconds(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
+    device: &MachineModel,
+    engine: &dyn EngineModel,
+) -> Result<f64, Diagnostic> {
+    let memo = engine.memo().filter(|memo| memo.is_for(device));
+    let program = memo.and_then(|memo| linked(base?, plan, (device, memo)));
+    let Some(program) = program else { return plan_seconds(f, plan, device, engine) };
+    let of =
+        |StepOfGroup { group, step }: &StepOfGroup| group_price(group, engine, device).steps[*step];
+    Ok(total(&program.steps.iter().map(|step| of(&step.of)).collect::<Vec<f64>>()))
+}
+
 /// What compiling a program costs, as [`compile_cost`](crate::compile_cost()) counts it: the code of equal groups is
 /// counted once.
 fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
