@@ -85,8 +85,8 @@ pub fn plan_among(
 }
 
 impl PlanWithAttempts {
-    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes. A plan
-    /// that is not below it where its memory is planned quickly is left out.
+    /// Of the plans that this one was chosen from, the one of the least peak where memory is planned quickly, if its peak is
+    /// below a number of bytes. Only that one has its memory planned with the wanted effort: this takes longer than planning.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()), and those of the engine.
@@ -99,18 +99,33 @@ impl PlanWithAttempts {
     ) -> Result<Option<(Effort, PlanPoint)>, Diagnostic> {
         let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
         let base = LinkBase::of(f)?;
-        let mut best: Option<(Effort, PlanPoint)> = None;
-        for (effort, plan) in &self.attempts {
-            let most = best.as_ref().map_or(below, |(_, point)| point.peak);
+        let mut best: Option<(u64, Effort, &Plan)> = None;
+        for (effort, plan) in self.attempts.iter().filter(|(_, plan)| *plan != self.plan) {
+            let most = best.map_or(below, |(peak, ..)| peak);
             let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
-            let point = match (&base, linked) {
-                (Some(base), Some(linked)) => linked.point_below(base, options, engine, most)?,
-                _ => priced(f, plan.clone(), options, engine)?
-                    .point_below(f, options, engine, most)?,
+            let quick = options.effort.min(Effort::Quick);
+            let peak = match linked {
+                Some(linked) if linked.least_peak() < most => linked.peak(quick, engine)?,
+                Some(_) => continue,
+                None => {
+                    let priced = priced(f, plan.clone(), options, engine)?;
+                    if priced.least_peak() >= most {
+                        continue;
+                    }
+                    priced.quick_peak(options, engine)?
+                }
             };
-            best = point.map(|point| (*effort, point)).or(best);
+            if peak < most {
+                best = Some((peak, *effort, plan));
+            }
         }
-        Ok(best)
+        let Some((_, effort, plan)) = best else { return Ok(None) };
+        let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
+        let point = match (&base, linked) {
+            (Some(base), Some(linked)) => linked.measured(base, options, engine)?,
+            _ => measured(f, plan.clone(), options, engine)?.point,
+        };
+        Ok((point.peak < below).then_some((effort, point)))
     }
 }
 

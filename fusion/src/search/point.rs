@@ -144,24 +144,6 @@ impl PricedPlan {
         self.with_peak(f, peak)
     }
 
-    /// The plan with its memory planned, if its peak is below a number of bytes.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub(crate) fn point_below(
-        self,
-        f: &Function,
-        options: &PlanOptions,
-        engine: &dyn EngineModel,
-        below: u64,
-    ) -> Result<Option<PlanPoint>, Diagnostic> {
-        if self.least_peak() >= below || self.quick_peak(options, engine)? >= below {
-            return Ok(None);
-        }
-        let point = self.measured(f, options, engine)?.point;
-        Ok((point.peak < below).then_some(point))
-    }
-
     fn with_peak(self, f: &Function, peak: u64) -> Result<MeasuredPlan, Diagnostic> {
         let PricedPlan { plan, placed, of_steps, seconds, compile } = self;
         let saved = match &placed.instances {
@@ -244,26 +226,18 @@ impl LinkedPlan {
         }
     }
 
-    /// As [`PricedPlan::point_below`].
+    /// The plan with its memory planned with the wanted effort.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn point_below(
+    pub(crate) fn measured(
         self,
         base: &LinkBase<'_>,
         options: &PlanOptions,
         engine: &dyn EngineModel,
-        below: u64,
-    ) -> Result<Option<PlanPoint>, Diagnostic> {
-        let quick = options.effort.min(Effort::Quick);
-        if self.least_peak() >= below || self.peak(quick, engine)? >= below {
-            return Ok(None);
-        }
+    ) -> Result<PlanPoint, Diagnostic> {
         let peak = self.peak(options.effort, engine)?;
-        match peak < below {
-            true => Ok(Some(PlanPoint { is_packed: true, ..self.point(base, peak)? })),
-            false => Ok(None),
-        }
+        Ok(PlanPoint { is_packed: true, ..self.point(base, peak)? })
     }
 
     /// The plan with its cost, where the peak of its memory, planned quickly, is known.
