@@ -1,9 +1,10 @@
 //! What the planner knows about a function before it decides anything.
 
+use super::axes::{LoopAxes, TensorAxes};
 use super::class::InstClass;
 use super::shifts::Shifts;
-use super::views::View;
-use adfuse_ir::index::IndexExpr;
+use super::views::ViewOrigins;
+use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Body;
 use adfuse_ir::scalar::ScalarProgram;
@@ -43,7 +44,7 @@ pub(crate) struct FixedFacts {
     /// What an instruction that computes again waits for.
     pub(crate) after: SecondaryMap<Inst, Option<Value>>,
     /// The views, which instances have in common.
-    pub(super) views: SecondaryMap<Inst, Option<Arc<View>>>,
+    pub(super) views: SecondaryMap<Inst, Option<Arc<ViewOrigins>>>,
     /// Whether a view is a matter of axes alone.
     pub(super) aligned: SecondaryMap<Inst, bool>,
     /// Primitives that an element takes by itself.
@@ -179,6 +180,22 @@ impl Facts<'_> {
             ValueDef::Inst(i, _) if self.class[i] == InstClass::Free => Some(i),
             _ => None,
         }
+    }
+
+    /// The index map of a view.
+    pub(crate) fn view(&self, i: Inst) -> Option<&ViewMap> {
+        self.views[i].as_ref().map(|view| &view.map)
+    }
+
+    /// Where the operand of a view lies when its result lies at `place`; `None` where that does not depend on axes alone
+    /// (slices, padding, reversal).
+    pub(crate) fn through(
+        &self,
+        axes: &mut LoopAxes,
+        i: Inst,
+        place: &TensorAxes,
+    ) -> Option<TensorAxes> {
+        self.views[i].as_ref()?.through(axes, place, &self.dims[self.f.args(i)[0]])
     }
 }
 

@@ -7,7 +7,7 @@ use super::facts::{Facts, FixedFacts, Recorded, RecordedPrograms};
 use super::index_columns::{IndexColumn, columns};
 use super::recomputation::{awaited, is_kept};
 use super::shifts::Shifts;
-use super::views::View;
+use super::views::ViewOrigins;
 use super::weight::weight;
 use crate::plan::blocks::{is_control, whole};
 use crate::plan::lossy::{copied, read_back};
@@ -292,7 +292,7 @@ impl<'f> Facts<'f> {
 
     fn align(&mut self) {
         for &i in self.f.body_insts() {
-            if let Some(view) = View::of(self, i) {
+            if let Some(view) = ViewOrigins::of(self.f, i, &self.dims) {
                 self.own().views[i] = Some(Arc::new(view));
                 let mut axes = LoopAxes::default();
                 axes.begin();

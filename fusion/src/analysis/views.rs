@@ -1,17 +1,17 @@
 //! Views: where the elements of a result come from, found once for each instruction.
 
 use super::axes::{LoopAxes, TensorAxes};
-use super::facts::Facts;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::{Body, ViewCx};
-use adfuse_ir::{Inst, Op};
+use adfuse_ir::{Function, Inst, Op, Value};
+use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-/// A view.
-pub(crate) struct View {
-    /// The places of its elements.
-    map: ViewMap,
+/// Where the elements of a view come from.
+pub(crate) struct ViewOrigins {
+    /// By their coordinates.
+    pub(super) map: ViewMap,
     axes: ViewAxes,
 }
 
@@ -21,21 +21,45 @@ enum ViewAxes {
     Of(SmallVec<[Option<u8>; 4]>),
     /// The row-major order is kept: a reshape, whatever it is called.
     Reshaped,
-    /// That is no matter of axes alone: slices, padding, reversal.
+    /// That does not depend on axes alone: slices, padding, reversal.
     Shifted,
 }
 
-impl View {
+impl ViewOrigins {
     /// Of an instruction, by the extents of its operands and of its result; `None` for what is no view.
-    pub(crate) fn of(facts: &Facts<'_>, i: Inst) -> Option<View> {
-        let f = facts.f;
+    pub(crate) fn of(
+        f: &Function,
+        i: Inst,
+        dims: &SecondaryMap<Value, Extents>,
+    ) -> Option<ViewOrigins> {
         let Body::View(index) = f.op(i).def().body else { return None };
-        let args: Vec<Extents> = f.args(i).iter().map(|&v| facts.dims[v].clone()).collect();
-        let out = &facts.dims[f.inst_results(i)[0]];
+        let args: Vec<Extents> = f.args(i).iter().map(|&v| dims[v].clone()).collect();
+        let out = &dims[f.inst_results(i)[0]];
         let cx = ViewCx { args: &args, out, result: 0, attrs: f.attrs(i) };
         let map = index(&cx);
         let axes = ViewAxes::of(&map, &cx);
-        Some(View { map, axes })
+        Some(ViewOrigins { map, axes })
+    }
+
+    /// Where the operand, of these extents, lies when the result lies at `place`; `None` where that does not depend on axes
+    /// alone (slices, padding, reversal).
+    pub(super) fn through(
+        &self,
+        axes: &mut LoopAxes,
+        place: &TensorAxes,
+        dims: &[i64],
+    ) -> Option<TensorAxes> {
+        match &self.axes {
+            ViewAxes::Of(of) => {
+                let axis = |d: &Option<u8>| d.map(|d| place[usize::from(d)].clone());
+                Some(of.iter().map(|d| axis(d).unwrap_or_default()).collect())
+            }
+            ViewAxes::Reshaped => {
+                let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();
+                axes.split_flat(&flat, dims)
+            }
+            ViewAxes::Shifted => None,
+        }
     }
 }
 
@@ -61,34 +85,6 @@ impl ViewAxes {
         match reshape(&ViewCx { args: &args, ..*cx }) == *map {
             true => ViewAxes::Reshaped,
             false => ViewAxes::Shifted,
-        }
-    }
-}
-
-impl Facts<'_> {
-    /// The index map of a view.
-    pub(crate) fn view(&self, i: Inst) -> Option<&ViewMap> {
-        self.views[i].as_ref().map(|view| &view.map)
-    }
-
-    /// Where the operand of a view lies when its result lies at `place`; `None` where that is no
-    /// matter of axes alone (slices, padding, reversal).
-    pub(crate) fn through(
-        &self,
-        axes: &mut LoopAxes,
-        i: Inst,
-        place: &TensorAxes,
-    ) -> Option<TensorAxes> {
-        match &self.views[i].as_ref()?.axes {
-            ViewAxes::Of(of) => {
-                let axis = |d: &Option<u8>| d.map(|d| place[usize::from(d)].clone());
-                Some(of.iter().map(|d| axis(d).unwrap_or_default()).collect())
-            }
-            ViewAxes::Reshaped => {
-                let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();
-                axes.split_flat(&flat, &self.dims[self.f.args(i)[0]])
-            }
-            ViewAxes::Shifted => None,
         }
     }
 }

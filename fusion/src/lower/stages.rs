@@ -65,23 +65,23 @@ pub(crate) struct Nest<'a> {
     /// What is kept in tiles.
     pub(crate) tiles: TileUse,
     known: KnownPlaces,
-    times: HashMap<(Value, Place), u32>,
-    folds: HashMap<(Value, Place), Option<Inst>>,
-    operands: HashMap<(Inst, Place), Operands>,
+    times: HashMap<(Value, NestPlace), u32>,
+    folds: HashMap<(Value, NestPlace), Option<Inst>>,
+    operands: HashMap<(Inst, NestPlace), NestOperands>,
 }
 
 /// The axes of a tensor in undivided atoms, which do not change while a nest has its axes: a number in place of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place(u32);
+struct NestPlace(u32);
 
 /// The operands of a computed value that are asked for at axes of the nest.
-type Operands = SmallVec<[(Value, Place); 4]>;
+type NestOperands = SmallVec<[(Value, NestPlace); 4]>;
 
 /// Each place with its number, and whether it has an axis inside.
 #[derive(Default)]
 struct KnownPlaces {
     all: Vec<(TensorAxes, bool)>,
-    numbers: HashMap<TensorAxes, Place>,
+    numbers: HashMap<TensorAxes, NestPlace>,
 }
 
 /// Primitives from which on an element is kept rather than computed again.
@@ -103,27 +103,27 @@ impl<'a> Nest<'a> {
     }
 
     /// The number of a place in undivided atoms.
-    fn numbered(&mut self, place: TensorAxes) -> Place {
+    fn numbered(&mut self, place: TensorAxes) -> NestPlace {
         if let Some(&known) = self.known.numbers.get(&place) {
             return known;
         }
         let inner = place.iter().flatten().any(|a| self.inside.contains(a));
-        let number = Place(self.known.all.len() as u32);
+        let number = NestPlace(self.known.all.len() as u32);
         self.known.all.push((place.clone(), inner));
         self.known.numbers.insert(place, number);
         number
     }
 
     /// The number of any place.
-    fn resolved(&mut self, place: &TensorAxes) -> Place {
+    fn resolved(&mut self, place: &TensorAxes) -> NestPlace {
         self.numbered(self.axes.resolve(place))
     }
 
-    fn axes_of(&self, place: Place) -> &TensorAxes {
+    fn axes_of(&self, place: NestPlace) -> &TensorAxes {
         &self.known.all[place.0 as usize].0
     }
 
-    fn is_inner(&self, place: Place) -> bool {
+    fn is_inner(&self, place: NestPlace) -> bool {
         self.known.all[place.0 as usize].1
     }
 
@@ -142,7 +142,7 @@ impl<'a> Nest<'a> {
     }
 
     /// The operands of a computed value that are asked for at axes of the nest.
-    fn operands(&mut self, i: Inst, place: Place) -> Operands {
+    fn operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
         if let Some(known) = self.operands.get(&(i, place)) {
             return known.clone();
         }
@@ -151,7 +151,7 @@ impl<'a> Nest<'a> {
         found
     }
 
-    fn found_operands(&mut self, i: Inst, place: Place) -> Operands {
+    fn found_operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
         let facts = self.facts;
         let f = facts.f;
         match f.op(i).def().body {
@@ -183,7 +183,7 @@ impl<'a> Nest<'a> {
     }
 
     /// The fold over points of the domain that a value is made of.
-    fn fold_of(&mut self, v: Value, place: Place) -> Option<Inst> {
+    fn fold_of(&mut self, v: Value, place: NestPlace) -> Option<Inst> {
         let i = self.computed(v)?;
         if let Some(&known) = self.folds.get(&(v, place)) {
             return known;
@@ -212,7 +212,7 @@ impl<'a> Nest<'a> {
     }
 
     /// How many folds lie before a value.
-    fn time(&mut self, v: Value, place: Place) -> u32 {
+    fn time(&mut self, v: Value, place: NestPlace) -> u32 {
         let Some(i) = self.computed(v) else { return 0 };
         if let Some(&t) = self.times.get(&(v, place)) {
             return t;
@@ -233,7 +233,7 @@ impl<'a> Nest<'a> {
         t
     }
 
-    fn place_under(&mut self, i: Inst) -> Place {
+    fn place_under(&mut self, i: Inst) -> NestPlace {
         let at = self.under(i);
         self.numbered(at)
     }
@@ -271,7 +271,7 @@ impl<'a> Nest<'a> {
             }
         }
         // What was read at axes inside, by stage; and what was asked for already.
-        let mut loads: Vec<(Value, Place, Vec<u32>)> = Vec::new();
+        let mut loads: Vec<(Value, NestPlace, Vec<u32>)> = Vec::new();
         for t in (0..=last).rev() {
             for inner in [true, false] {
                 self.needs((t, inner), &mut tasks, &mut loads);
@@ -313,12 +313,12 @@ impl<'a> Nest<'a> {
         &mut self,
         slot: StageTime,
         tasks: &mut HashMap<StageTime, Vec<Task>>,
-        loads: &mut Vec<(Value, Place, Vec<u32>)>,
+        loads: &mut Vec<(Value, NestPlace, Vec<u32>)>,
     ) {
         let Some(list) = tasks.get(&slot) else { return };
         let facts = self.facts;
-        let mut seen: HashSet<(Value, Place)> = HashSet::new();
-        let mut stack: Vec<(Value, Place)> = Vec::new();
+        let mut seen: HashSet<(Value, NestPlace)> = HashSet::new();
+        let mut stack: Vec<(Value, NestPlace)> = Vec::new();
         // In the order of the tasks; what is made of what is asked for first.
         for task in list.iter().rev() {
             match task {
@@ -369,7 +369,7 @@ impl<'a> Nest<'a> {
         &mut self,
         v: Value,
         i: Inst,
-        place: Place,
+        place: NestPlace,
         (slot, t): (StageTime, u32),
     ) -> Option<(StageTime, Task)> {
         let facts = self.facts;
@@ -393,7 +393,7 @@ impl<'a> Nest<'a> {
         None
     }
 
-    fn push_parts(&mut self, v: Value, place: Place, stack: &mut Vec<(Value, Place)>) {
+    fn push_parts(&mut self, v: Value, place: NestPlace, stack: &mut Vec<(Value, NestPlace)>) {
         match self.computed(v) {
             Some(i) => stack.extend(self.operands(i, place).into_iter().rev()),
             None => stack.push((v, place)),
@@ -401,7 +401,7 @@ impl<'a> Nest<'a> {
     }
 
     /// Whether an element that a later stage needs is kept, not computed again.
-    fn is_kept(&mut self, v: Value, i: Inst, place: Place) -> bool {
+    fn is_kept(&mut self, v: Value, i: Inst, place: NestPlace) -> bool {
         // A view is kept as what it is a view of.
         if !matches!(self.facts.f.op(i).def().body, Body::Map(_)) {
             return false;
@@ -416,7 +416,7 @@ impl<'a> Nest<'a> {
             }
             match self.computed(v) {
                 Some(i) => {
-                    if v != seen.first().map_or(v, |(f, _): &(Value, Place)| *f)
+                    if v != seen.first().map_or(v, |(f, _): &(Value, NestPlace)| *f)
                         && self.facts.weight[i] >= KEPT
                     {
                         loads += 1;
