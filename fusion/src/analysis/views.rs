@@ -72,7 +72,7 @@ impl ViewAxes {
         let dims = &cx.args[0];
         let axis = |(e, &n): (&IndexExpr, &i64)| match e {
             _ if n == 1 => Some(None),
-            IndexExpr::Axis(d) if cx.out[*d as usize] == n => Some(Some(*d as u8)),
+            IndexExpr::Axis(d) if cx.out[*d as usize] == n => Some(Some(*d)),
             _ => None,
         };
         if piece.index.len() == dims.len()
