@@ -36,13 +36,12 @@ fn extents(c: &mut Criterion) {
     };
     let at = |extents: &BTreeMap<Symbol, u64>| specialize(&g, extents).expect("fits");
     let session = Cpu::default().session();
-    let ready = |f: &Function| session.narrowed(&prepared(&module, f).expect("prepares"));
     let mut group = c.benchmark_group("further extent");
     group.bench_function("specialize", |b| b.iter(|| at(&further())));
     let f = at(&further());
     group.bench_function("prepare", |b| b.iter(|| prepared(&module, &f).expect("prepares")));
-    let f = ready(&f).expect("narrows").function;
-    group.bench_function("plan", |b| b.iter(|| session.decide(&f).expect("plans")));
+    let f = prepared(&module, &f).expect("prepares");
+    group.bench_function("plan", |b| b.iter(|| session.plan_prepared(&f).expect("plans")));
     group.bench_function("all", |b| {
         // Nothing is found: neither here nor in the engine's own cache.
         let made = Cpu::default().compile_symbolic(&module, &g).expect("compiles").keeping(1);

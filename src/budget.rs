@@ -1,17 +1,20 @@
 //! Plans within a budget of memory and of the time to compile: made, or found in the plan cache.
 
 use crate::fusion::{
-    Effort, EngineModel, Plan, PlanBudget, PlanOptions, PlanPoint, graph_hash, lower, plan_for,
-    plan_frontier, plan_point,
+    BudgetPoint, Effort, EngineModel, Lossy, Plan, PlanBudget, PlanOptions, PlanPoint,
+    RewrittenFunction, budget_frontier, graph_hash, lower, plan_for, plan_point, rewritten_as,
 };
 use crate::ir::{Diagnostic, Function};
 use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
+use std::sync::Arc;
 
 /// The plan for a budget.
 #[derive(Clone, Debug)]
 pub struct BudgetChoice {
     /// The plan, with its cost.
     pub point: PlanPoint,
+    /// The function that it is of.
+    pub rewritten: Arc<RewrittenFunction>,
     /// Predicted seconds of the fastest plan without a budget.
     pub fastest_seconds: f64,
     /// Its peak in bytes.
@@ -20,16 +23,17 @@ pub struct BudgetChoice {
     pub notes: Vec<String>,
 }
 
-/// The fastest plan of a [prepared](crate::fusion::prepare()) function within a budget of memory and of the time to
-/// compile, with an engine, whose name tells its plans from those of others. Where plans are kept, the one
-/// that was chosen before is taken, and one that is made is kept; a kept plan is measured before it is
-/// trusted.
+/// The fastest plan within a budget of memory and of the time to compile, of a [prepared](crate::fusion::prepare())
+/// function and its rewrites: what is on its [frontier](budget_frontier). The engine's name tells its plans from those of
+/// others. Where plans are kept, the one that was chosen before is taken, and one that is made is kept; a kept plan is
+/// measured before it is trusted.
 ///
 /// # Errors
-/// As [`plan_frontier`], and [`Kind::Limit`](crate::ir::Kind::Limit) if no plan is within the budget: the
+/// As [`budget_frontier`], and [`Kind::Limit`](crate::ir::Kind::Limit) if no plan is within the budget: the
 /// error says what the least one is, and which value is in the way.
 pub fn choose(
     f: &Function,
+    lossy: &Lossy,
     options: &PlanOptions,
     budget: impl Into<PlanBudget>,
     (engine, name): (&dyn EngineModel, &str),
@@ -38,28 +42,23 @@ pub fn choose(
     let budget = budget.into();
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
-    let graph = graph_hash(f);
-    let key = key(&graph, options, budget, (engine, name));
+    let key = key(f, (options, budget), (engine, name), lossy);
     let mut notes = Vec::new();
     if let Some(cache) = cache {
-        let follow = |entry: CachedPlan| {
-            let point = followed(f, options, budget, engine, &entry)?;
-            Ok((point, entry.fastest_seconds, entry.fastest_peak))
-        };
-        if let Some((point, fastest_seconds, fastest_peak)) = found(cache, &key, &mut notes, follow)
-        {
-            return Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes });
+        let follow = |entry| followed(f, lossy, (options, budget), engine, entry);
+        if let Some(choice) = found(cache, &key, &mut notes, follow) {
+            return Ok(BudgetChoice { notes, ..choice });
         }
     }
-    let frontier = plan_frontier(f, options, engine)?;
-    let point = frontier.within(&budget)?.clone();
-    let fastest = frontier.fastest().unwrap_or(&point);
+    let frontier = budget_frontier(f, lossy, options, engine)?;
+    let BudgetPoint { point, rewritten } = frontier.within(&budget)?.clone();
+    let fastest = frontier.fastest().map_or(&point, |fastest| &fastest.point);
     let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
     if let Some(cache) = cache {
-        let entry = CachedPlan { plan: point.plan.text(f), fastest_seconds, fastest_peak };
-        notes.extend(keep(cache, &key, &entry));
+        let plan = point.plan.text(&rewritten.decided.function);
+        notes.extend(keep(cache, &key, &CachedPlan { plan, fastest_seconds, fastest_peak }));
     }
-    Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes })
+    Ok(BudgetChoice { point, rewritten, fastest_seconds, fastest_peak, notes })
 }
 
 /// Instructions from which on a plan without a budget is kept: plans of shorter functions are made faster than they are
@@ -81,8 +80,7 @@ pub fn fastest(
     let Some(cache) = cache.filter(|_| worth) else {
         return Ok((plan_for(f, options, engine)?, Vec::new()));
     };
-    let graph = graph_hash(f);
-    let key = key(&graph, options, PlanBudget::default(), (engine, name));
+    let key = key(f, (options, PlanBudget::default()), (engine, name), &Lossy::default());
     let mut notes = Vec::new();
     let follow = |entry: CachedPlan| {
         let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
@@ -103,16 +101,19 @@ pub fn fastest(
 
 /// What tells a plan from all others.
 fn key(
-    graph: &str,
-    options: &PlanOptions,
-    budget: PlanBudget,
+    f: &Function,
+    (options, budget): (&PlanOptions, PlanBudget),
     (engine, name): (&dyn EngineModel, &str),
+    lossy: &Lossy,
 ) -> PlanKey {
-    let counting = match engine.donated() {
+    let mut counting = match engine.donated() {
         [] => name.to_owned(),
         given => format!("{name} donating {given:?}"),
     };
-    PlanKey::new(graph, &counting, options, budget)
+    if !lossy.is_nothing() {
+        counting += &format!(" keeping {lossy:?}");
+    }
+    PlanKey::new(&graph_hash(f), &counting, options, budget)
 }
 
 /// What `follow` makes of a kept plan; why it is made anew is a note.
@@ -143,24 +144,26 @@ fn keep(cache: &PlanCache, key: &PlanKey, entry: &CachedPlan) -> Option<String> 
 /// A cached plan, once it is verified to be one of this function within the budget.
 fn followed(
     f: &Function,
-    options: &PlanOptions,
-    budget: PlanBudget,
+    lossy: &Lossy,
+    (options, budget): (&PlanOptions, PlanBudget),
     engine: &dyn EngineModel,
-    entry: &CachedPlan,
-) -> Result<PlanPoint, String> {
-    let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
-    let point = plan_point(f, plan, options, engine).map_err(|d| d.message)?;
+    entry: CachedPlan,
+) -> Result<BudgetChoice, String> {
+    let CachedPlan { plan, fastest_seconds, fastest_peak } = entry;
+    let rewritten = rewritten_as(f, &plan, lossy, (options, engine)).map_err(|d| d.message)?;
+    let function = &rewritten.decided.function;
+    let plan = Plan::parse(&plan, function).map_err(|d| d.message)?;
+    let point = plan_point(function, plan, options, engine).map_err(|d| d.message)?;
     if point.plan.donated != engine.donated() {
         return Err("it is for a caller who gives up other inputs".into());
     }
     if point.plan.fp != options.fp {
         return Err(format!("it is for --fp {}", point.plan.fp.name()));
     }
-    match budget.has_room_for(&point) {
-        true => Ok(point),
-        false => {
-            let (peak, ms) = (point.peak, point.compile.seconds * 1e3);
-            Err(format!("it takes {peak} bytes and {ms:.3} ms to compile"))
-        }
+    if !budget.has_room_for(&point) {
+        let (peak, ms) = (point.peak, point.compile.seconds * 1e3);
+        return Err(format!("it takes {peak} bytes and {ms:.3} ms to compile"));
     }
+    let (rewritten, notes) = (Arc::new(rewritten), Vec::new());
+    Ok(BudgetChoice { point, rewritten, fastest_seconds, fastest_peak, notes })
 }

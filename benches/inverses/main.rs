@@ -8,8 +8,8 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    Effort, Fp, MachineModel, PlanOptions, PlanPoint, plan_frontier, plan_point, prepare,
-    recover_operands,
+    Effort, Fp, Lossy, MachineModel, PlanOptions, PlanPoint, budget_frontier, plan_frontier,
+    plan_point, prepare, recover_operands,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::stabilize;
@@ -91,15 +91,15 @@ fn row(name: &str, text: &str) -> Result<String, Box<dyn Error>> {
         PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Reproducible };
     let cpu = Cpu { plan: plan.clone(), threads: 1, ..Cpu::default() };
     let before = plan_point(&f, cpu.decide(&f)?.plan, &plan, &cpu)?;
-    let recovered = recover_operands(&f, &plan, None, &cpu)?.function;
+    let recovered = recover_operands(&f, &plan, &cpu)?.function;
     let after = plan_point(&recovered, cpu.decide(&recovered)?.plan, &plan, &cpu)?;
     let frontier = plan_frontier(&f, &plan, &cpu)?;
+    let rewritten = budget_frontier(&f, &Lossy::default(), &plan, &cpu)?;
     let mut within = Vec::new();
     for part in PARTS {
         let budget = (before.peak as f64 * part) as u64;
         let alone = frontier.at(budget).map(|p| p.seconds);
-        let with = recover_operands(&f, &plan, Some(budget), &cpu)
-            .and_then(|r| Ok(plan_frontier(&r.function, &plan, &cpu)?.at(budget)?.seconds));
+        let with = rewritten.at(budget).map(|p| p.point.seconds);
         let ms = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{:.2}", s * 1e3));
         within.push(format!("{} / {}", ms(alone.ok()), ms(with.ok())));
     }

@@ -6,7 +6,8 @@
 //! The second command writes the networks of `nets.rs` as cost graphs, for `benches/peers/lp_rounding.py`. The first
 //! prints a table for each network of `nets.rs`, or for each `*.json` of a folder, in the form that
 //! `adfuse plan --cost-graph` reads: the extra time, in percent of running everything once, at shares of the peak of
-//! saving everything. `bound` is what no schedule is below. `--effort` is that of [`FrontierOptions`].
+//! saving everything. `bound` is what no schedule is below. Below each table are the budgets, of each percent of the peak, at
+//! which a peer costs less. `--effort` is that of [`FrontierOptions`].
 
 #![allow(clippy::print_stdout)] // A table for people to read.
 
@@ -30,13 +31,35 @@ struct PlannerRow {
     /// The time within each budget, where something fits.
     times: Vec<Option<u64>>,
     least: Option<u64>,
+    /// Peaks and times.
+    points: Vec<(u64, u64)>,
+}
+
+/// The least time of some points within a budget.
+fn within(points: &[(u64, u64)], budget: u64) -> Option<u64> {
+    points.iter().filter(|p| p.0 <= budget).map(|p| p.1).min()
+}
+
+/// The budgets, of each percent of the peak, at which a planner costs more than the best of others or fits nothing where one
+/// of these does; in percent, with the others' time and its own.
+fn costlier(own: &PlannerRow, others: &[&PlannerRow], peak: u64) -> Vec<(u128, u64, Option<u64>)> {
+    let mut found = Vec::new();
+    for percent in 1..=100 {
+        let budget = (u128::from(peak) * percent / 100) as u64;
+        let best = others.iter().filter_map(|other| within(&other.points, budget)).min();
+        let ours = within(&own.points, budget);
+        match best {
+            Some(best) if ours.is_none_or(|ours| ours > best) => found.push((percent, best, ours)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The row of schedules that do not depend on the budget.
-fn of_points(name: &'static str, points: &[(u64, u64)], budgets: &[u64]) -> PlannerRow {
-    let within = |b: &u64| points.iter().filter(|p| p.0 <= *b).map(|p| p.1).min();
-    let times = budgets.iter().map(within).collect();
-    PlannerRow { name, times, least: points.iter().map(|p| p.0).min() }
+fn of_points(name: &'static str, points: Vec<(u64, u64)>, budgets: &[u64]) -> PlannerRow {
+    let times = budgets.iter().map(|b| within(&points, *b)).collect();
+    PlannerRow { name, times, least: points.iter().map(|p| p.0).min(), points }
 }
 
 /// Budgets in a row, in steps of a percent, that the simulator may fail at before smaller ones are left out.
@@ -58,7 +81,7 @@ fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
             break;
         }
     }
-    of_points("DTR", &points, budgets)
+    of_points("DTR", points, budgets)
 }
 
 /// Peaks and times for all numbers of segments of equal length that make a difference.
@@ -83,10 +106,10 @@ fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box
     let bound = |&b: &u64| Some(found.least_time(b).max(least_time(g, b))).filter(fits);
     let bound = budgets.iter().map(bound).collect();
     let rows = [
-        of_points("adfuse", &points, &budgets),
-        PlannerRow { name: "bound", times: bound, least: None },
+        of_points("adfuse", points, &budgets),
+        PlannerRow { name: "bound", times: bound, least: None, points: Vec::new() },
         of_simulator(g, all.peak, &budgets),
-        of_points("segments", &of_segments(g), &budgets),
+        of_points("segments", of_segments(g), &budgets),
     ];
     let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
     println!(
@@ -97,13 +120,23 @@ fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box
     let shares: String = SHARES.iter().map(|s| format!(" {s} % |")).collect();
     println!("| |{shares} fits no lower than, MiB |\n|---|{}---|", "---|".repeat(SHARES.len()));
     let once = g.time().max(1) as f64;
-    for row in rows {
+    for row in &rows {
         let cell = |t: &Option<u64>| {
             t.map_or(" - |".into(), |t| format!(" {:.1} |", (t as f64 / once - 1.0) * 100.0))
         };
         let cells: String = row.times.iter().map(cell).collect();
         println!("| {} |{cells} {} |", row.name, row.least.map_or(String::new(), mib));
     }
+    let extra = |t: u64| format!("{:.2}", (t as f64 / once - 1.0) * 100.0);
+    let costlier = costlier(&rows[0], &[&rows[2], &rows[3]], all.peak);
+    let at = |(percent, best, ours): &(u128, u64, Option<u64>)| {
+        format!("{percent} % ({} beside {})", ours.map_or("-".into(), extra), extra(*best))
+    };
+    let told: Vec<String> = costlier.iter().map(at).collect();
+    let told = if told.is_empty() { "none".into() } else { told.join(", ") };
+    println!(
+        "\nBudgets of each percent at which adfuse costs more than the best of DTR and segments: {told}"
+    );
     Ok(())
 }
 

@@ -181,8 +181,8 @@ impl Contest {
         for &effort in efforts {
             let begin = Instant::now();
             let session = session(effort);
-            let function = session.narrowed(function)?.function;
-            let plan = session.decide(&function)?.plan;
+            let decided = session.plan_prepared(function)?;
+            let (function, plan) = (decided.narrowed.function, decided.plan);
             instructions = instructions.max(function.body_insts().len());
             let text = plan.text(&function);
             let same = |(f, p): &(Function, Plan)| p.text(f) == text;

@@ -103,8 +103,8 @@ pub(super) fn free_peak(
     lossy: &Lossy,
     engine: &dyn EngineModel,
 ) -> Result<u64, Diagnostic> {
-    let kept = narrow_storage(f, lossy, (options, None), engine)?;
-    let f = decide_loops(&kept.function, options, None, engine)?.function;
+    let kept = narrow_storage(f, lossy, options, engine)?;
+    let f = decide_loops(&kept.function, options, engine)?.function;
     let plan = plan_among(&f, options, engine)?.plan.donating(engine.donated());
     let program = verify(lower(&f, &plan, &options.device)?).map_err(|all| {
         let unknown = || Diagnostic::new(At::default(), Kind::Internal, "the plan has no program");

@@ -21,11 +21,25 @@ impl Clock {
         self.since = Instant::now();
     }
 
-    /// Ends a phase, and begins the next.
+    /// Ends a phase, or a part of it, and begins the next.
     pub(super) fn end(&mut self, name: &'static str) {
         let now = Instant::now();
-        self.phases.push((name, now - self.since));
+        self.add(name, now - self.since);
         self.since = now;
+    }
+
+    /// Adds to a phase that may have been recorded before.
+    fn add(&mut self, name: &'static str, took: Duration) {
+        match self.phases.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, all)) => *all += took,
+            None => self.phases.push((name, took)),
+        }
+    }
+
+    /// The same without a phase.
+    pub(super) fn without(&self, name: &str) -> Clock {
+        let others = self.phases.iter().filter(|(known, _)| *known != name);
+        Clock { since: self.since, phases: others.copied().collect() }
     }
 
     /// Ends two phases, of which the second took so long.

@@ -93,13 +93,13 @@ impl EmitCommand {
                 format!("no code is made for GPUs of compute capability {}.{}", sm / 10, sm % 10);
             return Err(Failure::usage(m));
         }
+        if is_before(pass.name, PLAN) && self.planning.is_decided() {
+            return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
+        }
         let ready = match on_gpu {
             true => self.planning.ready_for("h200")?,
             false => self.planning.ready()?,
         };
-        if is_before(pass.name, PLAN) && self.planning.is_decided() {
-            return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
-        }
         // What comes before plans is made for the device, though a GPU's own stages are not asked for.
         let for_gpu = on_gpu || is_before(pass.name, NARROW) && ready.options.device.is_gpu();
         let machine = if for_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };

@@ -176,19 +176,16 @@ impl EngineArgs {
                 Err(d) => return Err(losses::fault(program, d)),
                 Ok(engine) => engine,
             };
-            let kept = match engine.narrowed(&function) {
+            let decided = match engine.plan_prepared(&function) {
                 Err(d) if matches!(d.kind, Wrong::UnknownName | Wrong::Usage) => {
                     return Err(losses::fault(program, d));
                 }
                 Err(d) => return Ok(Err(d)),
-                Ok(kept) => kept,
+                Ok(decided) => decided,
             };
-            losses::tell(&engine.settings.lossy, &kept, streams);
-            let function = kept.function;
-            Ok(engine.decide(&function).and_then(|decided| {
-                budget::tell(&decided.notes, streams);
-                engine.follow(&function, &decided.plan)
-            }))
+            losses::tell(&engine.settings.lossy, &decided.narrowed, streams);
+            budget::tell(&decided.notes, streams);
+            Ok(engine.follow(&decided.narrowed.function, &decided.plan))
         };
         match make()? {
             Ok(made) => {

@@ -19,17 +19,15 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, InverseChoice, LoopFrontierPoint, LoopResiduals, Lossy, Memory, Narrowed,
-    Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal, decide_loops,
-    loop_frontier, loop_residuals, lower, memory_beside, narrow_storage, plan_among, plan_attempts,
-    plan_for, ways_back,
+    BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
+    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal, budget_frontier, decide_loops,
+    loop_residuals, lower, memory_beside, narrow_storage, plan_among, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
-use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -64,6 +62,8 @@ pub(super) struct PlanRequest {
     pub(super) source: LoadedProgram,
     /// What of it is compiled.
     pub(super) selection: Selection,
+    /// As it was prepared, before anything was decided.
+    prepared: Function,
     /// As the planner sees it.
     pub(super) function: Function,
     /// What it is planned for.
@@ -76,8 +76,11 @@ pub(super) struct PlanRequest {
     pub(super) budget: Option<u64>,
     /// The most that compiling may take.
     pub(super) compile_budget: Option<Duration>,
-    /// What may be kept with losses, and what is.
+    /// What may be kept with losses, and what was decided before planning: the function before its loops are decided, and
+    /// what is decided for these.
     pub(super) kept: Option<(Lossy, Narrowed)>,
+    /// What the budget has chosen, or why there is no plan within it.
+    choice: Result<Option<BudgetChoice>, Diagnostic>,
     /// The donated parameters, by position.
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
@@ -86,8 +89,13 @@ pub(super) struct PlanRequest {
     counting: Counting,
     /// The plan that was made without a budget, and what it was chosen from.
     among: OnceCell<PlanWithAttempts>,
-    /// Where plans for budgets are kept.
-    cache: Option<PlanCache>,
+}
+
+/// A function as it is planned, with what was decided.
+struct DecidedFunction {
+    function: Function,
+    kept: Option<(Lossy, Narrowed)>,
+    choice: Result<Option<BudgetChoice>, Diagnostic>,
 }
 
 /// A plan, and what it was chosen from where a budget decided.
@@ -151,7 +159,6 @@ impl PlanningArgs {
         self.wrt_needs_grad()?;
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
-        let cache = self.freedom.budget.cache();
         let runs_on = open(&options)?;
         let text = self.target.source()?;
         clock.begin();
@@ -175,33 +182,36 @@ impl PlanningArgs {
                 (Module::single(made.clone()), made)
             }
         };
-        let function =
+        let prepared =
             prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
-        let mut donated = self.donated.positions(&function)?;
+        let mut donated = self.donated.positions(&prepared)?;
         let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
-        let (function, given, kept, counting, budget) = match given {
+        clock.end("ad");
+        let (decided, given, counting, budget) = match given {
             Some(written) => {
-                let (function, plan) = written.plan(&function)?;
+                let (function, plan) = written.plan(&prepared)?;
                 if !self.donated.is_empty() && donated != plan.donated {
                     let m = "the plan is for a caller who gives up other inputs than --donate";
                     return Err(Failure::usage(m));
                 }
                 donated.clone_from(&plan.donated);
                 let counting = counts(&donated);
-                (function, Some(plan), None, counting, None)
+                let decided = DecidedFunction { function, kept: None, choice: Ok(None) };
+                (decided, Some(plan), counting, None)
             }
             None => {
                 let counting = counts(&donated);
-                let budget = self.bytes(&source, &function, &options, &counting)?;
-                let (function, kept) =
-                    self.narrowed(&source, &function, (&options, budget), &counting)?;
-                (function, None, Some(kept), counting, budget)
+                let budget = self.bytes(&source, &prepared, &options, &counting)?;
+                let decided = self.decided(&source, &prepared, (&options, budget), &counting)?;
+                (decided, None, counting, budget)
             }
         };
-        clock.end("ad");
+        clock.end("plan");
+        let DecidedFunction { function, kept, choice } = decided;
         Ok(PlanRequest {
             source,
             selection,
+            prepared,
             function,
             options,
             recognised,
@@ -209,29 +219,48 @@ impl PlanningArgs {
             budget,
             compile_budget: self.freedom.budget.compiling(),
             kept,
+            choice,
             donated,
             given,
             counting,
             among: OnceCell::new(),
-            cache,
         })
     }
 
-    /// The function whose loops are decided, with what may be kept with losses, and what is.
-    fn narrowed(
+    /// What is decided about a prepared function before it is planned, or with its plan where there is a budget.
+    fn decided(
         &self,
         source: &LoadedProgram,
-        function: &Function,
-        (options, budget): (&PlanOptions, Option<u64>),
+        prepared: &Function,
+        (options, memory): (&PlanOptions, Option<u64>),
         counting: &Counting,
-    ) -> Result<(Function, (Lossy, Narrowed)), Failure> {
+    ) -> Result<DecidedFunction, Failure> {
         let lossy = self.losses.allowed()?;
-        let kept = narrow_storage(function, &lossy, (options, budget), counting);
-        let kept = kept.map_err(|d| losses::fault(source, d))?;
-        let decided = decide_loops(&kept.function, options, budget, counting);
-        let decided = decided.map_err(|d| source.wrong(d))?;
-        let kept = Narrowed { loops: decided.choices, ..kept };
-        Ok((decided.function, (lossy, kept)))
+        let compile_seconds = self.compile_budget().map(|most| most.as_secs_f64());
+        let budget = PlanBudget { memory, compile_seconds };
+        let fault = |d| losses::fault(source, d);
+        let mut choice = Ok(None);
+        if !budget.is_free() {
+            let engine = (counting as &dyn EngineModel, counting.name());
+            let cache = self.freedom.budget.cache();
+            choice = match choose(prepared, &lossy, options, budget, engine, cache.as_ref()) {
+                // It is told after what is kept with losses.
+                Err(d) if d.kind == Kind::Limit => Err(d),
+                choice => Ok(Some(choice.map_err(fault)?)),
+            };
+        }
+        let (kept, decided) = match &choice {
+            Ok(Some(BudgetChoice { rewritten, .. })) => {
+                (rewritten.narrowed.clone(), rewritten.decided.clone())
+            }
+            _ => {
+                let kept = narrow_storage(prepared, &lossy, options, counting).map_err(fault)?;
+                let decided = decide_loops(&kept.function, options, counting);
+                (kept, decided.map_err(|d| source.wrong(d))?)
+            }
+        };
+        let (function, kept) = (decided.function, Narrowed { loops: decided.choices, ..kept });
+        Ok(DecidedFunction { function, kept: Some((lossy, kept)), choice })
     }
 
     /// The most bytes that a plan may take.
@@ -337,25 +366,15 @@ impl PlanRequest {
         if let Some(plan) = &self.given {
             return Ok(ChosenPlan { plan: plan.clone(), choice: None });
         }
-        let budget = self.plan_budget();
-        if budget.is_free() {
-            let made = plan_among(&self.function, &self.options, &self.counting);
-            let made = made.map_err(|d| self.source.wrong(d))?;
-            let plan = self.among.get_or_init(|| made).plan.clone().donating(&self.donated);
-            return Ok(ChosenPlan { plan: self.with_loops(plan), choice: None });
+        if let Some(choice) = self.choice.as_ref().map_err(|d| self.source.wrong(d.clone()))? {
+            tell(&choice.notes, streams);
+            let plan = choice.point.plan.clone();
+            return Ok(ChosenPlan { plan, choice: Some(choice.clone()) });
         }
-        let engine = (&self.counting as &dyn EngineModel, self.counting.name());
-        let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
-        let choice = choice.map_err(|d| self.source.wrong(d))?;
-        tell(&choice.notes, streams);
-        let plan = self.with_loops(choice.point.plan.clone());
-        Ok(ChosenPlan { plan, choice: Some(choice) })
-    }
-
-    /// What the plan may take.
-    fn plan_budget(&self) -> PlanBudget {
-        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
-        PlanBudget { memory: self.budget, compile_seconds }
+        let made = plan_among(&self.function, &self.options, &self.counting);
+        let made = made.map_err(|d| self.source.wrong(d))?;
+        let plan = self.among.get_or_init(|| made).plan.clone().donating(&self.donated);
+        Ok(ChosenPlan { plan: self.with_loops(plan), choice: None })
     }
 
     /// What ways back read of the loops whose residuals are stacked.
@@ -372,30 +391,6 @@ impl PlanRequest {
             }
         }
         Ok(all)
-    }
-
-    /// The choice, with the figures of the fastest plan where the budget has decided about loops: that is of another
-    /// function.
-    pub(super) fn beside_the_fastest(&self, choice: BudgetChoice) -> Result<BudgetChoice, Failure> {
-        let Some((_, kept)) = self.kept.as_ref().filter(|(_, kept)| !kept.loops.is_empty()) else {
-            return Ok(choice);
-        };
-        let fastest = || {
-            let free = decide_loops(&kept.function, &self.options, None, &self.counting)?.function;
-            let made = plan_attempts(&free, &self.options, &self.counting)?;
-            let seconds =
-                |(_, a): &(_, PlanPoint), (_, b): &(_, PlanPoint)| a.seconds.total_cmp(&b.seconds);
-            Ok(made.into_iter().min_by(seconds).map(|(_, point)| point))
-        };
-        let Some(point) = fastest().map_err(|d| self.source.wrong(d))? else { return Ok(choice) };
-        match point.seconds < choice.fastest_seconds {
-            true => Ok(BudgetChoice {
-                fastest_seconds: point.seconds,
-                fastest_peak: point.peak,
-                ..choice
-            }),
-            false => Ok(choice),
-        }
     }
 
     /// What later phases recover from answers.
@@ -425,14 +420,11 @@ impl PlanRequest {
     }
 
     /// The plan for every budget.
-    pub(super) fn frontier(
-        &self,
-        streams: &mut Streams<'_>,
-    ) -> Result<Vec<LoopFrontierPoint>, Failure> {
+    pub(super) fn frontier(&self, streams: &mut Streams<'_>) -> Result<Vec<BudgetPoint>, Failure> {
         self.tell_losses(streams);
-        // What is decided about loops differs from point to point.
-        let f = self.kept.as_ref().map_or(&self.function, |(_, kept)| &kept.function);
-        loop_frontier(f, &self.options, &self.counting).map_err(|d| self.source.wrong(d))
+        let lossy = self.kept.as_ref().map(|(lossy, _)| lossy.clone()).unwrap_or_default();
+        let found = budget_frontier(&self.prepared, &lossy, &self.options, &self.counting);
+        Ok(found.map_err(|d| self.source.wrong(d))?.points().to_vec())
     }
 
     /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine

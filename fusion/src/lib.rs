@@ -63,12 +63,12 @@ pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
+pub use remat::budget_frontier::{BudgetPoint, RewrittenFunction, budget_frontier, rewritten_as};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{Decider, decisions};
 pub use remat::inverse::{Recovered, recover_operands};
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
-pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
 pub use remat::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,

@@ -1,14 +1,16 @@
 //! The engine `cpu`: functions as machine code of the host.
 
 use super::session::{OwnSession, OwnSizes};
-use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
+use super::{
+    Compiled, CompiledSymbolic, Engine, PlanDecision, PreparedPlan, ReadyFunction, Session,
+    Settings,
+};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
 use crate::fusion::{
-    self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram,
-    StepSizes,
+    self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Plan, SizedProgram, StepSizes,
 };
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -156,12 +158,12 @@ impl Cpu {
         self.session().compile_symbolic(module, f)
     }
 
-    /// As [`Session::narrowed`].
+    /// As [`Session::plan_prepared`].
     ///
     /// # Errors
     /// As there.
-    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        self.session().narrowed(function)
+    pub fn plan_prepared(&self, function: &Function) -> Result<PreparedPlan, Diagnostic> {
+        self.session().plan_prepared(function)
     }
 
     /// As [`Session::decide`].

@@ -1,12 +1,15 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
 use super::session::OwnSession;
-use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
+use super::{
+    Compiled, CompiledSymbolic, Engine, PlanDecision, PreparedPlan, ReadyFunction, Session,
+    Settings,
+};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
-use crate::fusion::{self, Effort, Fp, Lossy, Narrowed, Plan, SizedProgram};
+use crate::fusion::{self, Effort, Fp, Lossy, Plan, SizedProgram};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::kernel_cache::KernelCache;
@@ -142,12 +145,12 @@ impl Gpu {
         self.session().compile_symbolic(module, f)
     }
 
-    /// As [`Session::narrowed`].
+    /// As [`Session::plan_prepared`].
     ///
     /// # Errors
     /// As there.
-    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        self.session().narrowed(function)
+    pub fn plan_prepared(&self, function: &Function) -> Result<PreparedPlan, Diagnostic> {
+        self.session().plan_prepared(function)
     }
 
     /// As [`Session::decide`].

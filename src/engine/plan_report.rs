@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::backends::backend::Backend;
-use crate::fusion::{Effort, LoopFrontierPoint, PlanOptions, loop_frontier, plan_for};
+use crate::fusion::{BudgetPoint, Effort, PlanOptions, plan_for};
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::report::{Report, ReportError, ReportSource, ValueKind};
 
@@ -36,10 +36,9 @@ impl<B: Backend + ?Sized> Session<B> {
         let options = &self.settings.plan;
         let off = PlanOptions { effort: Effort::Off, ..options.clone() };
         let unfused = plan_for(&function, &off, self)?.donating(&self.settings.donated);
-        let frontier: Vec<LoopFrontierPoint> = match request.no_frontier {
+        let frontier: Vec<BudgetPoint> = match request.no_frontier {
             true => Vec::new(),
-            // What was decided about loops stays.
-            false => loop_frontier(&function, options, self)?,
+            false => self.frontier(module, f)?.points().to_vec(),
         };
         let source = ReportSource {
             function: &function,

@@ -1,8 +1,11 @@
 //! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
 //! engine that plans.
 
+mod planning;
 mod sizing;
 
+pub(crate) use planning::PlannedFunction;
+pub use planning::{PlanDecision, PreparedPlan};
 pub(super) use sizing::{OwnSession, OwnSizes};
 
 use super::compiled::Compiled;
@@ -12,11 +15,10 @@ use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
-use crate::budget::{choose, fastest};
+use crate::budget::BudgetChoice;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, Recovered,
-    block_memory, decide_loops, keep_lossy, memory_apart, memory_spaced, narrow_storage,
-    recover_operands,
+    self, DecidedLoops, Lossy, Memory, PREPASSES, Plan, PlanBudget, Recovered, block_memory,
+    keep_lossy, memory_apart, memory_spaced, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -79,22 +81,6 @@ impl Settings {
     }
 }
 
-/// The chosen plan, with notes.
-#[derive(Clone, Debug)]
-pub struct PlanDecision {
-    /// The plan.
-    pub plan: Plan,
-    /// Problems with the plan cache.
-    pub notes: Vec<String>,
-}
-
-/// A function as it was planned, and the plan with its cost.
-#[derive(Debug)]
-pub(crate) struct PlannedFunction {
-    pub(crate) function: Function,
-    pub(crate) point: fusion::PlanPoint,
-}
-
 /// A backend, and what is asked of its plans.
 #[derive(Debug)]
 pub struct Session<B: ?Sized = AnyBackend> {
@@ -143,45 +129,9 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
     }
 
-    /// A [prepared](crate::fusion::prepare()) function that recovers what it may from answers and keeps what it may with
-    /// losses, where that pays, and whose loops are decided: what is planned and followed then.
-    ///
-    /// # Errors
-    /// As [`recover_operands`], [`keep_lossy`] and [`decide_loops`].
-    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        let Settings { lossy, plan, mem_budget, .. } = &self.settings;
-        let kept = narrow_storage(function, lossy, (plan, *mem_budget), self)?;
-        let decided = self.loops(&kept.function)?;
-        Ok(Narrowed { function: decided.function, loops: decided.choices, ..kept })
-    }
-
-    fn recovered(&self, function: &Function) -> Result<Recovered, Diagnostic> {
-        recover_operands(function, &self.settings.plan, self.settings.mem_budget, self)
-    }
-
-    fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {
-        decide_loops(function, &self.settings.plan, self.settings.mem_budget, self)
-    }
-
     /// Which attention this engine has a step for.
     pub fn attention(&self) -> AttentionSteps {
         self.backend.capabilities().attention
-    }
-
-    /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
-    ///
-    /// # Errors
-    /// As [`Session::compile`].
-    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
-        let Settings { plan: options, cache, donated, .. } = &self.settings;
-        let budget = self.settings.budget();
-        let engine = (self as &dyn fusion::EngineModel, self.backend.name());
-        if budget.is_free() {
-            let (plan, notes) = fastest(function, options, engine, cache.as_ref())?;
-            return Ok(PlanDecision { plan: plan.donating(donated), notes });
-        }
-        let choice = choose(function, options, budget, engine, cache.as_ref())?;
-        Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
     }
 
     /// Compiles a prepared function with a given plan.
@@ -195,32 +145,6 @@ impl<B: Backend + ?Sized> Session<B> {
         plan: &Plan,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
         self.run(CompileUnit::planned(function, plan), Some("lower"))
-    }
-
-    /// A function of a verified module as it is planned, and its plan.
-    pub(super) fn planned(
-        &self,
-        module: &Module,
-        f: &Function,
-    ) -> Result<(Function, Plan), Diagnostic> {
-        let mut unit = CompileUnit::of(module, f);
-        pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "plan")?;
-        let plan = unit.plan.take().ok_or_else(|| missing("plan"))?;
-        Ok((unit.take_function()?, plan))
-    }
-
-    /// The plan of a function of a verified module, with its cost.
-    ///
-    /// # Errors
-    /// As [`Session::compile`].
-    pub(crate) fn planned_function(
-        &self,
-        module: &Module,
-        f: &Function,
-    ) -> Result<PlannedFunction, Diagnostic> {
-        let (function, plan) = self.planned(module, f)?;
-        let point = fusion::plan_point(&function, plan, &self.settings.plan, self)?;
-        Ok(PlannedFunction { function, point })
     }
 
     /// Compiles a program.
@@ -261,6 +185,7 @@ impl<B: Backend + ?Sized> Session<B> {
     fn passes(&self) -> PassState<'_, B> {
         PassState {
             session: self,
+            chosen: RefCell::default(),
             prepared: RefCell::default(),
             made: RefCell::default(),
             code_time: Cell::default(),
@@ -343,6 +268,8 @@ impl<B: Backend + ?Sized> Session<B> {
 /// A session on its way through the passes, with what its backend has made so far.
 struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
+    /// What the budget has chosen, before the first pass whose result that is.
+    chosen: RefCell<Option<BudgetChoice>>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
     /// How long that took.
@@ -395,20 +322,33 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
-        self.session.recovered(&f)
+        let chosen = self.session.chosen(&f)?;
+        let recovered = chosen.as_ref().map(|choice| choice.rewritten.recovered.clone());
+        *self.chosen.borrow_mut() = chosen;
+        recovered
+            .map_or_else(|| recover_operands(&f, &self.session.settings.plan, self.session), Ok)
     }
 
     fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
+        if let Some(choice) = &*self.chosen.borrow() {
+            return Ok(choice.rewritten.narrowed.function.clone());
+        }
         let settings = &self.session.settings;
         Ok(keep_lossy(&f, &settings.lossy, &settings.plan, self.session)?.function)
     }
 
     fn loops(&self, f: Function) -> Result<DecidedLoops, Diagnostic> {
-        self.session.loops(&f)
+        match &*self.chosen.borrow() {
+            Some(choice) => Ok(choice.rewritten.decided.clone()),
+            None => self.session.loops(&f),
+        }
     }
 
     fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
-        Ok(self.session.decide(f)?.plan)
+        match &*self.chosen.borrow() {
+            Some(choice) => Ok(choice.point.plan.clone()),
+            None => Ok(self.session.decide(f)?.plan),
+        }
     }
 
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {

@@ -30,7 +30,7 @@ pub trait Compiler {
     /// # Errors
     /// As [`recover_operands`](crate::fusion::recover_operands()).
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
-        fusion::recover_operands(&f, self.options(), None, &fusion::AnyEngine)
+        fusion::recover_operands(&f, self.options(), &fusion::AnyEngine)
     }
 
     /// A function that keeps what it may with losses.
@@ -46,7 +46,7 @@ pub trait Compiler {
     /// # Errors
     /// As [`decide_loops`](crate::fusion::decide_loops()).
     fn loops(&self, f: Function) -> Result<DecidedLoops, Diagnostic> {
-        fusion::decide_loops(&f, self.options(), None, &fusion::AnyEngine)
+        fusion::decide_loops(&f, self.options(), &fusion::AnyEngine)
     }
 
     /// The plan of a prepared function.

@@ -8,10 +8,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// The folder that they are in.
+pub(crate) fn root() -> PathBuf {
+    super::root().join("tests/models")
+}
+
 /// Their files, sorted.
 pub(crate) fn paths() -> Vec<PathBuf> {
-    let folder = super::root().join("tests/models");
-    let entries = std::fs::read_dir(folder).expect("the folder of models");
+    let entries = std::fs::read_dir(root()).expect("the folder of models");
     let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
     files.sort();

@@ -11,7 +11,7 @@ use adfuse::autodiff::value_and_grad;
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Evaluator, Silent, run};
 use adfuse::engine::{Cpu, Session, Settings};
-use adfuse::fusion::{plan_frontier, prepare};
+use adfuse::fusion::{Lossy, budget_frontier, prepare};
 use adfuse::ir::Literal;
 use adfuse::prelude::*;
 use programs::LoopProgram;
@@ -40,26 +40,26 @@ fn computed(engine: &Cpu, f: &Function, args: &[Array]) -> Result<(Vec<Array>, u
     Ok((found, peak))
 }
 
-/// Runs plans of the frontier of the smallest budget: the one that takes least, one between, and the fastest. The least
+/// Runs plans that budgets choose from: the one that takes least, one between, and the fastest. The least
 /// and the most bytes of them.
 fn within_budgets(f: &Function, args: &[Array], expected: &[Array]) -> Result<[u64; 2], String> {
     let why = |d: Diagnostic| d.to_string();
-    let tight = Cpu { mem_budget: Some(0), ..cpu(3) };
+    let free = cpu(3);
     let prepared = prepare(&Module::single(f.clone()), f).map_err(why)?;
-    let decided = tight.narrowed(&prepared).map_err(why)?.function;
-    let frontier = plan_frontier(&decided, &tight.plan, &tight).map_err(why)?;
+    let frontier = budget_frontier(&prepared, &Lossy::default(), &free.plan, &free).map_err(why)?;
     let points = frontier.points();
     let last = points.len() - 1;
-    for point in [&points[0], &points[last / 2], &points[last]] {
+    for of in [&points[0], &points[last / 2], &points[last]] {
+        let (point, decided) = (&of.point, &of.rewritten.decided.function);
         let engine = Cpu { mem_budget: Some(point.peak), ..cpu(3) };
-        let made = engine.follow(&decided, &point.plan).map_err(why)?;
+        let made = engine.follow(decided, &point.plan).map_err(why)?;
         let (found, peak) =
             (made.executable.run(args).map_err(why)?, made.executable.memory().peak());
         if found != expected || peak > point.peak {
             return Err(format!("{peak} of {}: {found:?}\nis not\n{expected:?}", point.peak));
         }
     }
-    Ok([points[0].peak, points[last].peak])
+    Ok([points[0].point.peak, points[last].point.peak])
 }
 
 /// The function on reference engine, evaluator, one thread and three, and within budgets: the same bits.

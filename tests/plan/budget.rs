@@ -3,15 +3,18 @@
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
-use crate::common::{models, parallel, thorough};
+use crate::common::{control, models, parallel, thorough};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
 use adfuse::engine::Cpu;
-use adfuse::fusion::{self, Effort, Fp, MachineModel, prepare};
+use adfuse::fusion::{
+    self, BudgetPoint, Effort, EngineModel, Fp, Lossy, MachineModel, Narrow, PlanOptions,
+    budget_frontier, graph_hash, lower, prepare,
+};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Function, Kind, Module};
+use adfuse::ir::{DType, Diagnostic, Function, Kind, Module};
 use adfuse::plan_cache::PlanCache;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +111,89 @@ fn no_random_program_holds_more_than_its_budget() {
     }
 }
 
+/// What budgets get of a function is on its frontier: at the peak of each point that point, one byte below the one before, and
+/// below the least nothing. No point is as fast as the one before. How many functions the points are of.
+fn chosen_from(f: &Function, lossy: &Lossy, options: &PlanOptions) -> Result<usize, String> {
+    let why = |d: Diagnostic| format!("{d}\n{f}");
+    let engine = Cpu { plan: options.clone(), lossy: lossy.clone(), ..Cpu::default() };
+    let frontier = budget_frontier(f, lossy, options, &engine).map_err(why)?;
+    let points = frontier.points();
+    let within = |budget: u64| {
+        let engine = Cpu { mem_budget: Some(budget), ..engine.clone() };
+        engine.plan_prepared(f)
+    };
+    let mut functions: Vec<String> = Vec::new();
+    for (k, of) in points.iter().enumerate() {
+        let (p, function) = (&of.point, &of.rewritten.decided.function);
+        let before = k.checked_sub(1).map(|k| &points[k]);
+        if let Some(BudgetPoint { point: tighter, .. }) = before
+            && !(tighter.peak < p.peak && p.seconds < tighter.seconds * (1.0 - 1e-7))
+        {
+            return Err(format!("{p:?} is no better than {tighter:?}"));
+        }
+        if !functions.contains(&graph_hash(function)) {
+            functions.push(graph_hash(function));
+        }
+        // Planning takes long: budgets are asked for the least, the most, and one between.
+        if ![0, points.len() / 2, points.len() - 1].contains(&k) {
+            continue;
+        }
+        let made = within(p.peak).map_err(why)?;
+        lower(&made.narrowed.function, &made.plan, &options.device).map_err(why)?;
+        if (graph_hash(&made.narrowed.function), &made.plan) != (graph_hash(function), &p.plan) {
+            let (made, due) = (made.plan.text(&made.narrowed.function), p.plan.text(function));
+            return Err(format!("within {} bytes:\n{made}\nin place of\n{due}", p.peak));
+        }
+        match (within(p.peak - 1), before) {
+            (Ok(made), Some(tighter)) if made.plan == tighter.point.plan => {}
+            (Err(d), None) if d.kind == Kind::Limit => {}
+            (made, _) => return Err(format!("within {} bytes: {made:?}\n{f}", p.peak - 1)),
+        }
+    }
+    Ok(functions.len())
+}
+
+#[test]
+fn budgets_choose_from_the_frontier() {
+    let prepared = |g: &Function| {
+        prepare(&Module::single(g.clone()), g).map_err(|d| format!("cannot be prepared: {d}"))
+    };
+    // Random programs, in modes that recover operands, too.
+    random::programs(32, 24, |steps| {
+        let f = decode(steps, DType::F32);
+        let g = prepared(&gradient(&Module::single(f.clone()), &f)?)?;
+        let fp = [Fp::Strict, Fp::Reproducible, Fp::Fast][steps.len() % 3];
+        let options = PlanOptions { fp, ..cpu(Effort::Default).plan };
+        chosen_from(&g, &Lossy::default(), &options).map(|_| ())
+    });
+    // Random programs with loops.
+    random::programs(33, 4, |steps| {
+        let f = control::decode(steps, DType::F32);
+        let g = prepared(&gradient(&Module::single(f.clone()), &f)?)?;
+        chosen_from(&g, &Lossy::default(), &cpu(Effort::Default).plan).map(|_| ())
+    });
+    // The budget decides which operands are recovered, where values are kept with losses too, and how many checkpoints
+    // loops have.
+    let recovering = model(&models::root().join("attention.ir"));
+    let looping = "func @f(%w: f32[14], %h: f32[14]) -> f32[] {
+        %c = scan %h {carry = 1, length = 200} : f32[14] body(%s: f32[14]) {
+          %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }
+        %r = reduce_sum %c {axes = [0]} : f32[] return %r }";
+    let module = parse(looping).expect("parses");
+    let looping = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let bf16 = Some(Narrow::Bf16);
+    for (f, fp, every, least) in [
+        (&recovering, Fp::Fast, None, 2),
+        (&recovering, Fp::Fast, bf16, 2),
+        (&looping, Fp::Strict, None, 4),
+    ] {
+        let options = PlanOptions { fp, ..cpu(Effort::Default).plan };
+        let f = prepared(f).expect("is prepared");
+        let functions = chosen_from(&f, &Lossy { every, ..Lossy::default() }, &options);
+        assert!(functions.clone().is_ok_and(|n| n >= least), "{functions:?}");
+    }
+}
+
 /// The gradient of a model.
 fn model(path: &Path) -> Function {
     let text = std::fs::read_to_string(path).expect("a model");
@@ -132,13 +218,13 @@ fn no_model_holds_more_than_its_budget() {
 fn a_kept_plan_is_the_one_that_is_made() {
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/deep_mlp.ir");
-    let g = model(&path);
+    let g = model(&models::root().join("deep_mlp.ir"));
     let f = prepare(&Module::single(g.clone()), &g).expect("prepared");
     let engine = cpu(Effort::Default);
     let cache = PlanCache::new(&folder);
     let of = |budget: u64, cache: Option<&PlanCache>| {
-        choose(&f, &engine.plan, budget, (&engine, Cpu::NAME), cache).expect("fits")
+        choose(&f, &Lossy::default(), &engine.plan, budget, (&engine, Cpu::NAME), cache)
+            .expect("fits")
     };
     for budget in [100_000, 150_000, u64::MAX] {
         let made = of(budget, None);
@@ -152,7 +238,8 @@ fn a_kept_plan_is_the_one_that_is_made() {
     assert_eq!(cache.list().expect("a folder").len(), 3);
     // Effort off has one plan, which is not worth keeping.
     let off = cpu(Effort::Off);
-    choose(&f, &off.plan, u64::MAX, (&off, Cpu::NAME), Some(&cache)).expect("fits");
+    let of_off = (&off as &dyn EngineModel, Cpu::NAME);
+    choose(&f, &Lossy::default(), &off.plan, u64::MAX, of_off, Some(&cache)).expect("fits");
     assert_eq!(cache.clear().expect("a folder"), 3);
     std::fs::remove_dir_all(&folder).expect("a folder");
 }

@@ -9,9 +9,9 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    AnyEngine, Effort, Fp, InverseChoice, MachineModel, Plan, PlanOptions, PlanPoint, Recovered,
-    inverse_accuracy, lower, plan, plan_frontier, plan_point, planned_function, prepare,
-    recover_operands,
+    AnyEngine, Effort, Fp, InverseChoice, Lossy, MachineModel, Plan, PlanOptions, PlanPoint,
+    Recovered, budget_frontier, inverse_accuracy, lower, plan, plan_frontier, plan_point,
+    planned_function, prepare, recover_operands,
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::{Accuracy, Domain};
@@ -30,7 +30,7 @@ fn with_slow_memory(fp: Fp) -> PlanOptions {
 }
 
 fn recovered(f: &Function, options: &PlanOptions) -> Result<Recovered, String> {
-    recover_operands(f, options, None, &AnyEngine).map_err(|d| d.to_string())
+    recover_operands(f, options, &AnyEngine).map_err(|d| d.to_string())
 }
 
 fn point(f: &Function, options: &PlanOptions) -> Result<PlanPoint, String> {
@@ -201,7 +201,7 @@ fn a_softmax_keeps_its_weights_alone() {
     let cpu = Cpu { plan: loose.clone(), ..Cpu::default() };
     for (k, lines) in SOFTMAXES.into_iter().enumerate() {
         let g = softmax_layer((32768, 64), lines);
-        let made = recover_operands(&g, &loose, None, &cpu).expect("plans");
+        let made = recover_operands(&g, &loose, &cpu).expect("plans");
         // A quotient for each element takes longer than reading the exponentials.
         let free = usize::from(k != 3);
         assert_eq!(made.choices.len(), free, "{k}: {:?}\n{g}", made.choices);
@@ -234,10 +234,10 @@ fn a_softmax_fits_a_budget_by_its_weights() {
     let fastest = frontier.points().last().expect("a plan");
     let budget = fastest.peak - (7 << 20);
     let plain = frontier.at(budget).map(|p| p.seconds).ok();
-    let made = recover_operands(&g, &loose, Some(budget), &AnyEngine).expect("plans");
-    let found = plan_frontier(&made.function, &loose, &AnyEngine).expect("plans");
-    let inverted = found.at(budget).expect("is within the budget").seconds;
-    assert_eq!(made.choices.len(), 1, "{:?}", made.choices);
+    let found = budget_frontier(&g, &Lossy::default(), &loose, &AnyEngine).expect("plans");
+    let made = found.at(budget).expect("is within the budget");
+    let inverted = made.point.seconds;
+    assert_eq!(made.rewritten.recovered.choices.len(), 1, "{:?}", made.point.plan.inverses);
     assert!(plain.is_none_or(|plain| inverted < 0.95 * plain), "{inverted} {plain:?}");
     assert!(inverted <= fastest.seconds, "{inverted} {}", fastest.seconds);
 }

@@ -209,9 +209,9 @@ fn endless_loops_are_planned_within_a_budget() {
         let g = reversed(&module, &f);
         let engine = Cpu { mem_budget: Some(4096), ..Cpu::default() };
         let begun = std::time::Instant::now();
-        let narrowed = engine.narrowed(&g).unwrap_or_else(|d| panic!("{steps} steps: {d}"));
-        let plan = engine.decide(&narrowed.function).unwrap_or_else(|d| panic!("{steps}: {d}"));
-        let program = lower(&narrowed.function, &plan.plan, &engine.plan.device).expect("lowers");
+        let made = engine.plan_prepared(&g).unwrap_or_else(|d| panic!("{steps} steps: {d}"));
+        let function = &made.narrowed.function;
+        let program = lower(function, &made.plan, &engine.plan.device).expect("lowers");
         let backs: Vec<_> = loop_reports(&program).into_iter().filter_map(|l| l.back).collect();
         assert!(begun.elapsed().as_secs() < 20, "{steps} steps take {:?}", begun.elapsed());
         assert_eq!(backs.len(), 1, "{steps} steps: {program}");

@@ -191,7 +191,7 @@ impl Bench {
         let machine = self.measured.engine.row.machine;
         let ready = self.planning.ready_by(machine, counting, &mut clock)?;
         let gpu = Gpu { mem_budget: ready.budget, ..planned(&ready.options) };
-        let read = clock.clone();
+        let read = clock.without("plan");
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
             return Err(Failure::usage(m));

@@ -84,7 +84,7 @@ impl Bench {
         let threads = self.threads.count();
         let mut clock = Clock::new();
         let ready = self.planning.ready_on(self.measured.engine, &mut clock)?;
-        let read = clock.clone();
+        let read = clock.without("plan");
         let ranks = self.ranks(&ready)?;
         let (vectors, limits) = (self.width.vectors()?, self.trips.limits());
         let how = RunOptions { threads, vectors, limits, ranks: ranks.clone() };

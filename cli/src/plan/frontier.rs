@@ -4,7 +4,7 @@ use super::recomputed;
 use super::table::{bytes, columns};
 use super::times::{milliseconds, slower};
 use crate::planning::PlanRequest;
-use adfuse::fusion::{Layout, LoopFrontierPoint, Plan, graph_hash};
+use adfuse::fusion::{BudgetPoint, Layout, graph_hash};
 use serde_json::{Value, json};
 
 /// The most values that a line of the table names; JSON has all.
@@ -12,7 +12,7 @@ const MOST_VALUES: usize = 12;
 
 /// This many of the points, the first and the last among them, the others evenly between; all where
 /// there are no more.
-fn some(points: &[LoopFrontierPoint], count: usize) -> Vec<&LoopFrontierPoint> {
+fn some(points: &[BudgetPoint], count: usize) -> Vec<&BudgetPoint> {
     let last = points.len().saturating_sub(1);
     match count.min(points.len()) {
         0 => Vec::new(),
@@ -21,17 +21,17 @@ fn some(points: &[LoopFrontierPoint], count: usize) -> Vec<&LoopFrontierPoint> {
     }
 }
 
-fn fastest(frontier: &[LoopFrontierPoint]) -> f64 {
+fn fastest(frontier: &[BudgetPoint]) -> f64 {
     frontier.last().map_or(0.0, |p| p.point.seconds)
 }
 
 /// What is decided for the loops of a point, in words.
-fn loops(p: &LoopFrontierPoint) -> Vec<String> {
-    p.decided.choices.iter().map(ToString::to_string).collect()
+fn loops(p: &BudgetPoint) -> Vec<String> {
+    p.point.plan.loops.iter().map(ToString::to_string).collect()
 }
 
 /// A line a point, tightest first.
-pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: usize) -> String {
+pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) -> String {
     let f = &ready.function;
     let options = &ready.options;
     let shown = some(frontier, count);
@@ -55,13 +55,13 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
         "computed again",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
-    let decides = frontier.iter().any(|p| !p.decided.choices.is_empty());
+    let decides = frontier.iter().any(|p| !p.point.plan.loops.is_empty());
     rows[0].extend(decides.then(|| "loops".to_string()));
     let is_laid_out = frontier.iter().any(|p| p.point.plan.layout != Layout::default());
     rows[0].extend(is_laid_out.then(|| "layout".to_string()));
     let fastest = fastest(frontier);
     rows.extend(shown.iter().map(|of| {
-        let (p, f) = (&of.point, &of.decided.function);
+        let (p, f) = (&of.point, &of.rewritten.decided.function);
         let mut row = vec![
             bytes(p.peak),
             p.peak.to_string(),
@@ -81,13 +81,11 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
 }
 
 /// The same as data.
-pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: usize) -> Value {
+pub(super) fn json(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) -> Value {
     let (f, options) = (&ready.function, &ready.options);
     let fastest = fastest(frontier);
-    let point = |of: &LoopFrontierPoint| {
-        let (p, f) = (&of.point, &of.decided.function);
-        let (inverses, choices) = (ready.inverses().to_vec(), of.decided.choices.clone());
-        let plan = Plan { inverses, loops: choices, ..p.plan.clone() };
+    let point = |of: &BudgetPoint| {
+        let (p, f) = (&of.point, &of.rewritten.decided.function);
         let mut all = json!({
             "peak_bytes": p.peak,
             "predicted_ms": milliseconds(p.seconds),
@@ -95,11 +93,11 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             "compile_ms": milliseconds(p.compile.seconds),
             "code_bytes": p.compile.code_bytes,
             "saved_bytes": p.saved,
-            "plan": plan.hash(f),
+            "plan": p.plan.hash(f),
             "layout": p.plan.layout.name(),
             "again": recomputed::json(&recomputed::named(f, &p.again)),
         });
-        if !of.decided.choices.is_empty() {
+        if !p.plan.loops.is_empty() {
             all["loops"] = json!(loops(of));
         }
         all

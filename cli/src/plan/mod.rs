@@ -123,7 +123,6 @@ impl Show {
                 false => opportunities::text(f, &found),
             }
         } else {
-            let choice = choice.map(|choice| ready.beside_the_fastest(choice)).transpose()?;
             let report = PlanReport::of(&ready, &plan, &program, choice.as_ref())?;
             if streams.json { json(&report.json()) } else { table::text(&report, self.hashes) }
         };

@@ -3,11 +3,12 @@
 use super::axes::{LoopAxes, TensorAxes};
 use super::class::InstClass;
 use super::shifts::Shifts;
+use super::views::ViewOrigins;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
-use adfuse_ir::op::{Body, ViewCx};
+use adfuse_ir::op::Body;
 use adfuse_ir::scalar::ScalarProgram;
-use adfuse_ir::{Function, Inst, Literal, Op, Value, ValueDef};
+use adfuse_ir::{Function, Inst, Literal, Value, ValueDef};
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -42,6 +43,8 @@ pub(crate) struct FixedFacts {
     pub(super) stack: SecondaryMap<Value, bool>,
     /// What an instruction that computes again waits for.
     pub(crate) after: SecondaryMap<Inst, Option<Value>>,
+    /// The views, which instances have in common.
+    pub(super) views: SecondaryMap<Inst, Option<Arc<ViewOrigins>>>,
     /// Whether a view is a matter of axes alone.
     pub(super) aligned: SecondaryMap<Inst, bool>,
     /// Primitives that an element takes by itself.
@@ -180,50 +183,19 @@ impl Facts<'_> {
     }
 
     /// The index map of a view.
-    pub(crate) fn view(&self, i: Inst) -> Option<ViewMap> {
-        let Body::View(index) = self.f.op(i).def().body else { return None };
-        let args: Vec<Extents> = self.f.args(i).iter().map(|&v| self.dims[v].clone()).collect();
-        let out = &self.dims[self.f.inst_results(i)[0]];
-        Some(index(&ViewCx { args: &args, out, result: 0, attrs: self.f.attrs(i) }))
+    pub(crate) fn view(&self, i: Inst) -> Option<&ViewMap> {
+        self.views[i].as_ref().map(|view| &view.map)
     }
 
-    /// Where the operand of a view lies when its result lies at `place`; `None` where that is no
-    /// matter of axes alone (slices, padding, reversal).
+    /// Where the operand of a view lies when its result lies at `place`; `None` where that does not depend on axes alone
+    /// (slices, padding, reversal).
     pub(crate) fn through(
         &self,
         axes: &mut LoopAxes,
         i: Inst,
         place: &TensorAxes,
     ) -> Option<TensorAxes> {
-        let map = self.view(i)?;
-        let [piece] = map.pieces.as_slice() else { return None };
-        if !piece.guards.is_empty() || piece.operand != 0 {
-            return None;
-        }
-        let dims = &self.dims[self.f.args(i)[0]];
-        let mut at = TensorAxes::new();
-        for (e, &n) in piece.index.iter().zip(dims) {
-            match e {
-                _ if n == 1 => at.push(Default::default()),
-                IndexExpr::Axis(d) => at.push(place[*d as usize].clone()),
-                _ => break,
-            }
-        }
-        let whole =
-            |at: &TensorAxes| at.iter().zip(dims).all(|(r, &n)| n == 1 || axes.points(r) == n);
-        if at.len() == dims.len() && whole(&at) {
-            return Some(at);
-        }
-        // The row-major order kept: a reshape, whatever it is called.
-        let out = &self.dims[self.f.inst_results(i)[0]];
-        let Body::View(reshape) = Op::Reshape.def().body else { return None };
-        let args = [dims.clone()];
-        let same = reshape(&ViewCx { args: &args, out, result: 0, attrs: self.f.attrs(i) });
-        if same != map {
-            return None;
-        }
-        let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();
-        axes.split_flat(&flat, dims)
+        self.views[i].as_ref()?.through(axes, place, &self.dims[self.f.args(i)[0]])
     }
 }
 

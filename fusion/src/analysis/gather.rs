@@ -7,6 +7,7 @@ use super::facts::{Facts, FixedFacts, Recorded, RecordedPrograms};
 use super::index_columns::{IndexColumn, columns};
 use super::recomputation::{awaited, is_kept};
 use super::shifts::Shifts;
+use super::views::ViewOrigins;
 use super::weight::weight;
 use crate::plan::blocks::{is_control, whole};
 use crate::plan::lossy::{copied, read_back};
@@ -62,6 +63,7 @@ impl<'f> Facts<'f> {
             if let Some(j) = of(i) {
                 fixed.recorded[i] = known.recorded[j];
                 fixed.aligned[i] = known.aligned[j];
+                fixed.views[i] = known.views[j].clone();
             }
         }
         facts.conclude(apart);
@@ -75,6 +77,7 @@ impl<'f> Facts<'f> {
             elements: SecondaryMap::with_default(1),
             users: SecondaryMap::with_capacity(values),
             forced: SecondaryMap::with_capacity(values),
+            views: SecondaryMap::with_capacity(insts),
             aligned: SecondaryMap::with_capacity(insts),
             weight: SecondaryMap::with_capacity(insts),
             recorded: SecondaryMap::with_capacity(insts),
@@ -291,7 +294,8 @@ impl<'f> Facts<'f> {
 
     fn align(&mut self) {
         for &i in self.f.body_insts() {
-            if matches!(self.f.op(i).def().body, Body::View(_)) {
+            if let Some(view) = ViewOrigins::of(self.f, i, &self.dims) {
+                self.own().views[i] = Some(Arc::new(view));
                 let mut axes = LoopAxes::default();
                 axes.begin();
                 let place = axes.place(&self.dims[self.f.inst_results(i)[0]]);

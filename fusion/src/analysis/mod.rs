@@ -14,4 +14,5 @@ pub(crate) mod phases;
 pub(crate) mod recomputation;
 pub(crate) mod shifts;
 pub(crate) mod value_range;
+pub(crate) mod views;
 pub(crate) mod weight;

@@ -57,10 +57,12 @@ impl PartLowering<'_> {
         let stores = std::mem::take(&mut self.stores);
         let facts = self.cx.facts;
         let mut stages = None;
+        let (frame, listed) = (self.frame.clone(), self.cx.listed);
+        let (axes, under) = (&mut self.axes, &self.under);
+        let mut nest = Nest::new(facts, axes, frame, listed, under, TileUse::Computed);
         // Where a row outgrows its tile, elements are read or computed again instead.
         for tiles in [TileUse::Computed, TileUse::Read, TileUse::None] {
-            let (frame, listed) = (self.frame.clone(), self.cx.listed);
-            let mut nest = Nest::new(facts, &mut self.axes, frame, listed, &self.under, tiles);
+            nest.tiles = tiles;
             let made = nest.stages(&stores);
             let fits = made.tile_bytes <= self.device.tile_bytes;
             stages = Some(made);

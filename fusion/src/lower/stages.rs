@@ -11,7 +11,7 @@ use crate::analysis::facts::{Facts, folded};
 use crate::fuse::part::without;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 /// When a stage runs: its time, and whether over the axes inside.
@@ -64,8 +64,24 @@ pub(crate) struct Nest<'a> {
     pub(crate) places: &'a HashMap<Inst, TensorAxes>,
     /// What is kept in tiles.
     pub(crate) tiles: TileUse,
-    times: HashMap<(Value, TensorAxes), u32>,
-    folds: HashMap<(Value, TensorAxes), Option<Inst>>,
+    known: KnownPlaces,
+    times: HashMap<(Value, NestPlace), u32>,
+    folds: HashMap<(Value, NestPlace), Option<Inst>>,
+    operands: HashMap<(Inst, NestPlace), NestOperands>,
+}
+
+/// The axes of a tensor in undivided atoms, which do not change while a nest has its axes: a number in place of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct NestPlace(u32);
+
+/// The operands of a computed value that are asked for at axes of the nest.
+type NestOperands = SmallVec<[(Value, NestPlace); 4]>;
+
+/// Each place with its number, and whether it has an axis inside.
+#[derive(Default)]
+struct KnownPlaces {
+    all: Vec<(TensorAxes, bool)>,
+    numbers: HashMap<TensorAxes, NestPlace>,
 }
 
 /// Primitives from which on an element is kept rather than computed again.
@@ -81,12 +97,34 @@ impl<'a> Nest<'a> {
         tiles: TileUse,
     ) -> Nest<'a> {
         let (domain, inside) = frame;
-        let (times, folds) = (HashMap::new(), HashMap::new());
-        Nest { facts, axes, domain, inside, listed, places, tiles, times, folds }
+        let (known, times, folds) = (KnownPlaces::default(), HashMap::new(), HashMap::new());
+        let operands = HashMap::new();
+        Nest { facts, axes, domain, inside, listed, places, tiles, known, times, folds, operands }
     }
 
-    fn is_inner(&self, place: &TensorAxes) -> bool {
-        self.axes.all(place).iter().any(|a| self.inside.contains(a))
+    /// The number of a place in undivided atoms.
+    fn numbered(&mut self, place: TensorAxes) -> NestPlace {
+        if let Some(&known) = self.known.numbers.get(&place) {
+            return known;
+        }
+        let inner = place.iter().flatten().any(|a| self.inside.contains(a));
+        let number = NestPlace(self.known.all.len() as u32);
+        self.known.all.push((place.clone(), inner));
+        self.known.numbers.insert(place, number);
+        number
+    }
+
+    /// The number of any place.
+    fn resolved(&mut self, place: &TensorAxes) -> NestPlace {
+        self.numbered(self.axes.resolve(place))
+    }
+
+    fn axes_of(&self, place: NestPlace) -> &TensorAxes {
+        &self.known.all[place.0 as usize].0
+    }
+
+    fn is_inner(&self, place: NestPlace) -> bool {
+        self.known.all[place.0 as usize].1
     }
 
     /// Whether a reduction is done when its point goes on: over just the axes inside.
@@ -104,40 +142,50 @@ impl<'a> Nest<'a> {
     }
 
     /// The operands of a computed value that are asked for at axes of the nest.
-    fn operands(&mut self, i: Inst, place: &TensorAxes) -> SmallVec<[(Value, TensorAxes); 4]> {
+    fn operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
+        if let Some(known) = self.operands.get(&(i, place)) {
+            return known.clone();
+        }
+        let found = self.found_operands(i, place);
+        self.operands.insert((i, place), found.clone());
+        found
+    }
+
+    fn found_operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
         let facts = self.facts;
         let f = facts.f;
         match f.op(i).def().body {
-            Body::Map(_) => f.args(i).iter().map(|&a| (a, place.clone())).collect(),
+            Body::Map(_) => f.args(i).iter().map(|&a| (a, place)).collect(),
             // Single numbers, the same everywhere.
-            Body::Source(_) => f.args(i).iter().map(|&a| (a, TensorAxes::new())).collect(),
-            Body::Scan(_) if facts.scans_nothing(i) => {
-                SmallVec::from_iter([(f.args(i)[0], place.clone())])
+            Body::Source(_) => {
+                let nowhere = self.numbered(TensorAxes::new());
+                f.args(i).iter().map(|&a| (a, nowhere)).collect()
             }
+            Body::Scan(_) if facts.scans_nothing(i) => SmallVec::from_iter([(f.args(i)[0], place)]),
             Body::View(_) => {
+                let at = &self.known.all[place.0 as usize].0;
                 let mark = self.axes.begin();
-                let under = facts.through(self.axes, i, place);
+                let under = facts.through(self.axes, i, at);
                 let divided = self.axes.undo(mark);
-                let under = under.filter(|_| !divided).map(|p| self.axes.resolve(&p));
+                let under = under.filter(|_| !divided).map(|p| self.resolved(&p));
                 under.into_iter().map(|p| (f.args(i)[0], p)).collect()
             }
             Body::Reduce(_) if facts.folds_nothing(i) => {
-                let mut kept = place.iter().cloned();
+                let mut kept = self.axes_of(place).iter().cloned();
                 let next = |f: bool| if f { None } else { kept.next() };
                 let at = folded(facts, i).into_iter().map(next);
                 let at = at.collect::<SmallVec<[Option<AtomRun>; 4]>>();
                 let at = at.into_iter().map(Option::unwrap_or_default).collect();
-                SmallVec::from_iter([(f.args(i)[0], at)])
+                SmallVec::from_iter([(f.args(i)[0], self.numbered(at))])
             }
             _ => SmallVec::new(),
         }
     }
 
     /// The fold over points of the domain that a value is made of.
-    pub(crate) fn fold_of(&mut self, v: Value, place: &TensorAxes) -> Option<Inst> {
+    fn fold_of(&mut self, v: Value, place: NestPlace) -> Option<Inst> {
         let i = self.computed(v)?;
-        let key = (v, self.axes.resolve(place));
-        if let Some(&known) = self.folds.get(&key) {
+        if let Some(&known) = self.folds.get(&(v, place)) {
             return known;
         }
         let facts = self.facts;
@@ -148,11 +196,11 @@ impl<'a> Nest<'a> {
             }
             InstClass::Scan(_) => None,
             _ => {
-                let operands = self.operands(i, &key.1);
-                operands.iter().find_map(|(a, p)| self.fold_of(*a, p))
+                let operands = self.operands(i, place);
+                operands.iter().find_map(|&(a, p)| self.fold_of(a, p))
             }
         };
-        self.folds.insert(key, found);
+        self.folds.insert((v, place), found);
         found
     }
 
@@ -164,26 +212,30 @@ impl<'a> Nest<'a> {
     }
 
     /// How many folds lie before a value.
-    pub(crate) fn time(&mut self, v: Value, place: &TensorAxes) -> u32 {
+    fn time(&mut self, v: Value, place: NestPlace) -> u32 {
         let Some(i) = self.computed(v) else { return 0 };
-        let key = (v, self.axes.resolve(place));
-        if let Some(&t) = self.times.get(&key) {
+        if let Some(&t) = self.times.get(&(v, place)) {
             return t;
         }
         let facts = self.facts;
         let t = match facts.class[i] {
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {
-                let x = self.under(i);
-                self.time(facts.f.args(i)[0], &x) + 1
+                let x = self.place_under(i);
+                self.time(facts.f.args(i)[0], x) + 1
             }
-            InstClass::Scan(_) => self.time(facts.f.args(i)[0], &key.1) + 1,
+            InstClass::Scan(_) => self.time(facts.f.args(i)[0], place) + 1,
             _ => {
-                let operands = self.operands(i, &key.1);
-                operands.iter().map(|(a, p)| self.time(*a, p)).max().unwrap_or(0)
+                let operands = self.operands(i, place);
+                operands.iter().map(|&(a, p)| self.time(a, p)).max().unwrap_or(0)
             }
         };
-        self.times.insert(key, t);
+        self.times.insert((v, place), t);
         t
+    }
+
+    fn place_under(&mut self, i: Inst) -> NestPlace {
+        let at = self.under(i);
+        self.numbered(at)
     }
 
     /// Where the operand of a reduction or scan lies.
@@ -197,14 +249,16 @@ impl<'a> Nest<'a> {
         let mut last = 0;
         for (v, place) in stores {
             let place = self.axes.resolve(place);
-            let Some(i) = self.fold_of(*v, &place) else {
-                let slot = (self.time(*v, &place), self.is_inner(&place));
+            let number = self.numbered(place.clone());
+            let Some(i) = self.fold_of(*v, number) else {
+                let slot = (self.time(*v, number), self.is_inner(number));
                 last = last.max(slot.0);
                 tasks.entry(slot).or_default().push(Task::Store(*v, place));
                 continue;
             };
             let at = self.under(i);
-            let slot = (self.time(self.facts.f.args(i)[0], &at), self.is_inner(&at));
+            let under = self.numbered(at.clone());
+            let slot = (self.time(self.facts.f.args(i)[0], under), self.is_inner(under));
             last = last.max(slot.0);
             let list = tasks.entry(slot).or_default();
             let known = list.iter_mut().find_map(|t| match t {
@@ -217,7 +271,7 @@ impl<'a> Nest<'a> {
             }
         }
         // What was read at axes inside, by stage; and what was asked for already.
-        let mut loads: Vec<(Value, TensorAxes, Vec<u32>)> = Vec::new();
+        let mut loads: Vec<(Value, NestPlace, Vec<u32>)> = Vec::new();
         for t in (0..=last).rev() {
             for inner in [true, false] {
                 self.needs((t, inner), &mut tasks, &mut loads);
@@ -227,6 +281,7 @@ impl<'a> Nest<'a> {
         let points = self.axes.points(&self.inside).unsigned_abs();
         for (v, place, mut times) in loads {
             times.sort_unstable();
+            let place = self.axes_of(place).clone();
             // What every point reads alike stays in the cache by itself.
             let own = without(&self.domain, &self.axes.all(&place)).is_empty();
             if self.tiles >= TileUse::Read && own && times.len() > 1 {
@@ -258,32 +313,30 @@ impl<'a> Nest<'a> {
         &mut self,
         slot: StageTime,
         tasks: &mut HashMap<StageTime, Vec<Task>>,
-        loads: &mut Vec<(Value, TensorAxes, Vec<u32>)>,
+        loads: &mut Vec<(Value, NestPlace, Vec<u32>)>,
     ) {
         let Some(list) = tasks.get(&slot) else { return };
         let facts = self.facts;
-        let mut seen: HashMap<(Value, TensorAxes), ()> = HashMap::new();
-        let mut stack: Vec<(Value, TensorAxes)> = Vec::new();
+        let mut seen: HashSet<(Value, NestPlace)> = HashSet::new();
+        let mut stack: Vec<(Value, NestPlace)> = Vec::new();
         // In the order of the tasks; what is made of what is asked for first.
         for task in list.iter().rev() {
             match task {
-                Task::Store(v, p) => stack.push((*v, p.clone())),
+                Task::Store(v, p) => stack.push((*v, self.resolved(p))),
                 Task::Row(i, p) | Task::Fold(i, p, _) | Task::Scan(i, p) => {
-                    stack.push((facts.f.args(*i)[0], p.clone()));
+                    stack.push((facts.f.args(*i)[0], self.resolved(p)));
                 }
-                Task::Leave(v, p) | Task::Keep(v, p) => self.push_parts(*v, p, &mut stack),
+                Task::Leave(v, p) | Task::Keep(v, p) => {
+                    let place = self.resolved(p);
+                    self.push_parts(*v, place, &mut stack);
+                }
             }
         }
         while let Some((v, place)) = stack.pop() {
-            if facts.f.literal(v).is_some() {
+            if facts.f.literal(v).is_some() || !seen.insert((v, place)) {
                 continue;
             }
-            let key = (v, self.axes.resolve(&place));
-            if seen.insert(key.clone(), ()).is_some() {
-                continue;
-            }
-            let (v, place) = key;
-            let inner = self.is_inner(&place);
+            let inner = self.is_inner(place);
             let Some(i) = self.computed(v) else {
                 if inner && slot.1 {
                     match loads.iter_mut().find(|(w, p, _)| *w == v && *p == place) {
@@ -297,52 +350,58 @@ impl<'a> Nest<'a> {
                 }
                 continue;
             };
-            let t = self.time(v, &place);
-            let mut ask = |slot: StageTime, task: Task| {
-                let list = tasks.entry(slot).or_default();
-                if !list.contains(&task) {
-                    list.push(task);
+            let t = self.time(v, place);
+            match self.asked(v, i, place, (slot, t)) {
+                Some((slot, task)) => {
+                    let list = tasks.entry(slot).or_default();
+                    if !list.contains(&task) {
+                        list.push(task);
+                    }
                 }
-            };
-            match facts.class[i] {
-                InstClass::Reduce(_) if !facts.folds_nothing(i) => {
-                    let at = self.under(i);
-                    ask((t - 1, true), Task::Row(i, at));
-                    continue;
-                }
-                InstClass::Scan(_) => {
-                    ask((t - 1, true), Task::Scan(i, place));
-                    continue;
-                }
-                _ => {}
+                None => self.push_parts(v, place, &mut stack),
             }
-            let map = matches!(facts.f.op(i).def().body, Body::Map(_));
-            if slot.1 && !inner && map {
-                ask((t, false), Task::Leave(v, place));
-                continue;
-            }
-            if !slot.1 && t < slot.0 && map {
-                ask((t, false), Task::Leave(v, place));
-                continue;
-            }
-            let keeps = self.tiles == TileUse::Computed;
-            if slot.1 && inner && t < slot.0 && keeps && self.is_kept(v, i, &place) {
-                ask((t, true), Task::Keep(v, place));
-                continue;
-            }
-            self.push_parts(v, &place, &mut stack);
         }
     }
 
-    fn push_parts(&mut self, v: Value, place: &TensorAxes, stack: &mut Vec<(Value, TensorAxes)>) {
+    /// What another stage, or this one, does for a value of a time that a stage needs; `None` for what the stage computes where
+    /// it needs it.
+    fn asked(
+        &mut self,
+        v: Value,
+        i: Inst,
+        place: NestPlace,
+        (slot, t): (StageTime, u32),
+    ) -> Option<(StageTime, Task)> {
+        let facts = self.facts;
+        let at = |nest: &Self| nest.axes_of(place).clone();
+        match facts.class[i] {
+            InstClass::Reduce(_) if !facts.folds_nothing(i) => {
+                return Some(((t - 1, true), Task::Row(i, self.under(i))));
+            }
+            InstClass::Scan(_) => return Some(((t - 1, true), Task::Scan(i, at(self)))),
+            _ => {}
+        }
+        let map = matches!(facts.f.op(i).def().body, Body::Map(_));
+        let inner = self.is_inner(place);
+        if map && (slot.1 && !inner || !slot.1 && t < slot.0) {
+            return Some(((t, false), Task::Leave(v, at(self))));
+        }
+        let keeps = self.tiles == TileUse::Computed;
+        if slot.1 && inner && t < slot.0 && keeps && self.is_kept(v, i, place) {
+            return Some(((t, true), Task::Keep(v, at(self))));
+        }
+        None
+    }
+
+    fn push_parts(&mut self, v: Value, place: NestPlace, stack: &mut Vec<(Value, NestPlace)>) {
         match self.computed(v) {
             Some(i) => stack.extend(self.operands(i, place).into_iter().rev()),
-            None => stack.push((v, place.clone())),
+            None => stack.push((v, place)),
         }
     }
 
     /// Whether an element that a later stage needs is kept, not computed again.
-    fn is_kept(&mut self, v: Value, i: Inst, place: &TensorAxes) -> bool {
+    fn is_kept(&mut self, v: Value, i: Inst, place: NestPlace) -> bool {
         // A view is kept as what it is a view of.
         if !matches!(self.facts.f.op(i).def().body, Body::Map(_)) {
             return false;
@@ -350,19 +409,19 @@ impl<'a> Nest<'a> {
         if self.facts.weight[i] >= KEPT {
             return true;
         }
-        let (mut loads, mut seen, mut stack) = (0, Vec::new(), vec![(v, place.clone())]);
+        let (mut loads, mut seen, mut stack) = (0, Vec::new(), vec![(v, place)]);
         while let Some((v, p)) = stack.pop() {
-            if seen.contains(&(v, p.clone())) || !self.is_inner(&p) {
+            if seen.contains(&(v, p)) || !self.is_inner(p) {
                 continue;
             }
             match self.computed(v) {
                 Some(i) => {
-                    if v != seen.first().map_or(v, |(f, _): &(Value, TensorAxes)| *f)
+                    if v != seen.first().map_or(v, |(f, _): &(Value, NestPlace)| *f)
                         && self.facts.weight[i] >= KEPT
                     {
                         loads += 1;
                     } else {
-                        stack.extend(self.operands(i, &p));
+                        stack.extend(self.operands(i, p));
                     }
                 }
                 None if self.facts.f.literal(v).is_some() => {}

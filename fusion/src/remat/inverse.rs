@@ -7,7 +7,6 @@ use crate::plan::inverse::InverseChoice;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{Recoverable, recoverable, recovering};
 use crate::remat::decisions::ALIKE;
-use crate::remat::plan_frontier;
 use crate::search::planner::{greedy_point, plan_among};
 use crate::search::point::{PlanPoint, measured};
 use adfuse_ir::text::Names;
@@ -28,62 +27,50 @@ const MOST_TRIED: usize = 16;
 
 /// Has later phases of a [prepared](crate::prepare()) function recover values from answers that are in memory anyway, by
 /// inverses that the mode of `options` allows: exact ones in every mode, those with a stated bound in `reproducible` and
-/// `fast`. Without a budget this is done where fewer bytes are left to later phases, the peak is no higher and the
-/// predicted time no longer; with one, where the fastest plan within the budget is faster for it, or is within it at all.
+/// `fast`. It is done where fewer bytes are left to later phases, the peak is no higher and the predicted time no longer.
 ///
 /// # Errors
 /// As [`plan`](crate::plan()), and those of the engine.
 pub fn recover_operands(
     f: &Function,
     options: &PlanOptions,
-    budget: Option<u64>,
     engine: &dyn EngineModel,
 ) -> Result<Recovered, Diagnostic> {
-    let unchanged = || Ok(Recovered { function: f.clone(), choices: Vec::new() });
-    // Nothing is planned where no answer that is an inverse's might be in memory.
-    let strict = options.fp == Fp::Strict;
-    let likely = |v: Value| !strict || f.results().contains(&v);
-    if options.effort == Effort::Off || recoverable(f, options.fp, &likely).is_empty() {
-        return unchanged();
-    }
     // Plans with and without an inverse have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    let planner = InversePlanner {
-        // Search changes what is fused, and little of what crosses.
-        options: PlanOptions { effort: options.effort.min(Effort::Default), ..options.clone() },
-        engine,
-        timed: budget.is_none(),
-    };
-    // What has no plan, or none before its loops are decided, is for the planner to refuse.
-    let Ok(taken) = planner.chosen(f) else { return unchanged() };
-    if taken.is_empty() {
-        return unchanged();
-    }
-    let function = recovering(f, &taken)?;
-    // Greedy plans find what pays; single changes of the plan without an inverse may do better.
-    if budget.is_none()
-        && !planner.pays(&planner.default_point(&function)?, &planner.default_point(f)?)
-    {
-        return unchanged();
-    }
-    if let Some(budget) = budget {
-        let at = |f: &Function| -> Result<Option<f64>, Diagnostic> {
-            let frontier = plan_frontier(f, options, engine)?;
-            Ok(frontier.at(budget).ok().map(|point| point.seconds))
-        };
-        let better = match (at(f)?, at(&function)?) {
-            (Some(plain), Some(inverted)) => inverted < plain * (1.0 - ALIKE),
-            (plain, _) => plain.is_none(),
-        };
-        if !better {
-            return unchanged();
+    let Some(planner) = InversePlanner::of(f, options, engine) else { return unchanged(f) };
+    planner.chosen_in_time(f)
+}
+
+/// A function as it is, and with the operands recovered that leave fewer bytes to later phases: those that also cost no
+/// time, and those that may.
+///
+/// # Errors
+/// As [`recover_operands`].
+pub(super) fn recoveries(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Vec<Recovered>, Diagnostic> {
+    let mut all = vec![unchanged(f)?];
+    let Some(planner) = InversePlanner::of(f, options, engine) else { return Ok(all) };
+    let paid = InversePlanner { timed: false, ..planner.clone() };
+    // What has no plan is for the planner to refuse.
+    let taken = paid.chosen(f).unwrap_or_default();
+    for recovered in [planner.chosen_in_time(f)?, paid.recovered(f, &taken)?] {
+        if all.iter().all(|known| known.choices != recovered.choices) {
+            all.push(recovered);
         }
     }
-    let names = Names::of(f);
-    Ok(Recovered { function, choices: taken.iter().map(|one| one.choice(f, &names)).collect() })
+    Ok(all)
+}
+
+fn unchanged(f: &Function) -> Result<Recovered, Diagnostic> {
+    Ok(Recovered { function: f.clone(), choices: Vec::new() })
 }
 
 /// What plans are made by, to see what pays.
+#[derive(Clone)]
 struct InversePlanner<'a> {
     options: PlanOptions,
     engine: &'a dyn EngineModel,
@@ -91,7 +78,43 @@ struct InversePlanner<'a> {
     timed: bool,
 }
 
-impl InversePlanner<'_> {
+impl<'a> InversePlanner<'a> {
+    /// `None` where no answer that is an inverse's might be in memory.
+    fn of(
+        f: &Function,
+        options: &PlanOptions,
+        engine: &'a dyn EngineModel,
+    ) -> Option<InversePlanner<'a>> {
+        let strict = options.fp == Fp::Strict;
+        let likely = |v: Value| !strict || f.results().contains(&v);
+        if options.effort == Effort::Off || recoverable(f, options.fp, &likely).is_empty() {
+            return None;
+        }
+        // Search changes what is fused, and little of what crosses.
+        let effort = options.effort.min(Effort::Default);
+        let options = PlanOptions { effort, ..options.clone() };
+        Some(InversePlanner { options, engine, timed: true })
+    }
+
+    /// The function with what is recovered at no cost in time.
+    fn chosen_in_time(&self, f: &Function) -> Result<Recovered, Diagnostic> {
+        // What has no plan, or none before its loops are decided, is for the planner to refuse.
+        let taken = self.chosen(f).unwrap_or_default();
+        if taken.is_empty() {
+            return unchanged(f);
+        }
+        let recovered = self.recovered(f, &taken)?;
+        // Greedy plans find what pays; single changes of the plan without an inverse may do better.
+        let pays = self.pays(&self.default_point(&recovered.function)?, &self.default_point(f)?);
+        if pays { Ok(recovered) } else { unchanged(f) }
+    }
+
+    fn recovered(&self, f: &Function, taken: &[Recoverable]) -> Result<Recovered, Diagnostic> {
+        let names = Names::of(f);
+        let choices = taken.iter().map(|one| one.choice(f, &names)).collect();
+        Ok(Recovered { function: recovering(f, taken)?, choices })
+    }
+
     fn chosen(&self, f: &Function) -> Result<Vec<Recoverable>, Diagnostic> {
         let before = self.point(f)?;
         let there = self.kept(f, &before)?;

@@ -1,10 +1,9 @@
 //! The way back over each loop: whether residuals are stacked, or carries kept at checkpoints and steps computed again.
 //!
 //! It is a rewrite of the prepared function, before planning: what stacks are is then a matter of values like any other,
-//! and the number of checkpoints is an attribute. Bits do not depend on it. Under a budget, candidates are planned for all
-//! budgets at once, get as many checkpoints as the budget has room for, and the fastest is chosen.
+//! and the number of checkpoints is an attribute. Bits do not depend on it. Without a budget the fastest is taken; for
+//! budgets, plans of all candidates are made ([`super::budget_frontier`]).
 
-use super::{PlanFrontier, plan_frontier};
 use crate::loops::{known_trips, merge_loops, stack_residuals};
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::size::MOST_BYTES;
@@ -15,7 +14,7 @@ use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::passed;
 use crate::search::planner::plan_for;
-use crate::search::point::{PlanPoint, plan_seconds};
+use crate::search::point::plan_seconds;
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;
 use adfuse_ir::kernel::SLOT;
@@ -45,27 +44,22 @@ pub(super) struct WayBack {
 }
 
 /// Decides how the ways back over the loops of a [prepared](crate::prepare()) function get what they need of each step,
-/// for a budget of this many bytes if there is one.
+/// where memory does not matter: the fastest by the cost model.
 ///
 /// A number of checkpoints that the program gives (the attribute `checkpoints`) stays.
 ///
 /// # Errors
-/// As [`plan_frontier`]; the budget may be too small for all candidates, which is for the planner to say.
+/// As [`plan_for`](crate::plan_for()).
 pub fn decide_loops(
     f: &Function,
     options: &PlanOptions,
-    budget: Option<u64>,
     engine: &dyn EngineModel,
 ) -> Result<DecidedLoops, Diagnostic> {
     let ways = WaysBack::of(f);
     if ways.all.is_empty() {
-        return Ok(DecidedLoops { function: merged(f)?, choices: Vec::new() });
+        return decided_as(f, &ways, Vec::new());
     }
-    let engine = MemoEngine::new(engine, &options.device);
-    match budget {
-        None => ways.fastest(f, options, &engine),
-        Some(budget) => ways.within(f, options, budget, &engine),
-    }
+    ways.fastest(f, options, &MemoEngine::new(engine, &options.device))
 }
 
 /// The function that the text of a plan is one of: that whose later phases recover what the text says, with copies of the values that the text says are kept with
@@ -74,7 +68,14 @@ pub fn decide_loops(
 /// # Errors
 /// For lines that say so of what there is not.
 pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic> {
-    let f = copied_as(&inverted_as(f, text)?.0, text)?;
+    Ok(decided_in(&copied_as(&inverted_as(f, text)?.0, text)?, text)?.function)
+}
+
+/// A function with the decisions about its loops that the text of a plan says.
+///
+/// # Errors
+/// As [`planned_function`].
+pub(super) fn decided_in(f: &Function, text: &str) -> Result<DecidedLoops, Diagnostic> {
     let fail = |m: String| {
         let at = At { func: Some(f.name.clone()), ..At::default() };
         Err(Diagnostic::new(at, Kind::Syntax, m))
@@ -88,15 +89,28 @@ pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic
             None => return fail(format!("`{said}` is no decision about a loop")),
         }
     }
-    let ways = WaysBack::of(&f);
-    if ways.all.is_empty() && choices.is_empty() {
-        return merged(&f);
-    }
+    let ways = WaysBack::of(f);
     if ways.all.len() != choices.len() {
         let (ways, choices) = (ways.all.len(), choices.len());
         return fail(format!("{ways} ways back over loops, and {choices} decisions about them"));
     }
-    ways.apply(&f, &choices)
+    decided_as(f, &ways, choices)
+}
+
+/// A function with a choice for each of its ways back.
+///
+/// # Errors
+/// [`Kind::Limit`] where a stack is larger than a tensor may be.
+pub(super) fn decided_as(
+    f: &Function,
+    ways: &WaysBack,
+    choices: Vec<LoopChoice>,
+) -> Result<DecidedLoops, Diagnostic> {
+    let function = match ways.is_empty() {
+        true => merged(f)?,
+        false => ways.apply(f, &choices)?,
+    };
+    Ok(DecidedLoops { function, choices })
 }
 
 /// The function with its loops merged, where it has any.
@@ -108,9 +122,6 @@ fn merged(f: &Function) -> Result<Function, Diagnostic> {
 pub fn ways_back(f: &Function) -> Vec<Inst> {
     WaysBack::of(f).all.iter().map(|way| way.inst).collect()
 }
-
-/// The most checkpoints of a loop of unknown length.
-const UNKNOWN_TRIPS: u64 = 1 << 20;
 
 impl WaysBack {
     pub(super) fn of(f: &Function) -> WaysBack {
@@ -181,11 +192,7 @@ impl WaysBack {
         }
     }
 
-    pub(super) fn all_of(
-        &self,
-        f: &Function,
-        of: impl Fn(&WayBack) -> LoopChoice,
-    ) -> Vec<LoopChoice> {
+    fn all_of(&self, f: &Function, of: impl Fn(&WayBack) -> LoopChoice) -> Vec<LoopChoice> {
         self.all.iter().map(|way| self.choice(f, way, of(way))).collect()
     }
 
@@ -202,7 +209,7 @@ impl WaysBack {
         let mut candidates = vec![stacks, least, states];
         candidates.dedup();
         let planned = that_fit(candidates, |choices| {
-            let decided = self.decided(f, choices)?;
+            let decided = decided_as(f, self, choices)?;
             let plan = plan_for(&decided.function, options, engine)?;
             let seconds = plan_seconds(&decided.function, &plan, &options.device, engine)?;
             Ok((seconds, decided))
@@ -211,38 +218,8 @@ impl WaysBack {
         Ok(best.map_or_else(|| undecided(f), |(_, decided)| decided))
     }
 
-    /// The fastest candidate that a budget has room for; the one that takes least where it has room for none.
-    fn within(
-        &self,
-        f: &Function,
-        options: &PlanOptions,
-        budget: u64,
-        engine: &dyn EngineModel,
-    ) -> Result<DecidedLoops, Diagnostic> {
-        let planned =
-            that_fit(self.candidates(f), |choices| self.planned(f, choices, options, engine))?;
-        let mut best: Option<(PlanPoint, DecidedLoops)> = None;
-        let mut least: Option<(u64, DecidedLoops)> = None;
-        for (decided, frontier) in planned {
-            let lowest = frontier.points().first().map_or(u64::MAX, |p| p.peak);
-            let Ok(point) = frontier.at(budget) else {
-                if least.as_ref().is_none_or(|(known, _)| lowest < *known) {
-                    least = Some((lowest, decided));
-                }
-                continue;
-            };
-            let (point, decided) =
-                self.filled(f, (point.clone(), decided), options, (budget, engine))?;
-            if best.as_ref().is_none_or(|(known, _)| point.seconds < known.seconds) {
-                best = Some((point, decided));
-            }
-        }
-        let found = best.map(|(_, decided)| decided).or(least.map(|(_, decided)| decided));
-        Ok(found.unwrap_or_else(|| undecided(f)))
-    }
-
     /// All stacked, all stacked in the fewest bytes, none stacked, and those in between: one way back after the other
-    /// has checkpoints, that of the largest carries first.
+    /// has a checkpoint, that of the largest carries first. Last, plenty of checkpoints for all.
     pub(super) fn candidates(&self, f: &Function) -> Vec<Vec<LoopChoice>> {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|&k| {
@@ -262,6 +239,7 @@ impl WaysBack {
             };
             found.push(self.all.iter().enumerate().map(of).collect());
         }
+        found.push(self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty())));
         let mut known: Vec<Vec<LoopChoice>> = Vec::new();
         found.retain(|choices| {
             let new = !known.contains(choices);
@@ -275,67 +253,31 @@ impl WaysBack {
         self.all.is_empty()
     }
 
-    /// The most checkpoints that any way back has a use for.
-    pub(super) fn most_checkpoints(&self) -> u64 {
-        self.all.iter().map(WayBack::plenty).max().unwrap_or(0)
-    }
-
-    /// The function with these choices, and the choices.
-    pub(super) fn decided(
-        &self,
-        f: &Function,
-        choices: Vec<LoopChoice>,
-    ) -> Result<DecidedLoops, Diagnostic> {
-        Ok(DecidedLoops { function: self.apply(f, &choices)?, choices })
-    }
-
-    /// The same with its plans for all budgets.
-    pub(super) fn planned(
-        &self,
-        f: &Function,
-        choices: Vec<LoopChoice>,
-        options: &PlanOptions,
-        engine: &dyn EngineModel,
-    ) -> Result<(DecidedLoops, PlanFrontier), Diagnostic> {
-        let decided = self.decided(f, choices)?;
-        let frontier = plan_frontier(&decided.function, options, engine)?;
-        Ok((decided, frontier))
-    }
-
-    /// Gives a candidate checkpoints until the budget is used. Ways back run one after the other, so each may use all
-    /// bytes that its plan leaves free.
-    fn filled(
-        &self,
-        f: &Function,
-        (point, decided): (PlanPoint, DecidedLoops),
-        options: &PlanOptions,
-        (budget, engine): (u64, &dyn EngineModel),
-    ) -> Result<(PlanPoint, DecidedLoops), Diagnostic> {
-        let mut room = budget.saturating_sub(point.peak);
-        while room > 0 {
-            let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
-                LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
-                    let fit = n.saturating_add(room / (way.state + NUMBER));
-                    LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
-                }
-                choice => choice,
+    /// Choices with other numbers of checkpoints, where the program does not say how many: for half as many bytes more each
+    /// time, up to plenty. Ways back run one after the other, so each may have as many as there is room for.
+    pub(super) fn levels(&self, f: &Function, choices: &[LoopChoice]) -> Vec<Vec<LoopChoice>> {
+        let open = |(way, choice): &(&WayBack, &LoopChoice)| {
+            let is_open = f.attrs(way.inst).int("checkpoints") == 0;
+            is_open && matches!(choice, LoopChoice::Checkpoints(_))
+        };
+        let with_checkpoints = || self.all.iter().zip(choices).filter(open).map(|(way, _)| way);
+        let each = |way: &WayBack| way.state.saturating_add(NUMBER);
+        let Some(least) = with_checkpoints().map(each).min() else { return Vec::new() };
+        let plenty = with_checkpoints().map(|way| each(way).saturating_mul(way.plenty())).max();
+        let mut levels: Vec<Vec<LoopChoice>> = Vec::new();
+        let mut bytes = least;
+        while bytes < plenty.unwrap_or(least) && levels.len() < MOST_LEVELS {
+            bytes = bytes.saturating_add(bytes.div_ceil(2));
+            let of = |(way, choice): (&WayBack, &LoopChoice)| match open(&(way, choice)) {
+                true => LoopChoice::Checkpoints((bytes / each(way)).clamp(1, way.plenty())),
+                false => *choice,
             };
-            let choices: Vec<LoopChoice> =
-                self.all.iter().zip(&decided.choices).map(more).collect();
-            if choices == decided.choices {
-                break;
-            }
-            let (better, frontier) = self.planned(f, choices, options, engine)?;
-            if let Ok(found) = frontier.at(budget) {
-                return Ok((found.clone(), better));
-            }
-            // Checkpoints of inner loops, and gaps of the arena, may take more than was counted.
-            room = room / 8 * 7;
-            if room < SLOT {
-                break;
+            let choices: Vec<LoopChoice> = self.all.iter().zip(choices).map(of).collect();
+            if levels.last() != Some(&choices) {
+                levels.push(choices);
             }
         }
-        Ok((point, decided))
+        levels
     }
 }
 
@@ -372,6 +314,9 @@ const MOST_CHECKPOINTS: i64 = i32::MAX as i64;
 
 /// Bytes that a checkpoint has beside its carries: which step it belongs to.
 const NUMBER: u64 = 8;
+
+/// The most numbers of checkpoints that are tried with the choices of a candidate.
+const MOST_LEVELS: usize = 40;
 
 /// The most candidates between all stacks and none.
 const MOST_CANDIDATES: usize = 4;

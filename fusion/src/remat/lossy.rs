@@ -159,10 +159,10 @@ pub fn keep_lossy(
 pub fn narrow_storage(
     f: &Function,
     lossy: &Lossy,
-    (options, budget): (&PlanOptions, Option<u64>),
+    options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Narrowed, Diagnostic> {
-    let recovered = recover_operands(f, options, budget, engine)?;
+    let recovered = recover_operands(f, options, engine)?;
     let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
     Ok(Narrowed { inverses: recovered.choices, ..kept })
 }

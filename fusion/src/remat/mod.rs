@@ -5,10 +5,12 @@
 //! ([`crate::remat::schedule`]) it has schedules that trade memory for time. Each schedule becomes a plan in which
 //! groups recur. Its instructions are grouped again, so that recomputed values join their readers; then the plan is
 //! lowered, priced and packed. Plans that differ from the fastest in one decision are tried as well. The plans that no
-//! other beats in both memory and time are the frontier. It does not depend on a budget: a budget selects from it, so a
-//! smaller budget never has a higher peak, and a larger one is never slower.
+//! other beats in both memory and time are the frontier of the function. Those of the function and all its rewrites
+//! together are what budgets select from ([`budget_frontier`]). That does not depend on a budget, so a smaller budget
+//! never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
+pub(crate) mod budget_frontier;
 mod candidates;
 pub(crate) mod compile_budget;
 pub(crate) mod crossing;
@@ -19,7 +21,6 @@ pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod inverse;
 pub(crate) mod loop_choice;
-pub(crate) mod loop_frontier;
 pub(crate) mod lossy;
 mod pruning;
 pub(crate) mod residual_decision;
@@ -37,7 +38,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::search::bundles::bundled_of;
 use crate::search::measure::Predicted;
 use crate::search::planner::search;
-use crate::search::point::{PlanPoint, measured};
+use crate::search::point::measured;
 use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
@@ -45,13 +46,15 @@ use adfuse_ir::{Diagnostic, Function};
 pub use crossing::{Reading, ValueSource};
 pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
-use pruning::PlanEvaluator;
+use frontier::{FoundPlans, undominated};
+use pruning::{KnownPoints, PlanEvaluator};
 pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
 use single_changes::decided_otherwise;
 
-/// Plans a [prepared](crate::prepare()) function for all budgets at once.
+/// Plans a [prepared](crate::prepare()) function, as it is, for all budgets at once. Budgets choose from the
+/// [plans of all its rewrites](budget_frontier::budget_frontier()).
 ///
 /// # Errors
 /// As [`plan`](crate::plan()), and those of the engine.
@@ -62,14 +65,32 @@ pub fn plan_frontier(
 ) -> Result<PlanFrontier, Diagnostic> {
     // Plans of one function have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    let evaluator = PlanEvaluator::of(f, options, engine)?;
+    let found = plans_beside(f, options, engine, &KnownPoints::default())?;
+    let least = found.points.first();
+    let binding = least.and_then(|p| binding(f, &p.plan, &options.device, engine));
+    Ok(PlanFrontier {
+        points: found.points,
+        compact: found.compact,
+        binding: binding.unwrap_or_default(),
+        func: f.name.clone(),
+    })
+}
+
+/// The plans of a function that may be on a frontier, beside those that are known: none of them is beaten by one of these.
+fn plans_beside(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+    known: &KnownPoints,
+) -> Result<FoundPlans, Diagnostic> {
+    let evaluator = PlanEvaluator::of(f, options, engine, known)?;
     let mut points = candidates::candidates(f, options, engine, &evaluator)?;
     if options.effort >= Effort::Default
-        && let Some(fastest) = undominated(points.iter().collect(), |point| point).last()
+        && let Some(fastest) = undominated(points.iter().collect()).last()
     {
         points.extend(decided_otherwise(f, fastest, options, (engine, &evaluator))?);
     }
-    let mut found = chosen(f, evaluator.packed(points)?, options, engine);
+    let mut found = FoundPlans::of(evaluator.packed(points)?);
     if options.effort == Effort::Search {
         found = bettered(f, found, options, engine)?;
     }
@@ -82,22 +103,21 @@ pub fn plan_frontier(
         }
         points.push(point);
     }
-    Ok(chosen(f, points, options, engine))
+    Ok(FoundPlans::of(points))
 }
 
-/// A frontier with what a search finds from each of its points within the point's peak.
+/// What was found, with what a search finds from each of the points within the point's peak.
 fn bettered(
     f: &Function,
-    found: PlanFrontier,
+    found: FoundPlans,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> Result<PlanFrontier, Diagnostic> {
-    let layout = found.fastest().map_or_else(Layout::default, |point| point.plan.layout);
+) -> Result<FoundPlans, Diagnostic> {
+    let layout = found.points.last().map_or_else(Layout::default, |point| point.plan.layout);
     let space = PlanSpace::new(f, options, engine, &Predicted)?.laid_out(layout);
     let all = SearchOptions::default();
     let steps = all.steps / found.points.len().max(1) as u32;
     let mut points = Vec::new();
-    let compact = found.compact;
     for point in found.points {
         let wanted = SearchOptions { steps, budget: Some(point.peak), ..all };
         let better = search(&space, &point.plan, &wanted, &mut Uniform::new(wanted.seed));
@@ -106,46 +126,8 @@ fn bettered(
         }
         points.push(point);
     }
-    points.extend(compact);
-    Ok(chosen(f, points, options, engine))
-}
-
-/// The points that no other beats in both peak and time, by their peaks; of equal ones that which leaves least to later
-/// phases.
-fn undominated<T>(mut points: Vec<T>, of: impl Fn(&T) -> &PlanPoint) -> Vec<T> {
-    points.sort_by(|a, b| {
-        let (a, b) = (of(a), of(b));
-        a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)).then(a.saved.cmp(&b.saved))
-    });
-    let mut best: Vec<T> = Vec::new();
-    for point in points {
-        if best.last().is_none_or(|last| of(&point).seconds < of(last).seconds) {
-            best.push(point);
-        }
-    }
-    best
-}
-
-/// The frontier of these points.
-fn chosen(
-    f: &Function,
-    points: Vec<PlanPoint>,
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> PlanFrontier {
-    let numbered = points.iter().enumerate().collect();
-    let best = undominated(numbered, |(_, point): &(usize, &PlanPoint)| point);
-    let mut kept = vec![false; points.len()];
-    best.iter().for_each(|&(k, _)| kept[k] = true);
-    let compact = frontier::undominated(&points, &kept);
-    let best: Vec<PlanPoint> = best.into_iter().map(|(_, point)| point.clone()).collect();
-    let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
-    PlanFrontier {
-        points: best,
-        compact,
-        binding: binding.unwrap_or_default(),
-        func: f.name.clone(),
-    }
+    points.extend(found.compact);
+    Ok(FoundPlans::of(points))
 }
 
 /// The largest buffer at the moment at which a plan takes most.

@@ -13,10 +13,10 @@ use crate::search::point::{LinkedPlan, PlanPoint, measured, priced};
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::{Mutex, PoisonError};
 
-/// What is known of the points of a frontier so far. Threads share it; which of them comes first changes what is measured
+/// What is known of the points of a frontier so far. Threads share it, and functions whose plans are chosen from together; which of them comes first changes what is measured
 /// and not what the frontier is, since what is dropped is beaten by what stays.
 #[derive(Default)]
-struct KnownPoints(Mutex<Vec<KnownPoint>>);
+pub(super) struct KnownPoints(Mutex<Vec<KnownPoint>>);
 
 #[derive(Clone, Copy)]
 struct KnownPoint {
@@ -68,7 +68,7 @@ pub(crate) struct PlanEvaluator<'a> {
     engine: &'a dyn EngineModel,
     /// `None` where plans of the function are not linked.
     base: Option<LinkBase<'a>>,
-    known: KnownPoints,
+    known: &'a KnownPoints,
 }
 
 /// A plan on the way to its cost.
@@ -80,7 +80,8 @@ enum EvaluatedPlan {
 }
 
 impl<'a> PlanEvaluator<'a> {
-    /// For plans of a function and an engine.
+    /// For plans of a function and an engine, beside points that are known already: those of other functions, too, if
+    /// plans of either may be chosen.
     ///
     /// # Errors
     /// For what has no lowering.
@@ -88,9 +89,10 @@ impl<'a> PlanEvaluator<'a> {
         f: &'a Function,
         options: &'a PlanOptions,
         engine: &'a dyn EngineModel,
+        known: &'a KnownPoints,
     ) -> Result<PlanEvaluator<'a>, Diagnostic> {
         let base = LinkBase::of(f)?;
-        Ok(PlanEvaluator { f, options, engine, base, known: KnownPoints::default() })
+        Ok(PlanEvaluator { f, options, engine, base, known })
     }
 
     /// What plans are linked from, where they are.

@@ -7,10 +7,11 @@
 
 use super::descent::descended;
 use super::layouts::chosen_layout;
-use super::point::{PlanPoint, measured, plan_seconds};
+use super::point::{PlanPoint, linked_seconds, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
@@ -44,6 +45,7 @@ pub(super) fn attempts(
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
+    let base = LinkBase::of(f)?;
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for &effort in compared(options.effort) {
         let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
@@ -58,7 +60,7 @@ pub(super) fn attempts(
         if found.iter().any(|a| a.plan == plan) {
             continue;
         }
-        let seconds = plan_seconds(f, &plan, device, engine)?;
+        let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
             true => descended(f, &plan, options, engine)?,
@@ -66,7 +68,7 @@ pub(super) fn attempts(
         };
         found.push(UnbudgetedPlan { effort, plan, seconds });
         if let Some(plan) = better {
-            let seconds = plan_seconds(f, &plan, device, engine);
+            let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {

@@ -5,12 +5,13 @@ use super::bundles::bundled;
 use super::fastest::{UnbudgetedPlan, are_alike, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{PlanPoint, measured, plan_seconds, priced};
+use super::point::{LinkedPlan, PlanPoint, measured, plan_seconds, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
 use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
@@ -84,8 +85,8 @@ pub fn plan_among(
 }
 
 impl PlanWithAttempts {
-    /// Of the plans that this one was chosen from, the one of the least peak, if that is below a number of bytes. A plan
-    /// that is not below it where its memory is planned quickly is left out.
+    /// Of the plans that this one was chosen from, the one of the least peak where memory is planned quickly, if its peak is
+    /// below a number of bytes. Only that one has its memory planned with the wanted effort: this takes longer than planning.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()), and those of the engine.
@@ -97,19 +98,34 @@ impl PlanWithAttempts {
         below: u64,
     ) -> Result<Option<(Effort, PlanPoint)>, Diagnostic> {
         let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-        let mut best: Option<(Effort, PlanPoint)> = None;
-        for (effort, plan) in &self.attempts {
-            let most = best.as_ref().map_or(below, |(_, point)| point.peak);
-            let priced = priced(f, plan.clone(), options, engine)?;
-            if priced.least_peak() >= most || priced.quick_peak(options, engine)? >= most {
-                continue;
-            }
-            let point = priced.measured(f, options, engine)?.point;
-            if point.peak < most {
-                best = Some((*effort, point));
+        let base = LinkBase::of(f)?;
+        let mut best: Option<(u64, Effort, &Plan)> = None;
+        for (effort, plan) in self.attempts.iter().filter(|(_, plan)| *plan != self.plan) {
+            let most = best.map_or(below, |(peak, ..)| peak);
+            let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
+            let quick = options.effort.min(Effort::Quick);
+            let peak = match linked {
+                Some(linked) if linked.least_peak() < most => linked.peak(quick, engine)?,
+                Some(_) => continue,
+                None => {
+                    let priced = priced(f, plan.clone(), options, engine)?;
+                    if priced.least_peak() >= most {
+                        continue;
+                    }
+                    priced.quick_peak(options, engine)?
+                }
+            };
+            if peak < most {
+                best = Some((peak, *effort, plan));
             }
         }
-        Ok(best)
+        let Some((_, effort, plan)) = best else { return Ok(None) };
+        let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
+        let point = match (&base, linked) {
+            (Some(base), Some(linked)) => linked.measured(base, options, engine)?,
+            _ => measured(f, plan.clone(), options, engine)?.point,
+        };
+        Ok((point.peak < below).then_some((effort, point)))
     }
 }
 

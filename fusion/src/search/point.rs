@@ -37,6 +37,12 @@ pub struct PlanPoint {
     pub(crate) is_packed: bool,
 }
 
+impl AsRef<PlanPoint> for PlanPoint {
+    fn as_ref(&self) -> &PlanPoint {
+        self
+    }
+}
+
 /// The cost of a plan of a [prepared](crate::prepare()) function.
 ///
 /// # Errors
@@ -220,6 +226,20 @@ impl LinkedPlan {
         }
     }
 
+    /// The plan with its memory planned with the wanted effort.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn measured(
+        self,
+        base: &LinkBase<'_>,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<PlanPoint, Diagnostic> {
+        let peak = self.peak(options.effort, engine)?;
+        Ok(PlanPoint { is_packed: true, ..self.point(base, peak)? })
+    }
+
     /// The plan with its cost, where the peak of its memory, planned quickly, is known.
     ///
     /// # Errors
@@ -255,6 +275,24 @@ pub(crate) fn plan_seconds(
 ) -> Result<f64, Diagnostic> {
     let placed = placed(f, plan, LowerWith { device, memo: engine.memo() })?;
     Ok(total(&seconds_of_steps(&placed, device, engine)))
+}
+
+/// As [`plan_seconds`], for a plan that is linked where that is possible: most of its groups have been priced.
+///
+/// # Errors
+/// As there.
+pub(crate) fn linked_seconds(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
+    device: &MachineModel,
+    engine: &dyn EngineModel,
+) -> Result<f64, Diagnostic> {
+    let memo = engine.memo().filter(|memo| memo.is_for(device));
+    let program = memo.and_then(|memo| linked(base?, plan, (device, memo)));
+    let Some(program) = program else { return plan_seconds(f, plan, device, engine) };
+    let of =
+        |StepOfGroup { group, step }: &StepOfGroup| group_price(group, engine, device).steps[*step];
+    Ok(total(&program.steps.iter().map(|step| of(&step.of)).collect::<Vec<f64>>()))
 }
 
 /// What compiling a program costs, as [`compile_cost`](crate::compile_cost()) counts it: the code of equal groups is

@@ -2,7 +2,7 @@
 
 use super::context::Collected;
 use crate::data::{BudgetRow, RecomputedValue};
-use adfuse_fusion::{LoopFrontierPoint, recomputed_values};
+use adfuse_fusion::{BudgetPoint, recomputed_values};
 use adfuse_ir::Value;
 use adfuse_ir::text::Names;
 
@@ -42,15 +42,15 @@ pub(super) fn rows(c: &Collected<'_>) -> Vec<BudgetRow> {
     rows
 }
 
-fn row(of: &LoopFrontierPoint) -> BudgetRow {
-    let (p, f) = (&of.point, &of.decided.function);
+fn row(of: &BudgetPoint) -> BudgetRow {
+    let (p, f) = (&of.point, &of.rewritten.decided.function);
     let names = Names::of(f);
     BudgetRow {
         peak: p.peak,
         seconds: p.seconds,
         saved: p.saved,
         recomputed: recomputed(&|v| format!("%{}", names.get(v)), &p.again),
-        loops: of.decided.choices.iter().map(ToString::to_string).collect(),
+        loops: of.point.plan.loops.iter().map(ToString::to_string).collect(),
         chosen: false,
     }
 }

@@ -5,8 +5,8 @@ use super::source_lines::SourceLines;
 use crate::data::ValueKind;
 use crate::units;
 use adfuse_fusion::{
-    CompileCost, Cost, Effort, EngineModel, LoopFrontierPoint, LoopResiduals, MachineModel, Memory,
-    Plan, PlanOptions, compile_cost, lower_with_values, saved_bytes,
+    BudgetPoint, CompileCost, Cost, Effort, EngineModel, LoopResiduals, MachineModel, Memory, Plan,
+    PlanOptions, compile_cost, lower_with_values, saved_bytes,
 };
 use adfuse_ir::kernel::{Buffer, Program};
 use adfuse_ir::text::Names;
@@ -38,7 +38,7 @@ pub struct ReportSource<'a> {
     /// What each result is; [`ValueKind::Result`] where the list ends.
     pub results: &'a [ValueKind],
     /// The frontier of plans; empty where none was asked for.
-    pub frontier: &'a [LoopFrontierPoint],
+    pub frontier: &'a [BudgetPoint],
     /// What ways back read of loops whose residuals are stacked.
     pub stacked: &'a [LoopResiduals],
     /// What `adfuse bench --json` has written of this plan.

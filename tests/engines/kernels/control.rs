@@ -6,7 +6,7 @@ use crate::common::control::{decode, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{AnyEngine, PlanOptions, decide_loops, prepare};
+use adfuse::fusion::{AnyEngine, Lossy, PlanOptions, budget_frontier, decide_loops, prepare};
 use adfuse::ir::{DType, Function, Module};
 
 fn gradient(f: &Function) -> Result<Function, String> {
@@ -19,9 +19,11 @@ fn gradient(f: &Function) -> Result<Function, String> {
 fn decided(f: &Function, options: &PlanOptions) -> Result<[Function; 2], String> {
     let why = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
     let prepared = prepare(&Module::single(f.clone()), f).map_err(why)?;
-    let fast = decide_loops(&prepared, options, None, &AnyEngine).map_err(why)?.function;
-    let least = decide_loops(&prepared, options, Some(0), &AnyEngine).map_err(why)?.function;
-    Ok([fast, least])
+    let fast = decide_loops(&prepared, options, &AnyEngine).map_err(why)?.function;
+    let frontier = budget_frontier(&prepared, &Lossy::default(), options, &AnyEngine);
+    let frontier = frontier.map_err(why)?;
+    let least = &frontier.points()[0].rewritten.decided;
+    Ok([fast, least.function.clone()])
 }
 
 #[test]

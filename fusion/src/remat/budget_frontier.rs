@@ -1,0 +1,183 @@
+//! The plans that budgets choose from: those of a function and of all its rewrites together.
+//!
+//! Later phases may recover operands from answers or read them, and each way back over a loop may read stacks or compute
+//! steps again from checkpoints. These are rewrites of the function, before planning. Each rewritten function has a
+//! frontier, and no budget decides which rewrite is made: it chooses from the plans of all of them.
+
+use super::frontier::{FoundPlans, PlanFrontier};
+use super::inverse::{Recovered, recoveries};
+use super::loop_choice::{DecidedLoops, WaysBack, decided_as, that_fit};
+use super::lossy::{Narrowed, keep_lossy};
+use super::pruning::{KnownPoints, PlanEvaluator};
+use super::{binding, plans_beside};
+use crate::memory::engine::{EngineModel, MemoEngine};
+use crate::plan::loop_choice::LoopChoice;
+use crate::plan::lossy::Lossy;
+use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::{Plan, graph_hash};
+use crate::prepass::inverse::inverted_as;
+use crate::search::blocks::block_plans;
+use crate::search::point::PlanPoint;
+use adfuse_ir::{Diagnostic, Function};
+use std::sync::Arc;
+
+/// A [prepared](crate::prepare()) function after each of the rewrites that come before planning.
+#[derive(Clone, Debug)]
+pub struct RewrittenFunction {
+    /// Its later phases recover operands.
+    pub recovered: Recovered,
+    /// It keeps values with losses, too.
+    pub narrowed: Narrowed,
+    /// Its loops are decided, too. Plans are plans of this one.
+    pub decided: DecidedLoops,
+}
+
+/// A plan that budgets choose from, with the function that it is of.
+#[derive(Clone, Debug)]
+pub struct BudgetPoint {
+    /// The plan, with its cost.
+    pub point: PlanPoint,
+    /// The function.
+    pub rewritten: Arc<RewrittenFunction>,
+}
+
+impl AsRef<PlanPoint> for BudgetPoint {
+    fn as_ref(&self) -> &PlanPoint {
+        &self.point
+    }
+}
+
+impl RewrittenFunction {
+    /// What was decided before planning, in one.
+    pub fn narrowed(&self) -> Narrowed {
+        let DecidedLoops { function, choices } = self.decided.clone();
+        Narrowed { function, loops: choices, ..self.narrowed.clone() }
+    }
+
+    /// A plan of the function, whose text says how the function was rewritten.
+    fn told(&self, plan: Plan) -> Plan {
+        let (inverses, loops) = (self.recovered.choices.clone(), self.decided.choices.clone());
+        Plan { inverses, loops, ..plan }
+    }
+}
+
+/// The plans of a [prepared](crate::prepare()) function that budgets choose from. They are plans of the function and of
+/// its rewrites: with and without [recovered operands](crate::recover_operands()), with the values kept with losses that
+/// may be, and with stacks and different numbers of checkpoints for its loops. Peaks rise and seconds fall, both strictly.
+///
+/// # Errors
+/// As [`plan_frontier`](crate::plan_frontier()) and [`keep_lossy`].
+pub fn budget_frontier(
+    f: &Function,
+    lossy: &Lossy,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PlanFrontier<BudgetPoint>, Diagnostic> {
+    // Plans of all rewrites have most groups in common, and none is measured to the end that a plan of another one beats.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    let known = KnownPoints::default();
+    let mut all = Vec::new();
+    for recovered in recoveries(f, options, engine)? {
+        let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
+        let narrowed = Narrowed { inverses: recovered.choices.clone(), ..kept };
+        for (decided, found) in loop_plans(&narrowed.function, options, engine, &known)? {
+            let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
+            let rewritten = Arc::new(RewrittenFunction { recovered, narrowed, decided });
+            let of = |point: PlanPoint| {
+                let plan = rewritten.told(point.plan);
+                let (point, rewritten) = (PlanPoint { plan, ..point }, Arc::clone(&rewritten));
+                BudgetPoint { point, rewritten }
+            };
+            all.extend(found.compact.into_iter().map(of));
+        }
+    }
+    let FoundPlans { points, compact } = FoundPlans::of(all);
+    let of = |p: &BudgetPoint| {
+        binding(&p.rewritten.decided.function, &p.point.plan, &options.device, engine)
+    };
+    let binding = points.first().and_then(of).unwrap_or_default();
+    Ok(PlanFrontier { points, compact, binding, func: f.name.clone() })
+}
+
+/// Plans of a function with every decision about its loops that is tried.
+fn loop_plans(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+    known: &KnownPoints,
+) -> Result<Vec<(DecidedLoops, FoundPlans)>, Diagnostic> {
+    let ways = WaysBack::of(f);
+    let candidates = match ways.is_empty() {
+        true => vec![Vec::new()],
+        false => ways.candidates(f),
+    };
+    let planned = |choices: Vec<LoopChoice>| {
+        let decided = decided_as(f, &ways, choices)?;
+        let found = plans_beside(&decided.function, options, engine, known)?;
+        Ok((decided, found))
+    };
+    let mut all = that_fit(candidates, planned)?;
+    if ways.is_empty() || options.effort == Effort::Off {
+        return Ok(all);
+    }
+    // A number of checkpoints changes no plan, but what plans cost. So the plans with few checkpoints and those with
+    // plenty of them are measured with numbers in between.
+    let mut levels: Vec<(Vec<LoopChoice>, Vec<Plan>)> = Vec::new();
+    for (decided, found) in &all {
+        for choices in ways.levels(f, &decided.choices) {
+            if all.iter().any(|(known, _)| known.choices == choices) {
+                continue;
+            }
+            let plans = found.points.iter().map(|point| &point.plan);
+            let at = levels.iter().position(|(known, _)| *known == choices).unwrap_or_else(|| {
+                levels.push((choices, Vec::new()));
+                levels.len() - 1
+            });
+            for plan in plans {
+                if !levels[at].1.contains(plan) {
+                    levels[at].1.push(plan.clone());
+                }
+            }
+        }
+    }
+    for (choices, plans) in levels {
+        let Ok(decided) = decided_as(f, &ways, choices) else { continue };
+        let found = measured_as(&decided.function, &plans, options, (engine, known))?;
+        all.push((decided, found));
+    }
+    Ok(all)
+}
+
+/// What plans of another number of checkpoints cost with the number that a function has.
+fn measured_as(
+    f: &Function,
+    plans: &[Plan],
+    options: &PlanOptions,
+    (engine, known): (&dyn EngineModel, &KnownPoints),
+) -> Result<FoundPlans, Diagnostic> {
+    let evaluator = PlanEvaluator::of(f, options, engine, known)?;
+    let (graph, blocks) = (graph_hash(f), block_plans(f, options, engine)?);
+    let of = |plan: &Plan| Plan { graph: graph.clone(), blocks: blocks.clone(), ..plan.clone() };
+    let plans: Vec<Plan> = plans.iter().map(of).collect();
+    let plans: Vec<&Plan> = plans.iter().collect();
+    let measured = evaluator.measured_all(&plans, |plan| Ok(plan.clone()));
+    Ok(FoundPlans::of(evaluator.packed(measured.into_iter().flatten().collect())?))
+}
+
+/// A function as the text of a plan for a budget says that it was rewritten.
+///
+/// # Errors
+/// For lines that say so of what there is not, and as [`keep_lossy`].
+pub fn rewritten_as(
+    f: &Function,
+    text: &str,
+    lossy: &Lossy,
+    (options, engine): (&PlanOptions, &dyn EngineModel),
+) -> Result<RewrittenFunction, Diagnostic> {
+    let (function, choices) = inverted_as(f, text)?;
+    let recovered = Recovered { function, choices };
+    let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
+    let narrowed = Narrowed { inverses: recovered.choices.clone(), ..kept };
+    let decided = super::loop_choice::decided_in(&narrowed.function, text)?;
+    Ok(RewrittenFunction { recovered, narrowed, decided })
+}
