@@ -24,7 +24,7 @@ pub struct BudgetChoice {
 }
 
 /// The fastest plan within a budget of memory and of the time to compile, of a [prepared](crate::fusion::prepare())
-/// function and its rewrites: what is on its [frontier](budget_frontier). The engine's name tells its plans from those of
+/// function and its rewrites: what is on its [frontier](budget_frontier), with as many checkpoints of loops as fit. The engine's name tells its plans from those of
 /// others. Where plans are kept, the one that was chosen before is taken, and one that is made is kept; a kept plan is
 /// measured before it is trusted.
 ///
@@ -51,7 +51,11 @@ pub fn choose(
         }
     }
     let frontier = budget_frontier(f, lossy, options, engine)?;
-    let BudgetPoint { point, rewritten } = frontier.within(&budget)?.clone();
+    let chosen = frontier.within(&budget)?.clone();
+    let BudgetPoint { point, rewritten } = match budget.memory {
+        Some(memory) => chosen.filled(memory, options, engine)?,
+        None => chosen,
+    };
     let fastest = frontier.fastest().map_or(&point, |fastest| &fastest.point);
     let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
     if let Some(cache) = cache {

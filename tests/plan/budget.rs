@@ -9,8 +9,8 @@ use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    self, BudgetPoint, Effort, EngineModel, Fp, Lossy, MachineModel, Narrow, PlanOptions,
-    budget_frontier, graph_hash, lower, prepare,
+    self, BudgetPoint, Effort, EngineModel, Fp, LoopChoice, Lossy, MachineModel, Narrow, Plan,
+    PlanOptions, budget_frontier, graph_hash, lower, prepare,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -146,6 +146,7 @@ fn chosen_from(f: &Function, lossy: &Lossy, options: &PlanOptions) -> Result<usi
         }
         match (within(p.peak - 1), before) {
             (Ok(made), Some(tighter)) if made.plan == tighter.point.plan => {}
+            (Ok(made), Some(tighter)) if more_checkpoints(&made.plan, &tighter.point.plan) => {}
             (Err(d), None) if d.kind == Kind::Limit => {}
             (made, _) => return Err(format!("within {} bytes: {made:?}\n{f}", p.peak - 1)),
         }
@@ -192,6 +193,48 @@ fn budgets_choose_from_the_frontier() {
         let functions = chosen_from(&f, &Lossy { every, ..Lossy::default() }, &options);
         assert!(functions.clone().is_ok_and(|n| n >= least), "{functions:?}");
     }
+}
+
+/// Whether a plan is another one but for its numbers of checkpoints, none of which is smaller.
+fn more_checkpoints(plan: &Plan, other: &Plan) -> bool {
+    let is_more = |(a, b): (&LoopChoice, &LoopChoice)| match (a, b) {
+        (LoopChoice::Checkpoints(a), LoopChoice::Checkpoints(b)) => a >= b,
+        (a, b) => a == b,
+    };
+    let same = Plan {
+        graph: other.graph.clone(),
+        loops: other.loops.clone(),
+        blocks: other.blocks.clone(),
+        ..plan.clone()
+    };
+    same == *other && plan.loops != other.loops && plan.loops.iter().zip(&other.loops).all(is_more)
+}
+
+/// A budget between two numbers of checkpoints is used: as many checkpoints as fit, and at no budget a longer time than with less.
+#[test]
+fn checkpoints_fill_a_budget() {
+    let looping = "func @f(%w: f32[14], %h: f32[14]) -> f32[] {
+        %c = scan %h {carry = 1, length = 200} : f32[14] body(%s: f32[14]) {
+          %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }
+        %r = reduce_sum %c {axes = [0]} : f32[] return %r }";
+    let module = parse(looping).expect("parses");
+    let g = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+    let engine = cpu(Effort::Default);
+    let within = |budget: u64| {
+        choose(&f, &Lossy::default(), &engine.plan, budget, (&engine, Cpu::NAME), None)
+    };
+    let least = budget_frontier(&f, &Lossy::default(), &engine.plan, &engine).expect("plans");
+    let least = least.points()[0].point.peak;
+    let (mut seconds, mut counts) = (f64::INFINITY, Vec::new());
+    for budget in (0..24).map(|k| least + 72 * k) {
+        let choice = within(budget).expect("fits");
+        assert!(choice.point.peak <= budget && choice.point.seconds <= seconds, "{budget}");
+        seconds = choice.point.seconds;
+        counts.extend(choice.point.plan.loops.iter().copied());
+    }
+    counts.dedup();
+    assert!(counts.len() > 12, "{counts:?}");
 }
 
 /// The gradient of a model.

@@ -179,8 +179,8 @@ impl CompileContext<'_> {
         })
     }
 
-    /// The same sums of matrices that are read where they are, where columns of all images are no such matrix but those of each
-    /// image are, as in a convolution by kernels of one element; `None` where nothing is gained.
+    /// The same sums as a batch of matrices that are read in place. In a convolution by kernels of one element the columns of each
+    /// image are evenly spaced, and those of all images are not. `None` where nothing is gained.
     fn evenly_spaced(&self, m: &Member) -> Option<Member> {
         let is_read = |m: &Member| {
             let groups = |free| [&m.batch, free, &m.depth];

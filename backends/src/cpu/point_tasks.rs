@@ -20,8 +20,8 @@ const ELEMENT: i64 = 8;
 /// Multiply-adds in the time of a primitive: some sixty-four a nanosecond.
 const PRODUCTS: i64 = 4;
 
-/// The primitives that a thread is woken for, some twenty microseconds, in which it comes to run.
-const AWAKENED: i64 = 1 << 18;
+/// The primitives of a step for which one thread is woken: some twenty microseconds, as long as it takes to wake.
+const PER_WOKEN_THREAD: i64 = 1 << 18;
 
 /// What tasks of a kernel follow from.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ impl TaskCount {
     /// How many threads that sleep may be woken for them.
     pub(super) fn worth_waking(&self) -> usize {
         let all = self.count.saturating_mul(self.work);
-        usize::try_from(all / AWAKENED).unwrap_or(0)
+        usize::try_from(all / PER_WOKEN_THREAD).unwrap_or(0)
     }
 }
 

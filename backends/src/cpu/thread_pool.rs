@@ -28,7 +28,7 @@ const OFFERED: u32 = 2;
 /// It runs the job.
 const RUNS: u32 = 3;
 /// It sleeps, and whoever is about to run the job wakes it first.
-const WAKENS: u32 = 4;
+const TO_WAKE: u32 = 4;
 
 /// The most threads that a thread wakes: waking one takes microseconds, so threads share that.
 const WOKEN: usize = 2;
@@ -85,12 +85,12 @@ impl ThreadPool {
         ThreadPool { threads: (0..beside).map_while(thread).collect(), shared }
     }
 
-    /// Runs a job on the caller's thread, as number 0, and offers it to at most `others` more, of which at most `wakened` are
+    /// Runs a job on the caller's thread, as number 0, and offers it to at most `others` more, of which at most `wakes` are
     /// woken for it. A thread that has not begun when the caller is done is not waited for.
     ///
     /// # Panics
     /// When a thread's part of the job did.
-    pub(super) fn run(&mut self, others: usize, wakened: usize, job: Job<'_>) {
+    pub(super) fn run(&mut self, others: usize, wakes: usize, job: Job<'_>) {
         // SAFETY: the job is called only by threads that take it while it is offered. Offers are taken back below, and
         // threads that took one are waited for, before this returns or unwinds.
         let job_of_all = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
@@ -102,7 +102,7 @@ impl ThreadPool {
             let offered = |from, to| {
                 slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             };
-            if !offered(WAITS, OFFERED) && wakened > to_wake && offered(SLEEPS, WAKENS) {
+            if !offered(WAITS, OFFERED) && wakes > to_wake && offered(SLEEPS, TO_WAKE) {
                 to_wake += 1;
             }
         }
@@ -127,7 +127,7 @@ impl OfferSlot {
         let back = |from, to| {
             self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
         };
-        if back(WAKENS, SLEEPS) || back(OFFERED, WAITS) {
+        if back(TO_WAKE, SLEEPS) || back(OFFERED, WAITS) {
             return;
         }
         let mut turns = 0;
@@ -153,9 +153,9 @@ impl PoolState {
         }
         let woken = |slot: &&OfferSlot| {
             let change = || {
-                slot.state.compare_exchange(WAKENS, OFFERED, Ordering::AcqRel, Ordering::Relaxed)
+                slot.state.compare_exchange(TO_WAKE, OFFERED, Ordering::AcqRel, Ordering::Relaxed)
             };
-            slot.state.load(Ordering::Relaxed) == WAKENS && change().is_ok()
+            slot.state.load(Ordering::Relaxed) == TO_WAKE && change().is_ok()
         };
         for slot in self.slots.iter().filter(woken).take(WOKEN) {
             self.to_wake.fetch_sub(1, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl PoolState {
                 slot.state.compare_exchange(sleep.0, sleep.1, Ordering::AcqRel, Ordering::Relaxed);
             // An offer, or the end, that comes from here on wakes the thread.
             while asleep.is_ok()
-                && matches!(slot.state.load(Ordering::Acquire), SLEEPS | WAKENS)
+                && matches!(slot.state.load(Ordering::Acquire), SLEEPS | TO_WAKE)
                 && !self.stop.load(Ordering::Acquire)
             {
                 park();
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Threads that sleep are woken by each other, no more than may be, and those that are not stay asleep until they are.
+    /// Threads wake each other, no more of them than are worth it. The others stay asleep, and a later run can wake them.
     #[test]
     fn threads_are_woken_for_what_is_worth_it() {
         let mut pool = ThreadPool::new(7);
@@ -241,18 +241,18 @@ mod tests {
             let sleeps = |s: &&OfferSlot| s.state.load(Ordering::Relaxed) == SLEEPS;
             pool.shared.slots.iter().filter(sleeps).count()
         };
-        for wakened in [0, 1, 3, 7, 0, 7] {
+        for wakes in [0, 1, 3, 7, 0, 7] {
             while asleep(&pool) < 7 {
                 yield_now();
             }
             let ran = AtomicUsize::new(0);
-            pool.run(7, wakened, &|_| {
+            pool.run(7, wakes, &|_| {
                 ran.fetch_add(1, Ordering::Relaxed);
-                while ran.load(Ordering::Relaxed) < wakened + 1 {
+                while ran.load(Ordering::Relaxed) < wakes + 1 {
                     yield_now();
                 }
             });
-            assert_eq!(ran.into_inner(), wakened + 1);
+            assert_eq!(ran.into_inner(), wakes + 1);
         }
     }
 

@@ -93,7 +93,8 @@ fn columns(dims: &[i64], axis: usize) -> Extents {
     let mut next = dims[axis];
     for k in (axis + 1..dims.len()).rev().chain((0..axis).rev()) {
         strides[k] = next;
-        next = next.saturating_mul(dims[k]);
+        // No stride is 0, where an axis is empty neither.
+        next = next.saturating_mul(dims[k].max(1));
     }
     strides
 }
@@ -104,10 +105,11 @@ mod tests {
 
     #[test]
     fn columns_have_no_gaps() {
-        let cases: [(&[i64], Option<&[i64]>); 8] = [
+        let cases: [(&[i64], Option<&[i64]>); 9] = [
             (&[100, 3], Some(&[1, 100])),
             (&[100, 9, 3], Some(&[1, 300, 100])),
             (&[7, 100, 2, 3], Some(&[600, 1, 300, 100])),
+            (&[2, 0, 64, 3], Some(&[192, 192, 1, 64])),
             (&[63, 3], None),
             (&[100, 1], None),
             (&[100, 16], None),

@@ -18,6 +18,7 @@ use crate::plan::{Plan, graph_hash};
 use crate::prepass::inverse::inverted_as;
 use crate::search::blocks::block_plans;
 use crate::search::point::PlanPoint;
+use adfuse_ir::kernel::SLOT;
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::Arc;
 
@@ -44,6 +45,44 @@ pub struct BudgetPoint {
 impl AsRef<PlanPoint> for BudgetPoint {
     fn as_ref(&self) -> &PlanPoint {
         &self.point
+    }
+}
+
+impl BudgetPoint {
+    /// The same plan with as many checkpoints of its loops as fit a budget in bytes: a frontier has only some numbers of them.
+    ///
+    /// # Errors
+    /// As [`budget_frontier`].
+    pub fn filled(
+        self,
+        memory: u64,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<BudgetPoint, Diagnostic> {
+        let RewrittenFunction { recovered, narrowed, decided } = &*self.rewritten;
+        let ways = WaysBack::of(&narrowed.function);
+        let mut room = memory.saturating_sub(self.point.peak);
+        while room >= SLOT && !ways.is_empty() {
+            let choices = ways.with_more(&narrowed.function, &decided.choices, room);
+            if choices == decided.choices {
+                break;
+            }
+            let decided = decided_as(&narrowed.function, &ways, choices)?;
+            let plan = std::slice::from_ref(&self.point.plan);
+            let known = KnownPoints::default();
+            let found = measured_as(&decided.function, plan, options, (engine, &known))?;
+            let fits = |p: &PlanPoint| p.peak <= memory && p.seconds <= self.point.seconds;
+            if let Some(point) = found.points.into_iter().find(fits) {
+                let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
+                let rewritten = RewrittenFunction { recovered, narrowed, decided };
+                let plan = rewritten.told(point.plan);
+                let point = PlanPoint { plan, ..point };
+                return Ok(BudgetPoint { point, rewritten: Arc::new(rewritten) });
+            }
+            // Checkpoints of inner loops, and gaps of the arena, may take more than was counted.
+            room = room / 8 * 7;
+        }
+        Ok(self)
     }
 }
 

@@ -253,6 +253,24 @@ impl WaysBack {
         self.all.is_empty()
     }
 
+    /// Choices with as many more checkpoints as fit these bytes, where the program does not say how many. Ways back run one after
+    /// the other, so each may use all of them.
+    pub(super) fn with_more(
+        &self,
+        f: &Function,
+        choices: &[LoopChoice],
+        room: u64,
+    ) -> Vec<LoopChoice> {
+        let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
+            LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
+                let fit = n.saturating_add(room / way.state.saturating_add(NUMBER).max(1));
+                LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
+            }
+            choice => choice,
+        };
+        self.all.iter().zip(choices).map(more).collect()
+    }
+
     /// Choices with other numbers of checkpoints, where the program does not say how many: for half as many bytes more each
     /// time, up to plenty. Ways back run one after the other, so each may have as many as there is room for.
     pub(super) fn levels(&self, f: &Function, choices: &[LoopChoice]) -> Vec<Vec<LoopChoice>> {
@@ -314,6 +332,9 @@ const MOST_CHECKPOINTS: i64 = i32::MAX as i64;
 
 /// Bytes that a checkpoint has beside its carries: which step it belongs to.
 const NUMBER: u64 = 8;
+
+/// The most checkpoints of a loop of unknown length.
+const UNKNOWN_TRIPS: u64 = 1 << 20;
 
 /// The most numbers of checkpoints that are tried with the choices of a candidate.
 const MOST_LEVELS: usize = 40;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 /// The most products of a sum, and of a batch, that become a scalar program.
 const MATRIX: [i64; 2] = [32, 1 << 12];
 
-/// The same for one row or one column: a library packs the other operand for a single use.
+/// The same for one row: a library packs the other operand for a single use.
 const ROW: [i64; 2] = [64, 1 << 15];
 
 /// The most products of a sum of one row or column whose other operand has neighbours for neighbouring sums, as windows of a

@@ -5,7 +5,7 @@ use super::call_sink::{CallSink, CapturedCall, GraphChange};
 use super::cuda::{Refused, answered, update};
 use super::device::GpuDevice;
 use adfuse_ir::Diagnostic;
-use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
+use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUresult, CUstreamCaptureMode};
 use std::sync::Arc;
 
 /// What was drawn.
@@ -86,29 +86,48 @@ impl Graph {
     }
 }
 
+/// How often work is captured anew that was invalidated: a kernel of a library that is loaded for the first time may do that to
+/// what is captured on any thread, and has been loaded the next time.
+const CAPTURES: u32 = 4;
+
 /// What is asked for, captured.
 fn captured(
     device: &GpuDevice,
     draw: &mut Draw<'_>,
 ) -> Result<(CUgraph, Vec<CapturedCall>), Diagnostic> {
+    let mut attempts = 1;
+    loop {
+        match captured_once(device, draw) {
+            Err((_, true)) if attempts < CAPTURES => attempts += 1,
+            answer => return answer.map_err(|(refused, _)| refused),
+        }
+    }
+}
+
+/// As [`captured`], once; an error with whether what was captured was invalidated.
+fn captured_once(
+    device: &GpuDevice,
+    draw: &mut Draw<'_>,
+) -> Result<(CUgraph, Vec<CapturedCall>), (Diagnostic, bool)> {
     let drawing = device.drawing();
     let stream = drawing.0;
     let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     // SAFETY: the stream is this call's alone while it is locked.
     let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
-    answered("cuStreamBeginCapture", begun)?;
+    answered("cuStreamBeginCapture", begun).map_err(|refused| (refused.into(), false))?;
     let mut sink = CallSink::Capture(stream, Vec::new());
     let drawn = draw(&mut sink);
     let mut graph = std::ptr::null_mut();
     // SAFETY: a capture is under way; it is ended whatever became of it.
     let ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
+    let is_invalidated = ended == CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     let answer = drawn.and_then(|()| Ok(answered("cuStreamEndCapture", ended)?));
     if let Err(refused) = answer {
         if !graph.is_null() {
             // SAFETY: the capture made it, and nothing has it.
             unsafe { sys::cuGraphDestroy(graph) };
         }
-        return Err(refused);
+        return Err((refused, is_invalidated));
     }
     match sink {
         CallSink::Capture(_, calls) => Ok((graph, calls)),
