@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Measures programs on an engine, fits the numbers of the cost model to them, and says how well they fit
 ///
-/// It takes less than a minute on a machine that does nothing else. Plans use the numbers where `--device FILE` names the
+/// It takes less than a minute on a CPU that does nothing else, and little more on a GPU. Plans use the numbers where `--device FILE` names the
 /// file; without it they use those that are built in, so that plans are the same on every machine.
 ///
 /// With a program it measures the products of the program's plan on a GPU instead, in each way in which the engine can multiply them:

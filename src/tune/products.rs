@@ -38,8 +38,8 @@ pub fn time_product(
     Ok(times)
 }
 
-/// Rows, columns and depth of the products that are measured where no program is named: as many as take less than a minute, most of
-/// which goes into the driver's assembler, one kernel after the other.
+/// Rows, columns and depth of the products that are measured where no program is named. There are few, since the driver assembles
+/// the kernels one after the other, .2 s each.
 const LADDER: [[u64; 3]; 4] =
     [[8192, 1024, 1024], [8192, 4096, 1024], [4096, 4096, 4096], [8192, 8192, 8192]];
 

@@ -6,7 +6,7 @@
 //! groups recur. Its instructions are grouped again, so that recomputed values join their readers; then the plan is
 //! lowered, priced and packed. Plans that differ from the fastest in one decision are tried as well. The plans that no
 //! other beats in both memory and time are the frontier of the function. Those of the function and all its rewrites
-//! together are what budgets select from ([`budget_frontier`]). That does not depend on a budget, so a smaller budget
+//! together are what budgets select from ([`budget_frontier`](crate::budget_frontier())). That does not depend on a budget, so a smaller budget
 //! never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
@@ -54,7 +54,7 @@ pub use residual_decision::{
 use single_changes::decided_otherwise;
 
 /// Plans a [prepared](crate::prepare()) function, as it is, for all budgets at once. Budgets choose from the
-/// [plans of all its rewrites](budget_frontier::budget_frontier()).
+/// [plans of all its rewrites](crate::budget_frontier()).
 ///
 /// # Errors
 /// As [`plan`](crate::plan()), and those of the engine.

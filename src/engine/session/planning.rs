@@ -4,8 +4,7 @@ use super::{Session, Settings};
 use crate::backends::backend::Backend;
 use crate::budget::{BudgetChoice, choose, fastest};
 use crate::fusion::{
-    self, BudgetPoint, DecidedLoops, Narrowed, PREPASSES, Plan, PlanFrontier, budget_frontier,
-    decide_loops, narrow_storage, plan_frontier,
+    self, DecidedLoops, Narrowed, PREPASSES, Plan, decide_loops, narrow_storage, plan_frontier,
 };
 use crate::ir::{Diagnostic, Function, Module};
 use crate::pipeline::{self, CompileUnit, missing};
@@ -42,8 +41,8 @@ impl<B: Backend + ?Sized> Session<B> {
     /// may with losses, and whose loops are decided: within the budget if there is one, else where that pays.
     ///
     /// # Errors
-    /// As [`budget_frontier`](fusion::budget_frontier()), [`recover_operands`], [`keep_lossy`] and [`decide_loops`];
-    /// [`Kind::Limit`] where no plan is within the budget.
+    /// As [`budget_frontier`](fusion::budget_frontier()), [`recover_operands`](fusion::recover_operands()), [`keep_lossy`](fusion::keep_lossy()) and
+    /// [`decide_loops`](fusion::decide_loops()); [`Kind::Limit`](crate::ir::Kind::Limit) where no plan is within the budget.
     pub fn plan_prepared(&self, function: &Function) -> Result<PreparedPlan, Diagnostic> {
         if let Some(choice) = self.chosen(function)? {
             let (narrowed, plan) = (choice.rewritten.narrowed(), choice.point.plan);
@@ -111,14 +110,15 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`].
+    #[cfg(feature = "report")]
     pub(in crate::engine) fn frontier(
         &self,
         module: &Module,
         f: &Function,
-    ) -> Result<PlanFrontier<BudgetPoint>, Diagnostic> {
+    ) -> Result<fusion::PlanFrontier<fusion::BudgetPoint>, Diagnostic> {
         let mut unit = CompileUnit::of(module, f);
         pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "price")?;
-        budget_frontier(unit.function()?, &self.settings.lossy, &self.settings.plan, self)
+        fusion::budget_frontier(unit.function()?, &self.settings.lossy, &self.settings.plan, self)
     }
 
     /// The plan of a function of a verified module, with its cost.

@@ -97,24 +97,27 @@ fn captured(
 ) -> Result<(CUgraph, Vec<CapturedCall>), Diagnostic> {
     let mut attempts = 1;
     loop {
-        match captured_once(device, draw) {
-            Err((_, true)) if attempts < CAPTURES => attempts += 1,
-            answer => return answer.map_err(|(refused, _)| refused),
+        let (answer, is_invalidated) = captured_once(device, draw);
+        if !is_invalidated || attempts == CAPTURES {
+            return answer;
         }
+        attempts += 1;
     }
 }
 
-/// As [`captured`], once; an error with whether what was captured was invalidated.
+/// As [`captured`], once; and whether what was captured was invalidated.
 fn captured_once(
     device: &GpuDevice,
     draw: &mut Draw<'_>,
-) -> Result<(CUgraph, Vec<CapturedCall>), (Diagnostic, bool)> {
+) -> (Result<(CUgraph, Vec<CapturedCall>), Diagnostic>, bool) {
     let drawing = device.drawing();
     let stream = drawing.0;
     let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     // SAFETY: the stream is this call's alone while it is locked.
     let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
-    answered("cuStreamBeginCapture", begun).map_err(|refused| (refused.into(), false))?;
+    if let Err(refused) = answered("cuStreamBeginCapture", begun) {
+        return (Err(refused.into()), false);
+    }
     let mut sink = CallSink::Capture(stream, Vec::new());
     let drawn = draw(&mut sink);
     let mut graph = std::ptr::null_mut();
@@ -127,12 +130,13 @@ fn captured_once(
             // SAFETY: the capture made it, and nothing has it.
             unsafe { sys::cuGraphDestroy(graph) };
         }
-        return Err((refused, is_invalidated));
+        return (Err(refused), is_invalidated);
     }
-    match sink {
-        CallSink::Capture(_, calls) => Ok((graph, calls)),
-        CallSink::Stream(_) | CallSink::Change(_) => Ok((graph, Vec::new())),
-    }
+    let calls = match sink {
+        CallSink::Capture(_, calls) => calls,
+        CallSink::Stream(_) | CallSink::Change(_) => Vec::new(),
+    };
+    (Ok((graph, calls)), false)
 }
 
 impl Drop for Graph {

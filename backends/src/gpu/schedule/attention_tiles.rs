@@ -37,7 +37,7 @@ pub(crate) struct FloatTile {
 impl FloatTile {
     /// Bytes from one line to the next.
     pub(crate) fn pitch(&self) -> i64 {
-        (self.elements / TOGETHER | 1) * ACCESS
+        ((self.elements / TOGETHER) | 1) * ACCESS
     }
 
     /// The first byte after it.
