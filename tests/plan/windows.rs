@@ -93,10 +93,10 @@ fn few_elements_around_kept_axes_are_an_expression() {
     }
 }
 
-/// Numbers with ties, both zeros, infinities and a NaN, the same each time.
+/// Numbers with ties, both zeros, infinities and NaNs, several of them in some windows, the same each time.
 fn unusual(dtype: DType, dims: &[u64]) -> Array {
     let n: u64 = dims.iter().product();
-    let value = |i: u64| match i * 7919 % 101 {
+    let value = |i: u64| match (i * i * 7919 + i) % 13 {
         k @ 0..4 => [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0][k as usize],
         k => (k % 5) as f64 - 2.0,
     };
