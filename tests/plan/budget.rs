@@ -176,12 +176,7 @@ fn budgets_choose_from_the_frontier() {
     // The budget decides which operands are recovered, where values are kept with losses too, and how many checkpoints
     // loops have.
     let recovering = model(&models::root().join("attention.ir"));
-    let looping = "func @f(%w: f32[14], %h: f32[14]) -> f32[] {
-        %c = scan %h {carry = 1, length = 200} : f32[14] body(%s: f32[14]) {
-          %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }
-        %r = reduce_sum %c {axes = [0]} : f32[] return %r }";
-    let module = parse(looping).expect("parses");
-    let looping = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let looping = looping();
     let bf16 = Some(Narrow::Bf16);
     for (f, fp, every, least) in [
         (&recovering, Fp::Fast, None, 2),
@@ -213,12 +208,7 @@ fn more_checkpoints(plan: &Plan, other: &Plan) -> bool {
 /// A budget between two numbers of checkpoints is used: as many checkpoints as fit, and at no budget a longer time than with less.
 #[test]
 fn checkpoints_fill_a_budget() {
-    let looping = "func @f(%w: f32[14], %h: f32[14]) -> f32[] {
-        %c = scan %h {carry = 1, length = 200} : f32[14] body(%s: f32[14]) {
-          %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }
-        %r = reduce_sum %c {axes = [0]} : f32[] return %r }";
-    let module = parse(looping).expect("parses");
-    let g = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let g = looping();
     let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
     let engine = cpu(Effort::Default);
     let within = |budget: u64| {
@@ -235,6 +225,16 @@ fn checkpoints_fill_a_budget() {
     }
     counts.dedup();
     assert!(counts.len() > 12, "{counts:?}");
+}
+
+/// The gradient of a loop of 200 steps.
+fn looping() -> Function {
+    let text = "func @f(%w: f32[14], %h: f32[14]) -> f32[] {
+        %c = scan %h {carry = 1, length = 200} : f32[14] body(%s: f32[14]) {
+          %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }
+        %r = reduce_sum %c {axes = [0]} : f32[] return %r }";
+    let module = parse(text).expect("parses");
+    gradient(&module, module.find("f").expect("there")).expect("differentiates")
 }
 
 /// The gradient of a model.

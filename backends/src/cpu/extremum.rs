@@ -1,6 +1,7 @@
 //! Argmax and argmin over slices: the extreme value by lanes, which become vectors, then its first place.
 
 use super::element::FoldElement;
+use super::strict_folds::ABREAST;
 
 /// Values that are compared side by side.
 const LANES: usize = 32;
@@ -55,9 +56,6 @@ fn extreme<T: FoldElement, const MAX: bool>(block: &[T], best: T) -> Option<T> {
     is_ordered.then_some(found)
 }
 
-/// Rows that are gone through side by side.
-const ABREAST: usize = 8;
-
 /// The first extremum of each row of `n` values. Short rows are gone through side by side: each waits for its own comparisons only.
 pub(super) fn row_extrema<T: FoldElement>(max: bool, values: &[T], n: usize, out: &mut [i32]) {
     let abreast = match max {
@@ -77,12 +75,7 @@ fn short_rows<T: FoldElement, const MAX: bool>(values: &[T], n: usize, out: &mut
         let column = |l: usize| -> [T; ABREAST] { std::array::from_fn(|k| rows[k * n + l]) };
         let (mut best, mut found) = (column(0), [0; ABREAST]);
         for l in 1..n {
-            let next = column(l);
-            for k in 0..ABREAST {
-                let beyond = beats(MAX, next[k], best[k]);
-                best[k] = if beyond { next[k] } else { best[k] };
-                found[k] = if beyond { l as i32 } else { found[k] };
-            }
+            take_beyond::<T, MAX>((&mut best, &mut found), &column(l), l as i32);
         }
         *out = found;
     }
@@ -114,11 +107,21 @@ fn columns<T: FoldElement, const MAX: bool>(values: &[T], best: &mut [T], out: &
         best.copy_from_slice(first);
     }
     for (row, k) in rows.zip(1..) {
-        for ((&x, best), out) in row.iter().zip(&mut *best).zip(&mut *out) {
-            let beyond = beats(MAX, x, *best);
-            *best = if beyond { x } else { *best };
-            *out = if beyond { k } else { *out };
-        }
+        take_beyond::<T, MAX>((best, out), row, k);
+    }
+}
+
+/// Takes those of some values that beat the best ones, with their place `k`.
+#[inline]
+fn take_beyond<T: FoldElement, const MAX: bool>(
+    (best, out): (&mut [T], &mut [i32]),
+    values: &[T],
+    k: i32,
+) {
+    for ((&x, best), out) in values.iter().zip(best).zip(out) {
+        let beyond = beats(MAX, x, *best);
+        *best = if beyond { x } else { *best };
+        *out = if beyond { k } else { *out };
     }
 }
 

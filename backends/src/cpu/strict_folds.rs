@@ -195,7 +195,7 @@ pub(super) fn line<T: FoldElement>(
 
 /// Lines that are folded side by side. An operation waits for the one before it in its own line only, so eight lines keep a
 /// processor's adders busy, and the lanes of short lines need not be put together to vectors.
-const ABREAST: usize = 8;
+pub(super) const ABREAST: usize = 8;
 
 /// Whole lines of `n` elements each, one result for each line.
 pub(super) fn lines<T: FoldElement>(

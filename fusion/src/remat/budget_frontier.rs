@@ -49,6 +49,14 @@ impl AsRef<PlanPoint> for BudgetPoint {
 }
 
 impl BudgetPoint {
+    /// A plan of a rewritten function, whose text says how the function was rewritten.
+    fn new(point: PlanPoint, rewritten: Arc<RewrittenFunction>) -> BudgetPoint {
+        let inverses = rewritten.recovered.choices.clone();
+        let loops = rewritten.decided.choices.clone();
+        let plan = Plan { inverses, loops, ..point.plan };
+        BudgetPoint { point: PlanPoint { plan, ..point }, rewritten }
+    }
+
     /// The same plan with as many checkpoints of its loops as fit a budget in bytes: a frontier has only some numbers of them.
     ///
     /// # Errors
@@ -75,9 +83,7 @@ impl BudgetPoint {
             if let Some(point) = found.points.into_iter().find(fits) {
                 let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
                 let rewritten = RewrittenFunction { recovered, narrowed, decided };
-                let plan = rewritten.told(point.plan);
-                let point = PlanPoint { plan, ..point };
-                return Ok(BudgetPoint { point, rewritten: Arc::new(rewritten) });
+                return Ok(BudgetPoint::new(point, Arc::new(rewritten)));
             }
             // Checkpoints of inner loops, and gaps of the arena, may take more than was counted.
             room = room / 8 * 7;
@@ -91,12 +97,6 @@ impl RewrittenFunction {
     pub fn narrowed(&self) -> Narrowed {
         let DecidedLoops { function, choices } = self.decided.clone();
         Narrowed { function, loops: choices, ..self.narrowed.clone() }
-    }
-
-    /// A plan of the function, whose text says how the function was rewritten.
-    fn told(&self, plan: Plan) -> Plan {
-        let (inverses, loops) = (self.recovered.choices.clone(), self.decided.choices.clone());
-        Plan { inverses, loops, ..plan }
     }
 }
 
@@ -122,11 +122,7 @@ pub fn budget_frontier(
         for (decided, found) in loop_plans(&narrowed.function, options, engine, &known)? {
             let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
             let rewritten = Arc::new(RewrittenFunction { recovered, narrowed, decided });
-            let of = |point: PlanPoint| {
-                let plan = rewritten.told(point.plan);
-                let (point, rewritten) = (PlanPoint { plan, ..point }, Arc::clone(&rewritten));
-                BudgetPoint { point, rewritten }
-            };
+            let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));
             all.extend(found.compact.into_iter().map(of));
         }
     }

@@ -262,8 +262,8 @@ impl WaysBack {
         room: u64,
     ) -> Vec<LoopChoice> {
         let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
-            LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
-                let fit = n.saturating_add(room / way.state.saturating_add(NUMBER).max(1));
+            LoopChoice::Checkpoints(n) if way.is_open(f) => {
+                let fit = n.saturating_add(room / way.checkpoint());
                 LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
             }
             choice => choice,
@@ -275,19 +275,20 @@ impl WaysBack {
     /// time, up to plenty. Ways back run one after the other, so each may have as many as there is room for.
     pub(super) fn levels(&self, f: &Function, choices: &[LoopChoice]) -> Vec<Vec<LoopChoice>> {
         let open = |(way, choice): &(&WayBack, &LoopChoice)| {
-            let is_open = f.attrs(way.inst).int("checkpoints") == 0;
-            is_open && matches!(choice, LoopChoice::Checkpoints(_))
+            way.is_open(f) && matches!(choice, LoopChoice::Checkpoints(_))
         };
         let with_checkpoints = || self.all.iter().zip(choices).filter(open).map(|(way, _)| way);
-        let each = |way: &WayBack| way.state.saturating_add(NUMBER);
-        let Some(least) = with_checkpoints().map(each).min() else { return Vec::new() };
-        let plenty = with_checkpoints().map(|way| each(way).saturating_mul(way.plenty())).max();
+        let Some(least) = with_checkpoints().map(WayBack::checkpoint).min() else {
+            return Vec::new();
+        };
+        let all = |way: &WayBack| way.checkpoint().saturating_mul(way.plenty());
+        let plenty = with_checkpoints().map(all).max();
         let mut levels: Vec<Vec<LoopChoice>> = Vec::new();
         let mut bytes = least;
         while bytes < plenty.unwrap_or(least) && levels.len() < MOST_LEVELS {
             bytes = bytes.saturating_add(bytes.div_ceil(2));
             let of = |(way, choice): (&WayBack, &LoopChoice)| match open(&(way, choice)) {
-                true => LoopChoice::Checkpoints((bytes / each(way)).clamp(1, way.plenty())),
+                true => LoopChoice::Checkpoints((bytes / way.checkpoint()).clamp(1, way.plenty())),
                 false => *choice,
             };
             let choices: Vec<LoopChoice> = self.all.iter().zip(choices).map(of).collect();
@@ -346,6 +347,16 @@ impl WayBack {
     /// A choice, and one checkpoint where nothing can be stacked: there are as many then as there is room for.
     fn or_one(&self, choice: LoopChoice) -> LoopChoice {
         if self.trips.is_some() { choice } else { LoopChoice::Checkpoints(1) }
+    }
+
+    /// Whether the program leaves open how many checkpoints there are.
+    fn is_open(&self, f: &Function) -> bool {
+        f.attrs(self.inst).int("checkpoints") == 0
+    }
+
+    /// Bytes of a checkpoint.
+    fn checkpoint(&self) -> u64 {
+        self.state.saturating_add(NUMBER)
     }
 
     /// Checkpoints where there is no budget.

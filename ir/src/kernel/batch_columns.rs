@@ -1,9 +1,8 @@
 //! Contractions with columns as a batch: the same sums, of matrices whose columns are evenly spaced in memory.
 
 use super::buffer::Extents;
-use super::program::{Feed, Member};
-use super::stage::{Sink, Stage};
-use super::unroll::moved;
+use super::program::Member;
+use super::stage::Sink;
 use crate::index::IndexExpr;
 
 impl Member {
@@ -33,29 +32,5 @@ impl Member {
             then: self.then.at(&result),
             ..self.clone()
         })
-    }
-}
-
-impl Feed {
-    /// What it reads at other coordinates.
-    fn at(&self, coordinates: &[IndexExpr]) -> Feed {
-        let params = self.params.iter().map(|p| moved(p, coordinates)).collect();
-        Feed { params, program: self.program.clone() }
-    }
-}
-
-impl Stage {
-    /// What it reads and stores at other coordinates.
-    fn at(&self, coordinates: &[IndexExpr]) -> Stage {
-        let mut stage = self.clone();
-        for param in &mut stage.params {
-            *param = moved(param, coordinates);
-        }
-        for sink in &mut stage.sinks {
-            if let Sink::Store { index, .. } = sink {
-                index.iter_mut().for_each(|e| *e = e.compose(coordinates));
-            }
-        }
-        stage
     }
 }

@@ -12,6 +12,7 @@ mod batch_columns;
 mod block;
 mod buffer;
 mod checkpoints;
+mod coordinates;
 mod donor;
 mod equal_steps;
 pub mod facts;

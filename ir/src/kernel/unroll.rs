@@ -137,7 +137,7 @@ impl Stage {
         }
         let mut params = Vec::with_capacity(feed.params.len());
         for (param, &dtype) in feed.params.iter().zip(&feed.program.params) {
-            params.push(self.param(moved(param, at), dtype));
+            params.push(self.param(param.at(at), dtype));
         }
         let element = *self.inlined(&feed.program, &params).first()?;
         match self.program.insts[element].dtype == member.sum {
@@ -157,22 +157,6 @@ impl Stage {
         }
         self.program.outputs = self.inlined(&then.program, &params).into_iter().collect();
     }
-}
-
-/// A parameter with expressions in place of its coordinates.
-pub(super) fn moved(param: &Param, at: &[IndexExpr]) -> Param {
-    let mut param = param.clone();
-    match &mut param {
-        Param::Load(pieces) => {
-            for piece in pieces {
-                piece.index.iter_mut().for_each(|e| *e = e.compose(at));
-                piece.guards.iter_mut().for_each(|g| g.expr = g.expr.compose(at));
-            }
-        }
-        Param::Coord(e) => *e = e.compose(at),
-        Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-    }
-    param
 }
 
 /// Whether a parameter names other parameters, by numbers that change here.

@@ -382,6 +382,11 @@ impl Asm {
     }
 }
 
+/// What is written before an instruction that only runs where a predicate holds.
+pub(crate) fn guard_prefix(when: Option<Reg>) -> String {
+    when.map_or(String::new(), |p| format!("@{p} "))
+}
+
 /// The result of an instruction that is written each time: some operand of it changes.
 pub(crate) fn made(asm: &mut Asm, class: Class, op: &str, operands: impl Display) -> Reg {
     let to = asm.fresh(class);

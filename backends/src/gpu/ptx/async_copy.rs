@@ -4,7 +4,7 @@
 //! A warp copies what its own lanes read, in pieces of 16 bytes, so that no other warp waits for it.
 
 use super::address::{Vars, resolved, value};
-use super::asm::{Class, Reg};
+use super::asm::{Class, Reg, guard_prefix};
 use super::emit::{At, Emit};
 use crate::gpu::schedule::async_copy::{RowArray, UNIT};
 use crate::gpu::schedule::cooperative_row::{Has, Team};
@@ -94,7 +94,7 @@ impl Emit<'_> {
             let element = self.element(a.buffer, &a.index, &At { vars, coords: &coords });
             let from = self.address(a.buffer, &element, a.size as u64, vars, &[]);
             let at = self.shared_address(&place, a.size, to, a.offset, vars);
-            let prefix = valid.map_or(String::new(), |p| format!("@{p} "));
+            let prefix = guard_prefix(valid);
             self.asm.emit(format_args!("{prefix}cp.async.cg.shared.global {at}, {from}, {UNIT}"));
         }
     }

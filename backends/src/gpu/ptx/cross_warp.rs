@@ -1,7 +1,7 @@
 //! Parts and elements of a fold that the warps of a team leave for each other in shared memory.
 
 use super::address::{resolved, value};
-use super::asm::{Class, Reg};
+use super::asm::{Class, Reg, guard_prefix};
 use super::emit::Emit;
 use super::entry::Below;
 use super::operands::{class, constant, select};
@@ -71,7 +71,7 @@ pub(crate) fn leave_element(
     let at = format_args!("{number}, {}, {base}", fold.word()).to_string();
     let at = emit.asm.pure(Class::Word, "mad.lo.s32", at);
     let value = emit.plain(value, fold.dtype);
-    let prefix = here.valid.map_or(String::new(), |p| format!("@{p} "));
+    let prefix = guard_prefix(here.valid);
     let spelled = word(fold.dtype);
     emit.asm.emit(format_args!("{prefix}st.shared.{spelled} [{at}+{place}], {value}"));
 }

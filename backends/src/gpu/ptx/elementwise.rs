@@ -2,7 +2,7 @@
 //! the index maps prove that they are aligned.
 
 use super::address::Vars;
-use super::asm::{Class, Reg, listed};
+use super::asm::{Class, Reg, guard_prefix, listed};
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun};
 use super::operands;
@@ -141,7 +141,7 @@ impl Emit<'_> {
             }
             return;
         };
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let dtype = self.program.buffers[b].dtype;
         let step = step(dtype, values.len() as i64);
         for (part, j) in values.chunks(step as usize).zip((0i64..).step_by(step as usize)) {

@@ -7,7 +7,7 @@ use crate::gpu::schedule::scalar_form::written;
 use crate::gpu::schedule::vectorize;
 
 use super::address::{Datum, Truth, Vars, holds, long, resolved, value};
-use super::asm::{Asm, Class, Reg};
+use super::asm::{Asm, Class, Reg, guard_prefix};
 use super::convert::narrowed;
 use super::isel;
 use super::operands::{class, constant};
@@ -243,7 +243,7 @@ impl<'p> Emit<'p> {
         when: Option<Reg>,
         into: Option<Reg>,
     ) -> Reg {
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
         let b = match piece.from {
             Operand::Literal(l) => {
@@ -353,7 +353,7 @@ impl<'p> Emit<'p> {
         let element = self.element(b, index, at);
         let address = self.address(b, &element, dtype.bytes(), at.vars, &[]);
         let value = self.plain(value, dtype);
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let spelled = match dtype {
             DType::I8 | DType::U8 | DType::Bool => "b8",
             d => memory(d),

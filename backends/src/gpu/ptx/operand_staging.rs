@@ -2,7 +2,7 @@
 //! steps ahead; whatever else feeds compute through registers, one step ahead.
 
 use super::address::{Vars, resolved, value};
-use super::asm::{Class, Reg};
+use super::asm::{Class, Reg, guard_prefix};
 use super::convert::convert;
 use super::emit::{At, Emit};
 use super::isel::outputs;
@@ -175,7 +175,7 @@ impl Feeding {
             let within = below(emit, self.deep, volume(&p.m.depth) - deep);
             let when = emit.all(has, inside);
             let both = emit.all(when, within);
-            let prefix = both.map_or(String::new(), |p| format!("@{p} "));
+            let prefix = guard_prefix(both);
             let apart = line.saturating_mul(steps[0]).saturating_add(deep.saturating_mul(steps[1]));
             let ahead = apart.saturating_mul(size);
             let source = match i32::try_from(ahead) {

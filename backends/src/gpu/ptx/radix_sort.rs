@@ -7,7 +7,7 @@
 //! as long whatever the digits are. Counters of all warps are added up in the order of digits and, for each digit,
 //! of warps.
 
-use super::asm::{Asm, Class, Reg};
+use super::asm::{Asm, Class, Reg, guard_prefix};
 use super::emit::Emit;
 use crate::gpu::schedule::sort::{DIGITS, SortBlock};
 use crate::gpu::target::WARP;
@@ -165,7 +165,7 @@ impl SortBlock {
         let (counts, total) = self.counted(asm);
         let first = self.before(asm, total, 0);
         let (at, has) = (self.of_thread(asm), self.has_digit(asm));
-        let prefix = has.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(has);
         let mut next = first;
         for (warp, count) in (0i64..).zip(counts) {
             asm.emit(format_args!("{prefix}st.shared.b32 [{at}+{}], {next}", warp * DIGITS * 4));
@@ -214,7 +214,7 @@ impl SortBlock {
     /// Leaves a number for the digit of a thread; [`SortBlock::put`] has the barrier after it.
     pub(crate) fn leave_for_digit(&self, asm: &mut Asm, x: Reg) {
         let (at, has) = (self.of_thread(asm), self.has_digit(asm));
-        let prefix = has.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(has);
         asm.emit(format_args!("{prefix}st.shared.b32 [{at}+{}], {x}", self.each_digit()));
     }
 

@@ -2,7 +2,7 @@
 //! and lie in a row there, it is read by as few instructions as a whole array is.
 
 use super::address::{Truth, holds, resolved};
-use super::asm::{Class, Reg, listed};
+use super::asm::{Class, Reg, guard_prefix, listed};
 use super::elementwise::{Neighbours, normal, step};
 use super::emit::{Emit, memory};
 use super::operands::{self, constant};
@@ -118,7 +118,7 @@ impl Emit<'_> {
         into: &[Reg],
         n: &Neighbours,
     ) {
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let class = into.first().map_or(Class::Word, |r| r.class);
         match row {
             PieceRow::Number(number) => {

@@ -1,7 +1,7 @@
 //! What a thread keeps of its elements from stage to stage, in registers and in shared memory.
 
 use super::address::Vars;
-use super::asm::{Asm, Class, Reg, listed};
+use super::asm::{Asm, Class, Reg, guard_prefix, listed};
 use super::emit::{Emit, memory};
 use super::entry::Below;
 use super::operands::class;
@@ -183,7 +183,7 @@ impl Emit<'_> {
         vars: &Vars,
         when: Option<Reg>,
     ) -> Vec<Reg> {
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
         let size = dtype.bytes() as i64;
         let mut found = Vec::new();
@@ -220,7 +220,7 @@ impl Emit<'_> {
         vars: &Vars,
         when: Option<Reg>,
     ) {
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
+        let prefix = guard_prefix(when);
         let size = dtype.bytes() as i64;
         let step = step(dtype, values.len() as i64) as usize;
         for (part, j) in values.chunks(step).zip((0i64..).step_by(step)) {

@@ -12,7 +12,7 @@ use super::shape::{free, output_type, volume};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Sink, Stage};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Sink, Stage};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -153,10 +153,10 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kerne
         }
     }
     at.resize(rank, IndexExpr::Const(0));
-    moved(&mut stage, &at);
+    stage = stage.at(&at);
     for sink in &mut stage.sinks {
         let Sink::Fold { runs, then, .. } = sink else { continue };
-        moved(then, &at);
+        **then = then.at(&at);
         for run in runs {
             let both = |a: &u8| match usize::from(*a) == last && split {
                 true => SmallVec::<[u8; 2]>::from_iter([*a, *a + 1]),
@@ -187,25 +187,4 @@ fn has_threads(kernel: &Kernel) -> bool {
     };
     let mut folds = kernel.stages.iter().flat_map(|s| &s.sinks).filter_map(of).peekable();
     folds.peek().is_some() && folds.all(|enough| enough)
-}
-
-/// Puts other expressions in the place of a stage's coordinates.
-fn moved(stage: &mut Stage, at: &[IndexExpr]) {
-    for param in &mut stage.params {
-        match param {
-            Param::Load(pieces) => {
-                for piece in pieces {
-                    piece.index.iter_mut().for_each(|e| *e = e.compose(at));
-                    piece.guards.iter_mut().for_each(|g| g.expr = g.expr.compose(at));
-                }
-            }
-            Param::Coord(e) => *e = e.compose(at),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-        }
-    }
-    for sink in &mut stage.sinks {
-        if let Sink::Store { index, .. } = sink {
-            index.iter_mut().for_each(|e| *e = e.compose(at));
-        }
-    }
 }

@@ -45,8 +45,7 @@ fn term(feed: &Feed, (axis, rank): (usize, usize), (k, count): (usize, usize)) -
         std::cmp::Ordering::Greater => IndexExpr::axis(a - 1),
     };
     let places: Vec<IndexExpr> = (0..rank).map(place).collect();
-    let index = piece.index.iter().map(|e| e.compose(&places)).collect();
-    let piece = Piece { from: piece.from, index, guards: SmallVec::new() };
+    let piece = Piece { guards: SmallVec::new(), ..piece.clone() };
     let params = vec![Param::Load(SmallVec::from_iter([piece]))];
-    Some(Feed { params, program: feed.program.clone() })
+    Some(Feed { params, program: feed.program.clone() }.at(&places))
 }

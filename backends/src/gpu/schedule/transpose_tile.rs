@@ -2,7 +2,7 @@
 
 use super::index::whole;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Param, Program, Sink, Storage};
+use adfuse_ir::kernel::{Program, Sink, Storage};
 use smallvec::SmallVec;
 
 use super::grid::resident_fits;
@@ -183,23 +183,6 @@ fn joined(flat: &Flat, axis: usize) -> Flat {
         a => IndexExpr::axis(a - 1),
     };
     let at: Vec<IndexExpr> = (0..=flat.domain.len()).map(of).collect();
-    let moved = |e: &mut IndexExpr| *e = e.compose(&at);
-    for param in &mut flat.stage.params {
-        match param {
-            Param::Load(pieces) => {
-                for piece in pieces {
-                    piece.index.iter_mut().for_each(moved);
-                    piece.guards.iter_mut().for_each(|g| moved(&mut g.expr));
-                }
-            }
-            Param::Coord(e) => moved(e),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-        }
-    }
-    for sink in &mut flat.stage.sinks {
-        if let Sink::Store { index, .. } = sink {
-            index.iter_mut().for_each(moved);
-        }
-    }
+    flat.stage = flat.stage.at(&at);
     flat
 }

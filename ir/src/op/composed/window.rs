@@ -93,12 +93,17 @@ fn are_apart(sizes: &[i64], strides: &[i64], dilation: &[i64]) -> bool {
     sizes == strides && dilation.iter().all(|&d| d == 1)
 }
 
+/// The elements of an axis that windows side by side have, of a size where they walk along it.
+fn covered(extent: u64, size: Option<u64>) -> u64 {
+    size.map_or(extent, |n| extent / n * n)
+}
+
 /// Windows that lie side by side: each axis becomes one of places and one of steps, with no element read twice, so
 /// that what is transposed of them needs no sum.
 fn side_by_side(b: &mut Builder, x: Value, (axes, sizes): (&[i64], &[i64]), dims: &[u64]) -> Value {
     let rank = dims.len();
     let steps = |d: usize| axes.iter().position(|&a| a as usize == d).map(|k| sizes[k] as u64);
-    let whole = |d: usize| steps(d).map_or(dims[d], |n| dims[d] / n * n);
+    let whole = |d: usize| covered(dims[d], steps(d));
     let mut x = x;
     if (0..rank).any(|d| whole(d) != dims[d]) {
         let attrs = Attrs::none()
@@ -139,8 +144,7 @@ fn back_in_place(
     let perm: Ints = perm.map(|d| d as i64).collect();
     let turned = Attrs::none().with("perm", crate::attrs::Attr::Ints(perm));
     let turned = b.op_with(Op::Transpose, &[windows], turned);
-    let whole =
-        |d: usize| steps(d).map_or(dims[d], |k| dims[d] / sizes[k] as u64 * sizes[k] as u64);
+    let whole = |d: usize| covered(dims[d], steps(d).map(|k| sizes[k] as u64));
     let joined = TensorType::new(ty.dtype, (0..rank).map(|d| Dim::Const(whole(d))));
     let joined = b.op_as(Op::Reshape, &[turned], Attrs::none(), &joined);
     let none: Ints = (0..rank).map(|_| 0).collect();

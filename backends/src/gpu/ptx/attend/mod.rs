@@ -16,6 +16,7 @@ mod keys_groups;
 mod panels;
 mod queries_groups;
 mod scores;
+mod thread_copies;
 mod thread_keys;
 mod thread_queries;
 mod thread_scores;

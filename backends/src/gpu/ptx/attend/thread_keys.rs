@@ -2,9 +2,10 @@
 //! them.
 
 use super::scores::ScoreLines;
+use super::thread_copies::{begin_step, number_of_row, wait_step};
 use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, each, shift};
 use super::thread_tile::{COLUMNS, LINES, ThreadSums};
-use super::tile::{SharedTile, TileCopy, made};
+use super::tile::{TileCopy, made};
 use super::{AttendPass, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
@@ -24,9 +25,7 @@ impl HeadRows {
         self.numbers.map(|base| {
             std::array::from_fn(|j| {
                 let row = tile.column_of(asm, j);
-                let row = made(asm, Class::Word, "min.s32", format_args!("{row}, {}", rows - 1));
-                let at = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, 4, {base}"));
-                made(asm, Class::Single, "ld.global.nc.f32", format_args!("[{at}]"))
+                number_of_row(asm, base, row, rows)
             })
         })
     }
@@ -40,12 +39,8 @@ impl AttendPass<'_> {
         let tiles = form.float_tiles(tile);
         let [_, k, v, ..] = form.step.inputs[..] else { return };
         let (group, first) = self.longest_first(&mut emit.asm);
-        let threads = tile.grid().threads;
         for (b, to) in [(k, &tiles.own[0]), (v, &tiles.own[1])] {
-            let at = self.head_at(emit, b, group, stream, to.elements * 4);
-            let to = SharedTile::floats(to);
-            let copy = TileCopy::new(&mut emit.asm, to, (at, stream), threads);
-            copy.copy(&mut emit.asm, first, None);
+            self.copy_of(emit, (b, group, stream), to).copy(&mut emit.asm, first, None);
         }
         let asm = &mut emit.asm;
         let grid = ThreadGrid::new(asm, (form, ScoreLines::Keys), first);
@@ -68,11 +63,8 @@ impl AttendPass<'_> {
     fn rows_read(&self, emit: &mut Emit<'_>, head: Reg, tiles: &FloatTiles) -> Option<HeadRows> {
         let rows = self.form.rows;
         let [q, _, _, lse, dy, delta, ..] = self.form.step.inputs[..] else { return None };
-        let threads = self.tile.grid().threads;
-        let copies = [(q, &tiles.step[0]), (dy, &tiles.step[1])].map(|(b, to)| {
-            let at = self.head_at(emit, b, head, rows, to.elements * 4);
-            TileCopy::new(&mut emit.asm, SharedTile::floats(to), (at, rows), threads)
-        });
+        let copies = [(q, &tiles.step[0]), (dy, &tiles.step[1])];
+        let copies = copies.map(|(b, to)| self.copy_of(emit, (b, head, rows), to));
         let numbers = [lse, delta].map(|b| self.head_at(emit, b, head, rows, 4));
         Some(HeadRows { tiles: copies, numbers })
     }
@@ -98,16 +90,10 @@ impl AttendPass<'_> {
         each_tile(emit, at, end, |emit| {
             let asm = &mut emit.asm;
             let row = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {BLOCK}"));
-            // All have read what the tile before had.
-            asm.emit("bar.sync 0");
-            for copy in &read.tiles {
-                copy.copy_since(asm, (row, grid.reaching()), None);
-                asm.emit("cp.async.commit_group");
-            }
+            begin_step(asm, &read.tiles, (row, grid.reaching()));
             let here = grid.tile(asm, row);
             let [logs, deltas] = read.numbers(asm, &here, form.rows);
-            asm.emit("cp.async.wait_group 1");
-            asm.emit("bar.sync 0");
+            wait_step(asm, 1);
             let weights = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let asm = &mut emit.asm;
             here.add_bias(asm, &weights);
@@ -119,8 +105,7 @@ impl AttendPass<'_> {
             here.gate(asm, &weights);
             here.leave_out(asm, &weights);
             grid.place.put(asm, &tiles.weights, &weights);
-            asm.emit("cp.async.wait_group 0");
-            asm.emit("bar.sync 0");
+            wait_step(asm, 0);
             let all = [None; LINES];
             let part = grid.place.weighed(emit, &tiles.weights, &tiles.step[1]);
             dv.add(&mut emit.asm, &part, &all);

@@ -1,9 +1,10 @@
 //! The way back to queries in the defined order: a block owns some rows, and goes over the keys that they see.
 
 use super::scores::ScoreLines;
+use super::thread_copies::{begin_step, number_of_row, wait_step};
 use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, each, shift};
-use super::thread_tile::{LINES, ThreadScores, ThreadSums};
-use super::tile::{SharedTile, TileCopy, made};
+use super::thread_tile::{LINES, ThreadScores, ThreadSums, line_of_thread};
+use super::tile::made;
 use super::{AttendPass, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Class, Reg};
 use crate::gpu::ptx::emit::Emit;
@@ -19,17 +20,11 @@ impl AttendPass<'_> {
         let [q, k, v, lse, dy, delta, ..] = form.step.inputs[..] else { return };
         let (head, first) = self.longest_first(&mut emit.asm);
         let group = self.group_of(&mut emit.asm, head);
-        let threads = tile.grid().threads;
-        let copy = |emit: &mut Emit<'_>, (b, owner, lines): (Buffer, Reg, i64), to| {
-            let to = SharedTile::floats(to);
-            let at = self.head_at(emit, b, owner, lines, to.elements * 4);
-            TileCopy::new(&mut emit.asm, to, (at, lines), threads)
-        };
         for (b, to) in [(q, &tiles.own[0]), (dy, &tiles.own[1])] {
-            copy(emit, (b, head, rows), to).copy(&mut emit.asm, first, None);
+            self.copy_of(emit, (b, head, rows), to).copy(&mut emit.asm, first, None);
         }
-        let k = copy(emit, (k, group, stream), &tiles.step[0]);
-        let v = copy(emit, (v, group, stream), &tiles.step[1]);
+        let copies = [(k, &tiles.step[0]), (v, &tiles.step[1])];
+        let copies = copies.map(|(b, to)| self.copy_of(emit, (b, group, stream), to));
         let range = self.key_tiles(&mut emit.asm, first, form.has_bias_grad());
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
         let grid = grid.at_head(emit, head);
@@ -41,14 +36,8 @@ impl AttendPass<'_> {
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
             let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-            // All have read what the tile before had.
-            asm.emit("bar.sync 0");
-            for copy in [&k, &v] {
-                copy.copy(asm, key, None);
-                asm.emit("cp.async.commit_group");
-            }
-            asm.emit("cp.async.wait_group 1");
-            asm.emit("bar.sync 0");
+            begin_step(asm, &copies, (key, None));
+            wait_step(asm, 1);
             let scores = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let here = grid.tile(&mut emit.asm, key);
             let asm = &mut emit.asm;
@@ -57,8 +46,7 @@ impl AttendPass<'_> {
                 let p = functions.exp(asm, scores[i][j], shifts[i]);
                 asm.set(scores[i][j], p);
             });
-            asm.emit("cp.async.wait_group 0");
-            asm.emit("bar.sync 0");
+            wait_step(asm, 0);
             let moved = grid.place.scores(emit, &tiles.own[1], &tiles.step[1]);
             let asm = &mut emit.asm;
             each(|i, j| score_cotangent(asm, (scores[i][j], moved[i][j]), deltas[i]));
@@ -93,9 +81,7 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         std::array::from_fn(|i| {
             let row = made(asm, Class::Word, "add.s32", format_args!("{}, {i}", grid.line));
-            let row = made(asm, Class::Word, "min.s32", format_args!("{row}, {}", rows - 1));
-            let at = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, 4, {base}"));
-            made(asm, Class::Single, "ld.global.nc.f32", format_args!("[{at}]"))
+            number_of_row(asm, base, row, rows)
         })
     }
 
@@ -111,8 +97,7 @@ impl AttendPass<'_> {
         let base = self.head_at(emit, self.form.step.outputs[3], head, rows, stream * 4);
         let asm = &mut emit.asm;
         for (i, line) in moved.iter().enumerate() {
-            let row = made(asm, Class::Word, "add.s32", format_args!("{}, {i}", grid.line));
-            let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
+            let (row, live) = line_of_thread(asm, (grid.line, i), rows);
             let at = format!("{row}, {}, {base}", stream * 4);
             let at = made(asm, Class::Long, "mad.wide.s32", at);
             for (j, x) in line.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! columns. Every sum is one chain of fused multiply-adds in the order of the depth.
 
 use super::tile::{SharedTile, made};
-use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention_tiles::{
     FloatTile, THREAD_COLUMNS, THREAD_LINES, THREADS_ACROSS, TOGETHER, column_groups,
@@ -160,7 +160,7 @@ impl ThreadSums {
     /// Adds what one step gives, where a line takes part in it.
     pub(super) fn add(&self, asm: &mut Asm, part: &ThreadSums, takes: &[Option<Reg>; LINES]) {
         for (i, when) in takes.iter().enumerate() {
-            let when = when.map_or(String::new(), |p| format!("@{p} "));
+            let when = guard_prefix(*when);
             for (sum, x) in self.lines[i].iter().zip(&part.lines[i]) {
                 asm.emit(format_args!("{when}add.rn.f32 {sum}, {sum}, {x}"));
             }
@@ -178,8 +178,7 @@ impl ThreadSums {
         let groups = place.groups(asm, elements);
         let bytes = elements * SIZE;
         for (i, line) in self.lines.iter().enumerate() {
-            let row = made(asm, Class::Word, "add.s32", format_args!("{first}, {i}"));
-            let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {lines}"));
+            let (row, live) = line_of_thread(asm, (first, i), lines);
             let at = made(asm, Class::Long, "mad.wide.s32", format_args!("{row}, {bytes}, {base}"));
             for (j, (sums, group)) in line.chunks(ELEMENTS).zip(&groups).enumerate() {
                 let to = j as i64 * THREADS_ACROSS;
@@ -195,6 +194,12 @@ impl ThreadSums {
             }
         }
     }
+}
+
+/// A line of a thread whose first one is `first`, and whether it exists.
+pub(super) fn line_of_thread(asm: &mut Asm, (first, i): (Reg, usize), lines: i64) -> (Reg, Reg) {
+    let line = made(asm, Class::Word, "add.s32", format_args!("{first}, {i}"));
+    (line, made(asm, Class::Pred, "setp.lt.s32", format_args!("{line}, {lines}")))
 }
 
 /// A sum of nothing.

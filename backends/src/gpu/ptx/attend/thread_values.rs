@@ -1,11 +1,12 @@
 //! The way there in the defined order: weighed values of some rows, and the logarithms of their sums.
 
 use super::scores::{LEAST, ScoreLines};
+use super::thread_copies::{begin_step, wait_step};
 use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, shift};
-use super::thread_tile::{COLUMNS, LINES, ThreadScores, ThreadSums};
-use super::tile::{SharedTile, TileCopy, made};
+use super::thread_tile::{COLUMNS, LINES, ThreadScores, ThreadSums, line_of_thread};
+use super::tile::made;
 use super::{AttendPass, each_tile};
-use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::AttentionForm;
 use crate::gpu::schedule::attention_tiles::THREADS_ACROSS;
@@ -55,7 +56,7 @@ impl RowSums {
                 let p = functions.exp(asm, s, by);
                 asm.set(s, p);
             }
-            let when = takes[i].map_or(String::new(), |p| format!("@{p} "));
+            let when = guard_prefix(takes[i]);
             asm.emit(format_args!("{when}mov.b32 {most}, {now}"));
             scale
         });
@@ -65,7 +66,7 @@ impl RowSums {
             let asm = &mut emit.asm;
             let (total, scale) = (self.total[i], scale[i]);
             let shrunk = made(asm, Class::Single, "mul.rn.f32", format_args!("{total}, {scale}"));
-            let when = takes[i].map_or(String::new(), |p| format!("@{p} "));
+            let when = guard_prefix(takes[i]);
             asm.emit(format_args!("{when}add.rn.f32 {total}, {shrunk}, {sum}"));
         }
         Shrinking { scale, takes }
@@ -75,7 +76,7 @@ impl RowSums {
     fn add(&self, asm: &mut Asm, part: &ThreadSums, shrinking: &Shrinking) {
         for i in 0..LINES {
             let (scale, takes) = (shrinking.scale[i], shrinking.takes[i]);
-            let when = takes.map_or(String::new(), |p| format!("@{p} "));
+            let when = guard_prefix(takes);
             for sum in self.values.line(i) {
                 asm.emit(format_args!("{when}mul.rn.f32 {sum}, {sum}, {scale}"));
             }
@@ -113,19 +114,14 @@ impl AttendPass<'_> {
     /// Weighed values.
     pub(super) fn values_by_threads(&self, emit: &mut Emit<'_>) {
         let (form, tile) = (self.form, self.tile);
-        let AttentionForm { rows, stream, depth, width, .. } = *form;
+        let AttentionForm { rows, stream, width, .. } = *form;
         let tiles = form.float_tiles(tile);
         let [q, k, v, ..] = form.step.inputs[..] else { return };
         let (head, first) = self.longest_first(&mut emit.asm);
         let group = self.group_of(&mut emit.asm, head);
-        let threads = tile.grid().threads;
-        let from = [(q, head, rows, depth), (k, group, stream, depth), (v, group, stream, width)];
-        let to = [tiles.own[0], tiles.step[0], tiles.step[1]];
-        let [q, k, v] = std::array::from_fn(|n| {
-            let (buffer, owner, lines, elements) = from[n];
-            let at = self.head_at(emit, buffer, owner, lines, elements * 4);
-            TileCopy::new(&mut emit.asm, SharedTile::floats(&to[n]), (at, lines), threads)
-        });
+        let q = self.copy_of(emit, (q, head, rows), &tiles.own[0]);
+        let copies = [(k, &tiles.step[0]), (v, &tiles.step[1])];
+        let copies = copies.map(|(b, to)| self.copy_of(emit, (b, group, stream), to));
         q.copy(&mut emit.asm, first, None);
         let range = self.key_tiles(&mut emit.asm, first, false);
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
@@ -136,14 +132,8 @@ impl AttendPass<'_> {
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
             let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-            // All have read what the tile before had.
-            asm.emit("bar.sync 0");
-            for copy in [&k, &v] {
-                copy.copy(asm, key, None);
-                asm.emit("cp.async.commit_group");
-            }
-            asm.emit("cp.async.wait_group 1");
-            asm.emit("bar.sync 0");
+            begin_step(asm, &copies, (key, None));
+            wait_step(asm, 1);
             let scores = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let here = grid.tile(&mut emit.asm, key);
             here.hide(&mut emit.asm, &scores);
@@ -152,8 +142,7 @@ impl AttendPass<'_> {
             // All have read the keys, in whose place the weights are.
             asm.emit("bar.sync 0");
             grid.place.put(asm, &tiles.weights, &scores);
-            asm.emit("cp.async.wait_group 0");
-            asm.emit("bar.sync 0");
+            wait_step(asm, 0);
             let part = grid.place.weighed(emit, &tiles.weights, &tiles.step[1]);
             sums.add(&mut emit.asm, &part, &shrinking);
         });
@@ -182,8 +171,7 @@ impl AttendPass<'_> {
             let log = functions.log(asm, total);
             let most = shift(asm, sums.most[i]);
             let log = made(asm, Class::Single, "add.rn.f32", format_args!("{most}, {log}"));
-            let row = made(asm, Class::Word, "add.s32", format_args!("{}, {i}", grid.line));
-            let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
+            let (row, live) = line_of_thread(asm, (grid.line, i), rows);
             // One of the threads that share a row stores its number.
             let one = format!("{}, 0, {live}", grid.place.across);
             let one = made(asm, Class::Pred, "setp.eq.and.s32", one);

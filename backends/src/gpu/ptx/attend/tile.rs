@@ -1,7 +1,7 @@
 //! Tiles in shared memory, copies into them, and what matrix units multiply of them.
 
 pub(super) use crate::gpu::ptx::asm::made;
-use crate::gpu::ptx::asm::{Asm, Class, Reg};
+use crate::gpu::ptx::asm::{Asm, Class, Reg, guard_prefix};
 use crate::gpu::ptx::mma::{ldmatrix, multiplied};
 use crate::gpu::schedule::attention::{AttentionForm, UNIT};
 use crate::gpu::schedule::attention_tiles::FloatTile;
@@ -205,7 +205,7 @@ impl TileCopy {
         let before = place.zip(since).map(|(place, since)| {
             made(asm, Class::Word, "sub.s32", format_args!("{since}, {place}"))
         });
-        let when = self.copies.map_or(String::new(), |p| format!("@{p} "));
+        let when = guard_prefix(self.copies);
         for k in 0..self.turns {
             let line = k * self.turn;
             let valid = place.map(|place| {

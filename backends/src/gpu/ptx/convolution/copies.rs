@@ -2,7 +2,7 @@
 
 use super::WindowKernel;
 use crate::gpu::ptx::address::{Truth, Vars, holds, resolved, value};
-use crate::gpu::ptx::asm::{Class, Reg};
+use crate::gpu::ptx::asm::{Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::convolution::{elements, place};
 use crate::gpu::schedule::index::{coordinates, range, split};
@@ -200,7 +200,7 @@ fn copy_unit(
         }
     };
     let kind = if unit == 4 { "cg" } else { "ca" };
-    let when = when.map_or(String::new(), |p| format!("@{p} "));
+    let when = guard_prefix(when);
     emit.asm.emit(format_args!("{when}cp.async.{kind}.shared.global {places}{zeros}"));
 }
 

@@ -2,7 +2,7 @@
 //! Where rows are added up, each warp leaves the sums of its columns, which a fold adds up.
 
 use super::WindowKernel;
-use crate::gpu::ptx::asm::{Class, Reg, made};
+use crate::gpu::ptx::asm::{Class, Reg, guard_prefix, made};
 use crate::gpu::ptx::emit::{At, Emit};
 use crate::gpu::ptx::operands::{both, constant};
 use crate::gpu::schedule::convolution::{DEEP, NEAR, place};
@@ -176,7 +176,7 @@ impl WindowKernel<'_> {
             match first {
                 Some((buffer, first)) => {
                     let at = emit.address(buffer, &first, 4, &self.vars, &[]);
-                    let when = pair.valid[0].map_or(String::new(), |p| format!("@{p} "));
+                    let when = guard_prefix(pair.valid[0]);
                     emit.asm.emit(format_args!("{when}st.global.v2.f32 {at}, {{{a}, {b}}}"));
                 }
                 None => {
@@ -216,7 +216,7 @@ impl WindowKernel<'_> {
                 emit.store(*buffer, index, value, &at, when);
             }
             (_, Some(sum)) => {
-                let when = when.map_or(String::new(), |p| format!("@{p} "));
+                let when = guard_prefix(when);
                 emit.asm.emit(format_args!("{when}add.rn.f32 {sum}, {sum}, {value}"));
             }
             _ => {}
