@@ -104,7 +104,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         [Function, Function],
         Verifier::Ir,
         passes::convolve,
-        "sums of overlapping windows become convolutions, and sums of products one product, in fast on a GPU",
+        "sums of overlapping windows become convolutions in fast on a GPU, and sums of products one product outside of strict mode there",
     )
     .prints("convolve", passes::function);
     #[rustfmt::skip]

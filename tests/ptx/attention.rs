@@ -23,7 +23,9 @@ fn program(form: &Form, backward: bool) -> Verified<Program> {
 
 pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
     let mut all = [(); 3].map(|()| Assembly::default());
-    let rounded = table().into_iter().chain(large()).map(|form| (form, Fp::Fast));
+    let rounded = [Fp::Fast, Fp::Reproducible]
+        .into_iter()
+        .flat_map(|fp| table().into_iter().chain(large()).map(move |form| (form, fp)));
     let whole = large().into_iter().map(|form| Form { dtype: DType::F32, ..form });
     let whole = defined().into_iter().chain(whole).map(|form| (form, Fp::Strict));
     for (n, (form, fp)) in rounded.chain(whole).enumerate() {
@@ -36,13 +38,16 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
                 for launch in module.steps.iter().flat_map(|s| &s.launches) {
                     assert!(launch.shared <= target.shared, "{form:?} {}", launch.entry);
                 }
+                let approximates = module.text.contains(".approx");
+                assert!(!approximates || fp == Fp::Fast, "{form:?} {fp:?}");
                 // The assembler takes its time: the largest, those with more in registers, and some of the others.
                 let largest = form.stream > 1000;
                 let has_extra = form.extra != Extra::None;
                 let which = match (fp, target) {
-                    (Fp::Fast, GpuTarget::SM90) if n % 4 == 1 || largest => 0,
-                    (Fp::Fast, GpuTarget::SM90A) if n % 4 == 2 || largest || has_extra => 1,
                     (Fp::Strict, GpuTarget::SM90) if n % 4 == 2 || largest || has_extra => 2,
+                    (Fp::Strict, _) => continue,
+                    (_, GpuTarget::SM90) if n % 4 == 1 || largest => 0,
+                    (_, GpuTarget::SM90A) if n % 4 == 2 || largest || has_extra => 1,
                     _ => continue,
                 };
                 all[which].add(&format!("{form:?}"), &module, &program.to_string());
@@ -50,7 +55,7 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
         }
     }
     let [warps, groups, threads] = all;
-    for (assembly, most) in [(warps, 8), (groups, 0), (threads, 0)] {
+    for (assembly, most) in [(warps, 16), (groups, 0), (threads, 0)] {
         for r in assembly.assembled()? {
             // What only a short last tile needs may wait in memory where warps multiply.
             let spilled = format!("{}: {} bytes, {} registers", r.entry, r.spilled, r.registers);
@@ -60,7 +65,7 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Only `fast` rounds weights, and the defined order is one of `f32`.
+/// Strict mode rounds no weights, and the defined order is one of `f32`, which `fast` does not ask for.
 pub(crate) fn other_modes_refuse_attention() {
     let rounded = table()[0];
     let whole = Form { dtype: DType::F32, ..rounded };
@@ -69,7 +74,7 @@ pub(crate) fn other_modes_refuse_attention() {
     let odd = Form { width: 6, ..whole };
     for (form, fp, due) in [
         (rounded, Fp::Strict, false),
-        (rounded, Fp::Reproducible, false),
+        (rounded, Fp::Reproducible, true),
         (rounded, Fp::Fast, true),
         (whole, Fp::Strict, true),
         (whole, Fp::Reproducible, true),
@@ -119,6 +124,34 @@ pub(crate) fn defined_attention_has_the_bits_of_its_definition() {
             let made = made.unwrap_or_else(|d| panic!("{d}\n{form:?}"));
             agrees_as(&format!("{form:?}"), &made, &program, &args);
         }
+    });
+}
+
+/// Blocks of any number of lines have the same bits: those of larger ones are chosen for many heads alone.
+pub(crate) fn larger_blocks_have_the_bits_of_the_definition() {
+    let forms = [0, 5, 8].map(|k| defined()[k]);
+    let cases: Vec<(Form, bool)> =
+        forms.iter().flat_map(|&form| [false, true].map(|backward| (form, backward))).collect();
+    parallel::each(&cases, |&(form, backward)| {
+        let program = program(&form, backward);
+        let args = arguments(&program);
+        let text = ptx::schedule(&program, GpuTarget::SM90, Fp::Strict).expect("is scheduled");
+        let text = text.to_string();
+        let mut ran = 0;
+        for (own, warps) in [(16, 2), (32, 4), (64, 8), (128, 16)] {
+            let tile = format!("own={own} step=128 warps={warps} stages=1 resident=1");
+            let edited = text.lines().map(|line| match line.split_once("own=") {
+                Some((head, _)) => format!("{head}{tile}"),
+                None => line.to_owned(),
+            });
+            let edited = edited.collect::<Vec<_>>().join("\n") + "\n";
+            // Some passes have no room for the largest.
+            let Ok(schedule) = GpuSchedule::parse(&edited, &program) else { continue };
+            let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}\n{form:?}"));
+            agrees_as(&format!("{form:?}, {own} lines"), &module, &program, &args);
+            ran += 1;
+        }
+        assert!(ran >= 2, "{form:?}");
     });
 }
 

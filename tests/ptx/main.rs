@@ -383,6 +383,7 @@ fn main() -> ExitCode {
         attention::all_forms_assemble_without_spills,
         attention::other_modes_refuse_attention,
         attention::defined_attention_has_the_bits_of_its_definition,
+        attention::larger_blocks_have_the_bits_of_the_definition,
         attention::sums_below_zero_stay,
         attention::long_attentions_have_warpgroups,
         attention::schedules_of_attention_read_back,

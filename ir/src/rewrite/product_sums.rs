@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// One product in place of a sum of products.
 pub static PRODUCT_SUMS: RuleTable = RuleTable {
     name: "product sums",
-    doc: "Sums of products, after differentiation; in `fast`, on engines whose products read the operands of each term where they are.",
+    doc: "Sums of products, after differentiation; not in strict mode, on engines whose products read the operands of each term where they are.",
     reads: Reads::Source,
     regions: false,
     rules: &[Rule {

@@ -19,7 +19,8 @@ pub enum AttentionSteps {
     /// All, on `f32` or `f64`, in the order that defines it: that of 16-bit floats is widened.
     Defined,
     /// In strict mode and `reproducible` that of `f32`, in the order that defines it; in strict mode also that of 16-bit floats,
-    /// which are widened. In `fast` that of 16-bit floats, whose weights are rounded to their type before values are multiplied.
+    /// which are widened. In `reproducible` and `fast` that of 16-bit floats, whose weights are rounded to their type before values
+    /// are multiplied.
     ByMode {
         /// The most elements of a query and of a value.
         deepest: u64,
@@ -44,10 +45,11 @@ impl AttentionSteps {
             AttentionSteps::None => false,
             AttentionSteps::Defined => true,
             AttentionSteps::ByMode { deepest, defined, rounded } => {
-                let (has_type, multiple) = match fp {
-                    Fp::Strict => (dtype.compute() == DType::F32, defined),
-                    Fp::Reproducible => (dtype == DType::F32, defined),
-                    Fp::Fast => (dtype.is_narrow_float(), rounded),
+                let (has_type, multiple) = match (fp, dtype.is_narrow_float()) {
+                    (Fp::Strict, _) => (dtype.compute() == DType::F32, defined),
+                    (Fp::Reproducible, false) => (dtype == DType::F32, defined),
+                    (Fp::Fast, false) => (false, defined),
+                    (Fp::Reproducible | Fp::Fast, true) => (true, rounded),
                 };
                 let fits = |n: u64| n > 0 && n <= deepest && n.is_multiple_of(multiple);
                 has_type && fits(depth) && fits(width)
@@ -63,7 +65,7 @@ impl AttentionSteps {
 
     /// Whether the engine with these steps has products of 16-bit floats that read the operands of several terms where they are.
     pub fn multiplies_terms(self, fp: Fp) -> bool {
-        fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
+        fp != Fp::Strict && matches!(self, AttentionSteps::ByMode { .. })
     }
 
     /// Whether steps may be of this type, as it is, in some mode.

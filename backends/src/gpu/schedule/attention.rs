@@ -4,8 +4,9 @@
 //! again: one for cotangents of keys and values, where a block has some keys and goes over all rows, and one for cotangents of
 //! queries, where it has some rows and goes over the keys. So every sum has one owner and one order.
 //!
-//! Of 16-bit floats in `fast` either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles.
-//! Of `f32` in the other modes each thread multiplies and adds for itself, in the order that defines attention.
+//! Of 16-bit floats either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles. Weights
+//! are rounded to the type of the operands, so that there is none in strict mode.
+//! Of `f32` each thread multiplies and adds for itself, in the order that defines attention; there is none in `fast`.
 
 use super::capabilities::ATTENTION;
 use super::grid::Grid;
@@ -180,7 +181,7 @@ pub(crate) struct ScheduledAttention {
 pub(crate) fn has_step(shape: AttentionShape, dtype: DType, fp: Fp) -> bool {
     let small = |n: u64| n < 1 << 28;
     let heads = shape.groups.saturating_mul(shape.shared);
-    let is_known = if fp == Fp::Fast { dtype.is_narrow_float() } else { dtype == DType::F32 };
+    let is_known = dtype == DType::F32 || fp != Fp::Strict && dtype.is_narrow_float();
     is_known
         && ATTENTION.has(fp, dtype, shape.depth, shape.width)
         && small(shape.rows)

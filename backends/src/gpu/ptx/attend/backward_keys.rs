@@ -1,6 +1,6 @@
 //! The way back to keys and values: a block owns some keys, and goes over the rows of the heads that share them.
 
-use super::scores::{ScoreLines, ScorePlace, exponential, shift};
+use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
 use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
@@ -195,11 +195,11 @@ impl AttendPass<'_> {
             found
         };
         for j in 0..scores.wide {
-            let shifts = pair(asm, tiles.lse, j).map(|log| shift(asm, log));
+            let shifts = pair(asm, tiles.lse, j).map(|log| self.functions.shift(asm, log));
             for i in 0..scores.tall {
                 for (s, shift) in (0..2).flat_map(|h| scores.pair(i, j, h).into_iter().zip(shifts))
                 {
-                    let p = exponential(asm, s, shift);
+                    let p = self.functions.exponential(asm, s, shift);
                     asm.set(s, p);
                 }
             }

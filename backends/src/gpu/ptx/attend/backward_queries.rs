@@ -1,6 +1,6 @@
 //! The way back to queries: a block owns some rows, and goes over the keys that they see.
 
-use super::scores::{ScoreLines, ScorePlace, exponential, shift};
+use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
 use super::{AttendPass, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
@@ -84,7 +84,8 @@ impl AttendPass<'_> {
             (0..self.tile.tall() as usize).map(|i| [0, 1].map(|h| number(asm, i, h))).collect()
         };
         let (logs, deltas) = (read(lse), read(delta));
-        let shifts = logs.into_iter().map(|pair| pair.map(|log| shift(&mut emit.asm, log)));
+        let shifts =
+            logs.into_iter().map(|pair| pair.map(|log| self.functions.shift(&mut emit.asm, log)));
         RowNumbers { shifts: shifts.collect(), deltas }
     }
 
@@ -107,7 +108,7 @@ impl AttendPass<'_> {
                 for j in 0..scores.wide {
                     let all = scores.pair(i, j, half).into_iter().zip(moved.pair(i, j, half));
                     for (s, ds) in all {
-                        let p = exponential(asm, s, shift);
+                        let p = self.functions.exponential(asm, s, shift);
                         score_cotangent(asm, (p, ds), delta);
                         if gated {
                             gate(asm, (p, ds));

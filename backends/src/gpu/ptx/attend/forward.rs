@@ -1,7 +1,8 @@
 //! The way there: weighed values of some rows, and the logarithms of their sums.
 
 use super::AttendPass;
-use super::scores::{LEAST, LN_2, ScoreLines, ScorePlace, across, exponential, shift};
+use super::functions::ScoreFunctions;
+use super::scores::{LEAST, ScoreLines, ScorePlace, across};
 use super::tile::{Accumulators, SharedTile, TileCopy, made};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
@@ -22,13 +23,24 @@ impl RunningSums {
     }
 
     /// Scores become weights; what was summed is to be scaled by these numbers to the new maxima.
-    pub(super) fn weigh(&self, emit: &mut Emit<'_>, scores: &Accumulators) -> Vec<[Reg; 2]> {
+    pub(super) fn weigh(
+        &self,
+        emit: &mut Emit<'_>,
+        functions: &ScoreFunctions,
+        scores: &Accumulators,
+    ) -> Vec<[Reg; 2]> {
         (0..scores.tall)
-            .map(|i| [0, 1].map(|half| self.weigh_line(emit, scores, i, half)))
+            .map(|i| [0, 1].map(|half| self.weigh_line(emit, functions, scores, (i, half))))
             .collect()
     }
 
-    fn weigh_line(&self, emit: &mut Emit<'_>, scores: &Accumulators, i: usize, half: usize) -> Reg {
+    fn weigh_line(
+        &self,
+        emit: &mut Emit<'_>,
+        functions: &ScoreFunctions,
+        scores: &Accumulators,
+        (i, half): (usize, usize),
+    ) -> Reg {
         let (most, total) = (self.most[i][half], self.total[i][half]);
         let line = |j: usize| scores.pair(i, j, half);
         let asm = &mut emit.asm;
@@ -44,12 +56,12 @@ impl RunningSums {
         let now = across(emit, "max.NaN.f32", now);
         let asm = &mut emit.asm;
         let now = made(asm, Class::Single, "max.NaN.f32", format_args!("{most}, {now}"));
-        let shift = shift(asm, now);
-        let scale = exponential(asm, most, shift);
+        let shift = functions.shift(asm, now);
+        let scale = functions.exponential(asm, most, shift);
         asm.set(most, now);
         asm.emit(format_args!("mul.rn.f32 {total}, {total}, {scale}"));
         for s in (0..scores.wide).flat_map(line) {
-            let p = exponential(asm, s, shift);
+            let p = functions.exponential(asm, s, shift);
             asm.set(s, p);
             asm.emit(format_args!("add.rn.f32 {total}, {total}, {p}"));
         }
@@ -87,7 +99,7 @@ impl AttendPass<'_> {
             let asm = &mut emit.asm;
             let scores = self.products(asm, &q, &k, turn);
             place.hide(asm, &scores, (turn.first, turn.partly));
-            let scales = sums.weigh(emit, &scores);
+            let scales = sums.weigh(emit, self.functions, &scores);
             values.scale(&mut emit.asm, &scales);
             self.add_weighed(&mut emit.asm, &values, &scores, (&v, turn));
         });
@@ -110,16 +122,10 @@ impl AttendPass<'_> {
             for half in 0..2 {
                 let total = across(emit, "add.rn.f32", sums.total[i][half]);
                 let asm = &mut emit.asm;
-                let below = made(asm, Class::Single, "rcp.approx.ftz.f32", total);
-                for j in 0..values.wide {
-                    for x in values.pair(i, j, half) {
-                        asm.emit(format_args!("mul.rn.f32 {x}, {x}, {below}"));
-                    }
-                }
-                let shift = shift(asm, sums.most[i][half]);
-                let log = made(asm, Class::Single, "lg2.approx.f32", total);
-                let log = made(asm, Class::Single, "add.rn.f32", format_args!("{log}, {shift}"));
-                let log = made(asm, Class::Single, "mul.rn.f32", format_args!("{log}, {LN_2}"));
+                let line = (0..values.wide).flat_map(|j| values.pair(i, j, half));
+                self.functions.divide(asm, line, total);
+                let shift = self.functions.shift(asm, sums.most[i][half]);
+                let log = self.functions.log_sum(asm, total, shift);
                 let row = place.line_of(asm, i, half);
                 let live = made(asm, Class::Pred, "setp.lt.s32", format_args!("{row}, {rows}"));
                 // One of the four threads that share a row stores its number.

@@ -225,7 +225,7 @@ impl AttendPass<'_> {
         let first = format!("{}, {}", turn.tile, self.tile.step);
         let first = made(asm, Class::Word, "mul.lo.s32", first);
         turn.place.hide(asm, turn.scores, (first, hides));
-        turn.sums.weigh(emit, turn.scores)
+        turn.sums.weigh(emit, self.functions, turn.scores)
     }
 
     /// The last warpgroup lets the first one begin.

@@ -3,7 +3,7 @@
 
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
-use super::scores::{ScoreLines, ScorePlace, exponential, shift};
+use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, lane, made, warp};
 use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
@@ -212,7 +212,7 @@ impl AttendPass<'_> {
                 let mut x = made(asm, Class::Single, "mov.b32", "0f00000000");
                 asm.emit(format_args!("@{there} ld.global.nc.f32 {x}, [{from}]"));
                 if n == 0 {
-                    x = shift(asm, x);
+                    x = self.functions.shift(asm, x);
                 }
                 let at = n as i64 * step * 4 + k * WARP * 4;
                 asm.emit(format_args!("@{stores} st.shared.f32 [{to}+{at}], {x}"));
@@ -348,7 +348,7 @@ impl AttendPass<'_> {
             let shifts = shifts.pair(asm, j);
             for half in 0..2 {
                 for (s, shift) in scores.pair(0, j, half).into_iter().zip(shifts) {
-                    let p = exponential(asm, s, shift);
+                    let p = self.functions.exponential(asm, s, shift);
                     asm.set(s, p);
                 }
             }

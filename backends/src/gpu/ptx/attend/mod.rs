@@ -11,6 +11,7 @@ mod backward_keys;
 mod backward_queries;
 mod forward;
 mod forward_groups;
+mod functions;
 mod group_products;
 mod keys_groups;
 mod panels;
@@ -37,6 +38,7 @@ use crate::gpu::schedule::warpgroup::GROUP;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Buffer;
+use functions::ScoreFunctions;
 use tile::{Accumulators, RightOperand, SharedTile, TileTurn, made, multiply, packed};
 
 /// A pass of an attention.
@@ -44,6 +46,7 @@ struct AttendPass<'a> {
     form: &'a AttentionForm,
     tile: &'a AttentionTile,
     target: GpuTarget,
+    functions: &'a ScoreFunctions,
 }
 
 /// Launches the passes of an attention.
@@ -53,8 +56,9 @@ pub(crate) fn attention(
     attention: &ScheduledAttention,
 ) -> Result<(), Diagnostic> {
     let form = &attention.form;
+    let functions = &ScoreFunctions::new(s.fp);
     for tile in &attention.decision.tiles {
-        let pass = AttendPass { form, tile, target: s.target };
+        let pass = AttendPass { form, tile, target: s.target, functions };
         let (owners, lines) = form.owners(tile.pass);
         let each = (lines + tile.own - 1) / tile.own;
         let blocks = owners.saturating_mul(each);

@@ -4,7 +4,7 @@
 use super::backward_queries::RowNumbers;
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, wait_once};
-use super::scores::{ScoreLines, ScorePlace, exponential};
+use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, made};
 use super::{AttendPass, TileRange, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
@@ -230,7 +230,7 @@ impl AttendPass<'_> {
         let gated = place.hide(asm, scores, (key, hides));
         for (half, &shift) in numbers.shifts[0].iter().enumerate() {
             for s in (0..scores.wide).flat_map(|j| scores.pair(0, j, half)) {
-                let p = exponential(asm, s, shift);
+                let p = self.functions.exponential(asm, s, shift);
                 asm.set(s, p);
             }
         }

@@ -1,4 +1,4 @@
-//! Scores in the registers of a warp: which are hidden, what is added to them, and their exponentials.
+//! Scores in the registers of a warp: which are hidden, and what is added to them.
 
 use super::tile::{Accumulators, lane, made, warp};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
@@ -8,9 +8,6 @@ use crate::gpu::ptx::operands::class;
 use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, ScoreOperand, UNIT};
 use adfuse_ir::DType;
 
-/// log2(e) and ln(2), rounded.
-pub(super) const LOG2_E: &str = "0f3FB8AA3B";
-pub(super) const LN_2: &str = "0f3F317218";
 /// The number below all others.
 pub(super) const LEAST: &str = "0fFF800000";
 
@@ -211,20 +208,6 @@ pub(super) fn joined(asm: &mut Asm, (extra, dtype): (&ScoreOperand, DType), s: R
     let x = made(asm, class(dtype), &load, format_args!("[{at}]"));
     let wide = convert(asm, x, dtype, DType::F32);
     asm.emit(format_args!("add.rn.f32 {s}, {s}, {wide}"));
-}
-
-/// A maximum, or 0 where it is that of nothing, times log2(e): what is subtracted in powers of two.
-pub(super) fn shift(asm: &mut Asm, most: Reg) -> Reg {
-    let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{most}, {LEAST}"));
-    let b = made(asm, Class::Single, "selp.f32", format_args!("0f00000000, {most}, {none}"));
-    made(asm, Class::Single, "mul.rn.f32", format_args!("{b}, {LOG2_E}"))
-}
-
-/// exp(x) of a score that is less by a shift.
-pub(super) fn exponential(asm: &mut Asm, x: Reg, shift: Reg) -> Reg {
-    let less = made(asm, Class::Single, "neg.f32", shift);
-    let power = made(asm, Class::Single, "fma.rn.f32", format_args!("{x}, {LOG2_E}, {less}"));
-    made(asm, Class::Single, "ex2.approx.ftz.f32", power)
 }
 
 /// A number of the four threads that share a line, joined.

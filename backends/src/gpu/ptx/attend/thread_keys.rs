@@ -3,7 +3,7 @@
 
 use super::scores::ScoreLines;
 use super::thread_copies::{begin_step, number_of_row, wait_step};
-use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, each, shift};
+use super::thread_scores::{ThreadGrid, ThreadTile, each};
 use super::thread_tile::{COLUMNS, LINES, ThreadSums};
 use super::tile::{TileCopy, made};
 use super::{AttendPass, each_tile, score_cotangent};
@@ -47,9 +47,8 @@ impl AttendPass<'_> {
         let [dk, dv] = [depth, width].map(|n| ThreadSums::zeros(asm, n));
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
         let end = made(asm, Class::Word, "add.s32", format_args!("{head}, {shared}"));
-        let functions = DefinedFunctions::new();
         each_tile(emit, head, end, |emit| {
-            self.rows_by_threads(emit, head, (&grid, &tiles), (&functions, [&dk, &dv]));
+            self.rows_by_threads(emit, head, (&grid, &tiles), [&dk, &dv]);
         });
         emit.asm.emit("cp.async.wait_group 0");
         let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
@@ -75,7 +74,7 @@ impl AttendPass<'_> {
         emit: &mut Emit<'_>,
         head: Reg,
         (grid, tiles): (&ThreadGrid<'_>, &FloatTiles),
-        (functions, [dk, dv]): (&DefinedFunctions, [&ThreadSums; 2]),
+        [dk, dv]: [&ThreadSums; 2],
     ) {
         let form = self.form;
         let Some(read) = self.rows_read(emit, head, tiles) else { return };
@@ -97,9 +96,9 @@ impl AttendPass<'_> {
             let weights = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let asm = &mut emit.asm;
             here.add_bias(asm, &weights);
-            let shifts = logs.map(|log| shift(asm, log));
+            let shifts = logs.map(|log| self.functions.shift(asm, log));
             each(|i, j| {
-                let p = functions.exp(asm, weights[i][j], shifts[j]);
+                let p = self.functions.exponential(asm, weights[i][j], shifts[j]);
                 asm.set(weights[i][j], p);
             });
             here.gate(asm, &weights);

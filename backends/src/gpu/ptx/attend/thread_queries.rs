@@ -2,7 +2,7 @@
 
 use super::scores::ScoreLines;
 use super::thread_copies::{begin_step, number_of_row, wait_step};
-use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, each, shift};
+use super::thread_scores::{ThreadGrid, ThreadTile, each};
 use super::thread_tile::{LINES, ThreadScores, ThreadSums, line_of_thread};
 use super::tile::made;
 use super::{AttendPass, each_tile, score_cotangent};
@@ -29,9 +29,8 @@ impl AttendPass<'_> {
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
         let grid = grid.at_head(emit, head);
         let [logs, deltas] = [lse, delta].map(|b| self.numbers_of_rows(emit, &grid, (b, head)));
-        let shifts = logs.map(|log| shift(&mut emit.asm, log));
+        let shifts = logs.map(|log| self.functions.shift(&mut emit.asm, log));
         let dq = ThreadSums::zeros(&mut emit.asm, depth);
-        let functions = DefinedFunctions::new();
         let at = emit.asm.copied(range.begin);
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
@@ -43,7 +42,7 @@ impl AttendPass<'_> {
             let asm = &mut emit.asm;
             here.add_bias(asm, &scores);
             each(|i, j| {
-                let p = functions.exp(asm, scores[i][j], shifts[i]);
+                let p = self.functions.exponential(asm, scores[i][j], shifts[i]);
                 asm.set(scores[i][j], p);
             });
             wait_step(asm, 0);

@@ -1,55 +1,17 @@
-//! Scores in the registers of threads, in the order that defines attention: which are hidden, what is added to them, and
-//! their exponentials.
+//! Scores in the registers of threads, in the order that defines attention: which are hidden, and what is added to them.
 
 use super::scores::{LEAST, ScoreLines, extra_at, joined};
 use super::thread_tile::{COLUMNS, LINES, ThreadPlace, ThreadScores};
 use super::tile::made;
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::ptx::isel;
 use crate::gpu::schedule::attention::{AttentionForm, ScoreOperand};
 use crate::gpu::schedule::attention_tiles::{BLOCK, THREADS_ACROSS};
-use adfuse_ir::DType;
-use adfuse_ir::scalar::{Recorder, ScalarProgram, expand};
 
 /// What changes no sum: times 0 it is -0.
 pub(super) const ABSENT: &str = "0f80000000";
+
 const ZERO: &str = "0f00000000";
-
-/// The functions of the definition, as they are computed in strict mode.
-pub(super) struct DefinedFunctions {
-    exp: ScalarProgram,
-    log: ScalarProgram,
-}
-
-impl DefinedFunctions {
-    pub(super) fn new() -> DefinedFunctions {
-        let exp = expand(&Recorder::record_any(&[DType::F32], |x| x[0].exp()));
-        let log = expand(&Recorder::record_any(&[DType::F32], |x| x[0].log()));
-        DefinedFunctions { exp, log }
-    }
-
-    /// exp(x - by)
-    pub(super) fn exp(&self, asm: &mut Asm, x: Reg, by: Reg) -> Reg {
-        let less = made(asm, Class::Single, "sub.rn.f32", format_args!("{x}, {by}"));
-        applied(asm, &self.exp, less)
-    }
-
-    pub(super) fn log(&self, asm: &mut Asm, x: Reg) -> Reg {
-        let x = asm.copied(x);
-        applied(asm, &self.log, x)
-    }
-}
-
-fn applied(asm: &mut Asm, program: &ScalarProgram, x: Reg) -> Reg {
-    isel::outputs(asm, program, &[Some(x)]).first().copied().unwrap_or(x)
-}
-
-/// A maximum or the logarithm of a sum, or 0 where it is that of nothing.
-pub(super) fn shift(asm: &mut Asm, most: Reg) -> Reg {
-    let none = made(asm, Class::Pred, "setp.eq.f32", format_args!("{most}, {LEAST}"));
-    made(asm, Class::Single, "selp.f32", format_args!("{ZERO}, {most}, {none}"))
-}
 
 /// How the scores of a pass by threads lie: lines are those that the block owns.
 #[derive(Clone)]

@@ -1,8 +1,9 @@
 //! The way there in the defined order: weighed values of some rows, and the logarithms of their sums.
 
+use super::functions::ScoreFunctions;
 use super::scores::{LEAST, ScoreLines};
 use super::thread_copies::{begin_step, wait_step};
-use super::thread_scores::{DefinedFunctions, ThreadGrid, ThreadTile, shift};
+use super::thread_scores::{ThreadGrid, ThreadTile};
 use super::thread_tile::{COLUMNS, LINES, ThreadScores, ThreadSums, line_of_thread};
 use super::tile::made;
 use super::{AttendPass, each_tile};
@@ -36,7 +37,7 @@ impl RowSums {
     fn weigh(
         &self,
         emit: &mut Emit<'_>,
-        functions: &DefinedFunctions,
+        functions: &ScoreFunctions,
         tile: &ThreadTile<'_>,
         scores: &ThreadScores,
     ) -> Shrinking {
@@ -50,10 +51,10 @@ impl RowSums {
             let now = across(emit, "max.NaN.f32", now, THREADS_ACROSS / 2);
             let asm = &mut emit.asm;
             let now = made(asm, Class::Single, "max.NaN.f32", format_args!("{most}, {now}"));
-            let by = shift(asm, now);
-            let scale = functions.exp(asm, most, by);
+            let by = functions.shift(asm, now);
+            let scale = functions.exponential(asm, most, by);
             for &s in line {
-                let p = functions.exp(asm, s, by);
+                let p = functions.exponential(asm, s, by);
                 asm.set(s, p);
             }
             let when = guard_prefix(takes[i]);
@@ -127,7 +128,6 @@ impl AttendPass<'_> {
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
         let grid = grid.at_head(emit, head);
         let sums = RowSums::new(&mut emit.asm, width);
-        let functions = DefinedFunctions::new();
         let at = emit.asm.copied(range.begin);
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
@@ -137,7 +137,7 @@ impl AttendPass<'_> {
             let scores = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let here = grid.tile(&mut emit.asm, key);
             here.hide(&mut emit.asm, &scores);
-            let shrinking = sums.weigh(emit, &functions, &here, &scores);
+            let shrinking = sums.weigh(emit, self.functions, &here, &scores);
             let asm = &mut emit.asm;
             // All have read the keys, in whose place the weights are.
             asm.emit("bar.sync 0");
@@ -147,14 +147,14 @@ impl AttendPass<'_> {
             sums.add(&mut emit.asm, &part, &shrinking);
         });
         emit.asm.emit("cp.async.wait_group 0");
-        self.finish_by_threads(emit, (&sums, &functions), &grid, head);
+        self.finish_by_threads(emit, &sums, &grid, head);
     }
 
     /// Divides what was weighed by the sums of weights, and stores it with their logarithms.
     fn finish_by_threads(
         &self,
         emit: &mut Emit<'_>,
-        (sums, functions): (&RowSums, &DefinedFunctions),
+        sums: &RowSums,
         grid: &ThreadGrid<'_>,
         head: Reg,
     ) {
@@ -165,12 +165,9 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         for i in 0..LINES {
             let total = sums.total[i];
-            for sum in sums.values.line(i) {
-                asm.emit(format_args!("div.rn.f32 {sum}, {sum}, {total}"));
-            }
-            let log = functions.log(asm, total);
-            let most = shift(asm, sums.most[i]);
-            let log = made(asm, Class::Single, "add.rn.f32", format_args!("{most}, {log}"));
+            self.functions.divide(asm, sums.values.line(i).iter().copied(), total);
+            let shift = self.functions.shift(asm, sums.most[i]);
+            let log = self.functions.log_sum(asm, total, shift);
             let (row, live) = line_of_thread(asm, (grid.line, i), rows);
             // One of the threads that share a row stores its number.
             let one = format!("{}, 0, {live}", grid.place.across);
