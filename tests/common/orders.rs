@@ -226,6 +226,34 @@ pub(crate) fn scatters(most: u64) -> Vec<Case> {
     cases
 }
 
+/// Sums of many updates of a few rows, of whole numbers: exact in any order.
+pub(crate) fn exact_scatters() -> Vec<Case> {
+    let rows = [(257, 1, 4), (300, 2, 3), (4096, 3, 8), (5000, 200, 1), (1000, 70, 5)];
+    let mut cases = Vec::new();
+    for (k, (count, rows, width)) in (0u64..).zip(rows) {
+        let text = format!(
+            "%x: f32[{rows},{width}], %i: i32[{count},1], %u: f32[{count},{width}] | \
+             scatter_add %x, %i, %u {{window_dims = [1], inserted = [0], start_map = [0], \
+             mode = drop}} : f32[{rows},{width}]"
+        );
+        let mut number = numbers(k);
+        // Most updates are of the first row; some are left out.
+        let mut place = || number(4).min(1) as i64 * (number(rows as usize + 2) as i64 - 1);
+        let places: Vec<i64> = (0..count).map(|_| place()).collect();
+        let mut whole = |n: u64| -> Vec<f64> { (0..n).map(|_| number(64) as f64 - 31.0).collect() };
+        let of =
+            |dims: [u64; 2], all: &[f64]| Array::from_f64s(DType::F32, &dims, all).expect("fits");
+        let args = vec![
+            of([rows, width], &whole(rows * width)),
+            Array::from_i64s(DType::I32, &[count, 1], &places).expect("fits"),
+            of([count, width], &whole(count * width)),
+        ];
+        let program = lowered(&text);
+        cases.push(Case { name: text, program, args });
+    }
+    cases
+}
+
 /// Elements that are turned around, alone and with others that are not, of extents that fill no tile.
 pub(crate) fn transposes() -> Vec<Case> {
     let mut cases = Vec::new();

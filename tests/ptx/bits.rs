@@ -124,6 +124,16 @@ pub(crate) fn orders_of_long_lines() {
 
 pub(crate) fn scatters() {
     all(orders::scatters(20000));
+    // In modes with a free order the updates of a row are several chains.
+    for Case { name, program, args } in orders::exact_scatters() {
+        for target in [GpuTarget::SM80, GpuTarget::SM90] {
+            let schedule = ptx::schedule(&program, target, Fp::Reproducible);
+            let text = schedule.unwrap_or_else(|d| panic!("{name}: {d}")).to_string();
+            assert!(text.contains("chain=") && !text.contains("chain=0"), "{text}");
+            let module = ptx::compile(&program, target, Fp::Reproducible);
+            agrees_as(&name, &module.unwrap_or_else(|d| panic!("{name}: {d}")), &program, &args);
+        }
+    }
 }
 
 pub(crate) fn transposes() {

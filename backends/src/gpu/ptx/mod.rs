@@ -43,6 +43,7 @@ pub(crate) mod row_walk;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+mod scatter_fold;
 pub(crate) mod sort;
 pub(crate) mod sort_keys;
 pub(crate) mod sort_tiles;

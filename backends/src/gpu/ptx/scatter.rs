@@ -6,21 +6,21 @@
 
 use super::address::{Datum, Truth, Vars, holds, resolved};
 use super::asm::{Class, Reg};
-use super::elementwise::Neighbours;
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun, single};
 use super::operands::{class, select};
+use super::scatter_fold::{fold_rows, join_chains, updated};
 use super::sort::sort;
 use super::{isel, operands};
 use crate::gpu::schedule::index::{coordinates, data_of};
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::scatter::{
-    OwnedPlaces, ScatterMethod, ScheduledScatter, SortedUpdates, extents,
+    OwnedPlaces, RowFolding, ScatterMethod, ScheduledScatter, SortedUpdates, extents,
 };
 use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Scatter, Stage};
-use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::kernel::Scatter;
+use adfuse_ir::op::Update;
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Diagnostic};
 
@@ -36,7 +36,8 @@ pub(crate) fn scatter(
         ScatterMethod::Sorted(updates) => {
             choose(s, out, scatter, updates)?;
             sort(s, out, &updates.sort)?;
-            fold(s, out, scatter, updates)
+            fold_rows(s, out, scatter, updates)?;
+            join_chains(s, out, scatter, updates)
         }
     }
 }
@@ -48,7 +49,7 @@ fn choose(
     scatter: &Scatter,
     sorted: &SortedUpdates,
 ) -> Result<(), Diagnostic> {
-    let SortedUpdates { columns, grid, keys, .. } = sorted;
+    let SortedUpdates { columns, folding: RowFolding { grid, .. }, keys, .. } = sorted;
     let (updates, rows) = (columns.updates(), columns.rows());
     let mut emit = begun(s);
     let (id, live) = emit.thread(updates, grid.threads, false);
@@ -83,154 +84,6 @@ fn choose(
         None,
     );
     out.launch(&s.homes, emit, grid.blocks(updates), *grid, 0)
-}
-
-/// Launches a thread for each sorted update and some neighbouring columns. Where the update is the first of
-/// its row, the thread joins all of that row with the elements, in their order.
-fn fold(
-    s: &GpuSchedule,
-    out: &mut Out,
-    scatter: &Scatter,
-    by_row: &SortedUpdates,
-) -> Result<(), Diagnostic> {
-    let &SortedUpdates { ref columns, grid, width: near, inflight, sorted, order, .. } = by_row;
-    let (updates, rows) = (columns.updates(), columns.rows());
-    let data = &s.program.buffers[scatter.out];
-    let groups = volume(&columns.extents) / near;
-    let total = updates.saturating_mul(groups);
-    let mut emit = begun(s);
-    let (id, live) = emit.thread(total, grid.threads, false);
-    emit.leave_unless(live);
-    let (mut vars, thread) = single(id, total);
-    let (first, group) = (thread.clone().floor_div(groups), thread.modulo(groups));
-    let own: Vec<Vec<IndexExpr>> = (0..near).map(|j| columns.column(&group, near, j)).collect();
-    let in_order = |emit: &mut Emit<'_>, b: Buffer, vars: &Vars, place: &IndexExpr| {
-        emit.element_of(b, &At { vars, coords: &[IndexExpr::Const(0), place.clone()] })
-    };
-    let row = in_order(&mut emit, sorted, &vars, &first);
-    // The one before, which the very first does not have.
-    let number = emit.number(&first, &vars);
-    let begins = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{number}, 0"));
-    let back = emit.asm.pure(Class::Word, "sub.s32", format_args!("{number}, 1"));
-    let back = emit.asm.pure(Class::Word, "max.s32", format_args!("{back}, 0"));
-    let back = vars.push(back, updates);
-    let before = in_order(&mut emit, sorted, &vars, &back);
-    let other = emit.asm.pure(Class::Pred, "setp.ne.u32", format_args!("{before}, {row}"));
-    let leads = emit.asm.pure(Class::Pred, "or.pred", format_args!("{begins}, {other}"));
-    let some = emit.asm.pure(Class::Pred, "setp.lt.u32", format_args!("{row}, {rows}"));
-    let leads = operands::both(&mut emit.asm, leads, some);
-    emit.leave_unless(Some(leads));
-    let wide = row_number(&mut emit, row, rows);
-    let place = vars.push(wide, rows);
-    let coords = own.iter().map(|column| columns.element(column, &place)).collect();
-    let elements = Neighbours { vars: vars.clone(), coords };
-    let begun = emit.read_row(scatter.out, &elements);
-    let own_update = in_order(&mut emit, order, &vars, &first);
-    let stage = Stage {
-        params: scatter.params.clone(),
-        program: scatter.program.clone(),
-        ..Stage::default()
-    };
-    let program = emit.written(&stage.program);
-    let values = |emit: &mut Emit<'_>, vars: &Vars, update: Reg| {
-        let mut vars = vars.clone();
-        let update = vars.push(update, updates);
-        let coords = own.iter().map(|column| columns.update(column, &update)).collect();
-        let n = Neighbours { vars, coords };
-        let loaded = emit.loaded(&stage, &n);
-        let mut values = Vec::new();
-        for (j, coords) in n.coords.iter().enumerate() {
-            let at = At { vars: &n.vars, coords };
-            values.extend(emit.outputs(&stage, &program, &at, &mut |_, k, _| {
-                loaded.get(&k).and_then(|regs| regs.get(j)).copied()
-            }));
-        }
-        values
-    };
-    // The first, which most rows have alone.
-    let found = values(&mut emit, &vars, own_update);
-    let mut sums = Vec::new();
-    for (was, update) in begun.into_iter().zip(found) {
-        let sum = updated(&mut emit, scatter.update, data.dtype, was, update);
-        sums.push(emit.asm.copied(sum));
-    }
-    let next = emit.asm.pure(Class::Word, "add.s32", format_args!("{number}, 1"));
-    let next = emit.asm.copied(next);
-    // The number of the update so far from the next, and whether it is of the row.
-    let of_row = |emit: &mut Emit<'_>, k: i64| {
-        let number = emit.asm.pure(Class::Word, "add.s32", format_args!("{next}, {k}"));
-        let inside = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {updates}"));
-        let last = format!("{number}, {}", updates - 1);
-        let number = emit.asm.pure(Class::Word, "min.s32", last);
-        let mut vars = vars.clone();
-        let place = vars.push(number, updates);
-        let key = in_order(emit, sorted, &vars, &place);
-        let same = emit.asm.pure(Class::Pred, "setp.eq.u32", format_args!("{key}, {row}"));
-        (operands::both(&mut emit.asm, inside, same), in_order(emit, order, &vars, &place))
-    };
-    let (label, done) = (emit.asm.label(), emit.asm.label());
-    emit.asm.open();
-    let (more, _) = of_row(&mut emit, 0);
-    emit.asm.close();
-    emit.asm.emit(format_args!("@!{more} bra {done}"));
-    emit.asm.turn(&label);
-    emit.asm.open();
-    // All loads, then what they are joined to; past the end of the row the first is read again.
-    let mut found = Vec::new();
-    for k in 0..inflight {
-        let (valid, update) = of_row(&mut emit, k);
-        let update = select(&mut emit.asm, valid, update, own_update);
-        found.push((valid, values(&mut emit, &vars, update)));
-    }
-    let mut now = sums.clone();
-    let mut more = more;
-    for (valid, values) in found {
-        for (now, update) in now.iter_mut().zip(values) {
-            let joined = updated(&mut emit, scatter.update, data.dtype, *now, update);
-            *now = select(&mut emit.asm, valid, joined, *now);
-        }
-        more = valid;
-    }
-    for (&sum, &now) in sums.iter().zip(&now) {
-        emit.asm.set(sum, now);
-    }
-    emit.asm.emit(format_args!("add.s32 {next}, {next}, {inflight}"));
-    emit.asm.close();
-    emit.asm.emit(format_args!("@{more} bra {label}"));
-    emit.asm.place(&done);
-    emit.store_row(
-        scatter.out,
-        &crate::gpu::schedule::shape::axes(data.dims.len()),
-        &sums,
-        &elements,
-        None,
-    );
-    out.launch(&s.homes, emit, grid.blocks(total), grid, 0)
-}
-
-/// A row's number as index arithmetic takes it: with a sign, of 64 bits where 31 do not do.
-fn row_number(emit: &mut Emit<'_>, row: Reg, rows: i64) -> Reg {
-    match rows <= i64::from(i32::MAX) {
-        true => row,
-        false => emit.asm.pure(Class::Long, "cvt.u64.u32", row),
-    }
-}
-
-/// An element after an update.
-fn updated(emit: &mut Emit<'_>, update: Update, dtype: DType, was: Reg, x: Reg) -> Reg {
-    let monoid = match update {
-        Update::Add => Monoid::Sum,
-        Update::Max => Monoid::Max,
-        Update::Min => Monoid::Min,
-        Update::Set => return x,
-    };
-    match (dtype, monoid) {
-        // The sum of truth values is what `or` is not: kept apart from the primitives.
-        (DType::Bool, Monoid::Sum) => {
-            emit.asm.pure(Class::Pred, "or.pred", format_args!("{was}, {x}"))
-        }
-        _ => emit.combine(monoid, dtype, was, x),
-    }
 }
 
 /// A thread owns the places of some range, at some coordinates that are places themselves, and comes by

@@ -2,7 +2,7 @@
 //! their places first.
 
 use super::grid::Grid;
-use super::shape::{internal, volume};
+use super::shape::{free, internal, volume};
 use super::sort::{self, ScheduledSort, SortDecision};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::update_columns::UpdateColumns;
@@ -10,12 +10,15 @@ use super::work::{Lowering, Sort, SortDestination, SortSource};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Scatter};
-use adfuse_ir::{DType, Diagnostic};
+use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::{DType, Diagnostic, Fp};
 
 /// Threads of a scatter whose threads own places, if there are places for all of them.
 const OWNERS: i64 = 1 << 16;
 /// Updates of one column that each thread looks at, at most: beyond, sorting them is sooner done.
 const MOST_LOOKED_AT: i64 = 256;
+/// Updates of a chain at least.
+const LEAST_CHAIN: i64 = 32;
 /// Updates whose elements are read before the first of them is joined.
 const INFLIGHT: i64 = 8;
 /// Rows that a key of 32 bits tells apart, with one number left for updates that are left out.
@@ -23,26 +26,89 @@ const LAST_ROW: i64 = u32::MAX as i64;
 /// Updates that are numbered in 32 bits with a sign.
 const MOST_UPDATES: i64 = 1 << 30;
 
+/// How threads fold sorted updates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowFolding {
+    pub(crate) grid: Grid,
+    /// Neighbouring columns of a thread.
+    pub(crate) width: i64,
+    /// Updates that are under way at a time.
+    pub(crate) inflight: i64,
+    /// Sorted updates that one thread folds at most; 0 where it folds all of a row. What the threads of a row leave is folded by
+    /// another launch.
+    pub(crate) chain: i64,
+}
+
+impl RowFolding {
+    /// The chains that a number of sorted updates is cut into.
+    pub(crate) fn chains(&self, updates: i64) -> i64 {
+        if self.chain == 0 { 1 } else { (updates - 1) / self.chain + 1 }
+    }
+
+    /// Errs for a folding that the columns do not have.
+    fn check(
+        &self,
+        (columns, scatter, dtype): (&UpdateColumns, &Scatter, DType),
+        (fp, target): (Fp, &GpuTarget),
+    ) -> Result<(), String> {
+        let RowFolding { grid, width, inflight, chain } = *self;
+        grid.check(target)?;
+        if width < 1 || columns.near(dtype) % width != 0 {
+            return Err(format!("threads do not have {width} neighbouring columns"));
+        }
+        if !(1..=64).contains(&inflight) {
+            return Err(format!("{inflight} updates are not under way at a time"));
+        }
+        if chain == 0 {
+            return Ok(());
+        }
+        if !divides_rows(scatter.update, dtype, fp) {
+            return Err("updates of a row are one chain in their order".to_owned());
+        }
+        if chain < 2 || chain >= columns.updates() || chain.count_ones() != 1 {
+            return Err(format!("chains of {chain} updates are no power of two below all of them"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether threads may divide the updates of a row among them.
+fn divides_rows(update: Update, dtype: DType, fp: Fp) -> bool {
+    let monoid = match update {
+        Update::Add => Monoid::Sum,
+        Update::Max => Monoid::Max,
+        Update::Min => Monoid::Min,
+        // The last one stays.
+        Update::Set => return false,
+    };
+    fp != Fp::Strict || free(monoid, dtype)
+}
+
+/// Updates of a chain: about as many as there are chains, so that neither launch has long ones.
+fn chain_of(updates: i64) -> i64 {
+    let chain = 1i64 << (updates.max(1).ilog2() / 2 + 1);
+    if chain >= LEAST_CHAIN { chain } else { 0 }
+}
+
 /// How a scatter is run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ScatterDecision {
     /// Threads own ranges of the places of a column, this many, and come by all of its updates.
     Owners { grid: Grid, ranges: i64 },
-    /// Updates are sorted by their rows; a thread folds a row of some neighbouring columns, with this many updates
-    /// under way at a time.
-    Sorted { grid: Grid, width: i64, inflight: i64, sort: SortDecision },
+    /// Updates are sorted by their rows, and threads fold them.
+    Sorted { folding: RowFolding, sort: SortDecision },
 }
 
 /// Updates that are sorted, and where.
 pub(crate) struct SortedUpdates {
     pub(crate) columns: UpdateColumns,
-    pub(crate) grid: Grid,
-    pub(crate) width: i64,
-    pub(crate) inflight: i64,
+    pub(crate) folding: RowFolding,
     /// The rows of updates, then those rows in order, then the updates in that order.
     pub(crate) keys: Buffer,
     pub(crate) sorted: Buffer,
     pub(crate) order: Buffer,
+    /// What chains leave of rows that began in a chain before, by the number of the chain, where rows are divided.
+    pub(crate) partial: Option<Buffer>,
     pub(crate) sort: ScheduledSort,
 }
 
@@ -114,9 +180,12 @@ impl ScatterDecision {
         let data = &low.program.buffers[scatter.out];
         let grid = Grid::default();
         if columns.updates() > MOST_LOOKED_AT && sorts(&columns) {
+            let divides = divides_rows(scatter.update, data.dtype, low.fp);
+            let chain = if divides { chain_of(columns.updates()) } else { 0 };
             let width = columns.near(data.dtype);
+            let folding = RowFolding { grid, width, inflight: INFLIGHT, chain };
             let sort = SortDecision::of(&by_row(&columns, [scatter.out; 3]));
-            return ScatterDecision::Sorted { grid, width, inflight: INFLIGHT, sort };
+            return ScatterDecision::Sorted { folding, sort };
         }
         let width = volume(&extents(scatter, &window(scatter).0));
         let ranges = (OWNERS / width.max(1)).clamp(1, most_ranges(data, scatter));
@@ -149,9 +218,12 @@ pub(crate) fn scheduled(
             grid.check(target)
                 .map(|()| ScatterMethod::Owners(OwnedPlaces { grid, ranges, window, others }))
         }
-        ScatterDecision::Sorted { grid, width, inflight, sort } => {
+        ScatterDecision::Sorted { folding, sort } => {
             let columns = UpdateColumns::of(low, &scatter);
-            sorted(low, columns, (*grid, *width, *inflight), (sort, data.dtype, target))
+            let of = (&columns, &scatter, data.dtype);
+            folding
+                .check(of, (low.fp, target))
+                .and_then(|()| sorted(low, columns, folding, (sort, data.dtype, target)))
         }
     };
     Ok(method.map(|method| ScheduledScatter { scatter, decision, method }))
@@ -160,25 +232,20 @@ pub(crate) fn scheduled(
 fn sorted(
     low: &mut Lowering,
     columns: UpdateColumns,
-    (grid, width, inflight): (Grid, i64, i64),
+    folding: &RowFolding,
     (sort, dtype, target): (&SortDecision, DType, &GpuTarget),
 ) -> Result<ScatterMethod, String> {
-    grid.check(target)?;
     if !sorts(&columns) {
         return Err("there are too many rows to sort updates by".to_owned());
-    }
-    if width < 1 || columns.near(dtype) % width != 0 {
-        return Err(format!("threads do not have {width} neighbouring columns"));
-    }
-    if !(1..=64).contains(&inflight) {
-        return Err(format!("{inflight} updates are not under way at a time"));
     }
     let dims = || Extents::from_iter([1, columns.updates()]);
     let keys = low.temp(DType::U32, dims());
     let (sorted, order) = (low.temp(DType::U32, dims()), low.temp(DType::I32, dims()));
     let by_row = by_row(&columns, [keys, sorted, order]);
     let sort = sort::scheduled(low, &by_row, sort.clone(), target)?;
-    let made = SortedUpdates { columns, grid, width, inflight, keys, sorted, order, sort };
+    let parts = [folding.chains(columns.updates()), volume(&columns.extents)];
+    let partial = (folding.chain > 0).then(|| low.temp(dtype, Extents::from_iter(parts)));
+    let made = SortedUpdates { columns, folding: *folding, keys, sorted, order, partial, sort };
     Ok(ScatterMethod::Sorted(Box::new(made)))
 }
 
@@ -190,10 +257,13 @@ impl DecisionLine for ScatterDecision {
                 grid.write(to);
                 to.line("places", &[("ranges", ranges)]);
             }
-            ScatterDecision::Sorted { grid, width, inflight, sort } => {
+            ScatterDecision::Sorted { folding, sort } => {
+                let RowFolding { grid, width, inflight, chain } = folding;
                 to.line("updates", &[("by", &"sort")]);
                 grid.write(to);
-                to.line("columns", &[("width", width), ("inflight", inflight)]);
+                let fields: [(&str, &dyn std::fmt::Display); 3] =
+                    [("width", width), ("inflight", inflight), ("chain", chain)];
+                to.line("columns", &fields);
                 sort.write(to);
             }
         }
@@ -209,10 +279,11 @@ impl DecisionLine for ScatterDecision {
                 Ok(ScatterDecision::Owners { grid, ranges })
             }
             "sort" => {
-                let line = from.line("columns", &["width", "inflight"])?;
+                let line = from.line("columns", &["width", "inflight", "chain"])?;
                 let (width, inflight) = (line.int("width")?, line.int("inflight")?);
+                let folding = RowFolding { grid, width, inflight, chain: line.int("chain")? };
                 let sort = SortDecision::read(from)?;
-                Ok(ScatterDecision::Sorted { grid, width, inflight, sort })
+                Ok(ScatterDecision::Sorted { folding, sort })
             }
             _ => Err(wrong(span, format!("updates are not joined by `{by}`"))),
         }
