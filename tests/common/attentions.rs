@@ -108,6 +108,9 @@ pub(crate) fn table() -> Vec<Form> {
         Form::new([1, 1, 2], [700, 500], [64, 64]).causal(),
         Form::new([1, 1, 1], [40, 0], [64, 64]),
         Form::new([1, 1, 1], [0, 40], [64, 64]),
+        Form::new([1, 2, 1], [150, 200], [256, 256]).causal(),
+        Form::new([1, 1, 2], [130, 90], [192, 256]).with(Extra::Mask),
+        Form::new([1, 1, 1], [40, 100], [256, 136]).with(grad),
     ];
     // Cotangents of scores that are kept in `f16` overflow early.
     let halves = [1, 2, 3, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });

@@ -286,6 +286,10 @@ impl<'d> StepLoad<'d> {
             (false, _) => (shape.depth + shape.width, 1),
             // Scores and weights again, and a sum for each operand; the difference, and what the weight moves.
             (true, false) => (3 * shape.depth + 2 * shape.width, 1),
+            // Of many elements, those for keys and for values are computed apart.
+            (true, true) if shape.depth + shape.width > 256 => {
+                (5 * shape.depth + 3 * shape.width, 3)
+            }
             (true, true) => (4 * shape.depth + 3 * shape.width, 2),
         };
         for _ in 0..passes {

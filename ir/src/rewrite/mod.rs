@@ -39,5 +39,5 @@ pub use rule::{
 pub use sharding::{ShardedSums, ShardedTensor, StatePair, StateSharding, sharded};
 pub use specialize::specialize;
 pub use stable::{ATTENTION, Hazard, STABLE, is_softmax_sum, stabilize, with_attention};
-pub use steps::{AttentionSteps, StepLowering, with_steps};
+pub use steps::{AttentionSteps, StepElements, StepLowering, with_steps};
 pub use widen::{widen, widened};

@@ -22,13 +22,26 @@ pub enum AttentionSteps {
     /// which are widened. In `reproducible` and `fast` that of 16-bit floats, whose weights are rounded to their type before values
     /// are multiplied.
     ByMode {
-        /// The most elements of a query and of a value.
-        deepest: u64,
-        /// What both are a multiple of in the defined order.
-        defined: u64,
-        /// What both are a multiple of where weights are rounded.
-        rounded: u64,
+        /// In the defined order.
+        defined: StepElements,
+        /// Where weights are rounded.
+        rounded: StepElements,
     },
+}
+
+/// Elements of a query and of a value that a step takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepElements {
+    /// The most.
+    pub most: u64,
+    /// What they are a multiple of.
+    pub multiple: u64,
+}
+
+impl StepElements {
+    fn has(self, n: u64) -> bool {
+        n > 0 && n <= self.most && n.is_multiple_of(self.multiple)
+    }
 }
 
 impl AttentionSteps {
@@ -44,15 +57,14 @@ impl AttentionSteps {
         match self {
             AttentionSteps::None => false,
             AttentionSteps::Defined => true,
-            AttentionSteps::ByMode { deepest, defined, rounded } => {
-                let (has_type, multiple) = match (fp, dtype.is_narrow_float()) {
+            AttentionSteps::ByMode { defined, rounded } => {
+                let (has_type, elements) = match (fp, dtype.is_narrow_float()) {
                     (Fp::Strict, _) => (dtype.compute() == DType::F32, defined),
                     (Fp::Reproducible, false) => (dtype == DType::F32, defined),
                     (Fp::Fast, false) => (false, defined),
                     (Fp::Reproducible | Fp::Fast, true) => (true, rounded),
                 };
-                let fits = |n: u64| n > 0 && n <= deepest && n.is_multiple_of(multiple);
-                has_type && fits(depth) && fits(width)
+                has_type && elements.has(depth) && elements.has(width)
             }
         }
     }

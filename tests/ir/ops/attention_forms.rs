@@ -5,7 +5,7 @@ use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::Fp;
 use adfuse::ir::Op;
 use adfuse::ir::op::Domain;
-use adfuse::ir::rewrite::{AttentionSteps, with_attention};
+use adfuse::ir::rewrite::{AttentionSteps, StepElements, with_attention};
 use adfuse::ir::text::parse;
 use adfuse::ir::verify::verify_function;
 
@@ -204,12 +204,13 @@ const ROUNDED: &str =
 fn attention_of_16_bit_floats_is_known() {
     let module = parse(ROUNDED).unwrap_or_else(|e| panic!("{}", e[0]));
     let f = module.funcs.values().next().expect("one");
-    let rounded = AttentionSteps::ByMode { deepest: 128, defined: 4, rounded: 8 };
+    let of = |most: u64, multiple: u64| StepElements { most, multiple };
+    let rounded = AttentionSteps::ByMode { defined: of(128, 4), rounded: of(128, 8) };
     let cases = [
         (AttentionSteps::Defined, Fp::Reproducible, 1),
         (rounded, Fp::Fast, 1),
         (rounded, Fp::Reproducible, 1),
-        (AttentionSteps::ByMode { deepest: 4, defined: 4, rounded: 4 }, Fp::Fast, 0),
+        (AttentionSteps::ByMode { defined: of(128, 4), rounded: of(4, 4) }, Fp::Fast, 0),
         (AttentionSteps::None, Fp::Fast, 0),
     ];
     for (steps, fp, times) in cases {

@@ -35,16 +35,36 @@ pub(crate) enum AttentionPass {
     Values,
     /// Cotangents of keys and values.
     Keys,
+    /// Cotangents of keys alone, and of values alone, where a thread has no registers for both.
+    KeyCotangents,
+    ValueCotangents,
     /// Cotangents of queries, and of scores where they are wanted.
     Queries,
 }
 
 impl AttentionPass {
-    const ALL: [(AttentionPass, &'static str); 3] = [
+    const ALL: [(AttentionPass, &'static str); 5] = [
         (AttentionPass::Values, "values"),
         (AttentionPass::Keys, "keys"),
+        (AttentionPass::KeyCotangents, "dk"),
+        (AttentionPass::ValueCotangents, "dv"),
         (AttentionPass::Queries, "queries"),
     ];
+
+    /// Whether a block owns keys, and goes over rows.
+    pub(crate) fn owns_keys(self) -> bool {
+        !matches!(self, AttentionPass::Values | AttentionPass::Queries)
+    }
+
+    /// Whether it computes cotangents of keys, and of values.
+    pub(crate) fn of_keys(self) -> [bool; 2] {
+        match self {
+            AttentionPass::Keys => [true, true],
+            AttentionPass::KeyCotangents => [true, false],
+            AttentionPass::ValueCotangents => [false, true],
+            AttentionPass::Values | AttentionPass::Queries => [false, false],
+        }
+    }
 }
 
 impl fmt::Display for AttentionPass {
@@ -235,9 +255,9 @@ impl AttentionForm {
 
     /// Who owns the lines of a pass, heads or groups of heads, and how many lines each has.
     pub(crate) fn owners(&self, pass: AttentionPass) -> (i64, i64) {
-        match pass {
-            AttentionPass::Values | AttentionPass::Queries => (self.heads, self.rows),
-            AttentionPass::Keys => (self.heads / self.shared, self.stream),
+        match pass.owns_keys() {
+            false => (self.heads, self.rows),
+            true => (self.heads / self.shared, self.stream),
         }
     }
 
@@ -280,8 +300,8 @@ impl AttentionForm {
         // The rows of a stage have two numbers each.
         let (own, stage) = match tile.pass {
             AttentionPass::Values => (lines(tile.own, self.depth), both(tile.step)),
-            AttentionPass::Keys => (both(tile.own), both(tile.step) + 8 * tile.step),
             AttentionPass::Queries => (both(tile.own), both(tile.step)),
+            _ => (both(tile.own), both(tile.step) + 8 * tile.step),
         };
         let barriers = match tile.unit {
             AttentionUnit::Thread | AttentionUnit::Warp => 0,
@@ -296,6 +316,8 @@ impl AttentionForm {
         let each = match tile.pass {
             AttentionPass::Values => wide + tile.step,
             AttentionPass::Keys => deep + wide + 2 * tile.step,
+            AttentionPass::KeyCotangents => deep + 2 * tile.step,
+            AttentionPass::ValueCotangents => wide + tile.step,
             AttentionPass::Queries => deep + 2 * tile.step,
         };
         match tile.unit {
@@ -305,7 +327,7 @@ impl AttentionForm {
                 // Rounded numbers wait in registers while warpgroups multiply them.
                 let rounded = match tile.pass {
                     AttentionPass::Keys => tile.step,
-                    AttentionPass::Values | AttentionPass::Queries => tile.step / 2,
+                    _ => tile.step / 2,
                 };
                 (each + rounded) / 2 + OTHER_REGISTERS + self.extra_registers(tile)
             }
@@ -317,8 +339,8 @@ impl AttentionForm {
         match (&self.extra, tile.pass) {
             (None, _) => 0,
             (Some(_), AttentionPass::Values) => 48,
-            (Some(_), AttentionPass::Keys) => 24 + tile.step / 2,
             (Some(_), AttentionPass::Queries) => 72,
+            (Some(_), _) => 24 + tile.step / 2,
         }
     }
 
@@ -375,7 +397,7 @@ impl AttentionForm {
         if stages != 2 {
             return Err(format!("`{pass}`: warps have two stages, not {stages}"));
         }
-        if pass == AttentionPass::Keys && step > tile.grid().threads {
+        if pass.owns_keys() && step > tile.grid().threads {
             return Err(format!("`{pass}`: a thread for each of {step} rows is wanted"));
         }
         Ok(())
@@ -383,7 +405,8 @@ impl AttentionForm {
 
     fn check_groups(&self, tile: &AttentionTile, target: &GpuTarget) -> Result<(), String> {
         let &AttentionTile { pass, own, step, .. } = tile;
-        if !self.takes_warpgroups(target) {
+        let joint = !matches!(pass, AttentionPass::KeyCotangents | AttentionPass::ValueCotangents);
+        if !self.takes_warpgroups(target) || !joint {
             return Err(format!("`{pass}`: warpgroups do not multiply this attention"));
         }
         let groups = tile.groups();

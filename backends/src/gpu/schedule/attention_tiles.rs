@@ -21,6 +21,8 @@ pub(crate) const BLOCK: i64 = ATTENTION_BLOCK as i64;
 pub(crate) const TOGETHER: i64 = 4;
 /// Bytes of it.
 const ACCESS: i64 = 16;
+/// Elements of a query and of a value together for which a thread has sums of cotangents of both.
+const MOST_JOINT: i64 = 256;
 /// Registers of a thread beside sums and scores where threads multiply: operands, places, numbers of lines.
 const OTHER_REGISTERS: i64 = 52;
 
@@ -75,7 +77,7 @@ impl AttentionForm {
                 let own = [left, FloatTile { lines: 0, ..right }];
                 FloatTiles { own, step: [keys, values], weights, bytes: values.end() }
             }
-            AttentionPass::Keys => {
+            AttentionPass::Keys | AttentionPass::KeyCotangents | AttentionPass::ValueCotangents => {
                 let queries = of(right.end(), tile.step, self.depth);
                 let cotangents = of(queries.end(), tile.step, self.width);
                 let weights = weights(cotangents.end());
@@ -99,8 +101,8 @@ impl AttentionForm {
         let scores = THREAD_LINES * THREAD_COLUMNS;
         let each = match tile.pass {
             AttentionPass::Values => wide + scores.max(wide),
-            AttentionPass::Keys => deep + wide + scores + scores.max(deep).max(wide),
             AttentionPass::Queries => deep + (2 * scores).max(deep),
+            _ => deep + wide + scores + scores.max(deep).max(wide),
         };
         each + OTHER_REGISTERS
     }
@@ -123,9 +125,12 @@ impl AttentionForm {
 impl AttentionForm {
     /// The passes that it takes, with the engine's own tiles.
     pub(crate) fn decide(&self, target: &GpuTarget) -> Result<AttentionDecision, Diagnostic> {
-        let passes: &[AttentionPass] = match self.step.backward {
-            false => &[AttentionPass::Values],
-            true => &[AttentionPass::Keys, AttentionPass::Queries],
+        use AttentionPass::{KeyCotangents, Keys, Queries, ValueCotangents, Values};
+        let joint = self.depth + self.width <= MOST_JOINT;
+        let passes: &[AttentionPass] = match (self.step.backward, joint) {
+            (false, _) => &[Values],
+            (true, true) => &[Keys, Queries],
+            (true, false) => &[ValueCotangents, KeyCotangents, Queries],
         };
         let shallow = self.depth.max(self.width) <= 64;
         let best = |&pass: &AttentionPass| {
@@ -194,11 +199,18 @@ fn warp_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = Attent
     // Of the tiles that were measured on an H200, those without spills that took least, and smaller ones for less shared memory.
     let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
         (AttentionPass::Values, true) => &[(64, 64, 4, 4), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Values, false) => &[(128, 32, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2)],
+        (AttentionPass::Values, false) => {
+            &[(128, 32, 4, 2), (64, 64, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)]
+        }
         (AttentionPass::Keys, true) => &[(64, 64, 4, 2), (64, 32, 4, 2)],
         (AttentionPass::Keys, false) => &[(64, 64, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
         (AttentionPass::Queries, true) => &[(64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 2)],
-        (AttentionPass::Queries, false) => &[(128, 32, 4, 2), (64, 32, 4, 2), (64, 16, 4, 1)],
+        (AttentionPass::Queries, false) => {
+            &[(128, 32, 4, 2), (64, 32, 4, 2), (64, 32, 4, 1), (64, 16, 4, 1)]
+        }
+        (AttentionPass::KeyCotangents | AttentionPass::ValueCotangents, _) => {
+            &[(64, 32, 4, 2), (64, 16, 4, 2), (64, 32, 4, 1), (64, 16, 4, 1)]
+        }
     };
     list.iter().copied().map(tile)
 }
@@ -218,11 +230,12 @@ fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = A
     // Of the tiles that were measured on an H200, those that took least, and smaller ones for masks and biases.
     let list: &[(i64, i64, i64, u32)] = match (pass, shallow) {
         (AttentionPass::Values, true) => &[(1, 96, 2, 3), (1, 128, 2, 2), (1, 64, 2, 2)],
-        (AttentionPass::Values, false) => &[(2, 128, 2, 1), (2, 64, 2, 1)],
+        (AttentionPass::Values, false) => &[(2, 128, 2, 1), (2, 64, 2, 1), (2, 32, 2, 1)],
         (AttentionPass::Keys, true) => &[(1, 64, 3, 2), (1, 32, 3, 2)],
         (AttentionPass::Keys, false) => &[(2, 48, 5, 1), (2, 32, 4, 1)],
         (AttentionPass::Queries, true) => &[(1, 96, 3, 2), (1, 64, 3, 2)],
-        (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1)],
+        (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1), (2, 32, 3, 1)],
+        (AttentionPass::KeyCotangents | AttentionPass::ValueCotangents, _) => &[],
     };
     list.iter().copied().map(tile)
 }

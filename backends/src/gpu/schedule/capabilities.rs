@@ -2,16 +2,15 @@
 
 use crate::runtime::backend::Capabilities;
 use crate::runtime::functions::CallSide;
-use adfuse_ir::rewrite::AttentionSteps;
-
-/// The most elements of a query or of a value: the sums of a thread's or a warp's rows are in registers.
-const MOST_DEPTH: u64 = 128;
-/// Elements of `f32` and of 16-bit floats that one copy of 16 bytes has.
-const COPIED: [u64; 2] = [4, 8];
+use adfuse_ir::rewrite::{AttentionSteps, StepElements};
 
 /// Threads multiply `f32` in the defined order, matrix units 16-bit floats.
-pub const ATTENTION: AttentionSteps =
-    AttentionSteps::ByMode { deepest: MOST_DEPTH, defined: COPIED[0], rounded: COPIED[1] };
+///
+/// The sums of a thread's or a warp's rows are in registers, so that there is a most of elements; a copy has 16 bytes.
+pub const ATTENTION: AttentionSteps = AttentionSteps::ByMode {
+    defined: StepElements { most: 128, multiple: 4 },
+    rounded: StepElements { most: 256, multiple: 8 },
+};
 
 /// What the engine does itself, where no library multiplies: its entry points copy what callers lay out
 /// otherwise.

@@ -34,6 +34,13 @@ impl KeyTiles {
     }
 }
 
+/// What rows are added to: cotangents of keys, and of values, where the pass has them.
+#[derive(Clone, Copy)]
+struct CotangentSums<'a> {
+    dk: Option<&'a Accumulators>,
+    dv: Option<&'a Accumulators>,
+}
+
 /// Numbers of rows that are copied beside them: a thread copies one.
 struct NumberCopy {
     from: Reg,
@@ -83,7 +90,7 @@ impl StageCopies {
 }
 
 impl AttendPass<'_> {
-    /// Cotangents of keys and values; `each` blocks have the keys of a group.
+    /// Cotangents of keys, of values or of both; `each` blocks have the keys of a group.
     pub(super) fn keys(&self, emit: &mut Emit<'_>, each: i64) {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { stream, depth, width, shared, .. } = *form;
@@ -99,18 +106,24 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         let range = self.row_tiles(asm, first);
         let place = ScorePlace::new(asm, form, (ScoreLines::Keys, tile), first);
-        let dk = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(depth));
-        let dv = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(width));
+        let [of_keys, of_values] = tile.pass.of_keys();
+        let mut zeros = |wanted: bool, elements: i64| {
+            let padded = AttentionForm::padded(elements);
+            wanted.then(|| Accumulators::zeros(asm, tile.tall(), padded))
+        };
+        let (dk, dv) = (zeros(of_keys, depth), zeros(of_values, width));
+        let sums = CotangentSums { dk: dk.as_ref(), dv: dv.as_ref() };
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
         let end = made(asm, Class::Word, "add.s32", format_args!("{head}, {shared}"));
         each_tile(emit, head, end, |emit| {
-            self.rows_of_head(emit, head, &tiles, (&range, &place), [&dk, &dv]);
+            self.rows_of_head(emit, head, &tiles, (&range, &place), sums);
         });
         emit.asm.emit("cp.async.wait_group 0");
         let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
-        for (b, sums, n) in [(of_k, &dk, depth), (of_v, &dv, width)] {
+        for (b, sums, n) in [(of_k, dk, depth), (of_v, dv, width)] {
+            let Some(sums) = sums else { continue };
             let at = self.head_at(emit, b, group, stream, n * 2);
-            self.store(emit, sums, (at, n, stream), &place);
+            self.store(emit, &sums, (at, n, stream), &place);
         }
     }
 
@@ -146,7 +159,7 @@ impl AttendPass<'_> {
         head: Reg,
         tiles: &KeyTiles,
         (range, place): (&TileRange, &ScorePlace<'_>),
-        [dk, dv]: [&Accumulators; 2],
+        sums: CotangentSums<'_>,
     ) {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { rows, depth, width, .. } = *form;
@@ -166,7 +179,7 @@ impl AttendPass<'_> {
         emit.asm.emit("bar.sync 0");
         let copy = |asm: &mut Asm, first: Reg, stage: Reg| copies.copy(asm, first, stage);
         self.go_over(emit, range, tiles.stage_bytes, &copy, &mut |emit, turn| {
-            self.rows_of_tile(&mut emit.asm, turn, tiles, &place, [dk, dv]);
+            self.rows_of_tile(&mut emit.asm, turn, tiles, &place, sums);
         });
     }
 
@@ -177,7 +190,7 @@ impl AttendPass<'_> {
         turn: TileTurn,
         tiles: &KeyTiles,
         place: &ScorePlace<'_>,
-        [dk, dv]: [&Accumulators; 2],
+        sums: CotangentSums<'_>,
     ) {
         let scores = self.products(asm, &tiles.k, &tiles.q, turn);
         let gated = place.hide(asm, &scores, (turn.first, turn.partly));
@@ -204,7 +217,10 @@ impl AttendPass<'_> {
                 }
             }
         }
-        self.add_weighed(asm, dv, &scores, (&tiles.dy, turn));
+        if let Some(dv) = sums.dv {
+            self.add_weighed(asm, dv, &scores, (&tiles.dy, turn));
+        }
+        let Some(dk) = sums.dk else { return };
         let moved = self.products(asm, &tiles.v, &tiles.dy, turn);
         for j in 0..scores.wide {
             let deltas = pair(asm, tiles.delta, j);

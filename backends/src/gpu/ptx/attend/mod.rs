@@ -68,18 +68,18 @@ pub(crate) fn attention(
         let mut emit = begun(s);
         match (tile.unit, tile.pass) {
             (AttentionUnit::Thread, AttentionPass::Values) => pass.values_by_threads(&mut emit),
-            (AttentionUnit::Thread, AttentionPass::Keys) => pass.keys_by_threads(&mut emit),
             (AttentionUnit::Thread, AttentionPass::Queries) => pass.queries_by_threads(&mut emit),
+            (AttentionUnit::Thread, _) => pass.keys_by_threads(&mut emit),
             (AttentionUnit::Warp, AttentionPass::Values) => pass.values(&mut emit, each),
-            (AttentionUnit::Warp, AttentionPass::Keys) => pass.keys(&mut emit, each),
             (AttentionUnit::Warp, AttentionPass::Queries) => pass.queries(&mut emit, each),
+            (AttentionUnit::Warp, _) => pass.keys(&mut emit, each),
             (AttentionUnit::Warpgroup, AttentionPass::Values) => {
                 pass.values_by_groups(&mut emit, each);
             }
-            (AttentionUnit::Warpgroup, AttentionPass::Keys) => pass.keys_by_groups(&mut emit, each),
             (AttentionUnit::Warpgroup, AttentionPass::Queries) => {
                 pass.queries_by_groups(&mut emit, each);
             }
+            (AttentionUnit::Warpgroup, _) => pass.keys_by_groups(&mut emit, each),
         }
         let shared = u32::try_from(form.shared_bytes(tile)).unwrap_or(u32::MAX);
         out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
@@ -185,9 +185,9 @@ impl AttendPass<'_> {
         let (owners, lines) = self.form.owners(self.tile.pass);
         let block = asm.special("ctaid.x");
         let (owner, own) = scores::divided(asm, block, owners);
-        let own = match self.tile.pass {
-            AttentionPass::Keys => own,
-            AttentionPass::Values | AttentionPass::Queries => {
+        let own = match self.tile.pass.owns_keys() {
+            true => own,
+            false => {
                 let last = (lines + self.tile.own - 1) / self.tile.own - 1;
                 made(asm, Class::Word, "sub.s32", format_args!("{last}, {own}"))
             }
