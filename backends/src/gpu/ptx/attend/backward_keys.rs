@@ -36,7 +36,7 @@ impl KeyTiles {
 
 /// What rows are added to: cotangents of keys, and of values, where the pass has them.
 #[derive(Clone, Copy)]
-struct CotangentSums<'a> {
+struct KeyOwnSums<'a> {
     dk: Option<&'a Accumulators>,
     dv: Option<&'a Accumulators>,
 }
@@ -112,7 +112,7 @@ impl AttendPass<'_> {
             wanted.then(|| Accumulators::zeros(asm, tile.tall(), padded))
         };
         let (dk, dv) = (zeros(of_keys, depth), zeros(of_values, width));
-        let sums = CotangentSums { dk: dk.as_ref(), dv: dv.as_ref() };
+        let sums = KeyOwnSums { dk: dk.as_ref(), dv: dv.as_ref() };
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
         let end = made(asm, Class::Word, "add.s32", format_args!("{head}, {shared}"));
         each_tile(emit, head, end, |emit| {
@@ -159,7 +159,7 @@ impl AttendPass<'_> {
         head: Reg,
         tiles: &KeyTiles,
         (range, place): (&TileRange, &ScorePlace<'_>),
-        sums: CotangentSums<'_>,
+        sums: KeyOwnSums<'_>,
     ) {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { rows, depth, width, .. } = *form;
@@ -190,7 +190,7 @@ impl AttendPass<'_> {
         turn: TileTurn,
         tiles: &KeyTiles,
         place: &ScorePlace<'_>,
-        sums: CotangentSums<'_>,
+        sums: KeyOwnSums<'_>,
     ) {
         let scores = self.products(asm, &tiles.k, &tiles.q, turn);
         let gated = place.hide(asm, &scores, (turn.first, turn.partly));
