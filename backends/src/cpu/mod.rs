@@ -6,7 +6,8 @@
 
 pub(crate) mod argsort;
 mod attend;
-pub(crate) mod block;
+pub(crate) mod batch_lanes;
+mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
 pub(crate) mod clif;

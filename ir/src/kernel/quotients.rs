@@ -21,9 +21,9 @@ impl Divisors {
         Divisors(SmallVec::from_elem(1, rank))
     }
 
-    /// One for each axis.
-    pub fn of_axes(&self) -> &[i64] {
-        &self.0
+    /// One for each axis of these extents. What has one coordinate is not divided.
+    pub fn of_axes(&self, extents: &[i64]) -> SmallVec<[i64; 8]> {
+        self.0.iter().zip(extents).map(|(&by, &n)| if n == 1 { 1 } else { by }).collect()
     }
 
     /// Adds those of an expression. `None` where an axis would have several, or a large one, and where data or quotients are divided.
@@ -81,14 +81,14 @@ pub fn parts_at_quotients(kernel: &Kernel) -> Option<Vec<Kernel>> {
         return None;
     }
     let divisors = Divisors::of_stage(stage, kernel.domain.len())?;
-    let by = divisors.of_axes();
+    let by = divisors.of_axes(&kernel.domain);
     let inner = kernel.domain.iter().rposition(|&n| n > 1)?;
     let long = by.iter().zip(&kernel.domain).all(|(&by, &n)| by == 1 || n >= FEWEST * by);
     let divides = by.iter().zip(&kernel.domain).all(|(&by, &n)| n % by == 0);
     if by[inner] == 1 || divides || !long {
         return None;
     }
-    let schedule = Schedule { tiles: by.into(), ..Schedule::default() };
+    let schedule = Schedule { tiles: by.as_slice().into(), ..Schedule::default() };
     let mut parts = parts(&Kernel { schedule, ..kernel.clone() });
     parts.iter_mut().for_each(|part| part.schedule = Schedule::default());
     Some(parts)

@@ -25,17 +25,17 @@ pub(crate) struct SplitAxes {
 /// `None` where nothing is read at quotients along lines, or the axes do not split. Vectors have this many lanes.
 pub(crate) fn split_at_quotients(sweep: &Sweep<'_>, lanes: i64) -> Option<SplitAxes> {
     let divisors = divisors(sweep)?;
-    let divisors = divisors.of_axes();
+    let divisors = divisors.of_axes(&sweep.extents);
     let inner = sweep.extents.iter().rposition(|&n| n > 1)?;
     let by = divisors[inner];
     let lies = by > 1 && lanes % by == 0;
-    let divides = sweep.extents.iter().zip(divisors).all(|(n, by)| n % by == 0);
+    let divides = sweep.extents.iter().zip(&divisors).all(|(n, by)| n % by == 0);
     if !lies || !divides || sweep.target.is_some() {
         return None;
     }
     let (mut extents, mut at) = (Extents::new(), SmallVec::<[IndexExpr; 8]>::new());
     let (mut domain, mut short) = (sweep.domain, SmallVec::<[usize; 4]>::new());
-    for (axis, (&n, &by)) in sweep.extents.iter().zip(divisors).enumerate() {
+    for (axis, (&n, &by)) in sweep.extents.iter().zip(&divisors).enumerate() {
         let outer = IndexExpr::axis(extents.len());
         if by == 1 {
             extents.push(n);
@@ -47,13 +47,13 @@ pub(crate) fn split_at_quotients(sweep: &Sweep<'_>, lanes: i64) -> Option<SplitA
         short.push(extents.len() - 1);
         domain += usize::from(axis < sweep.domain);
     }
-    let simple = |e: &IndexExpr| simplified(&e.compose(&at), &extents);
+    let simple = |e: &IndexExpr| affine_over_two(&simplified(&e.compose(&at), &extents), &extents);
     let split = |param: &Param| match param.at(&at) {
         Param::Load(mut pieces) => {
             pieces.iter_mut().for_each(|piece| affine_where_it_holds(piece, &extents, &short));
             Param::Load(pieces)
         }
-        Param::Coord(e) => Param::Coord(simplified(&e, &extents)),
+        Param::Coord(e) => Param::Coord(affine_over_two(&simplified(&e, &extents), &extents)),
         other => other,
     };
     let params = sweep.params.iter().map(split).collect();
@@ -126,6 +126,29 @@ fn affine_where_it_holds(piece: &mut Piece, extents: &[i64], short: &[usize]) {
         piece.guards.iter_mut().for_each(|guard| guard.expr = guard.expr.compose(&at));
         piece.guards[k] = Guard { expr: IndexExpr::axis(axis), range: place..place + 1 };
     }
-    piece.index.iter_mut().for_each(|e| *e = simplified(e, extents));
-    piece.guards.iter_mut().for_each(|guard| guard.expr = simplified(&guard.expr, extents));
+    let guards = piece.guards.iter_mut().map(|guard| &mut guard.expr);
+    for e in piece.index.iter_mut().chain(guards) {
+        *e = affine_over_two(&simplified(e, extents), extents);
+    }
+}
+
+/// An expression in which quotients and remainders of one axis with two coordinates are affine: any function of two places is.
+fn affine_over_two(e: &IndexExpr, extents: &[i64]) -> IndexExpr {
+    let inner = |a: &IndexExpr| Box::new(affine_over_two(a, extents));
+    match e {
+        IndexExpr::Axis(_) | IndexExpr::Const(_) | IndexExpr::Data { .. } => e.clone(),
+        IndexExpr::Add(a, b) => IndexExpr::Add(inner(a), inner(b)),
+        IndexExpr::Mul(a, c) => IndexExpr::Mul(inner(a), *c),
+        IndexExpr::FloorDiv(..) | IndexExpr::Mod(..) => {
+            let axes = |axis: usize| mentions(e, &|a| a == axis, &|_| true);
+            let mut found = (0..extents.len()).filter(|&axis| axes(axis));
+            let (Some(axis), None) = (found.next(), found.next()) else { return e.clone() };
+            if extents[axis] != 2 || mentions(e, &|_| false, &|_| true) {
+                return e.clone();
+            }
+            let value = |place: i64| e.eval(&vec![place; extents.len()], &[]);
+            let first = value(0);
+            IndexExpr::axis(axis).times(value(1) - first).plus(first)
+        }
+    }
 }
