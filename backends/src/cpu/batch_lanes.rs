@@ -141,7 +141,7 @@ impl LaneProduct {
         let group = rows * cols * depth * lanes;
         // Each thread has some, if they are worth it.
         let share = all / worker_set.threads() as i64;
-        let groups = share.clamp(PRODUCTS / group.max(1), GROUPS).clamp(1, GROUPS);
+        let groups = share.max(PRODUCTS / group.max(1)).clamp(1, GROUPS);
         let tasks = TaskCount::of_products((all + groups - 1) / groups, groups * group);
         worker_set.each(tasks, |_, worker, k| {
             let from = k * groups * lanes;

@@ -17,6 +17,9 @@ const WAYS: u64 = 8;
 /// The most elements of a tile along the vectors.
 const ALONG: u64 = 256;
 
+/// The fewest elements of a line that fill a good part of a vector.
+const LINE: i64 = 8;
+
 /// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
 
@@ -67,7 +70,10 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     let across = |axis: usize| found.iter().filter(move |x| apart(x, axis));
     // What is stored decides between axes that are as good: later kernels read it so.
     let cost = |axis: usize| across(axis).map(|x| x.bytes).sum::<i64>();
-    let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(|&a| cost(a)) else {
+    // Lines of a few elements leave most lanes idle: elements of another axis that are as far apart are written one by one in less time.
+    let idle = |axis: usize| kernel.domain[axis] < LINE;
+    let least = |&a: &usize| (cost(a), idle(a));
+    let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(least) else {
         return Schedule::default();
     };
     let mut schedule = Schedule::default();

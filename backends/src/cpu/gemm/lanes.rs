@@ -6,8 +6,6 @@
 //! elements are some six hundred different ones. A table says where each element of a matrix is among them.
 #![allow(unsafe_code)]
 
-use super::MatrixView;
-use super::pack::columns;
 use super::tiles::FmaType;
 use super::window::{Forms, Window, WindowAxis, WindowWalk, plus};
 use crate::reference::order::CONTRACT_CHUNK;
@@ -17,8 +15,8 @@ use std::array::from_fn;
 /// Matrices that are multiplied at once.
 pub(in super::super) const LANES: usize = 16;
 
-/// Lanes that are interleaved at once.
-const BLOCK: usize = 8;
+/// Lanes and elements of the blocks that are transposed in registers. Larger ones make more shuffles than they save.
+const BLOCK: usize = 4;
 
 /// Steps along the depth between neighbours, at most: what lies between them is interleaved too.
 const STEP: i64 = 4;
@@ -231,7 +229,7 @@ impl<'a> ChunkTable<'a> {
         self.count = merged;
     }
 
-    /// Interleaves the elements of matrices `from..from + count` of the batch, at most [`LANES`]. Lanes beyond them have the last one's.
+    /// Interleaves the elements of matrices `from..from + count` of the batch, from 1 to [`LANES`]. Lanes beyond them have the last one's.
     ///
     /// # Safety
     /// The array has the elements that guards let through, of type `T`; nobody writes them meanwhile.
@@ -247,27 +245,41 @@ impl<'a> ChunkTable<'a> {
             let runs = std::slice::from_raw_parts(self.runs, self.count);
             for run in runs {
                 let to = to.add(run.entry as usize * LANES);
-                let first = |lane: usize| {
-                    let place = (lanes[lane] + run.first) as isize;
-                    self.operand.at.cast::<T>().wrapping_offset(place)
-                };
                 for lane in (0..LANES).step_by(BLOCK) {
-                    let step = lanes[lane + 1] - lanes[lane];
-                    let even = (lane + 1..lane + BLOCK).all(|l| lanes[l] - lanes[l - 1] == step);
-                    let view = |lane: usize, step: i64| MatrixView {
-                        at: first(lane).cast_mut().cast(),
-                        row: 1,
-                        column: step as isize,
-                    };
-                    if even {
-                        let from = view(lane, step);
-                        columns::<T, BLOCK>(from, run.count as usize, to.add(lane), LANES);
-                        continue;
-                    }
-                    for lane in lane..lane + BLOCK {
-                        columns::<T, 1>(view(lane, 0), run.count as usize, to.add(lane), LANES);
-                    }
+                    let from: [*const T; BLOCK] = from_fn(|l| {
+                        let place = (lanes[lane + l] + run.first) as isize;
+                        self.operand.at.cast::<T>().wrapping_offset(place)
+                    });
+                    transposed(from, run.count as usize, to.add(lane));
                 }
+            }
+        }
+    }
+}
+
+/// Puts elements of some lanes side by side: `count` of each, from these places on.
+///
+/// # Safety
+/// There must be so many elements, and room for as many vectors of all lanes at `to`.
+// A block is read across its lines.
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn transposed<T: Copy>(from: [*const T; BLOCK], count: usize, to: *mut T) {
+    let mut k = 0;
+    // SAFETY: as the caller promises.
+    unsafe {
+        while k + BLOCK <= count {
+            let block: [[T; BLOCK]; BLOCK] =
+                from_fn(|l| from[l].add(k).cast::<[T; BLOCK]>().read_unaligned());
+            for x in 0..BLOCK {
+                let across: [T; BLOCK] = from_fn(|l| block[l][x]);
+                to.add((k + x) * LANES).cast::<[T; BLOCK]>().write_unaligned(across);
+            }
+            k += BLOCK;
+        }
+        for k in k..count {
+            for l in 0..BLOCK {
+                *to.add(k * LANES + l) = *from[l].add(k);
             }
         }
     }
@@ -319,6 +331,7 @@ unsafe fn product<T: FmaType, const N: usize>(
     sides: [LaneOperand<'_>; 2],
     [from, end]: [usize; 2],
     (of, room): (&LaneRoom, *mut u8),
+    interleave: unsafe fn(&ChunkTable<'_>, usize, usize),
 ) {
     let [lhs, rhs] = sides;
     let mut left = ChunkTable::new(lhs, &of.sides[0], room);
@@ -334,8 +347,8 @@ unsafe fn product<T: FmaType, const N: usize>(
             right.find(cols, k, deep);
             for (group, first) in (from..end).step_by(LANES).enumerate() {
                 let count = LANES.min(end - first);
-                left.interleave::<T>(first, count);
-                right.interleave::<T>(first, count);
+                interleave(&left, first, count);
+                interleave(&right, first, count);
                 for part in 0..rows * parts {
                     let row = part / parts;
                     // Columns are divided evenly, since few sums take as long as many.
@@ -377,9 +390,10 @@ pub(in super::super) struct LaneKernel {
     ),
 }
 
-/// An instance for an instruction set, with the columns of 8 and of 4 bytes that are multiplied at a time.
+/// An instance for an instruction set, with the columns of 8 and of 4 bytes that are multiplied at a time, and the one that interleaves: of
+/// small blocks the compiler makes better code without AVX-512.
 macro_rules! lanes {
-    ($set:ident, $name:literal, [$c8:literal, $c4:literal] $(, $features:literal)?) => {
+    ($set:ident, $name:literal, [$c8:literal, $c4:literal], $by:ident $(, $features:literal)?) => {
         mod $set {
             use super::*;
 
@@ -398,20 +412,39 @@ macro_rules! lanes {
                 // SAFETY: as the caller promises.
                 unsafe {
                     match dtype {
-                        DType::F64 => product::<f64, $c8>(size, sides, batch, room),
-                        _ => product::<f32, $c4>(size, sides, batch, room),
+                        DType::F64 => {
+                            let interleave = super::$by::interleave::<f64>;
+                            product::<f64, $c8>(size, sides, batch, room, interleave);
+                        }
+                        _ => {
+                            let interleave = super::$by::interleave::<f32>;
+                            product::<f32, $c4>(size, sides, batch, room, interleave);
+                        }
                     }
                 }
+            }
+
+            /// # Safety
+            /// As of [`ChunkTable::interleave`], on a processor that has these features.
+            #[allow(dead_code)]
+            $(#[target_feature(enable = $features)])?
+            pub(super) unsafe fn interleave<T: FmaType>(
+                table: &ChunkTable<'_>,
+                from: usize,
+                count: usize,
+            ) {
+                // SAFETY: as the caller promises.
+                unsafe { table.interleave::<T>(from, count) }
             }
         }
     };
 }
 
-lanes!(any, "lanes", [3, 6]);
+lanes!(any, "lanes", [3, 6], any);
 #[cfg(target_arch = "x86_64")]
-lanes!(avx2, "lanes, avx2", [3, 6], "avx2,fma");
+lanes!(avx2, "lanes, avx2", [3, 6], avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-lanes!(avx512, "lanes, avx512f", [12, 12], "avx512f,avx2,fma");
+lanes!(avx512, "lanes, avx512f", [12, 12], avx2, "avx512f,avx2,fma");
 
 /// The instances that the host can run, the fastest first.
 pub(super) fn all() -> impl Iterator<Item = &'static LaneKernel> {

@@ -73,7 +73,7 @@ pub(super) unsafe fn pack<T: Copy + Default, const C: usize>(
 // A block is read across its lines.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-pub(super) unsafe fn columns<T: Copy + Default, const B: usize>(
+unsafe fn columns<T: Copy + Default, const B: usize>(
     from: MatrixView,
     depth: usize,
     to: *mut T,
