@@ -236,17 +236,14 @@ impl CompiledArgsort {
 }
 
 /// The bits of a float, whose sign is this bit and whose infinity is this, as a number that compares as the
-/// float does: both zeros are one, and NaN is the largest.
+/// float does: both zeros are one, and NaN is the largest. Signs are in no order that a branch could follow.
+#[inline(always)]
 fn float(bits: u64, sign: u32, infinity: u64) -> u64 {
-    let top = 1 << sign;
+    let (top, is_negative) = (1u64 << sign, bits >> sign & 1);
     let magnitude = bits & (top - 1);
-    if magnitude > infinity {
-        return top | (top - 1);
-    }
-    match bits & top != 0 && magnitude != 0 {
-        true => top - 1 - magnitude,
-        false => top | magnitude,
-    }
+    let signed = (magnitude ^ is_negative.wrapping_neg()).wrapping_add(is_negative);
+    let is_nan = u64::from(magnitude > infinity).wrapping_neg();
+    top.wrapping_add(signed) | is_nan & (top | (top - 1))
 }
 
 #[cfg(test)]
