@@ -89,7 +89,9 @@ fn measured(op: &SurveyedOp, args: &OpsArgs) -> Result<OpReport, Diagnostic> {
     let bytes: u64 = tensors.iter().filter_map(TensorType::bytes).sum();
     let host = args.measure.host(args.threads)?;
     let mut contest = Contest::new(&program, &host, &[Effort::Default])?;
-    contest.contenders.extend(Contest::new(&copy_of(bytes)?, &host, &[Effort::Default])?.contenders);
+    contest
+        .contenders
+        .extend(Contest::new(&copy_of(bytes)?, &host, &[Effort::Default])?.contenders);
     let (length, rounds) = args.measure.length();
     match args.quick {
         true => contest.run(Duration::ZERO, 1)?,

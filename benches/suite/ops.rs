@@ -222,7 +222,9 @@ impl OpFamily {
 fn plain(params: &str, call: &str, results: &str) -> String {
     let values: Vec<String> = (0..results.matches('[').count()).map(|k| format!("%{k}")).collect();
     let values = values.join(", ");
-    format!("func @f({params}) -> ({results}) {{\n  {values} = {call} : {results}\n  return {values}\n}}\n")
+    format!(
+        "func @f({params}) -> ({results}) {{\n  {values} = {call} : {results}\n  return {values}\n}}\n"
+    )
 }
 
 /// The function of the sum of a call's result, each element times one of `%in.t`.

@@ -24,7 +24,8 @@ const DECOMPOSITIONS: [&str; 6] = ["triangular_solve", "cholesky", "lu", "qr", "
 #[test]
 fn every_op_is_surveyed_or_left_out() {
     let surveyed = |name: &str| OP_FAMILIES.iter().any(|f| f.ops.split(' ').any(|op| op == name));
-    let left = |name: &str| LEFT_OUT.iter().any(|(op, _)| *op == name) || DECOMPOSITIONS.contains(&name);
+    let left =
+        |name: &str| LEFT_OUT.iter().any(|(op, _)| *op == name) || DECOMPOSITIONS.contains(&name);
     for &op in Op::ALL {
         let moves_elements = matches!(
             op.def().body,

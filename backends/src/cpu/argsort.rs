@@ -169,13 +169,7 @@ impl CompiledArgsort {
     }
 
     /// Lines of elements whose numbers have 32 bits at most: that of a line and a position.
-    fn narrow(
-        &self,
-        worker: &Worker,
-        of: (i64, i64),
-        to: i64,
-        number: impl Fn(i64, i64) -> u32,
-    ) {
+    fn narrow(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u32) {
         let turned = if self.descending { u32::MAX } else { 0 };
         self.ordered(worker, of, to, |l, k| u64::from(number(l, k) ^ turned) << 32 | k as u64);
     }

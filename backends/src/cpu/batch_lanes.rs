@@ -1,7 +1,6 @@
 //! Contractions of many small matrices, such as the gradients of a depthwise convolution's kernels: matrices of the batch are
 //! multiplied side by side, one in each lane of a vector ([`lanes`]).
 
-use super::contract::CompiledMember;
 use super::gemm::lanes::{self, LANES, LaneOperand, LaneRoom};
 use super::gemm::window::{Forms, Window, WindowAxis, merged};
 use super::kernel::compile::CompileContext;
@@ -94,7 +93,8 @@ impl CompileContext<'_> {
         let feeds = [(&m.lhs, groups(&m.rows), rows), (&m.rhs, groups(&m.cols), cols)];
         let found = feeds.map(|(f, groups, _)| windows(self.program, f, groups, m.sum));
         let overlaps = found.iter().flatten().any(|w| w.overlaps);
-        let matrices = feeds.iter().all(|(f, groups, _)| read(self.program, f, *groups, m.sum).is_some());
+        let matrices =
+            feeds.iter().all(|(f, groups, _)| read(self.program, f, *groups, m.sum).is_some());
         if !overlaps || matrices {
             return Ok(None);
         }
@@ -102,7 +102,8 @@ impl CompileContext<'_> {
         let arrays = feeds.map(|(.., free)| dense([batch, free, depth]));
         let [Some(left), Some(right)] = arrays else { return Ok(None) };
         let [a, b] = &found;
-        let shapes = [a.as_ref().map_or(&left, |w| &w.window), b.as_ref().map_or(&right, |w| &w.window)];
+        let shapes =
+            [a.as_ref().map_or(&left, |w| &w.window), b.as_ref().map_or(&right, |w| &w.window)];
         let count = (rows * cols).unsigned_abs();
         let Some(room) = LaneRoom::of(shapes, count, GROUPS.unsigned_abs(), m.sum) else {
             return Ok(None);
@@ -127,15 +128,18 @@ impl CompileContext<'_> {
 }
 
 impl LaneProduct {
-    /// Computes all sums.
-    pub(super) fn run(&self, m: &CompiledMember, worker_set: &mut WorkerSet<'_>) {
-        let bytes = m.sum.bytes();
+    /// Computes all sums, of a batch of this size and type.
+    pub(super) fn run(
+        &self,
+        ([batch, rows, cols, depth], dtype): ([i64; 4], DType),
+        worker_set: &mut WorkerSet<'_>,
+    ) {
+        let bytes = dtype.bytes();
         for side in &self.sides {
             if let LaneSource::Array(array, _) = side {
                 array.compute(worker_set, bytes);
             }
         }
-        let [batch, rows, cols, depth] = m.size;
         let lanes = LANES as i64;
         let all = (batch + lanes - 1) / lanes;
         let group = rows * cols * depth * lanes;
@@ -151,13 +155,13 @@ impl LaneProduct {
             let size = [rows, cols, depth].map(|n| n as usize);
             let range = [from, end].map(|n| n as usize);
             // SAFETY: operands are computed in full, or elements of buffers that the verifier has proven to be there where
-            // guards hold; the room is the worker's alone, and has been taken for so many groups; each sum is of one task.
+            // guards hold; the room is the worker's alone, and has been taken for this many groups; each sum is of one task.
             #[allow(unsafe_code)]
             unsafe {
-                lanes::found().product(m.sum, size, sides, range, (&self.room, room));
+                lanes::found().product(dtype, size, sides, range, (&self.room, room));
                 let sums = room.wrapping_add(self.room.sums() as usize);
                 let to = worker.all(self.sums);
-                match m.sum {
+                match dtype {
                     DType::F64 => stored::<f64>(sums.cast(), size, range, to.cast()),
                     _ => stored::<f32>(sums.cast(), size, range, to.cast()),
                 }
@@ -169,9 +173,14 @@ impl LaneProduct {
 /// Puts the sums of matrices `from..end` where those of each matrix are neighbours.
 ///
 /// # Safety
-/// There are the sums of so many groups, and room for those of the whole batch, in which nobody else uses those of these matrices.
+/// There are the sums of all their groups, and room for those of the whole batch, in which nobody else uses those of these matrices.
 #[allow(unsafe_code)]
-unsafe fn stored<T: Copy>(sums: *const T, [rows, cols, _]: [usize; 3], [from, end]: [usize; 2], to: *mut T) {
+unsafe fn stored<T: Copy>(
+    sums: *const T,
+    [rows, cols, _]: [usize; 3],
+    [from, end]: [usize; 2],
+    to: *mut T,
+) {
     let count = rows * cols;
     for (k, matrix) in (from..end).enumerate() {
         for sum in 0..count {

@@ -1,8 +1,8 @@
 //! Contractions: operands as matrices, products piece by piece, and the epilogue of each piece while it is in the
 //! cache.
 
-use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::batch_lanes::LaneProduct;
+use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;

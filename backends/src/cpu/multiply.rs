@@ -37,7 +37,7 @@ impl CompiledMember {
                         array.compute(worker_set, self.sum.bytes());
                     }
                 }
-                MemberOperands::Lanes(product) => product.run(self, worker_set),
+                MemberOperands::Lanes(product) => product.run((self.size, self.sum), worker_set),
             }
             self.multiply_all(worker_set, operands);
         }

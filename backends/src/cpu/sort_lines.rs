@@ -116,7 +116,8 @@ mod tests {
         let lengths = (0..70).chain(250..262).chain([1000, DIGITS[1], DIGITS[1] + 1]);
         for n in lengths {
             for mask in [0, 3, 0xff00, 0xffff_0000, 0xffff_ffff] {
-                let entries: Vec<u64> = (0..n as u64).map(|k| (random() & mask) << 32 | k).collect();
+                let entries: Vec<u64> =
+                    (0..n as u64).map(|k| (random() & mask) << 32 | k).collect();
                 let (mut found, mut wanted) = (entries.clone(), entries);
                 u64::sort(&mut found, &mut vec![0; room(n as i64) as usize]);
                 wanted.sort_unstable();

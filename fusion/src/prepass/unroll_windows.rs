@@ -293,8 +293,10 @@ impl Pull<'_> {
             let span = if from[d] == 0 { 0 } else { (from[d] as i64 - 1) * stride + 1 };
             high[d] = to[d] as i64 - low[d] - span;
         }
-        let attrs =
-            Attrs::none().with_ints("low", low).with_ints("high", high).with_ints("interior", interior);
+        let attrs = Attrs::none()
+            .with_ints("low", low)
+            .with_ints("high", high)
+            .with_ints("interior", interior);
         s.b.op_with(Op::Pad, &[elements, filler], attrs)
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn split_at_quotients(sweep: &Sweep<'_>, lanes: i64) -> Option<SplitA
         match put {
             SweepOutput::Store(_, index) => stores.push(index.iter().map(simple).collect()),
             SweepOutput::Point(_) | SweepOutput::Place(_) => stores.push(Vec::new()),
-            // Its axes are blocks of an order.
+            // Folds name axes, whose order is that of their blocks.
             SweepOutput::Fold(_) => return None,
         }
     }
@@ -106,7 +106,8 @@ fn divisors(sweep: &Sweep<'_>) -> Option<Divisors> {
 fn affine_where_it_holds(piece: &mut Piece, extents: &[i64], short: &[usize]) {
     let axes = |e: &IndexExpr, axis: usize| mentions(e, &|a| a == axis, &|_| true);
     for &axis in short {
-        let alone = |e: &IndexExpr| axes(e, axis) && !(0..extents.len()).any(|a| a != axis && axes(e, a));
+        let alone =
+            |e: &IndexExpr| axes(e, axis) && !(0..extents.len()).any(|a| a != axis && axes(e, a));
         let places = |guard: &Guard| {
             let mut at: SmallVec<[i64; 8]> = SmallVec::from_elem(0, extents.len());
             let mut holds = (0..extents[axis]).filter(|&place| {
@@ -116,7 +117,8 @@ fn affine_where_it_holds(piece: &mut Piece, extents: &[i64], short: &[usize]) {
             holds.next().filter(|_| holds.next().is_none())
         };
         let found = piece.guards.iter().enumerate().find_map(|(k, guard)| {
-            let simple = Guard { expr: simplified(&guard.expr, extents), range: guard.range.clone() };
+            let simple =
+                Guard { expr: simplified(&guard.expr, extents), range: guard.range.clone() };
             Some((k, places(&simple).filter(|_| alone(&simple.expr))?))
         });
         let Some((k, place)) = found else { continue };

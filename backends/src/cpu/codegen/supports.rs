@@ -23,7 +23,8 @@ pub(crate) fn partial_nest(
         return of(LineForm::Plain);
     }
     if let Some(split) = split_at_quotients(sweep, lanes.into()) {
-        let nest = LoopNest::new(&split.of(sweep), contract, LineForm::Merged { lanes: lanes.into() });
+        let nest =
+            LoopNest::new(&split.of(sweep), contract, LineForm::Merged { lanes: lanes.into() });
         if nest.grid().is_some() && supported(&nest, lanes).is_ok() {
             return (nest, Ok(()));
         }

@@ -196,7 +196,7 @@ impl<'a> ChunkTable<'a> {
     /// Fills the table, and leaves of the runs those of different elements.
     ///
     /// # Safety
-    /// There are so many runs.
+    /// There are this many runs.
     unsafe fn merge(&mut self, count: usize) {
         // SAFETY: as the caller promises; a run is read before what it becomes is written, at its place or before.
         let runs = unsafe { std::slice::from_raw_parts_mut(self.runs, count) };
@@ -260,7 +260,7 @@ impl<'a> ChunkTable<'a> {
 /// Puts elements of some lanes side by side: `count` of each, from these places on.
 ///
 /// # Safety
-/// There must be so many elements, and room for as many vectors of all lanes at `to`.
+/// There must be as many elements, and room for as many vectors of all lanes at `to`.
 // A block is read across its lines.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
@@ -381,13 +381,7 @@ unsafe fn product<T: FmaType, const N: usize>(
 /// Products by one instruction set.
 pub(in super::super) struct LaneKernel {
     pub(in super::super) name: &'static str,
-    product: unsafe fn(
-        DType,
-        [usize; 3],
-        [LaneOperand<'_>; 2],
-        [usize; 2],
-        (&LaneRoom, *mut u8),
-    ),
+    product: unsafe fn(DType, [usize; 3], [LaneOperand<'_>; 2], [usize; 2], (&LaneRoom, *mut u8)),
 }
 
 /// An instance for an instruction set, with the columns of 8 and of 4 bytes that are multiplied at a time, and the one that interleaves: of
@@ -469,7 +463,7 @@ impl LaneKernel {
     /// [`LANES`] matrices and each sum, row-major, a vector with an element of each matrix.
     ///
     /// # Safety
-    /// The room is that of the windows for so many groups and sums, aligned to vectors, and nobody else uses it. The arrays have the
+    /// The room is that of the windows for as many groups and sums, aligned to vectors, and nobody else uses it. The arrays have the
     /// elements that the windows' guards let through, of this type, `f32` or `f64`, and nobody writes them meanwhile.
     pub(in super::super) unsafe fn product(
         &self,
