@@ -18,7 +18,7 @@ const WAYS: u64 = 8;
 const ALONG: u64 = 256;
 
 /// The fewest elements of a line that fill a good part of a vector.
-const LINE: i64 = 16;
+const LINE: i64 = 8;
 
 /// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
