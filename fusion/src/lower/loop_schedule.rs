@@ -71,10 +71,10 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     // What is stored decides between axes that are as good: later kernels read it so.
     let cost = |axis: usize| across(axis).map(|x| x.bytes).sum::<i64>();
     // Lines of a few elements leave most lanes idle: elements of another axis that are as far apart are written one by one in less
-    // time. Vectors of 32 bits go over several lines where these divide them.
+    // time. Vectors of 32 bits go over several lines of the last axis where these divide them.
     let words = found.iter().all(|x| x.bytes == 4);
-    let fills = |n: i64| words && n.count_ones() == 1;
-    let idle = |axis: usize| kernel.domain[axis] < LINE && !fills(kernel.domain[axis]);
+    let fills = |axis: usize| words && axis == last && kernel.domain[axis].count_ones() == 1;
+    let idle = |axis: usize| kernel.domain[axis] < LINE && !fills(axis);
     let least = |&a: &usize| (cost(a), idle(a));
     let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(least) else {
         return Schedule::default();

@@ -82,7 +82,8 @@ fn has_neighbours(feed: &Feed, own: &Extents, member: &Member) -> bool {
         let Param::Load(pieces) = param else { return false };
         pieces.iter().all(|piece| match (&piece.from, piece.index.split_last()) {
             (Operand::Buffer(_), Some((last, outer))) => {
-                steps(last).is_some_and(|by| NEAR.contains(&by)) && outer.iter().all(|e| steps(e) == Some(0))
+                steps(last).is_some_and(|by| NEAR.contains(&by))
+                    && outer.iter().all(|e| steps(e) == Some(0))
             }
             // A number around the windows.
             (from, _) => !matches!(from, Operand::Buffer(_)),
