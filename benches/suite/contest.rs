@@ -60,6 +60,8 @@ pub struct Contender {
     pub launches: u32,
     /// Bytes that kernels read and write, by the cost model.
     pub bytes: u64,
+    /// Operations on floats, by the cost model; a multiply-add is two.
+    pub flops: u64,
     /// Bytes that a run takes: inputs, results, constants, and the arena.
     pub peak: u64,
     /// Seconds of planning and of making code.
@@ -200,6 +202,7 @@ impl Contest {
                 predicted: cost.seconds,
                 launches: launches.unwrap_or(cost.launches),
                 bytes: cost.bytes_moved,
+                flops: cost.flops(),
                 peak,
                 made_in: begin.elapsed().as_secs_f64(),
                 seconds: Vec::new(),

@@ -1,4 +1,5 @@
-//! Programs and measurements that benches share: nets of any size, whole training steps, the marks of the fusion literature, timing in turns.
+//! Programs and measurements that benches share: nets of any size, whole training steps, the marks of the fusion
+//! literature, the survey of ops, timing in turns.
 
 mod arguments;
 pub mod collection;
@@ -7,6 +8,7 @@ mod draw;
 pub mod marks;
 pub mod nets;
 pub mod numbers;
+pub mod ops;
 mod program;
 mod spread;
 pub mod steps;

@@ -1,12 +1,14 @@
 //! Argsort: elements become integers that compare in the same way, with the position in the low bits, and lines of
 //! these are sorted. No two are equal, so the order is unique.
 //!
-//! Tasks are groups of lines; each task has memory for the integers of one line.
+//! Tasks are groups of lines; each task has memory for the integers of one line, or of neighbouring lines whose elements are not
+//! neighbours: these are read and written side by side.
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;
 use super::point_tasks::TaskCount;
 use super::shape::volume;
+use super::sort_lines::{SortEntry, room};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
@@ -22,6 +24,8 @@ const PIECE: i64 = 4096;
 const TOGETHER: i64 = 1 << 18;
 /// Lines that are in work at once: at least, where there are as many, and at most.
 const AT_ONCE: (i64, i64) = (8, 256);
+/// Lines that are read side by side: a line of the cache has an element of each.
+const ABREAST: i64 = 16;
 
 /// A compiled argsort.
 pub(super) struct CompiledArgsort {
@@ -40,7 +44,11 @@ pub(super) struct CompiledArgsort {
     others: SmallVec<[(i64, [i64; 2]); 4]>,
     /// Of all workers: the numbers of the lines in work.
     numbers: u64,
+    /// Of each worker: room for a line that is sorted.
+    room: u64,
     tasks: i64,
+    /// Lines that a task reads side by side.
+    abreast: i64,
 }
 
 impl CompileContext<'_> {
@@ -59,10 +67,13 @@ impl CompileContext<'_> {
         };
         let steps = |d: usize| [from_steps[d], out_steps[d]];
         let others = (0..from.dims.len()).filter(|&d| d != axis);
-        let others = others.map(|d| (from.dims[d], steps(d))).collect();
+        let others: SmallVec<[(i64, [i64; 2]); 4]> =
+            others.map(|d| (from.dims[d], steps(d))).collect();
         let lines = elements.checked_div(long).unwrap_or(0);
         let together = (TOGETHER / long.max(1)).clamp(AT_ONCE.0, AT_ONCE.1);
-        let tasks = lines.min(together).min(elements / PIECE + 1);
+        let beside = others.last().is_some_and(|(_, steps)| *steps == [1, 1]);
+        let abreast = if beside { (together / AT_ONCE.0).min(ABREAST) } else { 1 };
+        let tasks = lines.min(together / abreast).min(elements / PIECE + 1);
         let bytes = if is_wide(from.dtype) { 16 } else { 8 };
         Ok(CompiledArgsort {
             from: step.from.index(),
@@ -78,8 +89,10 @@ impl CompileContext<'_> {
             count,
             step: steps(axis),
             others,
-            numbers: self.shared.take(tasks.saturating_mul(long), bytes)?,
+            numbers: self.shared.take(tasks.saturating_mul(abreast).saturating_mul(long), bytes)?,
+            room: self.own.take(room(long), bytes)?,
             tasks,
+            abreast,
         })
     }
 }
@@ -99,12 +112,19 @@ impl CompiledArgsort {
         worker_set.each(TaskCount::of(self.tasks, each), |_, worker, k| {
             let first = k * whole + k.min(rest);
             let last = first + whole + i64::from(k < rest);
-            (first..last).for_each(|line| self.line(worker, k, line));
+            // Neighbours along the innermost of the other axes.
+            let across = self.others.last().map_or(1, |(n, _)| *n).max(1);
+            let mut line = first;
+            while line < last {
+                let count = self.abreast.min(last - line).min(across - line % across);
+                self.lines(worker, k, line, count);
+                line += count;
+            }
         });
     }
 
-    /// Puts a line in order, in the room of a task.
-    fn line(&self, worker: &Worker, task: i64, line: i64) {
+    /// Puts lines side by side in order, in the room of a task.
+    fn lines(&self, worker: &Worker, task: i64, line: i64, beside: i64) {
         let mut at = [0, 0];
         let mut left = line;
         for &(n, steps) in self.others.iter().rev() {
@@ -115,8 +135,8 @@ impl CompiledArgsort {
         if let Some(bits) = self.packed {
             let bits = i64::from(bits);
             let mask = u8::MAX >> (8 - bits);
-            return self.narrow(worker, task, at[1], |k| {
-                let bit = (at[0] + k * self.step[0]) * bits;
+            return self.narrow(worker, (task, beside), at[1], |l, k| {
+                let bit = (at[0] + k * self.step[0] + l) * bits;
                 // SAFETY: the verifier has seen that the line is inside of the buffer, which is packed in
                 // words of little-endian bytes; an element crosses none of those.
                 let byte = unsafe { *worker.table[self.from].offset((bit / 8) as isize) };
@@ -127,10 +147,10 @@ impl CompiledArgsort {
         macro_rules! elements {
             ($source:ident, $t:ty, |$x:ident| $number:expr) => {{
                 let first = from.cast::<$t>().wrapping_offset(at[0] as isize);
-                self.$source(worker, task, at[1], |k| {
+                self.$source(worker, (task, beside), at[1], |l, k| {
                     // SAFETY: the line is inside of the buffer, whose elements are of this type, and which
                     // nobody writes meanwhile; callers' slices have been aligned.
-                    let $x = unsafe { *first.offset((k * self.step[0]) as isize) };
+                    let $x = unsafe { *first.offset((k * self.step[0] + l) as isize) };
                     $number
                 })
             }};
@@ -148,65 +168,76 @@ impl CompiledArgsort {
         }
     }
 
-    /// A line of elements whose numbers have 32 bits at most.
-    fn narrow(&self, worker: &Worker, task: i64, to: i64, number: impl Fn(i64) -> u32) {
+    /// Lines of elements whose numbers have 32 bits at most: that of a line and a position.
+    fn narrow(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u32) {
         let turned = if self.descending { u32::MAX } else { 0 };
-        let entry = |k: i64| u64::from(number(k) ^ turned) << 32 | k as u64;
-        self.ordered(worker, task, to, entry, |entry| entry as u32);
+        self.ordered(worker, of, to, |l, k| u64::from(number(l, k) ^ turned) << 32 | k as u64);
     }
 
-    /// A line of elements whose numbers have more bits.
-    fn wide(&self, worker: &Worker, task: i64, to: i64, number: impl Fn(i64) -> u64) {
+    /// Lines of elements whose numbers have more bits.
+    fn wide(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u64) {
         let turned = if self.descending { u64::MAX } else { 0 };
-        let entry = |k: i64| u128::from(number(k) ^ turned) << 32 | k as u128;
-        self.ordered(worker, task, to, entry, |entry| entry as u32);
+        self.ordered(worker, of, to, |l, k| u128::from(number(l, k) ^ turned) << 32 | k as u128);
     }
 
-    /// Sorts the entries of a line and writes the places that are asked for.
-    fn ordered<T: Ord + Copy>(
+    /// Sorts the entries of a task's lines side by side and writes the places that are asked for.
+    fn ordered<T: SortEntry>(
         &self,
         worker: &Worker,
-        task: i64,
+        (task, beside): (i64, i64),
         to: i64,
-        entry: impl Fn(i64) -> T,
-        place: impl Fn(T) -> u32,
+        entry: impl Fn(i64, i64) -> T,
     ) {
         let (long, count) = (self.long as usize, self.count as usize);
-        let room = worker.all(self.numbers).cast::<T>().wrapping_add(task as usize * long);
-        // SAFETY: there is room for this many entries of each task, of 16 bytes where entries have that, at a
-        // line of the cache; nobody else uses this task's.
-        let entries = unsafe {
-            (0..long).for_each(|k| room.add(k).write(entry(k as i64)));
-            std::slice::from_raw_parts_mut(room, long)
-        };
-        let first = match count < long {
-            true => {
-                entries.select_nth_unstable(count - 1);
-                &mut entries[..count]
-            }
-            false => entries,
-        };
-        first.sort_unstable();
+        let all = worker.all(self.numbers).cast::<T>();
+        let all = all.wrapping_add((task * self.abreast) as usize * long);
         let out = worker.table[self.out].cast::<i32>().wrapping_offset(to as isize);
-        for (k, &entry) in first.iter().enumerate() {
-            // SAFETY: the line is inside of the buffer of places, and this task's alone.
-            unsafe { *out.offset(k as isize * self.step[1] as isize) = place(entry) as i32 }
+        let lines = beside as usize;
+        // SAFETY: there is room for this many entries of each task, of 16 bytes where entries have that, at a
+        // line of the cache, and for those of a line that is sorted; nobody else uses this task's and this worker's.
+        let (entries, room) = unsafe {
+            for k in 0..long {
+                for l in 0..lines {
+                    all.add(l * long + k).write(entry(l as i64, k as i64));
+                }
+            }
+            let further = room(self.long) as usize;
+            let room = worker.at(self.room).cast::<T>();
+            (
+                std::slice::from_raw_parts_mut(all, lines * long),
+                std::slice::from_raw_parts_mut(room, further),
+            )
+        };
+        for entries in entries.chunks_exact_mut(long) {
+            if count < long {
+                entries.select_nth_unstable(count - 1);
+                // What is selected is in no order.
+                entries[..count].sort_unstable();
+            } else {
+                T::sort(entries, room);
+            }
+        }
+        for k in 0..count {
+            for l in 0..lines {
+                // SAFETY: the lines are inside of the buffer of places, and this task's alone.
+                unsafe {
+                    let to = out.offset(k as isize * self.step[1] as isize + l as isize);
+                    *to = entries[l * long + k].place() as i32;
+                }
+            }
         }
     }
 }
 
 /// The bits of a float, whose sign is this bit and whose infinity is this, as a number that compares as the
-/// float does: both zeros are one, and NaN is the largest.
+/// float does: both zeros are one, and NaN is the largest. Signs are in no order that a branch could follow.
+#[inline(always)]
 fn float(bits: u64, sign: u32, infinity: u64) -> u64 {
-    let top = 1 << sign;
+    let (top, is_negative) = (1u64 << sign, bits >> sign & 1);
     let magnitude = bits & (top - 1);
-    if magnitude > infinity {
-        return top | (top - 1);
-    }
-    match bits & top != 0 && magnitude != 0 {
-        true => top - 1 - magnitude,
-        false => top | magnitude,
-    }
+    let signed = (magnitude ^ is_negative.wrapping_neg()).wrapping_add(is_negative);
+    let is_nan = u64::from(magnitude > infinity).wrapping_neg();
+    top.wrapping_add(signed) | is_nan & (top | (top - 1))
 }
 
 #[cfg(test)]

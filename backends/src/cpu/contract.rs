@@ -1,8 +1,10 @@
 //! Contractions: operands as matrices, products piece by piece, and the epilogue of each piece while it is in the
 //! cache.
 
+use super::batch_lanes::LaneProduct;
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
+use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;
 use super::gemm::{Gemm, SubnormalState, best, needs_copy, tiles};
 use super::kernel::compile::CompileContext;
@@ -46,6 +48,8 @@ pub(super) enum MemberOperands {
     Sources([OperandSource; 2]),
     /// Packed for a kernel of dot products.
     Tiles([TiledOperand; 2]),
+    /// Interleaved, matrices side by side.
+    Lanes(Box<LaneProduct>),
 }
 
 /// Where the elements of an operand are.
@@ -71,12 +75,15 @@ pub(super) enum Multiplier {
     Windows(&'static ProductKernel),
     /// Packed operands, by dot-product instructions.
     Dots(&'static DotKernel),
+    /// Matrices side by side, one a lane.
+    Lanes(&'static LaneKernel),
 }
 
 impl Multiplier {
     fn new(operands: Option<&MemberOperands>) -> Multiplier {
         match operands {
             Some(MemberOperands::Tiles([tiled, _])) => Multiplier::Dots(tiled.kernel),
+            Some(MemberOperands::Lanes(_)) => Multiplier::Lanes(lanes::found()),
             Some(MemberOperands::Sources(
                 [OperandSource::Windows(_), _] | [_, OperandSource::Windows(_)],
             )) => Multiplier::Windows(tiles()),
@@ -89,6 +96,7 @@ impl Multiplier {
             Multiplier::Matrices(gemm) => gemm.name(sum),
             Multiplier::Windows(tiles) => tiles.name(sum),
             Multiplier::Dots(kernel) => kernel.name(),
+            Multiplier::Lanes(kernel) => kernel.name,
         }
     }
 
@@ -98,6 +106,8 @@ impl Multiplier {
             Multiplier::Matrices(gemm) => gemm.room(sum, size, needs_copy),
             Multiplier::Windows(tiles) => tiles.room(sum, size, needs_copy),
             Multiplier::Dots(_) => dots::ROOM,
+            // The operands have their own.
+            Multiplier::Lanes(_) => 0,
         }
     }
 }
@@ -144,6 +154,7 @@ impl CompileContext<'_> {
         let by = Multiplier::new(operands.as_ref());
         let packing = match &operands {
             Some(MemberOperands::Tiles(_)) => PiecePacking::Nothing,
+            Some(MemberOperands::Lanes(_)) => PiecePacking::Columns,
             Some(MemberOperands::Sources([lhs, _])) if lhs.needs_copy(size[3] as usize, bytes) => {
                 PiecePacking::Both
             }
@@ -164,7 +175,8 @@ impl CompileContext<'_> {
         };
         let room = i64::try_from(by.room(m.sum, most, far)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
-        let chunks = chunk_sums(size, bytes as i64).filter(|_| !matches!(by, Multiplier::Dots(_)));
+        let whole = matches!(by, Multiplier::Dots(_) | Multiplier::Lanes(_));
+        let chunks = chunk_sums(size, bytes as i64).filter(|_| !whole);
         let chunks = chunks.map(|count| self.shared.take(count, bytes)).transpose()?;
         Ok(CompiledMember {
             size,
@@ -205,6 +217,9 @@ impl CompileContext<'_> {
         m: &Member,
         size: [i64; 4],
     ) -> Result<MemberOperands, Diagnostic> {
+        if let Some(lanes) = self.lane_product(m, size)? {
+            return Ok(MemberOperands::Lanes(Box::new(lanes)));
+        }
         let Some(element) = dot_element(m, size) else { return self.plain_operands(m, size) };
         let bytes = reserved(element, m.sum, size).unwrap_or(i64::MAX);
         let at = self.shared.take(bytes, 1)?;
@@ -305,7 +320,7 @@ impl CompileContext<'_> {
         })
     }
 
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         feed: &Feed,
         extents: Extents,

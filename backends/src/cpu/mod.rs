@@ -6,7 +6,8 @@
 
 pub(crate) mod argsort;
 mod attend;
-pub(crate) mod block;
+pub(crate) mod batch_lanes;
+mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
 pub(crate) mod clif;
@@ -38,6 +39,7 @@ pub(crate) mod scatter;
 pub(crate) mod scratch;
 pub(crate) mod shape;
 pub(crate) mod small_products;
+pub(crate) mod sort_lines;
 pub(crate) mod step_report;
 pub(crate) mod steps;
 pub(crate) mod strict_folds;

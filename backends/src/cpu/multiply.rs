@@ -37,6 +37,7 @@ impl CompiledMember {
                         array.compute(worker_set, self.sum.bytes());
                     }
                 }
+                MemberOperands::Lanes(product) => product.run((self.size, self.sum), worker_set),
             }
             self.multiply_all(worker_set, operands);
         }
@@ -53,7 +54,9 @@ impl CompiledMember {
         let (all, [height, width]) = (batch * rows, cut.task);
         let across = (cols + width - 1) / width;
         let tasks = (all + height - 1) / height * across;
-        let products = height.saturating_mul(width).saturating_mul(depth);
+        // Of products side by side there are the sums.
+        let deep = if matches!(operands, MemberOperands::Lanes(_)) { 1 } else { depth };
+        let products = height.saturating_mul(width).saturating_mul(deep);
         // The pieces of a task, each of one batch.
         let pieces = |k: i64, each: &mut dyn FnMut(TaskRange)| {
             let (from, left) = (k / across * height, k % across * width);
@@ -93,11 +96,16 @@ impl CompiledMember {
         MatrixView { at: worker.all(at + first), row: cols as isize, column: 1 }
     }
 
-    /// Adds up the sums of chunks, the first ones first.
-    fn join_chunks(&self, worker: &Worker, at: u64, p: &TaskRange, out: MatrixView) {
+    /// Adds up the sums of this number of chunks, the first ones first.
+    fn join_chunks(
+        &self,
+        worker: &Worker,
+        (at, count): (u64, i64),
+        p: &TaskRange,
+        out: MatrixView,
+    ) {
         let chunks = |k| self.chunk(worker, at, p, k);
         let size = [p.rows, p.cols].map(|[from, end]| (end - from) as usize);
-        let count = chunks_of(self.size[3]);
         // SAFETY: the sums of chunks have been computed, by tasks that are done, and those of the piece are this task's alone.
         #[allow(unsafe_code)]
         unsafe {
@@ -134,9 +142,12 @@ impl CompiledMember {
             }
         };
         match (operands, chunks) {
-            (MemberOperands::Sources(_), Some(at)) => self.join_chunks(worker, at, &p, out),
+            (MemberOperands::Sources(_), Some(at)) => {
+                self.join_chunks(worker, (at, chunks_of(self.size[3])), &p, out);
+            }
             (MemberOperands::Sources(sources), None) => self.multiply(worker, sources, &p, out),
             (MemberOperands::Tiles(tiles), _) => self.multiply_tiles(worker, tiles, &p, out),
+            (MemberOperands::Lanes(all), _) => self.join_chunks(worker, (all.sums, 1), &p, out),
         }
         let SumTarget::Sums(at, then) = &self.to else {
             let size = [m, n].map(|n| n as usize);

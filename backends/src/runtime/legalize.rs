@@ -6,6 +6,7 @@ use super::errors::within;
 use super::strides::dense;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Bundle, Kernel, Library, Program, Role, Step, Storage, loops,
+    parts_at_quotients,
 };
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -125,12 +126,12 @@ fn expand(
             return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
         }
         Step::Kernel(kernel) if !can.schedules => {
-            steps.extend(loops(kernel)?.into_iter().map(Step::Kernel));
+            steps.extend(walked(kernel)?.into_iter().map(Step::Kernel));
         }
         Step::Bundle(bundle) if !can.schedules => {
             let mut kernels = Vec::with_capacity(bundle.kernels.len());
             for kernel in &bundle.kernels {
-                kernels.extend(loops(kernel)?);
+                kernels.extend(walked(kernel)?);
             }
             steps.push(Step::Bundle(Bundle { name: bundle.name.clone(), kernels }));
         }
@@ -140,6 +141,12 @@ fn expand(
         _ => return Ok(None),
     }
     Ok(Some(steps))
+}
+
+/// The kernels of a kernel's loops. What reads at quotients is in parts that the quotients divide.
+fn walked(kernel: &Kernel) -> Result<Vec<Kernel>, Diagnostic> {
+    let parts = |part: Kernel| parts_at_quotients(&part).unwrap_or_else(|| vec![part]);
+    Ok(loops(kernel)?.into_iter().flat_map(parts).collect())
 }
 
 /// A call on dense tensors: what is packed or strided is copied before it or after it.

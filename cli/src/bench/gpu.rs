@@ -3,7 +3,6 @@
 use super::gpu_report::{CompileTime, GpuBenchReport, GpuPlanFigures, MeasuredGpuStep};
 use super::measure::goes_on;
 use super::spread::SampleStats;
-use super::subject::flops;
 use super::{Bench, events};
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -66,7 +65,7 @@ impl GpuSubject {
             launches: made.executable.launches(),
             steps: made.program.steps.len(),
             bytes: cost.bytes_moved,
-            flops: cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add),
+            flops: cost.flops(),
         }
     }
 
@@ -142,7 +141,7 @@ impl GpuSubject {
                 local: made.iter().map(|s| s.local).max().unwrap_or(0),
                 seconds,
                 bytes: cost.reads.saturating_add(cost.writes),
-                flops: flops(&cost.ops),
+                flops: cost.ops.flops(),
                 share: if total > 0.0 { seconds / total } else { 0.0 },
             }
         };

@@ -32,7 +32,7 @@ impl SubjectFigures<'_> {
     }
 
     fn gflops(&self) -> f64 {
-        rate(self.subject.flops(), self.step.median)
+        rate(self.subject.cost.flops(), self.step.median)
     }
 
     /// The entries that every subject has.

@@ -12,7 +12,7 @@ use adfuse::backends::functions::CallSide;
 use adfuse::backends::limits::RunLimits;
 use adfuse::backends::{Array, RankGroup};
 use adfuse::engine::{Compiled, Cpu};
-use adfuse::fusion::{Cost, Effort, EngineModel, Ops, Plan};
+use adfuse::fusion::{Cost, Effort, EngineModel, Plan};
 use adfuse::ir::Diagnostic;
 use std::time::Instant;
 
@@ -157,22 +157,10 @@ impl Subject {
                 generator: by.join(", "),
                 seconds,
                 bytes: cost.reads.saturating_add(cost.writes),
-                flops: flops(&cost.ops),
+                flops: cost.ops.flops(),
                 share: if total > 0.0 { seconds / total } else { 0.0 },
             }
         };
         Ok(medians.into_iter().enumerate().map(row).collect())
     }
-
-    /// Operations on floats of all steps.
-    pub(super) fn flops(&self) -> u64 {
-        self.cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add)
-    }
-}
-
-/// Operations on floats; a multiply-add is two.
-pub(super) fn flops(ops: &Ops) -> u64 {
-    let contracted = [ops.contract_f32, ops.contract_f16, ops.contract_f64];
-    let multiply_adds = contracted.into_iter().fold(0, u64::saturating_add);
-    ops.simple.saturating_add(ops.special).saturating_add(multiply_adds.saturating_mul(2))
 }

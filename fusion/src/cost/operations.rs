@@ -349,6 +349,13 @@ pub struct Ops {
 }
 
 impl Ops {
+    /// Operations on floats; a multiply-add is two.
+    pub fn flops(&self) -> u64 {
+        let contracted = [self.contract_f32, self.contract_f16, self.contract_f64];
+        let multiply_adds = contracted.into_iter().fold(0, u64::saturating_add);
+        self.simple.saturating_add(self.special).saturating_add(multiply_adds.saturating_mul(2))
+    }
+
     fn join(&mut self, other: &Ops) {
         self.add_times(other, 1);
     }

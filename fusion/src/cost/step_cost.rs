@@ -18,6 +18,13 @@ pub struct Cost {
     pub seconds: f64,
 }
 
+impl Cost {
+    /// Operations on floats of all steps; a multiply-add is two.
+    pub fn flops(&self) -> u64 {
+        self.steps.iter().map(|s| s.ops.flops()).fold(0, u64::saturating_add)
+    }
+}
+
 /// What a step costs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StepCost {

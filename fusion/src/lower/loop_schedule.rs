@@ -17,6 +17,9 @@ const WAYS: u64 = 8;
 /// The most elements of a tile along the vectors.
 const ALONG: u64 = 256;
 
+/// The fewest elements of a line that fill a good part of a vector.
+const LINE: i64 = 8;
+
 /// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
 
@@ -67,7 +70,13 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     let across = |axis: usize| found.iter().filter(move |x| apart(x, axis));
     // What is stored decides between axes that are as good: later kernels read it so.
     let cost = |axis: usize| across(axis).map(|x| x.bytes).sum::<i64>();
-    let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(|&a| cost(a)) else {
+    // Lines of a few elements leave most lanes idle: elements of another axis that are as far apart are written one by one in less
+    // time. Vectors of 32 bits go over several lines of the last axis where these divide them.
+    let words = found.iter().all(|x| x.bytes == 4);
+    let fills = |axis: usize| words && axis == last && kernel.domain[axis].count_ones() == 1;
+    let idle = |axis: usize| kernel.domain[axis] < LINE && !fills(axis);
+    let least = |&a: &usize| (cost(a), idle(a));
+    let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(least) else {
         return Schedule::default();
     };
     let mut schedule = Schedule::default();
@@ -239,6 +248,32 @@ mod tests {
         schedule(&mut program, 0);
         let Step::Kernel(kernel) = &program.steps[0] else { panic!("a kernel") };
         kernel.schedule.tiles.to_vec()
+    }
+
+    /// The coordinate along which vectors run in a transpose to rows of this many elements.
+    fn along(dtype: &str, row: i64) -> Option<u8> {
+        let program = parse(&format!(
+            "program @f {{
+               input %x: {dtype}[{row}, 9000]
+               output %y: {dtype}[9000, {row}]
+               kernel @k [9000, {row}] {{
+                 stage [] {{ p0 = load %x[d1, d0] s0 = param.{dtype} 0 %y[d0, d1] = store s0 }}
+               }}
+               return %y
+             }}"
+        ));
+        let mut program = program.expect("reads");
+        schedule(&mut program, 0);
+        let Step::Kernel(kernel) = &program.steps[0] else { panic!("a kernel") };
+        kernel.schedule.vector
+    }
+
+    #[test]
+    fn vectors_do_not_run_along_rows_of_a_few_elements() {
+        assert_eq!(along("f32", 3), Some(0), "lanes for thirteen elements more");
+        assert_eq!(along("f32", 4), Some(1), "four rows are a vector");
+        assert_eq!(along("f64", 4), Some(0), "such vectors are of 32 bits");
+        assert_eq!(along("f32", 100), Some(1), "what is stored decides");
     }
 
     #[test]

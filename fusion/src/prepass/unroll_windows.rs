@@ -238,6 +238,9 @@ impl Pull<'_> {
             ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim && self.repeats(i) => {
                 self.repeated(s, i, &ty)
             }
+            ValueDef::Inst(i, _) if depth > 0 && f.op(i) == Op::Unskew && self.places(i) => {
+                self.placed(s, i, &ty, depth)
+            }
             _ => {
                 let x = s.get(v);
                 self.slice_window(s.b, x, f.ty(v), &ty)
@@ -261,6 +264,40 @@ impl Pull<'_> {
         let behind = |d: i64| self.fold.axes.iter().filter(|&&a| a < d as usize).count() as i64;
         let dims = self.f.attrs(i).ints("dims").iter().map(|&d| d - behind(d));
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
+    }
+
+    /// Whether windows that are put back in place were computed, and lie along folded axes.
+    fn places(&self, i: Inst) -> bool {
+        let folded = |d: &i64| self.fold.axes.contains(&(*d as usize));
+        let ValueDef::Inst(of, _) = self.f.def(self.f.args(i)[0]) else { return false };
+        let is_map = matches!(self.f.op(of).def().body, Body::Map(_));
+        is_map && self.f.attrs(i).ints("along").iter().all(folded)
+    }
+
+    /// What is put back in place: an element of each window, as far apart as the windows begin.
+    fn placed(&mut self, s: &mut Site<'_, '_>, i: Inst, ty: &TensorType, depth: u32) -> Value {
+        let (f, attrs) = (self.f, self.f.attrs(i));
+        let elements = self.value(s, f.args(i)[0], depth - 1);
+        let filler = s.get(f.args(i)[1]);
+        let rank = ty.shape.len();
+        let [mut low, mut high, mut interior] = [(); 3].map(|()| vec![0i64; rank]);
+        let [from, to] = [s.b.ty(elements), ty].map(|ty| ty.dims().unwrap_or_default());
+        let each = attrs.ints("axes").iter().zip(attrs.ints("along"));
+        let by = attrs.ints("strides").iter().zip(attrs.ints("dilation"));
+        for ((&axis, &along), (&stride, &dilation)) in each.zip(by) {
+            let place = self.fold.axes.iter().position(|&a| a == along as usize);
+            let k = place.map_or(0, |k| self.at[k]) as i64;
+            let d = axis as usize - self.fold.axes.iter().filter(|&&a| a < axis as usize).count();
+            low[d] = k * dilation;
+            interior[d] = stride - 1;
+            let span = if from[d] == 0 { 0 } else { (from[d] as i64 - 1) * stride + 1 };
+            high[d] = to[d] as i64 - low[d] - span;
+        }
+        let attrs = Attrs::none()
+            .with_ints("low", low)
+            .with_ints("high", high)
+            .with_ints("interior", interior);
+        s.b.op_with(Op::Pad, &[elements, filler], attrs)
     }
 
     fn slice_window(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {

@@ -31,7 +31,7 @@ pub fn loops(kernel: &Kernel) -> Result<SmallVec<[Kernel; 1]>, Diagnostic> {
 }
 
 /// Parts of a domain whose tiles divide their extents, in the order of their first points.
-fn parts(kernel: &Kernel) -> Vec<Kernel> {
+pub(super) fn parts(kernel: &Kernel) -> Vec<Kernel> {
     let mut parts = vec![kernel.clone()];
     for (axis, (&tile, &n)) in kernel.schedule.tiles.iter().zip(&kernel.domain).enumerate() {
         let rest = n % tile.max(1);

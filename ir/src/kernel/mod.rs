@@ -20,6 +20,7 @@ mod in_place;
 mod loops;
 mod product_times;
 mod program;
+mod quotients;
 mod schedule;
 mod scratch;
 mod spaced;
@@ -46,6 +47,7 @@ pub use program::{
     Argsort, Attend, Bundle, Contract, DebugPrint, Exchange, ExchangeKind, Feed, Library, Member,
     Program, Scatter, Step, Transfer,
 };
+pub use quotients::{Divisors, parts_at_quotients};
 pub use schedule::{interchange, split, vectorize};
 pub use spaced::{SpacedSteps, spaced_lives, spaced_until};
 pub use stage::{

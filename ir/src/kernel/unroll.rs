@@ -15,8 +15,9 @@ const MATRIX: [i64; 2] = [32, 1 << 12];
 const ROW: [i64; 2] = [64, 1 << 15];
 
 /// The most products of a sum of one row or column whose other operand has neighbours for neighbouring sums, as windows of a
-/// depthwise convolution have. Neighbouring sums are a vector then, whatever their number.
+/// depthwise convolution have, or every second one. Neighbouring sums are a vector then, whatever their number.
 const LINE: i64 = 64;
+const NEAR: [i128; 2] = [1, 2];
 
 /// The most instructions of a feed.
 const FEED: usize = 8;
@@ -71,7 +72,7 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
     })
 }
 
-/// Whether an operand's elements for places along the last of its own axes are neighbours in memory.
+/// Whether an operand's elements for places along the last of its own axes are near each other in memory.
 fn has_neighbours(feed: &Feed, own: &Extents, member: &Member) -> bool {
     let Some(last) = own.iter().rposition(|&n| n > 1) else { return false };
     let axis = member.batch.len() + last;
@@ -81,7 +82,8 @@ fn has_neighbours(feed: &Feed, own: &Extents, member: &Member) -> bool {
         let Param::Load(pieces) = param else { return false };
         pieces.iter().all(|piece| match (&piece.from, piece.index.split_last()) {
             (Operand::Buffer(_), Some((last, outer))) => {
-                steps(last) == Some(1) && outer.iter().all(|e| steps(e) == Some(0))
+                steps(last).is_some_and(|by| NEAR.contains(&by))
+                    && outer.iter().all(|e| steps(e) == Some(0))
             }
             // A number around the windows.
             (from, _) => !matches!(from, Operand::Buffer(_)),

@@ -2,15 +2,30 @@
 //! repeated or skipped along a line.
 
 use super::agrees;
+use super::dots::made;
 use crate::common::random::inputs;
 use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::backends::StepReport;
+use adfuse::fusion::Fp;
 use adfuse::ir::Module;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 
 /// A function of these instructions, which end in `%r`, and its gradient give the bits of the evaluator.
 fn holds(params: &str, body: &str, result: &str) {
-    let text = format!(
+    let text = function(params, body, result);
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = module.funcs.values().next().expect("a function");
+    let wrt = differentiable(f, None).expect("has floats");
+    let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
+    if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
+        panic!("{text}: {}", &why[..why.len().min(3000)]);
+    }
+}
+
+/// The sum of `%r`, each element times one of `%t`.
+fn function(params: &str, body: &str, result: &str) -> String {
+    format!(
         "func @f({params}, %t: {result}) -> {}[] {{
            {body}
            %w = mul %r, %t : {result}
@@ -19,14 +34,7 @@ fn holds(params: &str, body: &str, result: &str) {
          }}",
         &result[..3],
         (0..result.matches(',').count() + 1).map(|k| k.to_string()).collect::<Vec<_>>().join(", "),
-    );
-    let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-    let f = module.funcs.values().next().expect("a function");
-    let wrt = differentiable(f, None).expect("has floats");
-    let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
-    if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
-        panic!("{text}: {}", &why[..why.len().min(3000)]);
-    }
+    )
 }
 
 /// Extents of a convolution along an axis.
@@ -86,9 +94,12 @@ fn convolutions() {
 #[test]
 fn pools() {
     for kind in ["max", "sum"] {
-        for (window, stride) in [(2, 2), (4, 4), (3, 2), (3, 3), (2, 1)] {
+        for (window, stride) in [(2, 2), (4, 4), (3, 2), (3, 3), (2, 1), (5, 4)] {
             for (high, wide) in [(8, 24), (12, 12), (4, 70), (9, 33)] {
                 let count = |n: i64| (n - window) / stride + 1;
+                if window > high {
+                    continue;
+                }
                 let image = format!("f32[3,2,{high},{wide}]");
                 let result = format!("f32[3,2,{},{}]", count(high), count(wide));
                 let body = format!(
@@ -100,6 +111,81 @@ fn pools() {
                 );
                 holds(&format!("%x: {image}, %c: f32[2]"), &body, &result);
             }
+        }
+    }
+}
+
+/// Depthwise convolutions and such of few features a group: the gradients of their kernels are multiplied side by side.
+#[test]
+fn matrices_side_by_side() {
+    let cases: [([i64; 8], [i64; 5]); 7] = [
+        // More than one chunk of the depth, and a group of lanes that is not full.
+        ([2, 9, 9, 22, 31, 3, 3, 9], [1, 1, 1, 1, 1]),
+        ([1, 20, 20, 21, 19, 5, 2, 20], [2, 1, 2, 1, 1]),
+        // Two rows, and windows that are not dense.
+        ([2, 8, 16, 9, 12, 3, 3, 8], [1, 2, 2, 2, 1]),
+        ([1, 17, 17, 12, 14, 7, 7, 17], [1, 1, 3, 3, 1]),
+        ([1, 33, 33, 6, 20, 3, 3, 33], [1, 1, 1, 1, 2]),
+        ([1, 16, 8, 10, 40, 1, 5, 8], [1, 1, 0, 0, 1]),
+        // More than a task's groups of lanes.
+        ([1, 150, 150, 9, 8, 3, 3, 150], [1, 1, 1, 1, 1]),
+    ];
+    for dtype in ["f32", "f64"] {
+        for (sizes, along) in cases {
+            let [images, features, out, high, wide, kh, kw, groups] = sizes;
+            let [stride, dilation, low, behind, holes] = along;
+            let (oh, ow) = (places(high, kh, along), places(wide, kw, along));
+            let result = format!("{dtype}[{images},{out},{oh},{ow}]");
+            let own = features / groups;
+            let params = format!(
+                "%x: {dtype}[{images},{features},{high},{wide}], %k: {dtype}[{out},{own},{kh},{kw}]"
+            );
+            let body = format!(
+                "%c = conv_general_dilated %x, %k {{strides = [{stride}, {stride}], \
+                  low = [{low}, {low}], high = [{behind}, {behind}], lhs_dilation = [{holes}, {holes}], \
+                  rhs_dilation = [{dilation}, {dilation}], feature_group_count = {groups}}} : {result}
+                 %r = tanh %c : {result}"
+            );
+            holds(&params, &body, &result);
+            let text = function(&params, &body, &result);
+            let module = parse(&text).expect("a program");
+            let f = module.funcs.values().next().expect("a function");
+            let f = forward_and_backward(&module, f, &[1]).expect("a gradient");
+            let steps = made(&f, Fp::Strict, 1).steps().to_vec();
+            let lanes = |s: &StepReport| s.generator.contains("lanes");
+            assert!(steps.iter().any(lanes), "{text}: {steps:?}");
+        }
+    }
+}
+
+/// Reads at quotients of coordinates: elements that are repeated or dilated, from odd places too, along axes that divisors divide and
+/// others.
+#[test]
+fn quotients() {
+    for (high, wide) in [(6, 40), (5, 33), (1, 17), (3, 4)] {
+        for [each, low] in [[2, 0], [2, 1], [3, 1], [4, 0], [4, 3], [8, 7]] {
+            let (tall, long) = ((high - 1) * each + 1, (wide - 1) * each + 1);
+            let few = format!("f32[3,{high},{wide}]");
+            let more = format!("f32[3,{high},{each},{wide},{each}]");
+            let all = [high * each, wide * each];
+            let image = format!("f32[3,{tall},{long}]");
+            let body = format!(
+                "%a = pad %x, 0.5 {{low = [0, {low}, {low}], high = [0, -{low}, -{low}], \
+                      interior = [0, {}, {}]}} : {image}
+                 %b = broadcast_in_dim %x {{dims = [0, 1, 3]}} : {more}
+                 %c = reshape %b : f32[3,{},{}]
+                 %d = slice %c {{start = [0, {from}, {from}], limit = [3, {}, {}], stride = [1, 1, 1]}} : {image}
+                 %e = sub %a, %d : {image}
+                 %r = mul %e, %y : {image}",
+                each - 1,
+                each - 1,
+                all[0],
+                all[1],
+                tall + low,
+                long + low,
+                from = low,
+            );
+            holds(&format!("%x: {few}, %y: {image}"), &body, &image);
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) mod short_axes;
 pub(crate) mod shuffle;
 pub(crate) mod sink_folds;
 pub(crate) mod split_at_guards;
+pub(crate) mod split_at_quotients;
 pub(crate) mod spread_sources;
 pub(crate) mod supports;
 pub(crate) mod sweep_form;

@@ -2,6 +2,7 @@
 
 use super::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess};
 use super::loop_nest::LineForm;
+use super::split_at_quotients::split_at_quotients;
 use super::vector_width::Unsupported;
 
 /// Groups of this many elements have masks, which suppress accesses.
@@ -20,6 +21,13 @@ pub(crate) fn partial_nest(
     };
     if lanes < MASKED {
         return of(LineForm::Plain);
+    }
+    if let Some(split) = split_at_quotients(sweep, lanes.into()) {
+        let nest =
+            LoopNest::new(&split.of(sweep), contract, LineForm::Merged { lanes: lanes.into() });
+        if nest.grid().is_some() && supported(&nest, lanes).is_ok() {
+            return (nest, Ok(()));
+        }
     }
     let (nest, fits) = of(LineForm::Merged { lanes: lanes.into() });
     // Packed arrays may begin bytes together along shorter lines alone.

@@ -5,6 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod alone;
 pub(in crate::cpu) mod dots;
+pub(in crate::cpu) mod lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
 mod matrix;

@@ -23,7 +23,7 @@ const COLUMNS: usize = 256;
 const SHORT: [usize; 2] = [2, 3];
 
 /// What is multiplied and added up.
-trait FmaType: Copy + Default {
+pub(super) trait FmaType: Copy + Default {
     /// `a * b + sum`, rounded once.
     fn fused(a: Self, b: Self, sum: Self) -> Self;
 

@@ -170,7 +170,7 @@ impl InteriorRange {
     }
 }
 
-fn plus(a: Forms, b: Forms) -> Forms {
+pub(super) fn plus(a: Forms, b: Forms) -> Forms {
     std::array::from_fn(|k| a[k].wrapping_add(b[k]))
 }
 
@@ -194,14 +194,14 @@ pub(in super::super) fn merged(axes: impl Iterator<Item = WindowAxis>) -> Option
 }
 
 /// A place among axes, which goes on from there.
-struct WindowWalk<'a> {
+pub(super) struct WindowWalk<'a> {
     axes: &'a [WindowAxis],
     at: [i64; AXES],
-    forms: Forms,
+    pub(super) forms: Forms,
 }
 
 impl<'a> WindowWalk<'a> {
-    fn new(axes: &'a [WindowAxis], place: usize) -> WindowWalk<'a> {
+    pub(super) fn new(axes: &'a [WindowAxis], place: usize) -> WindowWalk<'a> {
         let mut walk = WindowWalk { axes, at: [0; AXES], forms: Forms::default() };
         let mut rest = place as i64;
         for (axis, at) in axes.iter().zip(&mut walk.at).rev() {
@@ -212,7 +212,7 @@ impl<'a> WindowWalk<'a> {
     }
 
     /// How many places follow along the innermost axis, this one among them.
-    fn along(&self) -> usize {
+    pub(super) fn along(&self) -> usize {
         match self.axes.len() {
             0 => 1,
             n => (self.axes[n - 1].extent - self.at[n - 1]) as usize,
@@ -221,7 +221,7 @@ impl<'a> WindowWalk<'a> {
 
     /// Goes on by at most [`WindowWalk::along`] places.
     #[inline(always)]
-    fn go(&mut self, by: usize) {
+    pub(super) fn go(&mut self, by: usize) {
         let mut by = by as i64;
         for (axis, at) in self.axes.iter().zip(&mut self.at).rev() {
             *at += by;
@@ -276,6 +276,25 @@ impl Window {
     ) -> PlacedWindow<'_> {
         let first = plus(self.first, WindowWalk::new(&self.batch, batch).forms);
         PlacedWindow { window: self, at, first, free, depth: 0 }
+    }
+
+    /// Of neighbours along an axis, from these forms on, those for which all guards hold.
+    #[inline(always)]
+    pub(super) fn inside(&self, first: &Forms, steps: &Forms, count: usize) -> [usize; 2] {
+        let (mut low, mut high) = (0, count as i64);
+        for (k, range) in self.guards.iter().enumerate() {
+            let x = first[k + 1];
+            // Those that hold are neighbours.
+            let (from, end) = match steps[k + 1] {
+                0 if range.contains(&x) => continue,
+                0 => (0, 0),
+                step if step > 0 => (up(range.start - x, step), up(range.end - x, step)),
+                step => (up(x - range.end + 1, -step), up(x - range.start + 1, -step)),
+            };
+            (low, high) = (low.max(from), high.min(end));
+        }
+        let low = low.clamp(0, count as i64);
+        [low, high.clamp(low, count as i64)].map(|n| n as usize)
     }
 
     /// Whether copies run along the depth: it is contiguous in memory, and the other axes
@@ -408,20 +427,7 @@ impl PlacedWindow<'_> {
         steps: &Forms,
         to: *mut T,
     ) {
-        let (mut low, mut high) = (0, run.count as i64);
-        for (k, range) in self.window.guards.iter().enumerate() {
-            let x = base[k + 1] + run.forms[k + 1];
-            // Those that hold are neighbours.
-            let (from, end) = match steps[k + 1] {
-                0 if range.contains(&x) => continue,
-                0 => (0, 0),
-                step if step > 0 => (up(range.start - x, step), up(range.end - x, step)),
-                step => (up(x - range.end + 1, -step), up(x - range.start + 1, -step)),
-            };
-            (low, high) = (low.max(from), high.min(end));
-        }
-        let low = low.clamp(0, run.count as i64);
-        let (low, high) = (low as usize, high.clamp(low, run.count as i64) as usize);
+        let [low, high] = self.window.inside(&plus(base, run.forms), steps, run.count);
         let first = self.at.cast::<T>().wrapping_offset((base[0] + run.forms[0]) as isize);
         // SAFETY: as the caller promises; `low..high` are places of the run whose guards hold.
         unsafe {
