@@ -1,6 +1,7 @@
 //! Frontiers of the gradients of programs: `frontiers FOLDER [NAME ..]` prints, as a table, how much slower than the fastest plan
 //! those are that fit fractions of its peak, and the least peak. Beside it is the least peak that one checkpoint a block
-//! gives, as users write it, with what that costs. Parameters whose names begin with `w`, `g` or `b` are differentiated with
+//! gives, as users write it, with what that costs; and, of all numbers of blocks, how much slower than theirs the plan within
+//! the peak of theirs is at most (negative where it is faster). Parameters whose names begin with `w`, `g` or `b` are differentiated with
 //! respect to; in a program that has none, all of a float type.
 
 #![allow(clippy::print_stdout)] // A table for people to read.
@@ -33,10 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.sort();
     let parts: Vec<String> = PARTS.iter().map(|part| format!("{part:.2}")).collect();
     println!(
-        "| program | instructions | peak, MiB | {} | least | slower by | a checkpoint a block | slower by | s |",
+        "| program | instructions | peak, MiB | {} | least | slower by | a checkpoint a block | slower by | ours beside all of these | s |",
         parts.join(" | ")
     );
-    println!("|{}", "---|".repeat(PARTS.len() + 8));
+    println!("|{}", "---|".repeat(PARTS.len() + 9));
     for file in files {
         let name = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
         if wanted.is_empty() || wanted.contains(&name) {
@@ -67,6 +68,7 @@ fn row(name: &str, file: &Path) -> Result<String, Box<dyn Error>> {
     let parts: Vec<String> = PARTS.iter().map(at).collect();
     let (insts, mib, parts) = (f.inst_count(), peak / f64::from(1 << 20), parts.join(" | "));
     let mut blocks: Option<(u64, f64)> = None;
+    let mut beside = f64::NEG_INFINITY;
     for module in &checkpoints {
         let f = module.funcs.values().next().ok_or("it has no function")?;
         let f = gradients(module, f)?;
@@ -74,10 +76,15 @@ fn row(name: &str, file: &Path) -> Result<String, Box<dyn Error>> {
         if blocks.is_none_or(|(least, _)| point.peak < least) {
             blocks = Some((point.peak, point.seconds));
         }
+        let ours = frontier.at(point.peak).map_or(f64::INFINITY, |found| found.seconds);
+        beside = beside.max(ours / point.seconds - 1.0);
     }
     let blocks = match blocks {
-        Some((least, seconds)) => format!("{:.2} | {}", least as f64 / peak, slower(seconds)),
-        None => "- | -".into(),
+        Some((least, seconds)) => {
+            let part = least as f64 / peak;
+            format!("{part:.2} | {} | {:.1} %", slower(seconds), beside * 100.0)
+        }
+        None => "- | - | -".into(),
     };
     let (part, slower) = (least.peak as f64 / peak, slower(least.seconds));
     Ok(format!(

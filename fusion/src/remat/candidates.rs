@@ -5,8 +5,9 @@ use super::divide::divided;
 use super::group_graph::GroupGraph;
 use super::instantiate::{recurring, regrouped, without_dead};
 use super::pruning::PlanEvaluator;
-use super::schedule::frontier::{Frontier, FrontierOptions, FrontierPoint, frontier};
+use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
 use super::schedule::steps::OpSchedule;
+use super::schedule_choice::chosen;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
 use crate::memory::engine::EngineModel;
@@ -76,20 +77,17 @@ pub(super) fn candidates(
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
     let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), options, engine));
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
-    let mut schedules: Vec<(&BasePlan<'_>, &OpSchedule)> = Vec::new();
-    let mut of_base = Vec::new();
-    for (k, base) in bases.iter().enumerate() {
-        for point in spread(&base.schedules, most) {
-            schedules.push((base, &point.schedule));
-            of_base.push(k);
-        }
-    }
+    let frontiers: Vec<&Frontier> = bases.iter().map(|base| &base.schedules).collect();
+    let chosen = chosen(&frontiers, most);
+    let schedules: Vec<(&BasePlan<'_>, &OpSchedule)> =
+        chosen.iter().map(|(k, point)| (&bases[*k], &point.schedule)).collect();
+    let of_base = chosen.iter().map(|(k, _)| *k);
     let made = each(&schedules, |(base, schedule)| base.scheduled(schedule, options));
     let made = made.into_iter().collect::<Result<Vec<Vec<Plan>>, Diagnostic>>()?;
     // Schedules of small functions have most plans in common: each is measured once.
     let mut seen: HashSet<Decided<'_>> = HashSet::new();
     let mut new: Vec<(usize, &Plan)> = Vec::new();
-    for (k, plans) in of_base.into_iter().zip(&made) {
+    for (k, plans) in of_base.zip(&made) {
         new.extend(plans.iter().filter(|plan| seen.insert(decided(plan))).map(|plan| (k, plan)));
     }
     let all = points.iter().chain(bases.iter().map(|base| &base.point));
@@ -105,22 +103,6 @@ pub(super) fn candidates(
         }
     }
     Ok(points)
-}
-
-/// At most this many points evenly by peak, and a quarter as many between those whose times differ most: there the
-/// time rises much for little memory.
-fn spread(all: &Frontier, most: usize) -> Vec<&FrontierPoint> {
-    let mut chosen = all.spread(most);
-    let place = |point: &FrontierPoint| all.points().partition_point(|p| p.peak < point.peak);
-    for _ in 0..most / 4 {
-        let between = |pair: &[&FrontierPoint]| place(pair[0]) + 1 < place(pair[1]);
-        let slower = |k: &usize| chosen[*k].time as f64 / chosen[k + 1].time.max(1) as f64;
-        let gaps = (0..chosen.len().saturating_sub(1)).filter(|&k| between(&chosen[k..k + 2]));
-        let Some(k) = gaps.max_by(|a, b| slower(a).total_cmp(&slower(b))) else { break };
-        let middle = (place(chosen[k]) + place(chosen[k + 1])) / 2;
-        chosen.insert(k + 1, &all.points()[middle]);
-    }
-    chosen
 }
 
 /// What the plans of one function differ in.

@@ -3,7 +3,7 @@
 use super::schedule::cost_graph::{CostGraph, GraphError, MOST, OpId, Operation};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use crate::analysis::recomputation::is_kept;
 use crate::lower::steps::steps_of;
 use crate::memory::residuals::{bytes, storage};
@@ -80,50 +80,124 @@ impl GroupGraph {
         // Loops may be said to run for longer than can be counted: all times together are.
         let values: usize = plan.groups.iter().map(|group| members(f, group).count()).sum();
         let longest = MOST / (values as u64 + 1);
+        let fixed = fixed(facts);
         let mut latest = 0;
+        let mut all_made: Vec<MadeValue> = Vec::new();
         for ((g, group), steps) in plan.groups.iter().enumerate().zip(steps_of(plan, program)) {
             let time: f64 = seconds[steps].iter().sum();
-            let outputs: Vec<Value> =
-                members(f, group).filter(|v| left.kept.contains(*v)).collect();
-            // What each output is made of: what the group leaves as well is read.
-            let made = |&v: &Value| {
-                let insts = needed(facts, group, &[v], &left.kept);
-                let all = insts.iter().flatten();
-                let inner =
-                    |l: &Value| insts.iter().flatten().all(|&i| !f.inst_results(i).contains(l));
-                let mut reads: Vec<Value> =
-                    all.clone().flat_map(|&i| leaves(facts, i)).filter(inner).collect();
-                reads.sort_unstable();
-                reads.dedup();
-                let phase = all.map(|&i| f.inst(i).phase.0).max().unwrap_or(0);
-                let traffic = reads.iter().map(|&r| size(r) as f64).sum::<f64>() + size(v) as f64;
-                (v, reads, phase, traffic)
+            let outputs = members(f, group).filter(|v| left.kept.contains(*v));
+            let mut made: Vec<MadeValue> = outputs
+                .map(|v| MadeValue::of(facts, (g, group), v, (&left.kept, &fixed)))
+                .collect();
+            let traffic = |m: &MadeValue| -> f64 {
+                m.reads.iter().chain([&m.value]).map(|&r| size(r) as f64).sum()
             };
-            let made: Vec<_> = outputs.iter().map(made).collect();
-            let all: f64 = made.iter().map(|(.., traffic)| traffic).sum();
-            for (v, reads, phase, traffic) in made {
+            let all: f64 = made.iter().map(traffic).sum();
+            for m in &mut made {
                 // Each is computed again by itself: its part of the traffic.
-                let part = if all > 0.0 { traffic / all } else { 1.0 };
-                let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
-                latest = latest.max(phase);
-                let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
-                let result = left.results.contains(v);
-                // Results have memory of their own from the first step on, which no schedule changes. Which temporaries
-                // fit into it before depends on sizes that a sum of bytes does not see.
-                let own = if result { 0 } else { size(v) };
-                let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(latest);
-                let op = if result { op.output() } else { op };
-                // Effects and exchanges happen once.
-                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i) || f.is_ordered(i));
-                let op = if kept { op.once() } else { op };
-                let op = found.graph.push(op)?;
-                op_of[v] = Some(op);
-                found.of[op] = Some((g, v));
+                let part = if all > 0.0 { traffic(m) / all } else { 1.0 };
+                m.time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
+                latest = latest.max(m.phase);
+                m.phase = latest;
             }
+            all_made.append(&mut made);
+        }
+        for made in in_order_of_need(all_made) {
+            let MadeValue { group, value: v, reads, phase, time, .. } = made;
+            let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
+            let result = left.results.contains(v);
+            // Results have memory of their own from the first step on, which no schedule changes. Which temporaries
+            // fit into it before depends on sizes that a sum of bytes does not see.
+            let own = if result { 0 } else { size(v) };
+            let op = Operation::new(names.get(v), time, own).reads(&inputs).phase(phase);
+            let op = if result { op.output() } else { op };
+            let op = if happens_once(f, v) { op.once() } else { op };
+            let op = found.graph.push(op)?;
+            op_of[v] = Some(op);
+            found.of[op] = Some((group, v));
         }
         found.kept = left.kept;
         Ok(found)
     }
+}
+
+/// A value that a group leaves, and what it costs by itself.
+struct MadeValue {
+    group: usize,
+    value: Value,
+    /// What it is made of: what the group leaves as well is read.
+    reads: Vec<Value>,
+    /// What of it waits for something or is waited for comes where the plan has it.
+    is_fixed: bool,
+    phase: u8,
+    time: u64,
+}
+
+impl MadeValue {
+    fn of(
+        facts: &Facts<'_>,
+        (number, group): (usize, &Group),
+        value: Value,
+        (kept, fixed): (&EntitySet<Value>, &EntitySet<Inst>),
+    ) -> MadeValue {
+        let f = facts.f;
+        let insts = needed(facts, group, &[value], kept);
+        let all = || insts.iter().flatten();
+        let outside = |l: &Value| !all().any(|&i| f.inst_results(i).contains(l));
+        let mut reads: Vec<Value> = all().flat_map(|&i| leaves(facts, i)).filter(outside).collect();
+        reads.sort_unstable();
+        reads.dedup();
+        let phase = all().map(|&i| f.inst(i).phase.0).max().unwrap_or(0);
+        let is_fixed = happens_once(f, value) || all().any(|&i| fixed.contains(i));
+        MadeValue { group: number, value, reads, is_fixed, phase, time: 0 }
+    }
+}
+
+/// Effects and exchanges happen once.
+fn happens_once(f: &Function, v: Value) -> bool {
+    made_by(f, v).is_some_and(|i| is_kept(f, i) || f.is_ordered(i))
+}
+
+/// What a recomputation waits for, and what waits.
+fn fixed(facts: &Facts<'_>) -> EntitySet<Inst> {
+    let mut fixed = EntitySet::new();
+    for &i in facts.f.body_insts() {
+        let awaited = order(facts, i);
+        if !awaited.is_empty() {
+            fixed.insert(i);
+        }
+        fixed.extend(awaited.into_iter().filter_map(|v| made_by(facts.f, v)));
+    }
+    fixed
+}
+
+/// From how many groups before its first reader on a value is computed with that, and not with others of its launch.
+const FAR: usize = 8;
+
+/// The same values, where one that is made of parameters alone and waits for long comes right before the first that reads it:
+/// members of one launch need not all wait for their readers in memory.
+fn in_order_of_need(made: Vec<MadeValue>) -> Vec<MadeValue> {
+    let mut place: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    made.iter().enumerate().for_each(|(k, m)| place[m.value] = Some(k));
+    let mut first_reader = vec![None; made.len()];
+    for (k, m) in made.iter().enumerate() {
+        for p in m.reads.iter().filter_map(|&r| place[r]) {
+            first_reader[p].get_or_insert(k);
+        }
+    }
+    let waits = |m: &MadeValue| !m.is_fixed && m.reads.iter().all(|&r| place[r].is_none());
+    let slot = |(k, m): (usize, &MadeValue)| match first_reader[k] {
+        Some(reader)
+            if waits(m) && made[reader].phase == m.phase && made[reader].group >= m.group + FAR =>
+        {
+            (reader, 0, k)
+        }
+        _ => (k, 1, k),
+    };
+    let mut order: Vec<(usize, u8, usize)> = made.iter().enumerate().map(slot).collect();
+    order.sort_unstable();
+    let mut made: Vec<Option<MadeValue>> = made.into_iter().map(Some).collect();
+    order.into_iter().filter_map(|(.., k)| made[k].take()).collect()
 }
 
 fn members<'a>(f: &'a Function, group: &'a Group) -> impl Iterator<Item = Value> + 'a {
@@ -167,4 +241,60 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
         }
     }
     left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::greedy::plan_at;
+    use crate::lower::lowered;
+    use crate::plan::machine_model::MachineModel;
+    use crate::plan::options::{Effort, PlanOptions};
+    use adfuse_ir::Fp;
+    use adfuse_ir::text::parse;
+
+    /// A member of a launch that is read much later comes where it is read, since it may run by itself.
+    #[test]
+    fn what_reads_parameters_alone_comes_where_it_is_needed() {
+        let mut text = String::from(
+            "func @f(%x: f32[16,16], %y: f32[16,16], %w: f32[16,16]) -> f32[16,16] {
+  %b = dot_general %y, %w {contract = [1] x [0]} : f32[16,16]
+  %c0 = dot_general %x, %w {contract = [1] x [0]} : f32[16,16]
+",
+        );
+        for k in 0..FAR {
+            let line = "dot_general %c{k}, %w {contract = [1] x [0]} : f32[16,16]";
+            let line = line.replace("{k}", &k.to_string());
+            text += &format!("  %c{} = {line}\n", k + 1);
+        }
+        text += &format!(
+            "  %d = dot_general %c{FAR}, %b {{contract = [1] x [0]}} : f32[16,16]\n  return %d\n}}"
+        );
+        let module = parse(&text).expect("parses");
+        let f = module.find("f").expect("it");
+        let device = MachineModel::cpu();
+        let options = PlanOptions { device: device.clone(), effort: Effort::Off, fp: Fp::Strict };
+        let apart = plan_at(f, &options, 0.0, &[]).expect("has a plan");
+        let of = |k: usize| apart.groups[k].parts[0].clone();
+        let names = |plan: &Plan| -> Vec<String> {
+            let program = lowered(f, plan, &device).expect("has a program");
+            let facts = Facts::of(f, true).expect("has facts");
+            let seconds = vec![1.0; plan.groups.len()];
+            let graph = GroupGraph::of(&facts, plan, &program, &seconds).expect("a graph");
+            graph.graph.runs().map(|o| graph.graph.ops()[o].name.clone()).collect()
+        };
+        let chain = |from: usize| (from..=FAR).map(|k| format!("c{k}"));
+        let last = ["b", "d"].map(String::from);
+        let beside = Group { parts: vec![of(0), of(1)] };
+        let mut groups = vec![beside];
+        groups.extend(apart.groups[2..].iter().cloned());
+        let far = names(&Plan { groups: groups.clone(), ..apart.clone() });
+        assert_eq!(far, chain(0).chain(last).collect::<Vec<_>>());
+        // One step nearer it stays in its launch.
+        let near = Group { parts: vec![of(0), of(3)] };
+        let mut groups = vec![apart.groups[1].clone(), apart.groups[2].clone(), near];
+        groups.extend(apart.groups[4..].iter().cloned());
+        let near = names(&Plan { groups, ..apart.clone() });
+        assert_eq!(near[..4], ["c0", "c1", "b", "c2"]);
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) mod lossy;
 mod pruning;
 pub(crate) mod residual_decision;
 pub mod schedule;
+mod schedule_choice;
 pub(crate) mod single_changes;
 
 pub use crate::lower::instances::recomputed_values;

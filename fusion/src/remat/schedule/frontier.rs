@@ -84,21 +84,19 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
         archive.offer(recomputing(g, &corner.recomputed));
     }
     segments::offer(g, &mut archive);
-    equal_segments::offer(g, &mut archive);
+    equal_segments::offer(g, &hull, &mut archive);
     let least = least_possible(g);
     let (count, rules) = passes(n);
-    for &rule in rules {
-        // From the largest down: where a target is too small for a rule, smaller ones are too.
-        for target in targets(least, top, count).into_iter().rev() {
-            let Some(steps) = within(g, target, rule) else { break };
-            archive.offer_filled(steps, target);
-        }
-    }
+    sweep_to(g, &mut archive, rules, &targets(least, top, count));
     archive.fill_between();
     // On a large graph each schedule is long: few ways from many rather than many from few.
     let most = options.effort / (64 * n as u64 + 1);
     let most = usize::try_from(most).unwrap_or(MOST_WAYS).clamp(LEAST_WAYS, MOST_WAYS);
     archive.improve(options.effort, most);
+    // Last, since what is there is improved from the fastest down, and the effort is for all.
+    if n > SMALL {
+        sweep_to(g, &mut archive, rules, &near_top(top));
+    }
     Frontier::of(g, archive.entries, hull, options.points)
 }
 
@@ -139,6 +137,27 @@ fn least_possible(g: &CostGraph) -> u64 {
 /// Bytes of inputs that are there all the time. Sums of bytes are at most 2^62.
 fn stay(g: &CostGraph) -> u64 {
     g.ops().values().filter(|o| o.role == OpRole::Source).map(|o| o.bytes).sum()
+}
+
+/// Passes that keep within targets, by all of some rules.
+fn sweep_to(
+    g: &CostGraph,
+    archive: &mut ParetoArchive<'_>,
+    rules: &[EvictionRule],
+    targets: &[u64],
+) {
+    for &rule in rules {
+        // From the largest down: where a target is too small for a rule, smaller ones are too.
+        for &target in targets.iter().rev() {
+            let Some(steps) = within(g, target, rule) else { break };
+            archive.offer_filled(steps, target);
+        }
+    }
+}
+
+/// Targets within a twentieth below a peak.
+fn near_top(top: u64) -> Vec<u64> {
+    (1..=10).rev().map(|k| top - top / 200 * k).collect()
 }
 
 /// Numbers from one to the other, each by the same factor above the last.

@@ -132,12 +132,12 @@ impl SegmentPlan {
     }
 }
 
-/// Where blocks end, as numbers of operations before: the narrowest places, few enough.
-fn ends(g: &CostGraph, forward: &[OpId], most: usize) -> Vec<usize> {
+/// For each place between operations of phase 0, by the number of operations before it, how many values cross it, and
+/// their bytes.
+pub(super) fn crossings(g: &CostGraph, forward: &[OpId]) -> (Vec<i64>, Vec<i128>) {
     let n = forward.len();
     let mut place: SecondaryMap<OpId, u32> = SecondaryMap::new();
     forward.iter().enumerate().for_each(|(k, &o)| place[o] = k as u32);
-    // For each place between two operations how many values cross it, and their bytes.
     let (mut count, mut bytes) = (vec![0i64; n + 1], vec![0i128; n + 1]);
     for (k, &op) in forward.iter().enumerate() {
         let users = g.users(op).iter().filter(|&&u| g.ops()[u].phase.0 == 0);
@@ -152,6 +152,13 @@ fn ends(g: &CostGraph, forward: &[OpId], most: usize) -> Vec<usize> {
         count[k] += count[k - 1];
         bytes[k] += bytes[k - 1];
     }
+    (count, bytes)
+}
+
+/// Where blocks end, as numbers of operations before: the narrowest places, few enough.
+fn ends(g: &CostGraph, forward: &[OpId], most: usize) -> Vec<usize> {
+    let n = forward.len();
+    let (count, bytes) = crossings(g, forward);
     let single: Vec<usize> = (1..n).filter(|&k| count[k] <= 1).collect();
     let narrow = |k: &usize| bytes[*k] <= bytes[*k - 1] && bytes[*k] <= bytes[*k + 1];
     let found: Vec<usize> = match single.len() {
