@@ -8,7 +8,7 @@
 use super::kernel::compile::CompileContext;
 use super::point_tasks::TaskCount;
 use super::shape::volume;
-use super::sort_lines::{SortEntry, room};
+use super::sort_lines::{SortEntry, further_entries};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
@@ -74,7 +74,13 @@ impl CompileContext<'_> {
         let beside = others.last().is_some_and(|(_, steps)| *steps == [1, 1]);
         let abreast = if beside { (together / AT_ONCE.0).min(ABREAST) } else { 1 };
         let tasks = lines.min(together / abreast).min(elements / PIECE + 1);
-        let bytes = if is_wide(from.dtype) { 16 } else { 8 };
+        let wide = is_wide(from.dtype);
+        let further = if wide {
+            further_entries::<u128>(long, count)
+        } else {
+            further_entries::<u64>(long, count)
+        };
+        let bytes = if wide { 16 } else { 8 };
         Ok(CompiledArgsort {
             from: step.from.index(),
             out: step.out.index(),
@@ -90,7 +96,7 @@ impl CompileContext<'_> {
             step: steps(axis),
             others,
             numbers: self.shared.take(tasks.saturating_mul(abreast).saturating_mul(long), bytes)?,
-            room: self.own.take(room(long), bytes)?,
+            room: self.own.take(further, bytes)?,
             tasks,
             abreast,
         })
@@ -201,7 +207,7 @@ impl CompiledArgsort {
                     all.add(l * long + k).write(entry(l as i64, k as i64));
                 }
             }
-            let further = room(self.long) as usize;
+            let further = further_entries::<T>(self.long, self.count) as usize;
             let room = worker.at(self.room).cast::<T>();
             (
                 std::slice::from_raw_parts_mut(all, lines * long),
@@ -230,7 +236,7 @@ impl CompiledArgsort {
 }
 
 /// The bits of a float, whose sign is this bit and whose infinity is this, as a number that compares as the
-/// float does: both zeros are one, and NaN is the largest. Signs are in no order that a branch could follow.
+/// float does: both zeros are one, and NaN is the largest. Signs are unpredictable, so there is no branch on them.
 #[inline(always)]
 fn float(bits: u64, sign: u32, infinity: u64) -> u64 {
     let (top, is_negative) = (1u64 << sign, bits >> sign & 1);

@@ -15,19 +15,27 @@ const COUNT: usize = (32 / BITS) as usize;
 
 /// A number above a position of 32 bits. No two entries of a line are equal.
 pub(super) trait SortEntry: Ord + Copy {
-    /// Puts entries in order. They come in the order of their positions; there is room for [`room`] of them.
+    /// The shortest and the longest lines that are sorted by digits, by way of as many further entries; none where there are
+    /// none.
+    const BY_DIGITS: Option<[usize; 2]>;
+
+    /// Puts entries in order. They come in the order of their positions; there is room for [`further_entries`] of them.
     fn sort(entries: &mut [Self], room: &mut [Self]);
 
     /// The position.
     fn place(self) -> u32;
 }
 
-/// How many further entries a line of this length has room for while it is sorted.
-pub(super) fn room(long: i64) -> i64 {
-    if (DIGITS[0] as i64..=DIGITS[1] as i64).contains(&long) { long } else { 0 }
+/// How many further entries a line of this length has room for while it is sorted, of which this many first ones are wanted.
+pub(super) fn further_entries<T: SortEntry>(long: i64, count: i64) -> i64 {
+    let lengths = T::BY_DIGITS.filter(|_| count >= long);
+    let sorts = |[least, most]: [usize; 2]| (least as i64..=most as i64).contains(&long);
+    if lengths.is_some_and(sorts) { long } else { 0 }
 }
 
 impl SortEntry for u64 {
+    const BY_DIGITS: Option<[usize; 2]> = Some(DIGITS);
+
     fn sort(entries: &mut [u64], room: &mut [u64]) {
         match entries.len() {
             0..=RANKED => by_ranks(entries),
@@ -42,6 +50,8 @@ impl SortEntry for u64 {
 }
 
 impl SortEntry for u128 {
+    const BY_DIGITS: Option<[usize; 2]> = None;
+
     fn sort(entries: &mut [u128], _: &mut [u128]) {
         entries.sort_unstable();
     }
@@ -119,7 +129,10 @@ mod tests {
                 let entries: Vec<u64> =
                     (0..n as u64).map(|k| (random() & mask) << 32 | k).collect();
                 let (mut found, mut wanted) = (entries.clone(), entries);
-                u64::sort(&mut found, &mut vec![0; room(n as i64) as usize]);
+                u64::sort(
+                    &mut found,
+                    &mut vec![0; further_entries::<u64>(n as i64, n as i64) as usize],
+                );
                 wanted.sort_unstable();
                 assert_eq!(found, wanted, "{n} numbers of {mask:x}");
             }

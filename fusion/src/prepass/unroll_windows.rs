@@ -266,12 +266,13 @@ impl Pull<'_> {
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
-    /// Whether windows that are put back in place were computed, and lie along folded axes.
+    /// Whether windows that are put back in place were computed, and lie along folded axes in axes that stay.
     fn places(&self, i: Inst) -> bool {
         let folded = |d: &i64| self.fold.axes.contains(&(*d as usize));
         let ValueDef::Inst(of, _) = self.f.def(self.f.args(i)[0]) else { return false };
         let is_map = matches!(self.f.op(of).def().body, Body::Map(_));
-        is_map && self.f.attrs(i).ints("along").iter().all(folded)
+        let attrs = self.f.attrs(i);
+        is_map && attrs.ints("along").iter().all(folded) && !attrs.ints("axes").iter().any(folded)
     }
 
     /// What is put back in place: an element of each window, as far apart as the windows begin.

@@ -127,7 +127,7 @@ struct MadeValue {
     value: Value,
     /// What it is made of: what the group leaves as well is read.
     reads: Vec<Value>,
-    /// What of it waits for something or is waited for comes where the plan has it.
+    /// Whether it is ordered with other instructions: then it stays where the plan has it.
     is_fixed: bool,
     phase: u8,
     time: u64,
@@ -171,7 +171,7 @@ fn fixed(facts: &Facts<'_>) -> EntitySet<Inst> {
     fixed
 }
 
-/// From how many groups before its first reader on a value is computed with that, and not with others of its launch.
+/// A value of a launch whose first reader is at least this many groups later is computed right before that reader.
 const FAR: usize = 8;
 
 /// The same values, where one that is made of parameters alone and waits for long comes right before the first that reads it:

@@ -115,6 +115,19 @@ fn pools() {
     }
 }
 
+/// Windows that are put back in place, and folded along the axis of their places too.
+#[test]
+fn windows_are_folded_with_their_places() {
+    let body = "%x = broadcast_in_dim %b {dims = [1]} : f32[6,64,3]
+         %k = skew %x {axes = [0], along = [2], strides = [1], dilation = [1]} : f32[4,64,3]
+         %r = tanh %k : f32[4,64,3]";
+    holds("%b: f32[64]", body, "f32[4,64,3]");
+    let body = "%a = tanh %x : f32[4,3,64]
+         %u = unskew %a, 0.0 {axes = [0], along = [1], strides = [1], dilation = [1], extents = [6]} : f32[6,3,64]
+         %r = reduce_sum %u {axes = [0, 1]} : f32[64]";
+    holds("%x: f32[4,3,64]", body, "f32[64]");
+}
+
 /// Depthwise convolutions and such of few features a group: the gradients of their kernels are multiplied side by side.
 #[test]
 fn matrices_side_by_side() {

@@ -193,7 +193,7 @@ impl<'a> ChunkTable<'a> {
         unsafe { self.merge(count) };
     }
 
-    /// Fills the table, and leaves of the runs those of different elements.
+    /// Fills the table, and merges runs that overlap.
     ///
     /// # Safety
     /// There are this many runs.
@@ -378,10 +378,15 @@ unsafe fn product<T: FmaType, const N: usize>(
     }
 }
 
+/// Products of a chunk of the depth: of a type, with sums, depth and matrices, by operands that lie so, in some columns at a time, in the
+/// memory of a task and into sums.
+type LaneProduct =
+    unsafe fn(DType, [usize; 3], [LaneOperand<'_>; 2], [usize; 2], (&LaneRoom, *mut u8));
+
 /// Products by one instruction set.
 pub(in super::super) struct LaneKernel {
     pub(in super::super) name: &'static str,
-    product: unsafe fn(DType, [usize; 3], [LaneOperand<'_>; 2], [usize; 2], (&LaneRoom, *mut u8)),
+    product: LaneProduct,
 }
 
 /// An instance for an instruction set, with the columns of 8 and of 4 bytes that are multiplied at a time, and the one that interleaves: of

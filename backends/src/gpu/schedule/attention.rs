@@ -151,7 +151,9 @@ impl AttentionTile {
 /// Registers of a thread that asks for copies, and the most of one that multiplies.
 const FEW_REGISTERS: i64 = 24;
 const MOST_REGISTERS: i64 = 240;
-/// Registers of a thread beside sums and scores: places, barriers, and what is known of lines.
+/// The same where warps multiply: operands, places, and what is known of lines.
+const WARP_REGISTERS: i64 = 60;
+/// Registers of a thread beside sums and scores where warpgroups multiply: places, barriers, and what is known of lines.
 const OTHER_REGISTERS: i64 = 20;
 
 /// The tiles of all passes.
@@ -322,7 +324,7 @@ impl AttentionForm {
         };
         match tile.unit {
             AttentionUnit::Thread => self.thread_sums(tile),
-            AttentionUnit::Warp => tile.tall() * each / 2,
+            AttentionUnit::Warp => tile.tall() * each / 2 + WARP_REGISTERS,
             AttentionUnit::Warpgroup => {
                 // Rounded numbers wait in registers while warpgroups multiply them.
                 let rounded = match tile.pass {

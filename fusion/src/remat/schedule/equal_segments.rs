@@ -188,7 +188,7 @@ struct BackwardSteps<'g> {
 }
 
 impl BackwardSteps<'_> {
-    /// Runs what of a segment is not late. What of the rest these need is not kept for others.
+    /// Runs the operations of a segment that are not late. Late ones run only as operands of these, and their values are dropped.
     fn segment(&mut self, segment: impl Iterator<Item = OpId>, late: &EntitySet<OpId>) {
         let from = self.steps.len();
         segment.filter(|&op| !late.contains(op)).for_each(|op| self.run(op));
