@@ -380,13 +380,13 @@ unsafe fn product<T: FmaType, const N: usize>(
 
 /// Products of a chunk of the depth: of a type, with sums, depth and matrices, by operands that lie so, in some columns at a time, in the
 /// memory of a task and into sums.
-type LaneProduct =
+type LaneMultiply =
     unsafe fn(DType, [usize; 3], [LaneOperand<'_>; 2], [usize; 2], (&LaneRoom, *mut u8));
 
 /// Products by one instruction set.
 pub(in super::super) struct LaneKernel {
     pub(in super::super) name: &'static str,
-    product: LaneProduct,
+    product: LaneMultiply,
 }
 
 /// An instance for an instruction set, with the columns of 8 and of 4 bytes that are multiplied at a time, and the one that interleaves: of

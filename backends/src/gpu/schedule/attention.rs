@@ -324,7 +324,11 @@ impl AttentionForm {
         };
         match tile.unit {
             AttentionUnit::Thread => self.thread_sums(tile),
-            AttentionUnit::Warp => tile.tall() * each / 2 + WARP_REGISTERS,
+            AttentionUnit::Warp => {
+                // Two tiles of lines have the places of a mask or a bias twice.
+                let places = if self.extra.is_some() { 12 * (tile.tall() - 1) } else { 0 };
+                tile.tall() * each / 2 + WARP_REGISTERS + places
+            }
             AttentionUnit::Warpgroup => {
                 // Rounded numbers wait in registers while warpgroups multiply them.
                 let rounded = match tile.pass {
