@@ -378,8 +378,7 @@ unsafe fn product<T: FmaType, const N: usize>(
     }
 }
 
-/// Products of a chunk of the depth: of a type, with sums, depth and matrices, by operands that lie so, in some columns at a time, in the
-/// memory of a task and into sums.
+/// Adds the products of a chunk of the depth to the sums of a group of matrices.
 type LaneMultiply =
     unsafe fn(DType, [usize; 3], [LaneOperand<'_>; 2], [usize; 2], (&LaneRoom, *mut u8));
 
