@@ -22,7 +22,7 @@ use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
     Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
-use adfuse_ir::op::AttentionShape;
+use adfuse_ir::op::{ATTENTION_JOINT, AttentionShape};
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
 use exchange::exchange_s;
@@ -287,7 +287,7 @@ impl<'d> StepLoad<'d> {
             // Scores and weights again, and a sum for each operand; the difference, and what the weight moves.
             (true, false) => (3 * shape.depth + 2 * shape.width, 1),
             // Of many elements, those for keys and for values are computed apart.
-            (true, true) if shape.depth + shape.width > 256 => {
+            (true, true) if shape.depth + shape.width > ATTENTION_JOINT => {
                 (5 * shape.depth + 3 * shape.width, 3)
             }
             (true, true) => (4 * shape.depth + 3 * shape.width, 2),

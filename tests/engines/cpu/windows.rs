@@ -69,25 +69,29 @@ fn convolutions() {
     ];
     for dtype in ["f32", "f64"] {
         for (sizes, along) in cases {
-            let [images, features, out, high, wide, kh, kw, groups] = sizes;
-            let [stride, dilation, low, behind, holes] = along;
-            let (oh, ow) = (places(high, kh, along), places(wide, kw, along));
-            let own = features / groups;
-            let attrs = format!(
-                "strides = [{stride}, {stride}], low = [{low}, {low}], high = [{behind}, {behind}], \
-                 lhs_dilation = [{holes}, {holes}], rhs_dilation = [{dilation}, {dilation}], \
-                 feature_group_count = {groups}"
-            );
-            let result = format!("{dtype}[{images},{out},{oh},{ow}]");
-            holds(
-                &format!(
-                    "%x: {dtype}[{images},{features},{high},{wide}], %k: {dtype}[{out},{own},{kh},{kw}]"
-                ),
-                &format!("%r = conv_general_dilated %x, %k {{{attrs}}} : {result}"),
-                &result,
-            );
+            let [params, body, result] = convolution(dtype, sizes, along);
+            holds(&params, &format!("%r = {body}"), &result);
         }
     }
+}
+
+/// A convolution of images, features, results, extents of images and kernels, and groups, with its stride, dilation, padding and the holes of
+/// its images: its operands, the instruction, and its type.
+fn convolution(dtype: &str, sizes: [i64; 8], along: [i64; 5]) -> [String; 3] {
+    let [images, features, out, high, wide, kh, kw, groups] = sizes;
+    let [stride, dilation, low, behind, holes] = along;
+    let (oh, ow) = (places(high, kh, along), places(wide, kw, along));
+    let own = features / groups;
+    let result = format!("{dtype}[{images},{out},{oh},{ow}]");
+    let params = format!(
+        "%x: {dtype}[{images},{features},{high},{wide}], %k: {dtype}[{out},{own},{kh},{kw}]"
+    );
+    let body = format!(
+        "conv_general_dilated %x, %k {{strides = [{stride}, {stride}], \
+         low = [{low}, {low}], high = [{behind}, {behind}], lhs_dilation = [{holes}, {holes}], \
+         rhs_dilation = [{dilation}, {dilation}], feature_group_count = {groups}}} : {result}"
+    );
+    [params, body, result]
 }
 
 /// Windows of two, three and four, beside each other and overlapping, after a relu, so that there are ties.
@@ -145,20 +149,8 @@ fn matrices_side_by_side() {
     ];
     for dtype in ["f32", "f64"] {
         for (sizes, along) in cases {
-            let [images, features, out, high, wide, kh, kw, groups] = sizes;
-            let [stride, dilation, low, behind, holes] = along;
-            let (oh, ow) = (places(high, kh, along), places(wide, kw, along));
-            let result = format!("{dtype}[{images},{out},{oh},{ow}]");
-            let own = features / groups;
-            let params = format!(
-                "%x: {dtype}[{images},{features},{high},{wide}], %k: {dtype}[{out},{own},{kh},{kw}]"
-            );
-            let body = format!(
-                "%c = conv_general_dilated %x, %k {{strides = [{stride}, {stride}], \
-                  low = [{low}, {low}], high = [{behind}, {behind}], lhs_dilation = [{holes}, {holes}], \
-                  rhs_dilation = [{dilation}, {dilation}], feature_group_count = {groups}}} : {result}
-                 %r = tanh %c : {result}"
-            );
+            let [params, body, result] = convolution(dtype, sizes, along);
+            let body = format!("%c = {body} %r = tanh %c : {result}");
             holds(&params, &body, &result);
             let text = function(&params, &body, &result);
             let module = parse(&text).expect("a program");

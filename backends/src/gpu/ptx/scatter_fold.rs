@@ -327,12 +327,7 @@ fn row_number(emit: &mut Emit<'_>, row: Reg, rows: i64) -> Reg {
 
 /// An element after an update.
 pub(super) fn updated(emit: &mut Emit<'_>, update: Update, dtype: DType, was: Reg, x: Reg) -> Reg {
-    let monoid = match update {
-        Update::Add => Monoid::Sum,
-        Update::Max => Monoid::Max,
-        Update::Min => Monoid::Min,
-        Update::Set => return x,
-    };
+    let Some(monoid) = update.monoid() else { return x };
     match (dtype, monoid) {
         // The sum of truth values is what `or` is not: kept apart from the primitives.
         (DType::Bool, Monoid::Sum) => {

@@ -4,9 +4,9 @@
 //! again: one for cotangents of keys and values, where a block has some keys and goes over all rows, and one for cotangents of
 //! queries, where it has some rows and goes over the keys. So every sum has one owner and one order.
 //!
-//! Of 16-bit floats either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles. Weights
-//! are rounded to the type of the operands, so that there is none in strict mode.
-//! Of `f32` each thread multiplies and adds for itself, in the order that defines attention; there is none in `fast`.
+//! Of 16-bit floats either warps multiply (`mma.sync`), or warpgroups (`wgmma`), for which the copy engine brings tiles. These
+//! steps round weights to the type of the operands, so strict mode has none of them.
+//! Of `f32` each thread multiplies and adds for itself, in the order that defines attention. The mode `fast` has no such step.
 
 use super::capabilities::ATTENTION;
 use super::grid::Grid;

@@ -7,7 +7,7 @@ use super::shape::internal;
 use super::warpgroup::{GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Diagnostic;
-use adfuse_ir::op::ATTENTION_BLOCK;
+use adfuse_ir::op::{ATTENTION_BLOCK, ATTENTION_JOINT};
 
 /// Lines and columns of scores that a thread has where threads multiply, and threads along a line.
 pub(crate) const THREAD_LINES: i64 = 4;
@@ -21,8 +21,6 @@ pub(crate) const BLOCK: i64 = ATTENTION_BLOCK as i64;
 pub(crate) const TOGETHER: i64 = 4;
 /// Bytes of it.
 const ACCESS: i64 = 16;
-/// Elements of a query and of a value together for which a thread has sums of cotangents of both.
-const MOST_JOINT: i64 = 256;
 /// Registers of a thread beside sums and scores where threads multiply: operands, places, numbers of lines.
 const OTHER_REGISTERS: i64 = 52;
 
@@ -126,7 +124,7 @@ impl AttentionForm {
     /// The passes that it takes, with the engine's own tiles.
     pub(crate) fn decide(&self, target: &GpuTarget) -> Result<AttentionDecision, Diagnostic> {
         use AttentionPass::{KeyCotangents, Keys, Queries, ValueCotangents, Values};
-        let joint = self.depth + self.width <= MOST_JOINT;
+        let joint = self.depth + self.width <= ATTENTION_JOINT as i64;
         let passes: &[AttentionPass] = match (self.step.backward, joint) {
             (false, _) => &[Values],
             (true, true) => &[Keys, Queries],

@@ -10,7 +10,7 @@ use super::work::{Lowering, Sort, SortDestination, SortSource};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Scatter};
-use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::op::Update;
 use adfuse_ir::{DType, Diagnostic, Fp};
 
 /// Threads of a scatter whose threads own places, if there are places for all of them.
@@ -74,14 +74,8 @@ impl RowFolding {
 
 /// Whether threads may divide the updates of a row among them.
 fn divides_rows(update: Update, dtype: DType, fp: Fp) -> bool {
-    let monoid = match update {
-        Update::Add => Monoid::Sum,
-        Update::Max => Monoid::Max,
-        Update::Min => Monoid::Min,
-        // The last one stays.
-        Update::Set => return false,
-    };
-    fp != Fp::Strict || free(monoid, dtype)
+    // Where updates are set, the last one stays.
+    update.monoid().is_some_and(|monoid| fp != Fp::Strict || free(monoid, dtype))
 }
 
 /// Updates of a chain: about as many as there are chains, so that neither launch has long ones.

@@ -7,7 +7,7 @@ mod whole;
 mod writer;
 
 pub(super) use whole::jvp;
-pub use writer::{ATTENTION_BLOCK, AttentionShape};
+pub use writer::{ATTENTION_BLOCK, ATTENTION_JOINT, AttentionShape};
 
 use super::Op;
 use super::def::{RuleCx, StepBody, Tangents};

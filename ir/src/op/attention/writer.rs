@@ -12,6 +12,10 @@ use crate::types::TensorType;
 /// Keys of a block, and rows of a block where cotangents of keys and values are summed.
 pub const ATTENTION_BLOCK: u64 = 128;
 
+/// Elements of a query and of a value together for which cotangents of keys and of values are computed in one pass on matrix units;
+/// of more, there is a pass for each.
+pub const ATTENTION_JOINT: u64 = 256;
+
 /// Extents of an attention, with one batch axis for all of the operands' and one for the heads that share keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttentionShape {
