@@ -3,7 +3,7 @@
 //! The schedules of one base plan are beaten by those of another where that has a lower peak for the same time. What is
 //! beaten clearly is left out, so that the plans that are made lie closer where they matter.
 
-use super::schedule::frontier::{Frontier, FrontierPoint};
+use super::schedule::frontier::{Frontier, FrontierPoint, evenly_spread};
 
 /// A point is beaten clearly by one whose peak and time are lower by these parts of its own (1 over the number): what a plan takes differs from what its
 /// schedule takes.
@@ -59,14 +59,11 @@ const LOWEST: usize = 4;
 /// At most this many points, evenly by peak, the lowest ones, and a quarter as many in all between those whose times differ
 /// most: there the time rises much for little memory.
 fn spread<'s>(points: &[&'s FrontierPoint], most: usize) -> Vec<&'s FrontierPoint> {
-    let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
-    let (wide, parts) = (u128::from(high.peak - low.peak), most as u128 - 1);
-    let at = |k: u128| {
-        let budget = low.peak + (wide * k / parts) as u64;
-        points.partition_point(|p| p.peak <= budget).max(1) - 1
-    };
+    if points.is_empty() {
+        return Vec::new();
+    }
     let lowest = 0..LOWEST.min(points.len());
-    let mut chosen: Vec<usize> = lowest.chain((0..=parts).map(at)).collect();
+    let mut chosen: Vec<usize> = lowest.chain(evenly_spread(points, most)).collect();
     chosen.sort_unstable();
     chosen.dedup();
     for _ in 0..(most + most / 4).saturating_sub(chosen.len()) {

@@ -8,6 +8,7 @@ use super::residuals::{Hull, residuals};
 use super::segments;
 use super::steps::{OpSchedule, evaluate};
 use super::sweep::{EvictionRule, RULES, recomputing, within};
+use std::borrow::Borrow;
 use std::cmp::Reverse;
 use thiserror::Error;
 
@@ -174,16 +175,26 @@ fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
 
 /// At most this many points: the ends, and between them the fastest within evenly spread peaks.
 fn spread(points: &[FrontierPoint], most: usize) -> Vec<&FrontierPoint> {
-    let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
     if points.len() <= most || most < 2 {
         return points.iter().rev().take(most.max(1)).rev().collect();
     }
-    let (wide, parts) = (u128::from(high.peak - low.peak), most as u128 - 1);
-    let budget = |k: u128| low.peak + (wide * k / parts) as u64;
-    let at = |k: u128| points.partition_point(|p| p.peak <= budget(k)).saturating_sub(1);
-    let mut chosen: Vec<usize> = (0..=parts).map(at).collect();
+    let mut chosen: Vec<usize> = evenly_spread(points, most).collect();
     chosen.dedup();
     chosen.into_iter().map(|k| &points[k]).collect()
+}
+
+/// The numbers of the fastest points within this many evenly spread peaks, from the lowest to the highest; two at least. Some may be
+/// the same.
+pub(crate) fn evenly_spread<P: Borrow<FrontierPoint>>(
+    points: &[P],
+    most: usize,
+) -> impl Iterator<Item = usize> {
+    let peak = |p: Option<&P>| p.map_or(0, |p| p.borrow().peak);
+    let (low, high) = (peak(points.first()), peak(points.last()));
+    let (wide, parts) = (u128::from(high - low), most.max(2) as u128 - 1);
+    let budget = move |k: u128| low + (wide * k / parts) as u64;
+    let within = move |budget: u64| points.partition_point(|p| p.borrow().peak <= budget);
+    (0..=parts).map(move |k| within(budget(k)).saturating_sub(1))
 }
 
 /// The largest value that is resident at the peak moment.
