@@ -40,6 +40,8 @@ pub struct MultiHeadAttention<T = Tensor> {
     pub groups: u64,
     /// Whether positions see none that come after them.
     pub causal: bool,
+    /// How many positions before it, and after it, a position sees; all of them where it is `None`.
+    pub window: Option<u64>,
     /// The base of rotary embeddings.
     pub rope: Option<f64>,
     /// Of the weights of positions.
@@ -58,6 +60,7 @@ impl MultiHeadAttention<Param> {
             heads,
             groups: heads,
             causal: false,
+            window: None,
             rope: None,
             dropout: Dropout::new(0.0),
         }
@@ -83,6 +86,13 @@ impl MultiHeadAttention<Param> {
     #[must_use]
     pub fn causal(self) -> MultiHeadAttention<Param> {
         MultiHeadAttention { causal: true, ..self }
+    }
+
+    /// Where no position sees one that is more than `n` positions away: a sliding window (Beltagy et al. 2020), which takes time
+    /// linear in the length. With [`causal`](Self::causal), a position sees itself and `n` before it.
+    #[must_use]
+    pub fn window(self, n: u64) -> MultiHeadAttention<Param> {
+        MultiHeadAttention { window: Some(n), ..self }
     }
 
     /// With rotary embeddings of base 10000.
@@ -140,7 +150,8 @@ impl MultiHeadAttention {
         let y = match self.dropout.p == 0.0 || !x.tracer().is_training() {
             true => {
                 let mask = mask.map(|m| m.reshape([1, 1, time, steps]));
-                q.attention(&k, &v, AttentionMask { causal: self.causal, extra: mask.as_ref() }).0
+                let (causal, window) = (self.causal, [self.window; 2]);
+                q.attention(&k, &v, AttentionMask { causal, window, extra: mask.as_ref() }).0
             }
             // In training, weights are dropped one by one.
             false => {
@@ -214,17 +225,19 @@ impl MultiHeadAttention {
     /// `bool[time, steps]`: which steps a position sees.
     #[track_caller]
     fn visible(&self, x: &Tensor, extents: [u64; 2], mask: Option<&Tensor>) -> Option<Tensor> {
-        let before = self.causal.then(|| {
-            let t = x.tracer();
-            let place = |axis: i64| t.iota(TensorType::of(DType::I32, &extents), axis);
-            // The last position sees all steps.
-            let ahead = extents[1] as i64 - extents[0] as i64;
-            (place(0) + ahead).ge(place(1))
-        });
-        match (before, mask) {
-            (Some(before), Some(mask)) => Some(before & mask),
-            (before, mask) => before.or(mask.cloned()),
-        }
+        let t = x.tracer();
+        // How many steps a position is after another: the last position has the place of the last step.
+        let after = || {
+            let place = |axis: i64| t.iota(TensorType::of(DType::I64, &extents), axis);
+            place(0) + (extents[1] as i64 - extents[0] as i64) - place(1)
+        };
+        let limit = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let seen = [
+            self.causal.then(|| after().ge(0)),
+            self.window.map(|n| after().abs().le(limit(n))),
+            mask.cloned(),
+        ];
+        seen.into_iter().flatten().reduce(|x, y| x & y)
     }
 }
 

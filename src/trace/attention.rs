@@ -3,13 +3,17 @@
 use super::Tensor;
 use super::record::apply_all;
 use crate::ir::Op;
-use crate::ir::attrs::{Attr, Attrs};
+use crate::ir::attrs::Attrs;
+use crate::ir::op::AttentionReach;
 
 /// What a query sees of the keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionMask<'t> {
-    /// Whether row i sees keys up to i + stream - rows alone.
+    /// Whether row i sees no key after its place, i + stream - rows.
     pub causal: bool,
+    /// How many keys before its place, and how many after it, a row sees; `None` where it sees all of them. Keys that no window
+    /// shows are not computed.
+    pub window: [Option<u64>; 2],
     /// Truth values, where keys are seen, or a bias of scores, with the extents of scores or 1: `[.., heads, rows, stream]`.
     pub extra: Option<&'t Tensor>,
 }
@@ -31,7 +35,9 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn attention(&self, k: &Tensor, v: &Tensor, mask: AttentionMask<'_>) -> (Tensor, Tensor) {
-        let attrs = Attrs::none().with("causal", Attr::Bool(mask.causal));
+        let [before, after] = mask.window;
+        let after = if mask.causal { Some(0) } else { after };
+        let attrs = AttentionReach { before, after }.with(Attrs::none());
         let args: Vec<&Tensor> = [self, k, v].into_iter().chain(mask.extra).collect();
         self.pair(apply_all(&self.state, Op::Attention, &args, attrs, None))
     }

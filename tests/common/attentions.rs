@@ -1,6 +1,7 @@
 //! Attention in forms that a GPU has steps for: depths, lengths, masks, heads that share keys.
 
 use adfuse::ir::DType;
+use adfuse::ir::op::AttentionReach;
 
 /// What is added to scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,18 +24,23 @@ pub(crate) struct Form {
     pub(crate) stream: u64,
     pub(crate) depth: u64,
     pub(crate) width: u64,
-    pub(crate) causal: bool,
+    /// Keys before and after a row's place that it sees, or -1.
+    pub(crate) window: [i64; 2],
     pub(crate) extra: Extra,
 }
 
 impl Form {
     const fn new(heads: [u64; 3], [rows, stream]: [u64; 2], [depth, width]: [u64; 2]) -> Form {
-        let (dtype, causal, extra) = (DType::BF16, false, Extra::None);
-        Form { dtype, heads, rows, stream, depth, width, causal, extra }
+        let (dtype, window, extra) = (DType::BF16, [-1; 2], Extra::None);
+        Form { dtype, heads, rows, stream, depth, width, window, extra }
     }
 
     const fn causal(self) -> Form {
-        Form { causal: true, ..self }
+        self.window(-1, 0)
+    }
+
+    const fn window(self, before: i64, after: i64) -> Form {
+        Form { window: [before, after], ..self }
     }
 
     const fn with(self, extra: Extra) -> Form {
@@ -78,9 +84,9 @@ impl Form {
             names.join(", ")
         };
         let op = if backward { "attention_grad" } else { "attention" };
-        let causal = if self.causal { " causal" } else { "" };
+        let reach = AttentionReach::of_window(&self.window).expect("is a window");
         let (outputs, inputs) = (listed(&outputs), listed(&inputs));
-        text + &format!("  {outputs} = {op}({inputs}){causal}\n  return {outputs}\n}}\n")
+        text + &format!("  {outputs} = {op}({inputs}){reach}\n  return {outputs}\n}}\n")
     }
 }
 
@@ -112,6 +118,21 @@ pub(crate) fn table() -> Vec<Form> {
         Form::new([1, 1, 2], [130, 90], [192, 256]).with(Extra::Mask),
         Form::new([1, 1, 1], [40, 100], [256, 136]).with(grad),
     ];
+    // Windows: within a tile and over several, before, after and to both sides, more rows than keys and fewer, with what else hides.
+    all.extend([
+        Form::new([1, 2, 1], [300, 300], [64, 64]).window(50, 0),
+        Form::new([1, 2, 1], [600, 600], [64, 64]).window(200, 0),
+        Form::new([1, 1, 2], [400, 500], [128, 128]).window(150, 40),
+        Form::new([1, 1, 1], [100, 900], [128, 128]).window(130, 0),
+        Form::new([1, 1, 1], [500, 80], [64, 64]).window(20, 10),
+        Form::new([1, 1, 1], [300, 300], [64, 64]).window(60, -1),
+        Form::new([1, 1, 1], [300, 300], [128, 64]).window(-1, 70),
+        Form::new([1, 2, 1], [260, 260], [128, 128]).window(100, 0).with(grad),
+        Form::new([1, 1, 2], [200, 200], [64, 64]).window(90, 30).with(Extra::Mask),
+        Form::new([1, 2, 1], [260, 260], [256, 256]).window(64, 0),
+        Form::new([1, 1, 1], [40, 400], [32, 32]).window(8, 8),
+        Form::new([1, 1, 1], [400, 40], [32, 32]).window(0, 0).with(bias),
+    ]);
     // Cotangents of scores that are kept in `f16` overflow early.
     let halves = [1, 2, 3, 6, 8].map(|k| Form { dtype: DType::F16, ..all[k] });
     all.extend(halves);
@@ -135,6 +156,12 @@ pub(crate) fn defined() -> Vec<Form> {
         Form::new([1, 1, 1], [20, 140], [128, 128]).causal(),
         Form::new([1, 1, 1], [40, 0], [8, 8]),
         Form::new([1, 1, 1], [0, 40], [8, 8]),
+        Form::new([1, 2, 1], [300, 300], [8, 4]).window(20, 0),
+        Form::new([1, 1, 2], [290, 310], [4, 8]).window(140, 0),
+        Form::new([1, 1, 1], [270, 400], [4, 4]).window(30, 50),
+        Form::new([1, 1, 2], [400, 130], [4, 4]).window(10, 3).with(grad),
+        Form::new([1, 1, 1], [150, 290], [4, 4]).window(129, -1).with(Extra::Mask),
+        Form::new([1, 1, 1], [290, 150], [8, 4]).window(-1, 129),
     ];
     forms.into_iter().map(|form| Form { dtype: DType::F32, ..form }).collect()
 }

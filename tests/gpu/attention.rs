@@ -110,11 +110,15 @@ fn function(form: &Form) -> String {
         Extra::Mask => (format!(", %x: bool[1,1,{rows},{stream}]"), ", %x"),
         Extra::Bias { .. } => (format!(", %x: {t}[1,{heads},{rows},{stream}]"), ", %x"),
     };
-    let causal = if form.causal { " {causal = true}" } else { "" };
+    let [before, after] = form.window;
+    let window = match form.window {
+        [-1, -1] => String::new(),
+        _ => format!(" {{window = [{before}, {after}]}}"),
+    };
     format!(
         "func @f(%q: {t}[{batch},{heads},{rows},{depth}], %k: {t}[{batch},{groups},{stream},{depth}], \
          %v: {t}[{batch},{groups},{stream},{width}], %w: f32{y}{extra}) -> f32[] {{
-           %y, %l = attention %q, %k, %v{arg}{causal} : {t}{y}, f32[{batch},{heads},{rows}]
+           %y, %l = attention %q, %k, %v{arg}{window} : {t}{y}, f32[{batch},{heads},{rows}]
            %z = convert_element_type %y : f32{y}
            %p = mul %z, %w : f32{y}
            %r = reduce_sum %p {{axes = [0, 1, 2, 3]}} : f32[]

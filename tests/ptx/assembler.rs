@@ -24,6 +24,8 @@ struct Named {
 
 /// What the assembler says of an entry point.
 pub(crate) struct Resources {
+    /// The name that the module was added by.
+    pub(crate) module: String,
     pub(crate) entry: String,
     pub(crate) registers: u32,
     pub(crate) spilled: u32,
@@ -81,7 +83,7 @@ impl Assembly {
                     continue;
                 }
                 match assemble(&ptxas, target, &joined(batch, target)) {
-                    Ok(log) if target != GpuTarget::SM80 => resources.extend(read(&log)),
+                    Ok(log) if target != GpuTarget::SM80 => resources.extend(read(&log, batch)),
                     Ok(_) => {}
                     Err(why) => one_by_one(&ptxas, target, batch, &why),
                 }
@@ -163,7 +165,8 @@ fn tempfile() -> PathBuf {
 }
 
 /// Registers and spills, by entry point.
-fn read(log: &str) -> Vec<Resources> {
+/// What a log says of the entry points of a batch.
+fn read(log: &str, batch: &[&Named]) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
     let number = |line: &str, after: &str| -> u32 {
         let part = line.split(after).next().unwrap_or_default();
@@ -172,7 +175,10 @@ fn read(log: &str) -> Vec<Resources> {
     for line in log.lines() {
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
             let entry = rest.split('\'').next().unwrap_or_default().to_owned();
-            found.push(Resources { entry, registers: 0, spilled: 0 });
+            let number = entry.trim_start_matches('m').split('_').next();
+            let of = number.and_then(|n| batch.get(n.parse::<usize>().ok()?));
+            let module = of.map_or_else(String::new, |named| named.name.clone());
+            found.push(Resources { module, entry, registers: 0, spilled: 0 });
         } else if let Some(last) = found.last_mut() {
             if line.contains("bytes spill stores") {
                 last.spilled = number(line, " bytes spill stores");

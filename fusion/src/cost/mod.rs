@@ -270,12 +270,7 @@ impl<'d> StepLoad<'d> {
         let Some(shape) = AttentionShape::of(&q, &k, &v) else { return };
         let heads = shape.groups.saturating_mul(shape.shared);
         let rows = heads.saturating_mul(shape.rows);
-        // Under causality about half of the scores up to the first row's keys are none.
-        let seen = match attend.causal {
-            true => shape.stream.saturating_sub(shape.rows.min(shape.stream) / 2),
-            false => shape.stream,
-        };
-        let scores = rows.saturating_mul(seen);
+        let scores = heads.saturating_mul(attend.reach.scores(shape));
         let share = self.share(rows, shape.stream);
         let mut work = OperationCounts::default();
         // 16-bit floats are a step on matrix units alone. These and the threads of a GPU go over the scores twice on the way back.

@@ -3,6 +3,7 @@
 use super::{Lower, is_stored};
 use crate::analysis::class::PartKind;
 use adfuse_ir::kernel::{Attend, Buffer, DebugPrint, Exchange, ExchangeKind, Library, Step};
+use adfuse_ir::op::AttentionReach;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{Diagnostic, Inst, Kind, Op};
 
@@ -60,8 +61,8 @@ impl Lower<'_> {
             inputs.push(self.scalar(i, v)?);
         }
         let outputs = self.results_of(i, 0..f.inst_results(i).len())?;
-        let (backward, causal) = (f.op(i) == Op::AttentionGrad, f.attrs(i).flag("causal"));
-        Ok(Step::Attend(Attend { backward, causal, inputs, outputs }))
+        let (backward, reach) = (f.op(i) == Op::AttentionGrad, AttentionReach::of(f.attrs(i)));
+        Ok(Step::Attend(Attend { backward, reach, inputs, outputs }))
     }
 
     /// The step of a user function; what it reads and its one result are in buffers.

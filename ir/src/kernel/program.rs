@@ -6,7 +6,7 @@ use super::stage::{Kernel, Operand, Param, Stage};
 use crate::attrs::{Attr, Attrs};
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
-use crate::op::{Op, Update};
+use crate::op::{AttentionReach, Op, Update};
 use crate::scalar::ScalarProgram;
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
@@ -121,8 +121,8 @@ pub struct Feed {
 pub struct Attend {
     /// Whether it is the way back.
     pub backward: bool,
-    /// Whether a row sees keys up to its own place alone.
-    pub causal: bool,
+    /// Which keys a row sees by its place.
+    pub reach: AttentionReach,
     /// The operands of the op, in order.
     pub inputs: Vec<Buffer>,
     /// The results of the op, in order: of the way back with the cotangents of scores where those are wanted.
@@ -137,7 +137,7 @@ impl Attend {
 
     /// The attributes of the op.
     pub fn attrs(&self) -> Attrs {
-        let attrs = Attrs::none().with("causal", Attr::Bool(self.causal));
+        let attrs = self.reach.with(Attrs::none());
         match self.backward {
             true => attrs.with("bias_grad", Attr::Bool(self.outputs.len() > 3)),
             false => attrs,

@@ -33,7 +33,7 @@ mod tensor_program;
 mod tensor_writer;
 mod view;
 
-pub use attention::{ATTENTION_BLOCK, ATTENTION_JOINT, AttentionShape};
+pub use attention::{ATTENTION_BLOCK, ATTENTION_JOINT, AttentionReach, AttentionShape};
 pub use composed::{composition, composition_of_step};
 pub use def::{
     Arity, Body, Bounds, Check, Collective, Compose, Composition, Control, Deriv, Domain, Effect,

@@ -27,7 +27,8 @@ struct Case {
     dtype: DType,
     /// Batch, groups, heads that share keys, rows, keys, depth, width.
     extents: [u64; 7],
-    causal: bool,
+    /// Keys before and after a row's place that it sees, or -1.
+    window: [i64; 2],
     extra: Extra,
 }
 
@@ -45,11 +46,16 @@ impl Case {
             Extra::Bias(ones) => (format!(", %x: {t}[{}]", of(ones)), ", %x"),
             Extra::Mask(ones) => (format!(", %x: bool[{}]", of(ones)), ", %x"),
         };
-        let causal = if self.causal { " {causal = true}" } else { "" };
+        let [before, after] = self.window;
+        let window = match self.window {
+            [-1, -1] => String::new(),
+            [-1, 0] => " {causal = true}".to_owned(),
+            _ => format!(" {{window = [{before}, {after}]}}"),
+        };
         format!(
             "func @f(%q: {t}[{b},{h},{r},{d}], %k: {t}[{b},{g},{n},{d}], %v: {t}[{b},{g},{n},{w}]{param}) -> \
              ({t}[{b},{h},{r},{w}], {wide}[{b},{h},{r}]) {{
-               %y, %l = attention %q, %k, %v{arg}{causal} : {t}[{b},{h},{r},{w}], {wide}[{b},{h},{r}]
+               %y, %l = attention %q, %k, %v{arg}{window} : {t}[{b},{h},{r},{w}], {wide}[{b},{h},{r}]
                return %y, %l
              }}"
         )
@@ -61,7 +67,11 @@ impl Case {
 }
 
 fn case(dtype: DType, extents: [u64; 7], causal: bool, extra: Extra) -> Case {
-    Case { dtype, extents, causal, extra }
+    Case { dtype, extents, window: if causal { [-1, 0] } else { [-1; 2] }, extra }
+}
+
+fn windowed(dtype: DType, extents: [u64; 7], window: [i64; 2], extra: Extra) -> Case {
+    Case { dtype, extents, window, extra }
 }
 
 const NORMAL: &[Domain] = &[Domain::Normal];
@@ -90,6 +100,15 @@ fn cases() -> Vec<Case> {
         case(F32, [1, 1, 1, 4, 0, 2, 2], false, Extra::None),
         case(F32, [1, 1, 1, 4, 4, 0, 2], true, Extra::None),
         case(F32, [1, 1, 1, 4, 4, 2, 0], false, Extra::None),
+        windowed(F32, [1, 2, 1, 300, 300, 4, 5], [20, 0], Extra::None),
+        windowed(F32, [1, 1, 2, 290, 310, 3, 8], [140, 0], Extra::Bias(shared)),
+        windowed(F32, [1, 2, 2, 270, 400, 4, 4], [30, 50], Extra::None),
+        windowed(F32, [2, 1, 2, 400, 130, 2, 3], [10, 3], Extra::Mask(shared)),
+        windowed(F64, [1, 1, 1, 150, 290, 4, 4], [129, -1], Extra::None),
+        windowed(F32, [1, 5, 1, 290, 150, 4, 4], [-1, 129], Extra::None),
+        windowed(BF16, [1, 1, 2, 40, 150, 8, 8], [0, 0], Extra::None),
+        windowed(F32, [1, 1, 1, 5, 9, 2, 2], [100, 100], Extra::None),
+        windowed(F32, [1, 1, 1, 1, 300, 2, 2], [130, 0], Extra::None),
     ]
 }
 

@@ -4,7 +4,7 @@ use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::Fp;
 use adfuse::ir::Op;
-use adfuse::ir::op::Domain;
+use adfuse::ir::op::{AttentionReach, Domain};
 use adfuse::ir::rewrite::{AttentionSteps, StepElements, with_attention};
 use adfuse::ir::text::parse;
 use adfuse::ir::verify::verify_function;
@@ -76,6 +76,61 @@ const FORMS: &[(&str, Form)] = &[
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %f = mul %t, 0.25 : f64[2,3,9,130]
              %s = select_n %b, -inf, %f : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    // Windows: of the keys up to a place, to both sides of it, and hidden by two masks.
+    (
+        "window [20, 0]",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %ij = sub %i2, %j : i32[9,130]
+             %w = lt %ij, 21 : bool[9,130]
+             %x = and %h, %w : bool[9,130]
+             %b = broadcast_in_dim %x {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, -1e30, %t : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    (
+        "window [7, 7]",
+        (
+            HEADS,
+            "%i = iota {axis = 2} : i64[2,3,9,130]
+             %j = iota {axis = 3} : i64[2,3,9,130]
+             %ij = sub %j, %i : i64[2,3,9,130]
+             %o = sub %ij, 121 : i64[2,3,9,130]
+             %a = abs %o : i64[2,3,9,130]
+             %b = gt %a, 7 : bool[2,3,9,130]
+             %s = select_n %b, %t, -inf : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    (
+        "window [40, 3]",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %i2 = add %i, 125 : i32[9,130]
+             %h = le %i2, %j : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %u = select_n %b, %t, -inf : f64[2,3,9,130]
+             %jm = add %j, -81 : i32[9,130]
+             %g = lt %jm, %i : bool[9,130]
+             %n = not %g : bool[9,130]
+             %c = broadcast_in_dim %n {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %c, -inf, %u : f64[2,3,9,130]",
             TYPES,
             3,
             VALUES,
@@ -162,8 +217,10 @@ fn known_forms_become_attention() {
         let is = |op: Op| made.body_insts().iter().copied().find(|&i| made.op(i) == op);
         let found = is(Op::Attention).expect("attention");
         assert!(is(Op::Exp).is_none(), "{text}");
-        assert_eq!(new.attrs(found).flag("causal"), kind == "causal", "{text}");
-        let extra = if matches!(kind, "bias" | "mask") { 4 } else { 3 };
+        let reach = AttentionReach::of(new.attrs(found)).to_string();
+        let is_mask = matches!(kind, "bias" | "mask");
+        assert_eq!(reach.trim(), if is_mask { "" } else { kind }, "{text}");
+        let extra = if is_mask { 4 } else { 3 };
         assert_eq!(new.args(found).len(), extra, "{text}");
         let args = inputs(f, &[Domain::Normal]);
         let [old, new] = [f, made].map(|f| run(&module, f, &args, &mut Silent).expect("runs"));
@@ -178,6 +235,14 @@ fn known_forms_become_attention() {
 /// A mask by a number, which may hide all of a row.
 const HIDDEN: &str = "%i = iota {axis = 1} : i32[9,130]
              %h = ge %i, 3 : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, %t, -1e30 : f64[2,3,9,130]";
+
+/// A window that begins after a row's own place, which the first rows see nothing of.
+const EMPTY: &str = "%i = iota {axis = 0} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %i2 = add %i, 130 : i32[9,130]
+             %h = lt %j, %i2 : bool[9,130]
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %s = select_n %b, %t, -1e30 : f64[2,3,9,130]";
 
@@ -237,6 +302,8 @@ fn other_forms_stay() {
             .replace("{axes = [3]}", "{axes = [2]}")
             .replace("{dims = [0, 1, 2]}", "{dims = [0, 1, 3]}"),
         base.replace("mul %t, 0.5", "mul %t, %t"),
+        // Rows before the first key: a window that leaves some of them nothing, and the number hides nothing there.
+        base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", EMPTY),
         // Rows that see nothing would be means of all values: the number hides nothing there.
         base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", HIDDEN),
     ];

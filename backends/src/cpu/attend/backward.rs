@@ -23,7 +23,8 @@ impl CompiledAttention {
         let (of_rows, of_keys) = (s.row_blocks(), s.key_blocks());
         let heads = s.groups * s.shared;
         let threads = worker_set.threads();
-        let row = self.tile_work().saturating_mul(2 * of_keys.max(1) as u64);
+        let seen = self.reach.blocks(of_keys).max(1) as u64;
+        let row = self.tile_work().saturating_mul(2 * seen);
         let whole = row.saturating_mul((s.shared * of_rows.max(1)) as u64);
         self.begin::<T>(worker_set);
         if threads == 1 || s.groups >= 4 * threads {

@@ -9,7 +9,7 @@ impl CompiledAttention {
     pub(super) fn forward<T: ScoreElement>(&self, worker_set: &mut WorkerSet<'_>) {
         let s = self.shape;
         let blocks = s.row_blocks();
-        let each = self.tile_work().saturating_mul(s.key_blocks().max(1) as u64);
+        let each = self.tile_work().saturating_mul(self.reach.blocks(s.key_blocks()).max(1) as u64);
         let count = s.groups * s.shared * blocks;
         self.pieces::<T>(worker_set, (count, each), |memory, k| {
             // Under causality the last blocks are the longest: they come first.
@@ -40,9 +40,9 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
             let keys = s.keys(c);
             let rows = self.reaching(all.clone(), keys.start);
             if rows.is_empty() {
-                break;
+                continue;
             }
-            let (m, here) = (rows.len(), rows.start - all.start..n);
+            let (m, here) = (rows.len(), rows.start - all.start..rows.end - all.start);
             // SAFETY: there is room for a tile and its products.
             let scores = unsafe { self.own(step.own.scores, m * keys.len()) };
             let out = matrix(scores.as_mut_ptr(), keys.len());
@@ -66,7 +66,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
             // SAFETY: as above; the worker's memory is its own.
             unsafe { self.product([m, s.width, keys.len()], lhs, rhs, out) };
             if s.width > 0 {
-                let sums = &mut sums[here.start * s.width..];
+                let sums = &mut sums[here.start * s.width..here.end * s.width];
                 // SAFETY: the host has the instructions.
                 unsafe { (self.kernels.weighed)(sums, s.width, scale, part) };
             }

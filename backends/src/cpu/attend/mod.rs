@@ -17,11 +17,11 @@ use super::machine_code::{Code, SweepId};
 use super::workers::{Worker, WorkerSet};
 use crate::cpu::point_tasks::TaskCount;
 use adfuse_ir::kernel::{Attend, Extents, Param};
-use adfuse_ir::op::{ATTENTION_BLOCK, AttentionShape};
+use adfuse_ir::op::{ATTENTION_BLOCK, AttentionReach, AttentionShape};
 use adfuse_ir::scalar::{Recorder, S};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
-use rows::{ExtraRow, RowKernels, ScoreElement, ScoreTile, found};
+use rows::{ExtraRow, RowKernels, ScoreElement, ScoreTile, ShownKeys, found};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ const WORK: u64 = 1 << 20;
 /// A compiled attention.
 pub(super) struct CompiledAttention {
     backward: bool,
-    causal: bool,
+    reach: TileReach,
     dtype: DType,
     shape: TileShape,
     inputs: Vec<usize>,
@@ -58,6 +58,35 @@ struct TileShape {
     width: usize,
     /// Keys that a row sees beyond its own place.
     ahead: isize,
+}
+
+/// How far before and after its own place a line sees the lines of the other kind; `None` where it sees all.
+#[derive(Clone, Copy)]
+struct TileReach {
+    before: Option<isize>,
+    after: Option<isize>,
+}
+
+impl TileReach {
+    fn of(reach: AttentionReach) -> TileReach {
+        let limit = |n: u64| isize::try_from(n).unwrap_or(isize::MAX / 2);
+        TileReach { before: reach.before.map(limit), after: reach.after.map(limit) }
+    }
+
+    /// Which of some lines a line of the other kind sees, whose place is `ahead` of its number.
+    fn of_line(self, line: usize, ahead: isize, others: &Range<usize>) -> Range<usize> {
+        let place = line as isize + ahead;
+        let at = |n: isize| n.clamp(others.start as isize, others.end as isize) as usize;
+        let from = self.before.map_or(others.start, |n| at(place - n));
+        let to = self.after.map_or(others.end, |n| at(place + n + 1));
+        from.min(to)..to
+    }
+
+    /// How many of `all` blocks of the lines of the other kind a block of lines sees, at most.
+    fn blocks(self, all: usize) -> usize {
+        let TileReach { before: Some(before), after: Some(after) } = self else { return all };
+        all.min((before + after) as usize / BLOCK + 2)
+    }
 }
 
 impl TileShape {
@@ -108,7 +137,7 @@ struct HeadTile<T> {
     head: usize,
     rows: Range<usize>,
     keys: Range<usize>,
-    shown: [usize; BLOCK],
+    shown: [ShownKeys; BLOCK],
     extra: [ExtraRow<T>; BLOCK],
 }
 
@@ -180,7 +209,7 @@ impl CompileContext<'_> {
         let log = self.each(dtype, |x| x.log(), 1, rows)?;
         Ok(CompiledAttention {
             backward: step.backward,
-            causal: step.causal,
+            reach: TileReach::of(step.reach.within(found)),
             dtype,
             shape,
             inputs: step.inputs.iter().map(|b| b.index()).collect(),
@@ -326,24 +355,19 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
 
     /// The tile of these rows and keys of a head.
     fn tile(&self, head: usize, rows: Range<usize>, keys: Range<usize>) -> HeadTile<T> {
-        let (shown, extra) = ([0; BLOCK], [ExtraRow::None; BLOCK]);
+        let (shown, extra) = ([ShownKeys::default(); BLOCK], [ExtraRow::None; BLOCK]);
         let mut tile = HeadTile { head, rows, keys, shown, extra };
         self.shown(&mut tile);
         self.extra(&mut tile);
         tile
     }
 
-    /// For each row how many keys of the tile causality shows.
+    /// For each row which keys of the tile are within its reach.
     fn shown(&self, tile: &mut HeadTile<T>) {
-        let (s, keys) = (&self.step.shape, &tile.keys);
+        let (reach, keys) = (self.step.reach, &tile.keys);
         for (to, i) in tile.shown.iter_mut().zip(tile.rows.clone()) {
-            *to = match self.step.causal {
-                false => keys.len(),
-                true => {
-                    let shown = i as isize + s.ahead + 1 - keys.start as isize;
-                    shown.clamp(0, keys.len() as isize) as usize
-                }
-            };
+            let seen = reach.of_line(i, self.step.shape.ahead, keys);
+            *to = ShownKeys { from: seen.start - keys.start, to: seen.end - keys.start };
         }
     }
 
@@ -362,15 +386,14 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         }
     }
 
-    /// The rows of a block that see the first key of a block, as far as causality goes.
+    /// The rows of a block whose reach meets the whole block of keys that begins at this one.
     fn reaching(&self, rows: Range<usize>, key: usize) -> Range<usize> {
-        match self.step.causal {
-            false => rows,
-            true => {
-                let first = (key as isize - self.step.shape.ahead).max(0) as usize;
-                first.clamp(rows.start, rows.end)..rows.end
-            }
-        }
+        let TileReach { before, after } = self.step.reach;
+        let back = TileReach { before: after, after: before };
+        let ahead = -self.step.shape.ahead;
+        let first = back.of_line(key, ahead, &rows).start;
+        let last = back.of_line(key + BLOCK - 1, ahead, &rows).end;
+        first..last.max(first)
     }
 }
 

@@ -59,21 +59,41 @@ pub(super) enum ExtraRow<T> {
     Mask(*const u8, isize),
 }
 
+/// The keys of a tile that are within a row's reach.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ShownKeys {
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+impl ShownKeys {
+    /// Fills what is not shown of a row.
+    #[inline(always)]
+    fn fill_others<T: Copy>(self, row: &mut [T], x: T) {
+        if let Some(before) = row.get_mut(..self.from) {
+            before.fill(x);
+        }
+        if let Some(after) = row.get_mut(self.to..) {
+            after.fill(x);
+        }
+    }
+}
+
 /// The rows of a tile: scores of `keys` keys, row after row.
 pub(super) struct ScoreTile<'a, T> {
     pub(super) scores: &'a mut [T],
     pub(super) keys: usize,
-    /// For each row how many keys causality shows; all of them where there is none.
-    pub(super) shown: &'a [usize],
+    /// For each row the keys within its reach.
+    pub(super) shown: &'a [ShownKeys],
     pub(super) extra: &'a [ExtraRow<T>],
 }
 
-/// Adds the bias of a row, and hides what the mask and causality hide.
+/// Adds the bias of a row, and hides what the mask hides and what is not within the row's reach.
 ///
 /// # Safety
 /// The mask or the bias has an element for each of the row's.
 #[inline(always)]
-unsafe fn masked<T: ScoreElement>(row: &mut [T], shown: usize, extra: ExtraRow<T>) {
+unsafe fn masked<T: ScoreElement>(row: &mut [T], shown: ShownKeys, extra: ExtraRow<T>) {
     match extra {
         ExtraRow::None => {}
         ExtraRow::Bias(at, 1) => {
@@ -96,9 +116,7 @@ unsafe fn masked<T: ScoreElement>(row: &mut [T], shown: usize, extra: ExtraRow<T
             }
         }
     }
-    if let Some(hidden) = row.get_mut(shown..) {
-        hidden.fill(T::LEAST);
-    }
+    shown.fill_others(row, T::LEAST);
 }
 
 /// The largest of a row and a number; NaN if one of them is.
@@ -237,9 +255,7 @@ unsafe fn cotangents<T: ScoreElement>(tile: ScoreTile<'_, T>, moved: &mut [T], d
             *d = p.times(d.minus(delta));
         }
         for x in [&mut *row, &mut *moved] {
-            if let Some(hidden) = x.get_mut(shown..) {
-                hidden.fill(T::default());
-            }
+            shown.fill_others(x, T::default());
         }
         if let ExtraRow::Mask(at, step) = extra {
             for (k, (p, d)) in row.iter_mut().zip(moved.iter_mut()).enumerate() {

@@ -11,11 +11,12 @@
 use super::capabilities::ATTENTION;
 use super::grid::Grid;
 use super::mapped_operand::LINE;
+use super::score_operand::ScoreOperand;
 use super::shape::internal;
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::warpgroup::{BARRIERS, GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Attend, Buffer, Program};
+use adfuse_ir::kernel::{Attend, Program};
 use adfuse_ir::op::AttentionShape;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use smallvec::SmallVec;
@@ -162,17 +163,11 @@ pub(crate) struct AttentionDecision {
     pub(crate) tiles: SmallVec<[AttentionTile; 2]>,
 }
 
-/// A mask or a bias: elements from one head, row and key to the next; none where its extent is 1.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct ScoreOperand {
-    pub(crate) buffer: Buffer,
-    pub(crate) mask: bool,
-    /// Bytes of an element.
-    pub(crate) size: i64,
-    /// Heads along the axes before rows, outermost first, with the elements from one to the next.
-    pub(crate) heads: SmallVec<[(i64, i64); 4]>,
-    pub(crate) row: i64,
-    pub(crate) key: i64,
+/// The columns of scores that a line sees: line `i` those from `i + low` to `i + high`, where there are limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ColumnSpan {
+    pub(crate) low: Option<i64>,
+    pub(crate) high: Option<i64>,
 }
 
 /// Attention as numbers.
@@ -187,6 +182,8 @@ pub(crate) struct AttentionForm {
     pub(crate) stream: i64,
     pub(crate) depth: i64,
     pub(crate) width: i64,
+    /// Keys before and after its own place that a row sees, where that hides any.
+    limits: [Option<i64>; 2],
     pub(crate) extra: Option<ScoreOperand>,
     /// Whether operands may move from turn to turn of a loop, which tensor maps do not.
     pub(crate) moves: bool,
@@ -230,7 +227,8 @@ impl AttentionForm {
         };
         let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let heads = program.buffers[step.inputs[0]].dims.clone();
-        let extra = step.extra().map(|b| score_operand(program, b, &heads));
+        let extra = step.extra().map(|b| ScoreOperand::of(program, b, &heads));
+        let reach = step.reach.within(shape);
         Ok(AttentionForm {
             step: step.clone(),
             dtype: q.dtype,
@@ -240,6 +238,7 @@ impl AttentionForm {
             stream: int(shape.stream),
             depth: int(shape.depth),
             width: int(shape.width),
+            limits: [reach.before, reach.after].map(|n| n.map(int)),
             extra,
             moves,
         })
@@ -250,9 +249,19 @@ impl AttentionForm {
         self.dtype == DType::F32
     }
 
-    /// How many keys further a row sees than its own place.
-    pub(crate) fn ahead(&self) -> i64 {
-        self.stream - self.rows
+    /// Which lines of the other kind a line that the block owns sees, by their places; of rows where it `owns_keys`.
+    pub(crate) fn span(&self, owns_keys: bool) -> ColumnSpan {
+        let ahead = self.stream - self.rows;
+        let [before, after] = self.limits;
+        match owns_keys {
+            false => ColumnSpan { low: before.map(|n| ahead - n), high: after.map(|n| ahead + n) },
+            true => ColumnSpan { low: after.map(|n| -ahead - n), high: before.map(|n| n - ahead) },
+        }
+    }
+
+    /// Whether places hide keys.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limits != [None; 2]
     }
 
     /// Who owns the lines of a pass, heads or groups of heads, and how many lines each has.
@@ -327,7 +336,10 @@ impl AttentionForm {
             AttentionUnit::Warp => {
                 // Two tiles of lines have the places of a mask or a bias twice.
                 let places = if self.extra.is_some() { 12 * (tile.tall() - 1) } else { 0 };
-                tile.tall() * each / 2 + WARP_REGISTERS + places
+                // So does a reach with both ends have one more for each line.
+                let both_ends = self.extra.is_some() && self.limits.iter().all(Option::is_some);
+                let ends = if both_ends { 4 * tile.tall() } else { 0 };
+                tile.tall() * each / 2 + WARP_REGISTERS + places + ends
             }
             AttentionUnit::Warpgroup => {
                 // Rounded numbers wait in registers while warpgroups multiply them.
@@ -422,30 +434,6 @@ impl AttentionForm {
             ));
         }
         Ok(())
-    }
-}
-
-/// A mask or a bias with the elements from one place to the next.
-fn score_operand(program: &Program, buffer: Buffer, of_q: &[i64]) -> ScoreOperand {
-    let data = &program.buffers[buffer];
-    let mut strides: SmallVec<[i64; 4]> = SmallVec::new();
-    let mut dense = 1i64;
-    for &n in data.dims.iter().rev() {
-        strides.push(if n == 1 { 0 } else { dense });
-        dense = dense.saturating_mul(n.max(1));
-    }
-    strides.reverse();
-    let rank = strides.len();
-    let at = |k: usize| strides.get(rank.wrapping_sub(k)).copied().unwrap_or(0);
-    // Where the mask has extent 1 there are heads all the same.
-    let heads = of_q.iter().copied().zip(strides.iter().copied()).take(rank.saturating_sub(2));
-    ScoreOperand {
-        buffer,
-        mask: data.dtype == DType::Bool,
-        size: data.dtype.bytes() as i64,
-        heads: heads.collect(),
-        row: at(2),
-        key: at(1),
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) mod rows;
 pub(crate) mod scalar_form;
 pub(crate) mod scatter;
 pub(crate) mod scheduled;
+pub(crate) mod score_operand;
 pub(crate) mod shape;
 pub(crate) mod sort;
 pub(crate) mod staged_box;

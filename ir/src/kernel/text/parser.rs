@@ -9,7 +9,7 @@ use crate::kernel::program::{
     Transfer,
 };
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
-use crate::op::{Op, Update};
+use crate::op::{AttentionReach, Op, Update};
 use crate::scalar::{Func, Prim, SOp};
 use crate::text::Limits;
 use crate::text::lexer::{Tok, unescape};
@@ -192,9 +192,9 @@ impl<'s> ProgramParser<'s> {
         for op in [Op::Attention, Op::AttentionGrad] {
             if self.cursor.accept(op.name()) {
                 let inputs = self.operands()?;
-                let causal = self.cursor.accept("causal");
+                let reach = self.reach()?;
                 let backward = op == Op::AttentionGrad;
-                return Ok(Step::Attend(Attend { backward, causal, inputs, outputs }));
+                return Ok(Step::Attend(Attend { backward, reach, inputs, outputs }));
             }
         }
         for op in [Op::AllGather, Op::AllToAll, Op::Broadcast, Op::AxisIndex] {
@@ -275,6 +275,19 @@ impl<'s> ProgramParser<'s> {
         self.cursor.expect("}")?;
         let params = params.into_iter().map(|p| p.0).collect();
         Ok(Scatter { update, from, out, domain, params, program, index, guards })
+    }
+
+    /// ` causal`, ` window [4, 0]`, or nothing
+    fn reach(&mut self) -> ParseResult<AttentionReach> {
+        if self.cursor.accept("causal") {
+            return Ok(AttentionReach::CAUSAL);
+        }
+        if !self.cursor.accept("window") {
+            return Ok(AttentionReach::default());
+        }
+        let span = self.cursor.span();
+        let window = self.cursor.list("[", "]", |c| c.int())?;
+        AttentionReach::of_window(&window).map_err(|m| self.cursor.error(span, Kind::Syntax, m))
     }
 
     /// `%x axis 1 descending`

@@ -26,8 +26,7 @@ impl Display for Program {
                 Step::Contract(step) => self.contract(f, step)?,
                 Step::Attend(step) => {
                     let [outputs, inputs] = [&step.outputs, &step.inputs].map(|b| self.names(b));
-                    let causal = if step.causal { " causal" } else { "" };
-                    writeln!(f, "  {outputs} = {}({inputs}){causal}", step.op().name())?;
+                    writeln!(f, "  {outputs} = {}({inputs}){}", step.op().name(), step.reach)?;
                 }
                 Step::Scatter(step) => self.scatter(f, step)?,
                 Step::Argsort(step) => {

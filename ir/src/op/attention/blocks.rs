@@ -2,7 +2,8 @@
 //!
 //! This is the definition. The reference engine runs it, and engines without a step for attention run it in strict mode.
 
-use super::writer::{ATTENTION_BLOCK as BLOCK, AttentionShape, AttentionWriter, ScoreExtra};
+use super::shape::{ATTENTION_BLOCK as BLOCK, AttentionShape};
+use super::writer::{AttentionWriter, ScoreExtra};
 use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::entity::Value;
@@ -24,7 +25,7 @@ struct KeyBlock {
 /// The scores of a block, and which of them are seen.
 struct BlockScores {
     s: Value,
-    /// Where a key is not hidden, by the mask or by causality; all are seen where there is none.
+    /// Where a key is not hidden, by the mask or by a row's reach; all are seen where there is none.
     seen: Option<Value>,
 }
 
@@ -189,17 +190,14 @@ impl AttentionWriter<'_> {
     fn scores(&mut self, q: Value, block: &KeyBlock) -> BlockScores {
         let s = self.dot([q, block.k], (&[0], &[0]), (3, 2));
         let dims = self.dims(s);
-        let causal = self.causal.then(|| {
-            let plane = [dims[2], dims[3]];
-            let sees = self.sees((None, 0), (Some(block.from), 1), &plane);
-            self.spread(sees, &[2, 3], &dims)
-        });
-        self.block_scores(s, block.extra, causal)
+        let sees = self.sees((None, 0), (Some(block.from), 1), &[dims[2], dims[3]]);
+        let reached = sees.map(|sees| self.spread(sees, &[2, 3], &dims));
+        self.block_scores(s, block.extra, reached)
     }
 
     /// Scores with their bias, and what is seen of them.
-    fn block_scores(&mut self, s: Value, extra: ScoreExtra, causal: Option<Value>) -> BlockScores {
-        let seen = self.seen(extra, causal);
+    fn block_scores(&mut self, s: Value, extra: ScoreExtra, reached: Option<Value>) -> BlockScores {
+        let seen = self.seen(extra, reached);
         BlockScores { s: self.masked(s, extra, seen), seen }
     }
 
@@ -230,29 +228,32 @@ impl AttentionWriter<'_> {
         ]
     }
 
-    /// `new` for rows that see a key of the block as far as causality goes, `old` for others. Rows are the third axis.
+    /// `new` for rows that see a key of the block as far as their reach goes, `old` for others. Rows are the third axis.
     fn where_reached(&mut self, block: &KeyBlock, new: Value, old: Value) -> Value {
-        if !self.causal {
-            return new;
-        }
         let (dims, rows) = (self.dims(new), self.shape.rows);
-        let sees = self.reaches((None, 0), (block.from, &[]), &[rows]);
+        let Some(sees) = self.reaches((None, 0), (block.from, &[]), &[rows]) else { return new };
         let sees = self.spread(sees, &[2], &dims);
         let ty = self.b.ty(new).clone();
         self.b.op_as(Op::SelectN, &[sees, old, new], Default::default(), &ty)
     }
 
-    /// Whether rows, which lie along an axis, see the first key of blocks, which begin at these places.
+    /// Whether the reach of rows, which lie along an axis, meets whole blocks of keys, which begin at these places. `None` where rows
+    /// see all keys.
     fn reaches(
         &mut self,
         rows: (Option<Value>, i64),
         (from, at): (Value, &[i64]),
         dims: &[u64],
-    ) -> Value {
-        let own = self.places(rows.0, rows.1, dims);
-        let own = self.plus(own, self.shape.ahead());
+    ) -> Option<Value> {
+        if !self.reach.is_limited() {
+            return None;
+        }
         let from = self.spread(from, at, dims);
-        self.test(Op::Ge, own, from)
+        let last = match self.reach.before {
+            None => from,
+            Some(_) => self.plus(from, BLOCK as i64 - 1),
+        };
+        self.between(rows, [from, last], dims)
     }
 
     /// Weights from the logarithms of their sums, and the cotangents of scores. The last axis is that of keys.
@@ -322,7 +323,7 @@ impl AttentionWriter<'_> {
         let AttentionShape { groups, rows, stream, .. } = self.shape;
         let plane = [BLOCK, keys];
         let ty = TensorType::of(DType::I64, &plane);
-        let mut seen = self.causal.then(|| self.sees((Some(from), 0), (None, 1), &plane));
+        let mut seen = self.sees((Some(from), 0), (None, 1), &plane);
         let bounds = [(Some(from), 0, rows), (None, 1, stream)];
         for (from, axis, n) in bounds.into_iter().filter(|&(_, _, n)| n % BLOCK != 0) {
             let places = self.places(from, axis, &plane);
@@ -334,13 +335,14 @@ impl AttentionWriter<'_> {
     }
 
     /// Sums by blocks of keys, with the products of a block of rows added: of `weights` over groups, rows and keys, and of
-    /// `x` over groups, rows and elements. Rows that causality hides from a block of keys have no part in its sums.
+    /// `x` over groups, rows and elements. Rows that do not reach a block of keys have no part in its sums.
     fn added(&mut self, sums: Value, weights: Value, x: Value, from: Value) -> Value {
         let [groups, blocks, _, last] = self.dims(sums)[..] else { return sums };
         let weights = self.reshape(weights, &[groups, BLOCK, blocks, BLOCK]);
-        let part = if self.causal {
-            let starts = self.starts(blocks);
-            let sees = self.reaches((Some(from), 1), (starts, &[0]), &[blocks, BLOCK]);
+        let starts = self.reach.is_limited().then(|| self.starts(blocks));
+        let sees = starts
+            .and_then(|starts| self.reaches((Some(from), 1), (starts, &[0]), &[blocks, BLOCK]));
+        let part = if let Some(sees) = sees {
             let dims = [groups, blocks, BLOCK, last];
             let sees = self.spread(sees, &[1, 2], &dims);
             let x = self.spread(x, &[0, 2, 3], &dims);

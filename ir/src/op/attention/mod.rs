@@ -3,11 +3,14 @@
 //! Both are a step of their own where an engine has it. What they mean is a composition of other ops ([`blocks`]).
 
 mod blocks;
+mod reach;
+mod shape;
 mod whole;
 mod writer;
 
+pub use reach::AttentionReach;
+pub use shape::{ATTENTION_BLOCK, ATTENTION_JOINT, AttentionShape};
 pub(super) use whole::jvp;
-pub use writer::{ATTENTION_BLOCK, ATTENTION_JOINT, AttentionShape};
 
 use super::Op;
 use super::def::{RuleCx, StepBody, Tangents};
@@ -19,20 +22,20 @@ use crate::entity::Value;
 use crate::infer::{InferCx, InferError, Types};
 use crate::literal::Literal;
 use crate::types::{Dim, Shape, TensorType};
+use reach::{CAUSAL, WINDOW};
 use smallvec::{SmallVec, smallvec};
 
-const CAUSAL: AttrSpec = maybe("causal", AttrKind::Bool, Attr0::False);
-
 /// Attributes of `attention`.
-pub(super) const ATTENTION: &[AttrSpec] = &[CAUSAL];
+pub(super) const ATTENTION: &[AttrSpec] = &[CAUSAL, WINDOW];
 /// Attributes of `attention_grad`.
 pub(super) const ATTENTION_GRAD: &[AttrSpec] =
-    &[CAUSAL, maybe("bias_grad", AttrKind::Bool, Attr0::False)];
+    &[CAUSAL, WINDOW, maybe("bias_grad", AttrKind::Bool, Attr0::False)];
 
 /// Complete instructions of `attention`.
 pub(super) const EXAMPLES: &[&str] = &[
     "%q: f32[2,3,2], %k: f32[2,4,2], %v: f32[2,4,3] | attention %q, %k, %v : f32[2,3,3], f32[2,3]",
     "%q: f32[4,3,2], %k: f32[2,3,2], %v: f32[2,3,2] | attention %q, %k, %v {causal = true} : f32[4,3,2], f32[4,3]",
+    "%q: f32[2,5,2], %k: f32[2,5,2], %v: f32[2,5,3] | attention %q, %k, %v {window = [2, 1]} : f32[2,5,3], f32[2,5]",
     "%q: f32[1,2,3,2], %k: f32[1,2,3,2], %v: f32[1,2,3,1], %b: f32[1,1,3,3] | attention %q, %k, %v, %b : f32[1,2,3,1], f32[1,2,3]",
 ];
 /// Complete instructions of `attention_grad`.
@@ -57,6 +60,7 @@ struct OperandTypes {
 }
 
 fn shapes(cx: &mut InferCx<'_>) -> Result<OperandTypes, InferError> {
+    reach::check(cx.attrs)?;
     let q = cx.require(0, DTypeSet::Float)?.clone();
     let [k, v] = [cx.require(1, DTypeSet::Float)?.clone(), cx.require(2, DTypeSet::Float)?.clone()];
     if k.dtype != q.dtype || v.dtype != q.dtype {
@@ -191,8 +195,8 @@ pub(super) fn vjp(
         Some(delta) => delta,
     };
     let of_bias = wanted.get(3).copied().unwrap_or(false);
-    let attrs = Attrs::none()
-        .with("causal", crate::attrs::Attr::Bool(cx.attrs.flag("causal")))
+    let attrs = AttentionReach::of(cx.attrs)
+        .with(Attrs::none())
         .with("bias_grad", crate::attrs::Attr::Bool(of_bias));
     let mut args: SmallVec<[Value; 8]> = cx.args[..3].iter().copied().collect();
     args.extend([lse, dy, delta]);

@@ -1,7 +1,8 @@
 //! Attention with all scores at once: the same numbers as the defined order gives, rounded otherwise. Derivatives of
 //! derivatives read it, and engines without a step for attention run it where the mode leaves the order to them.
 
-use super::writer::{AttentionShape, AttentionWriter, ScoreExtra};
+use super::shape::AttentionShape;
+use super::writer::{AttentionWriter, ScoreExtra};
 use crate::builder::Builder;
 use crate::entity::Value;
 use crate::op::Op;
@@ -23,16 +24,14 @@ impl AttentionWriter<'_> {
     fn operands(&mut self, [q, k, v]: [Value; 3], extra: Option<&Value>) -> ScoreOperands {
         let AttentionShape { groups, shared, rows, stream, depth, width } = self.shape;
         let extra = self.extra(extra);
-        let causal = self.causal.then(|| {
-            let sees = self.sees((None, 0), (None, 1), &[rows, stream]);
-            self.spread(sees, &[2, 3], &[groups, shared, rows, stream])
-        });
+        let sees = self.sees((None, 0), (None, 1), &[rows, stream]);
+        let reached = sees.map(|sees| self.spread(sees, &[2, 3], &[groups, shared, rows, stream]));
         ScoreOperands {
             q: self.by_heads(q, depth),
             k: self.by_groups(k, depth),
             v: self.by_groups(v, width),
             extra,
-            seen: self.seen(extra, causal),
+            seen: self.seen(extra, reached),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What both compositions are written with: the extents of an attention, and instructions on tensors of them.
 
+use super::reach::AttentionReach;
+use super::shape::AttentionShape;
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -7,60 +9,6 @@ use crate::entity::Value;
 use crate::op::Op;
 use crate::op::def::RuleCx;
 use crate::op::tensor_writer::TensorWriter;
-use crate::types::TensorType;
-
-/// Keys of a block, and rows of a block where cotangents of keys and values are summed.
-pub const ATTENTION_BLOCK: u64 = 128;
-
-/// Elements of a query and of a value together for which cotangents of keys and of values are computed in one pass on matrix units;
-/// of more, there is a pass for each.
-pub const ATTENTION_JOINT: u64 = 256;
-
-/// Extents of an attention, with one batch axis for all of the operands' and one for the heads that share keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AttentionShape {
-    /// Groups of heads, over the whole batch: each has keys and values of its own.
-    pub groups: u64,
-    /// Heads that share the keys and values of a group.
-    pub shared: u64,
-    /// Queries of a head.
-    pub rows: u64,
-    /// Keys of a group.
-    pub stream: u64,
-    /// Elements of a query and a key.
-    pub depth: u64,
-    /// Elements of a value.
-    pub width: u64,
-}
-
-impl AttentionShape {
-    /// Of the types of queries, keys and values; `None` where extents are unknown or the types do not fit.
-    pub fn of(q: &TensorType, k: &TensorType, v: &TensorType) -> Option<AttentionShape> {
-        let [q, k, v] = [q.dims()?, k.dims()?, v.dims()?];
-        let rank = q.len();
-        if rank < 3 || k.len() != rank || v.len() != rank {
-            return None;
-        }
-        let (heads, groups) = (q[rank - 3], k[rank - 3]);
-        let shared = match groups {
-            0 => 1,
-            n => heads / n,
-        };
-        Some(AttentionShape {
-            groups: k[..rank - 2].iter().product(),
-            shared,
-            rows: q[rank - 2],
-            stream: k[rank - 2],
-            depth: q[rank - 1],
-            width: v[rank - 1],
-        })
-    }
-
-    /// How many keys further a query sees than its own place: the last query sees all keys.
-    pub fn ahead(self) -> i64 {
-        self.stream as i64 - self.rows as i64
-    }
-}
 
 /// A mask of truth values, or a bias of scores: the operand after the others.
 #[derive(Clone, Copy)]
@@ -92,7 +40,8 @@ impl ScoreExtra {
 pub(super) struct AttentionWriter<'a> {
     pub(super) b: &'a mut Builder,
     pub(super) shape: AttentionShape,
-    pub(super) causal: bool,
+    /// What rows see; without limits that hide nothing.
+    pub(super) reach: AttentionReach,
     /// The type that everything is computed in.
     pub(super) wide: DType,
     /// The type of the operands.
@@ -125,8 +74,8 @@ impl<'a> AttentionWriter<'a> {
         };
         let narrow = cx.types[0].dtype;
         let heads = dims[..dims.len() - 2].to_vec();
-        let causal = cx.attrs.flag("causal");
-        Some(AttentionWriter { b, shape, causal, wide: narrow.compute(), narrow, heads })
+        let reach = AttentionReach::of(cx.attrs).within(shape);
+        Some(AttentionWriter { b, shape, reach, wide: narrow.compute(), narrow, heads })
     }
 
     /// `x` where the truth value holds, a number elsewhere.
@@ -170,24 +119,44 @@ impl<'a> AttentionWriter<'a> {
         if mask { ScoreExtra::Mask(x) } else { ScoreExtra::Bias(x) }
     }
 
-    /// Whether a key is seen: `place(row) + ahead >= place(key)`, over `dims`, with rows and keys along these axes.
+    /// Whether a key is within a row's reach: `place(row) + ahead + after >= place(key)` and
+    /// `place(row) + ahead - before <= place(key)`, over `dims`, with rows and keys along these axes. `None` where all are.
     pub(super) fn sees(
         &mut self,
         rows: (Option<Value>, i64),
         keys: (Option<Value>, i64),
         dims: &[u64],
-    ) -> Value {
-        let own = self.places(rows.0, rows.1, dims);
-        let own = self.plus(own, self.shape.ahead());
-        let key = self.places(keys.0, keys.1, dims);
-        self.test(Op::Ge, own, key)
+    ) -> Option<Value> {
+        let keys = (self.reach.is_limited()).then(|| self.places(keys.0, keys.1, dims))?;
+        self.between(rows, [keys; 2], dims)
     }
 
-    /// Where a mask and causality hide no key; all are seen where there is none.
-    pub(super) fn seen(&mut self, extra: ScoreExtra, causal: Option<Value>) -> Option<Value> {
+    /// Whether the last key that rows, which lie along an axis, may see is at `least` or after it, and the first one at `most` or
+    /// before it. `None` where rows see all keys.
+    pub(super) fn between(
+        &mut self,
+        rows: (Option<Value>, i64),
+        [least, most]: [Value; 2],
+        dims: &[u64],
+    ) -> Option<Value> {
+        let AttentionReach { before, after } = self.reach;
+        let mut holds = None;
+        let limits =
+            [after.map(|n| (Op::Ge, n as i64, least)), before.map(|n| (Op::Le, -(n as i64), most))];
+        for (op, by, place) in limits.into_iter().flatten() {
+            let own = self.places(rows.0, rows.1, dims);
+            let own = self.plus(own, self.shape.ahead() + by);
+            let test = self.test(op, own, place);
+            holds = self.both(holds, Some(test));
+        }
+        holds
+    }
+
+    /// Where a mask and a row's reach hide no key; all are seen where there is none.
+    pub(super) fn seen(&mut self, extra: ScoreExtra, reached: Option<Value>) -> Option<Value> {
         match extra {
-            ScoreExtra::Mask(mask) => self.both(Some(mask), causal),
-            _ => causal,
+            ScoreExtra::Mask(mask) => self.both(Some(mask), reached),
+            _ => reached,
         }
     }
 

@@ -1,12 +1,13 @@
 //! Attention that is written out: a softmax of products, which weighs values.
 
+use super::band::{below, seen_band};
 use super::exponential::{quotient, unshifted};
 use super::shape::{REACH, both_ways, made_by, number};
 use crate::attrs::{Attr, Attrs, Ints};
 use crate::builder::Builder;
 use crate::entity::{Inst, Value};
 use crate::function::Function;
-use crate::op::{ATTENTION_BLOCK, Op};
+use crate::op::{ATTENTION_BLOCK, AttentionReach, Op};
 use crate::rewrite::pattern::Match;
 use crate::rewrite::rule::Site;
 use crate::types::TensorType;
@@ -26,7 +27,7 @@ pub(super) struct FoundAttention {
     /// What scores are multiplied with, or divided by.
     scale: Option<(Op, Value)>,
     extra: Option<MaskOrBias>,
-    causal: bool,
+    reach: AttentionReach,
     v: Value,
 }
 
@@ -53,14 +54,17 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
         return None;
     }
     let mut x = narrowed(f, unshifted(f, sum.x, sum.sum));
-    let (mut extra, mut causal) = (None, false);
+    let (mut extra, mut reach) = (None, AttentionReach::default());
     for _ in 0..REACH {
         let Some(found) = hidden(f, x) else { break };
         let HiddenScores { left, mask, hides, least } = found;
         // Where a row sees nothing, a finite number would hide nothing.
         let all_see = least || dims[dims.len() - 1] >= dims[dims.len() - 2];
-        if !causal && all_see && is_causal(f, mask, hides, &dims) {
-            causal = true;
+        let seen = Some(mask).filter(|_| all_see).and_then(|mask| seen_band(f, mask, hides, &dims));
+        if let Some(band) = seen {
+            let both = |x: Option<u64>, y: Option<u64>| x.into_iter().chain(y).min();
+            reach.before = both(reach.before, band.before);
+            reach.after = both(reach.after, band.after);
         } else if extra.is_none() && least {
             extra = Some(MaskOrBias::Mask(mask, hides));
         } else {
@@ -83,7 +87,7 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
         (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
     }
     let (scores, scale) = under_scale(f, x)?;
-    let found = FoundAttention { scores, scale, extra, causal, v };
+    let found = FoundAttention { scores, scale, extra, reach, v };
     found.fits(f, root).then_some(found)
 }
 
@@ -131,60 +135,6 @@ fn hidden(f: &Function, x: Value) -> Option<HiddenScores> {
         (None, Some(x)) => Some(found(no, true, x)),
         _ => None,
     }
-}
-
-/// Whether a mask shows keys up to a row's own place, the last row seeing all of them; or hides the others, where `hides`.
-fn is_causal(f: &Function, mask: Value, hides: bool, dims: &[u64]) -> bool {
-    let rank = dims.len();
-    let ahead = dims[rank - 1] as i64 - dims[rank - 2] as i64;
-    let mask = below(f, mask, (0..rank).collect());
-    let [upper, lower] = if hides { [Op::Lt, Op::Gt] } else { [Op::Ge, Op::Le] };
-    let (turned, i) = match (made_by(f, mask.0, upper), made_by(f, mask.0, lower)) {
-        (Some(i), _) => (false, i),
-        (_, Some(i)) => (true, i),
-        _ => return false,
-    };
-    let (row, key) = match (turned, f.args(i)) {
-        (false, &[row, key]) => (row, key),
-        (_, &[key, row]) => (row, key),
-        _ => return false,
-    };
-    let place = |v: Value| {
-        let (v, axes) = below(f, v, mask.1.clone());
-        let (v, offset) = match made_by(f, v, Op::Add) {
-            None => (v, 0),
-            Some(i) => {
-                let plus = both_ways(f.args(i));
-                let found = plus.into_iter().find_map(|(v, n)| Some((v, number(f, n)?.to_i64())));
-                match found {
-                    Some((v, n)) => (v, n),
-                    None => return None,
-                }
-            }
-        };
-        let (v, axes) = below(f, v, axes);
-        let i = made_by(f, v, Op::Iota)?;
-        let axis = axes.get(f.attrs(i).int("axis") as usize)?;
-        Some((*axis, offset))
-    };
-    match (place(row), place(key)) {
-        (Some((row, plus)), Some((key, minus))) => {
-            row + 2 == rank && key + 1 == rank && plus - minus == ahead
-        }
-        _ => false,
-    }
-}
-
-/// What a value repeats, and for each of its axes the outer axis.
-fn below(f: &Function, v: Value, axes: Vec<usize>) -> (Value, Vec<usize>) {
-    let (mut v, mut axes) = (v, axes);
-    for _ in 0..REACH {
-        let Some(i) = made_by(f, v, Op::BroadcastInDim) else { break };
-        let dims = f.attrs(i).ints("dims").iter();
-        axes = dims.filter_map(|&d| axes.get(d as usize).copied()).collect();
-        v = f.args(i)[0];
-    }
-    (v, axes)
 }
 
 /// Products of queries and keys, under a factor.
@@ -318,7 +268,7 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value
         }
         args.push(reshaped(site.b, x, &merged(&own)));
     }
-    let attrs = Attrs::none().with("causal", Attr::Bool(found.causal));
+    let attrs = found.reach.with(Attrs::none());
     let y = site.b.inst(Op::Attention, &args, attrs, None)[0];
     let to = f.ty(f.inst_results(site.root.inst)[0]).clone();
     site.b.reshaped(y, &to)

@@ -10,6 +10,7 @@
 //! goes. No rule fires on what a rule makes, so that a second time changes nothing.
 
 mod attention;
+mod band;
 mod exponential;
 mod shape;
 mod variance;

@@ -2,7 +2,8 @@
 
 use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, SharedTile, TileCopy, TileTurn, made};
-use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
+use super::tile_range::TileRange;
+use super::{AttendPass, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention::AttentionForm;
@@ -104,7 +105,7 @@ impl AttendPass<'_> {
             copy.copy(&mut emit.asm, first, None);
         }
         let asm = &mut emit.asm;
-        let range = self.row_tiles(asm, first);
+        let range = self.tiles(asm, first, false);
         let place = ScorePlace::new(asm, form, (ScoreLines::Keys, tile), first);
         let [of_keys, of_values] = tile.pass.of_keys();
         let mut zeros = |wanted: bool, elements: i64| {
@@ -125,31 +126,6 @@ impl AttendPass<'_> {
             let at = self.head_at(emit, b, group, stream, n * 2);
             self.store(emit, &sums, (at, n, stream), &place);
         }
-    }
-
-    /// The tiles of rows that see the keys of a block: those of which each row sees all keys come last.
-    pub(super) fn row_tiles(&self, asm: &mut Asm, first: Reg) -> TileRange {
-        let (rows, step) = (self.form.rows, self.tile.step);
-        let end = asm.word((rows + step - 1) / step);
-        let begin = asm.word(0);
-        let partly = [true, false];
-        if self.form.extra.is_some() && rows % step != 0 {
-            // A row that does not exist has a bias all the same.
-            return TileRange { begin, middle: end, end, partly };
-        }
-        if !self.form.step.causal {
-            return TileRange { begin, middle: begin, end, partly };
-        }
-        let mut from = |keys: i64, round: i64| {
-            let less = keys - self.form.ahead();
-            let n = made(asm, Class::Word, "add.s32", format_args!("{first}, {less}"));
-            let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
-            let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
-            let n = made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"));
-            made(asm, Class::Word, "min.s32", format_args!("{n}, {end}"))
-        };
-        let (begin, middle) = (from(0, 0), from(self.tile.own - 1, step - 1));
-        TileRange { begin, middle, end, partly }
     }
 
     /// Adds what the rows of one head give.
@@ -193,7 +169,7 @@ impl AttendPass<'_> {
         sums: KeyOwnSums<'_>,
     ) {
         let scores = self.products(asm, &tiles.k, &tiles.q, turn);
-        let gated = place.hide(asm, &scores, (turn.first, turn.partly));
+        let gated = place.hide(asm, &scores, (turn.first, turn.hidden));
         let base = asm.pure(Class::Word, "mov.u32", "dynamic");
         let numbers =
             asm.pure(Class::Word, "mad.lo.s32", format_args!("{}, 4, {base}", place.column));

@@ -29,7 +29,7 @@ impl AttendPass<'_> {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { rows, stream, depth, width, shared, .. } = *form;
         let [q, k, v, lse, dy, delta, ..] = form.step.inputs[..] else { return };
-        let (head, first) = self.block(&mut emit.asm, each, form.step.causal);
+        let (head, first) = self.block(&mut emit.asm, each, form.is_limited());
         let group = made(&mut emit.asm, Class::Word, "div.u32", format_args!("{head}, {shared}"));
         let of_q = SharedTile::new(0, tile.own, depth);
         let of_dy = SharedTile::new(of_q.end(), tile.own, width);
@@ -46,7 +46,7 @@ impl AttendPass<'_> {
             TileCopy::new(&mut emit.asm, t, (at, stream), threads)
         });
         let asm = &mut emit.asm;
-        let range = self.key_tiles(asm, first, form.has_bias_grad());
+        let range = self.tiles(asm, first, form.has_bias_grad());
         let place = ScorePlace::new(asm, form, (ScoreLines::Rows, tile), first).at_head(emit, head);
         let numbers = self.row_numbers(emit, &place, head, [lse, delta]);
         let padded = AttentionForm::padded(depth);
@@ -101,7 +101,7 @@ impl AttendPass<'_> {
         let asm = &mut emit.asm;
         let scores = self.products(asm, &tiles.q, &tiles.k, turn);
         let moved = self.products(asm, &tiles.dy, &tiles.v, turn);
-        let gated = place.hide(asm, &scores, (turn.first, turn.partly));
+        let gated = place.hide(asm, &scores, (turn.first, turn.hidden));
         for i in 0..scores.tall {
             for half in 0..2 {
                 let (shift, delta) = (numbers.shifts[i][half], numbers.deltas[i][half]);

@@ -74,7 +74,7 @@ impl AttendPass<'_> {
     pub(super) fn values(&self, emit: &mut Emit<'_>, each: i64) {
         let (form, tile) = (self.form, self.tile);
         let AttentionForm { rows, stream, depth, width, .. } = *form;
-        let (head, first) = self.block(&mut emit.asm, each, form.step.causal);
+        let (head, first) = self.block(&mut emit.asm, each, form.is_limited());
         let group = self.group_of(&mut emit.asm, head);
         let q_at = self.head_at(emit, form.step.inputs[0], head, rows, depth * 2);
         let k_at = self.head_at(emit, form.step.inputs[1], group, stream, depth * 2);
@@ -87,7 +87,7 @@ impl AttendPass<'_> {
         let copies = [(k, k_at), (v, v_at)]
             .map(|(tile, at)| TileCopy::new(asm, tile, (at, stream), threads));
         TileCopy::new(asm, q, (q_at, rows), threads).copy(asm, first, None);
-        let range = self.key_tiles(asm, first, false);
+        let range = self.tiles(asm, first, false);
         let place = ScorePlace::new(asm, form, (ScoreLines::Rows, tile), first).at_head(emit, head);
         let asm = &mut emit.asm;
         let values = Accumulators::zeros(asm, tile.tall(), AttentionForm::padded(width));
@@ -98,7 +98,7 @@ impl AttendPass<'_> {
         self.go_over(emit, &range, v.end() - k.at, &copy, &mut |emit, turn| {
             let asm = &mut emit.asm;
             let scores = self.products(asm, &q, &k, turn);
-            place.hide(asm, &scores, (turn.first, turn.partly));
+            place.hide(asm, &scores, (turn.first, turn.hidden));
             let scales = sums.weigh(emit, self.functions, &scores);
             values.scale(&mut emit.asm, &scales);
             self.add_weighed(&mut emit.asm, &values, &scores, (&v, turn));

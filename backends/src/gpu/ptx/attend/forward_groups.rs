@@ -1,12 +1,13 @@
 //! The way there by warpgroups: while one tile of values is weighed, the scores of the next are computed, and warpgroups take
 //! turns, so that one computes exponentials while another multiplies. Tiles descend: those that are partly hidden come first.
 
+use super::AttendPass;
 use super::forward::RunningSums;
 use super::group_products::{LeftOperand, PanelOperand, fence, group, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, group_barrier, wait_once};
 use super::scores::{ScoreLines, ScorePlace};
-use super::tile::{Accumulators, made};
-use super::{AttendPass, TileRange};
+use super::tile::{Accumulators, HiddenEnds, made};
+use super::tile_range::{TilePart, TileRange};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::RingPlace;
@@ -62,8 +63,8 @@ struct ValueTurn<'a> {
 impl AttendPass<'_> {
     /// Weighed values; `each` blocks have the rows of a head.
     pub(super) fn values_by_groups(&self, emit: &mut Emit<'_>, each: i64) {
-        let (head, first) = self.block(&mut emit.asm, each, self.form.step.causal);
-        let range = self.key_tiles(&mut emit.asm, first, false).some(&mut emit.asm);
+        let (head, first) = self.block(&mut emit.asm, each, self.form.is_limited());
+        let range = self.tiles(&mut emit.asm, first, false).some(&mut emit.asm);
         let tiles = ValuePanels::new(self);
         self.init(emit, tiles.own, |asm| {
             tiles.keys.init(asm, [1, self.tile.warps]);
@@ -151,17 +152,15 @@ impl AttendPass<'_> {
         fence(asm);
         self.begin_scores(asm, &turn);
         wait(asm, 0);
-        let hides = self.hides_places(ScoreLines::Rows);
-        self.weigh_tile(emit, &turn, hides);
+        self.weigh_tile(emit, &turn, range.hidden());
         let asm = &mut emit.asm;
         tiles.keys.release(asm, of_keys.stage);
         tiles.keys.advance(asm, of_keys);
         scores.round_to(asm, form.dtype, &weights);
         self.begin_turns(asm);
-        if hides {
-            self.go_down(emit, &turn, range.middle, true);
+        for TilePart { from, hidden, .. } in range.parts().rev() {
+            self.go_down(emit, &turn, from, hidden);
         }
-        self.go_down(emit, &turn, range.begin, false);
         let asm = &mut emit.asm;
         tiles.values.wait_full(asm, of_values);
         fence(asm);
@@ -170,8 +169,8 @@ impl AttendPass<'_> {
         self.finish(emit, (&sums, &values), &place, head);
     }
 
-    /// Goes on to lower tiles, down to one, which are all partly hidden or none of them.
-    fn go_down(&self, emit: &mut Emit<'_>, turn: &ValueTurn<'_>, to: Reg, hides: bool) {
+    /// Goes on to lower tiles, down to one, which are hidden at the same ends.
+    fn go_down(&self, emit: &mut Emit<'_>, turn: &ValueTurn<'_>, to: Reg, hidden: HiddenEnds) {
         let ValueTurn { tiles, values, scores, weights, rings: [of_keys, of_values], tile, .. } =
             *turn;
         let asm = &mut emit.asm;
@@ -192,7 +191,7 @@ impl AttendPass<'_> {
         wait(asm, 1);
         tiles.keys.release(asm, of_keys.stage);
         tiles.keys.advance(asm, of_keys);
-        let scales = self.weigh_tile(emit, turn, hides);
+        let scales = self.weigh_tile(emit, turn, hidden);
         let asm = &mut emit.asm;
         wait(asm, 0);
         tiles.values.release(asm, of_values.stage);
@@ -220,11 +219,16 @@ impl AttendPass<'_> {
     }
 
     /// Scores of a tile become weights; what scales the sums so far.
-    fn weigh_tile(&self, emit: &mut Emit<'_>, turn: &ValueTurn<'_>, hides: bool) -> Vec<[Reg; 2]> {
+    fn weigh_tile(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &ValueTurn<'_>,
+        hidden: HiddenEnds,
+    ) -> Vec<[Reg; 2]> {
         let asm = &mut emit.asm;
         let first = format!("{}, {}", turn.tile, self.tile.step);
         let first = made(asm, Class::Word, "mul.lo.s32", first);
-        turn.place.hide(asm, turn.scores, (first, hides));
+        turn.place.hide(asm, turn.scores, (first, hidden));
         turn.sums.weigh(emit, self.functions, turn.scores)
     }
 

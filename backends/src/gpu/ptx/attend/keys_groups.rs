@@ -4,8 +4,9 @@
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
 use super::scores::{ScoreLines, ScorePlace};
-use super::tile::{Accumulators, lane, made, warp};
-use super::{AttendPass, TileRange, each_tile, gate, score_cotangent};
+use super::tile::{Accumulators, HiddenEnds, lane, made, warp};
+use super::tile_range::{TilePart, TileRange};
+use super::{AttendPass, each_tile, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::RingPlace;
@@ -42,12 +43,13 @@ impl KeyPanels {
     }
 }
 
-/// Where a block is: the head, and the tile of its rows; how many tiles are left.
+/// Where a block is: the head, and the tile of its rows; how many tiles are left, and the first tile of a head and the one after its last.
 #[derive(Clone, Copy)]
 struct RowCursor {
     head: Reg,
     tile: Reg,
     left: Reg,
+    tiles: [Reg; 2],
 }
 
 /// Operands of a warpgroup, in the first stage.
@@ -81,7 +83,7 @@ impl AttendPass<'_> {
     /// Cotangents of keys and values; `each` blocks have the keys of a group.
     pub(super) fn keys_by_groups(&self, emit: &mut Emit<'_>, each: i64) {
         let (group, first) = self.block(&mut emit.asm, each, false);
-        let range = self.row_tiles(&mut emit.asm, first);
+        let range = self.tiles(&mut emit.asm, first, false).some(&mut emit.asm);
         let tiles = KeyPanels::new(self);
         self.init(emit, tiles.own, |asm| {
             tiles.ring.init(asm, [1 + WARP, self.tile.warps]);
@@ -96,20 +98,21 @@ impl AttendPass<'_> {
     fn cursor(&self, asm: &mut Asm, range: &TileRange, group: Reg) -> RowCursor {
         let shared = self.form.shared;
         let head = made(asm, Class::Word, "mul.lo.s32", format_args!("{group}, {shared}"));
-        let tile = asm.copied(range.begin);
-        let left = made(asm, Class::Word, "sub.s32", format_args!("{}, {tile}", range.end));
+        let tiles = [range.begin, range.end];
+        let tile = asm.copied(tiles[0]);
+        let left = made(asm, Class::Word, "sub.s32", format_args!("{}, {tile}", tiles[1]));
         let left = made(asm, Class::Word, "mul.lo.s32", format_args!("{left}, {shared}"));
-        RowCursor { head, tile, left }
+        RowCursor { head, tile, left, tiles }
     }
 
     /// Goes on to the next tile, of the next head after the last one.
-    fn advance_rows(&self, asm: &mut Asm, range: &TileRange, at: RowCursor) {
-        let RowCursor { head, tile, left } = at;
+    fn advance_rows(&self, asm: &mut Asm, at: RowCursor) {
+        let RowCursor { head, tile, left, tiles: [begin, end] } = at;
         asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
         asm.emit(format_args!("sub.s32 {left}, {left}, 1"));
         if self.form.shared > 1 {
-            let over = made(asm, Class::Pred, "setp.ge.s32", format_args!("{tile}, {}", range.end));
-            asm.emit(format_args!("@{over} mov.b32 {tile}, {}", range.begin));
+            let over = made(asm, Class::Pred, "setp.ge.s32", format_args!("{tile}, {end}"));
+            asm.emit(format_args!("@{over} mov.b32 {tile}, {begin}"));
             asm.emit(format_args!("@{over} add.s32 {head}, {head}, 1"));
         }
     }
@@ -139,7 +142,7 @@ impl AttendPass<'_> {
         let one = self.is_copier(&mut emit.asm);
         emit.when(Some(one), |emit| {
             copy_own(&mut emit.asm, tiles.own, &[&k, &v], first);
-            self.each_rows(emit, range, at, |emit| {
+            self.each_rows(emit, at, |emit| {
                 let asm = &mut emit.asm;
                 tiles.ring.wait_empty(asm, place);
                 let line =
@@ -155,7 +158,7 @@ impl AttendPass<'_> {
         let second = format!("{warp}, {}", copier + 1);
         let second = emit.asm.pure(Class::Pred, "setp.eq.s32", second);
         emit.when(Some(second), |emit| {
-            self.each_rows(emit, range, at, |emit| {
+            self.each_rows(emit, at, |emit| {
                 tiles.ring.wait_empty(&mut emit.asm, place);
                 self.bring_numbers(emit, tiles, at, place);
                 tiles.ring.advance(&mut emit.asm, place);
@@ -166,18 +169,12 @@ impl AttendPass<'_> {
     }
 
     /// Does something for each tile of rows, of which there is one at least.
-    fn each_rows(
-        &self,
-        emit: &mut Emit<'_>,
-        range: &TileRange,
-        at: RowCursor,
-        body: impl FnOnce(&mut Emit<'_>),
-    ) {
+    fn each_rows(&self, emit: &mut Emit<'_>, at: RowCursor, body: impl FnOnce(&mut Emit<'_>)) {
         let label = emit.asm.label();
         emit.asm.turn(&label);
         emit.asm.open();
         body(emit);
-        self.advance_rows(&mut emit.asm, range, at);
+        self.advance_rows(&mut emit.asm, at);
         emit.asm.close();
         let more = made(&mut emit.asm, Class::Pred, "setp.gt.s32", format_args!("{}, 0", at.left));
         emit.asm.emit(format_args!("@{more} bra {label}"));
@@ -254,22 +251,18 @@ impl AttendPass<'_> {
         let last = made(asm, Class::Word, "add.s32", format_args!("{head}, {}", form.shared));
         let tile = asm.copied(range.begin);
         let before = RingPlace { stage: asm.copied(ring.stage), ..ring };
-        let hides = self.hides_places(ScoreLines::Keys);
         let turn = KeyTurn { tiles, operands: &operands, sums: &sums, tile };
         self.begin_rows(&mut emit.asm, &turn, ring, None);
         let of_head = place.at_head(emit, head);
-        self.move_rows(emit, &turn, &of_head, (ring, None, hides));
+        self.move_rows(emit, &turn, &of_head, (ring, None, range.hidden()));
         emit.asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
         each_tile(emit, head, last, |emit| {
             let of_head = place.at_head(emit, head);
-            if hides {
-                each_tile(emit, tile, range.middle, |emit| {
-                    self.next_rows(emit, &turn, &of_head, ([before, ring], true));
+            for TilePart { to, hidden, .. } in range.parts() {
+                each_tile(emit, tile, to, |emit| {
+                    self.next_rows(emit, &turn, &of_head, ([before, ring], hidden));
                 });
             }
-            each_tile(emit, tile, range.end, |emit| {
-                self.next_rows(emit, &turn, &of_head, ([before, ring], false));
-            });
             emit.asm.set(tile, range.begin);
         });
         fence(&mut emit.asm);
@@ -288,11 +281,11 @@ impl AttendPass<'_> {
         emit: &mut Emit<'_>,
         turn: &KeyTurn<'_>,
         place: &ScorePlace<'_>,
-        ([before, ring], hides): ([RingPlace; 2], bool),
+        ([before, ring], hidden): ([RingPlace; 2], HiddenEnds),
     ) {
         turn.tiles.ring.advance(&mut emit.asm, ring);
         self.begin_rows(&mut emit.asm, turn, ring, Some(before));
-        self.move_rows(emit, turn, place, (ring, Some(before), hides));
+        self.move_rows(emit, turn, place, (ring, Some(before), hidden));
         emit.asm.set(before.stage, ring.stage);
     }
 
@@ -331,7 +324,7 @@ impl AttendPass<'_> {
         emit: &mut Emit<'_>,
         turn: &KeyTurn<'_>,
         place: &ScorePlace<'_>,
-        (ring, before, hides): (RingPlace, Option<RingPlace>, bool),
+        (ring, before, hidden): (RingPlace, Option<RingPlace>, HiddenEnds),
     ) {
         let KeyTurn { tiles, operands, sums, tile } = turn;
         let KeySums { scores, moved, weights, cotangents, .. } = sums;
@@ -343,7 +336,7 @@ impl AttendPass<'_> {
         wait(asm, 1 + i64::from(before.is_some()));
         let first =
             made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {}", self.tile.step));
-        let gated = place.hide(asm, scores, (first, hides));
+        let gated = place.hide(asm, scores, (first, hidden));
         for j in 0..scores.wide {
             let shifts = shifts.pair(asm, j);
             for half in 0..2 {

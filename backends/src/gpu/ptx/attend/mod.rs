@@ -24,6 +24,7 @@ mod thread_scores;
 mod thread_tile;
 mod thread_values;
 mod tile;
+mod tile_range;
 
 use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
@@ -40,6 +41,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Buffer;
 use functions::ScoreFunctions;
 use tile::{Accumulators, RightOperand, SharedTile, TileTurn, made, multiply, packed};
+use tile_range::{TilePart, TileRange};
 
 /// A pass of an attention.
 struct AttendPass<'a> {
@@ -85,23 +87,6 @@ pub(crate) fn attention(
         out.launch(&s.homes, emit, blocks, tile.grid(), shared)?;
     }
     Ok(())
-}
-
-/// The tiles that a block goes over, by number: from `begin` to `middle`, and from there to `end`.
-struct TileRange {
-    begin: Reg,
-    middle: Reg,
-    end: Reg,
-    /// Of both parts, whether causality or an end hides some of a tile.
-    partly: [bool; 2],
-}
-
-impl TileRange {
-    /// The same with one tile at least, which may be hidden whole.
-    fn some(self, asm: &mut Asm) -> TileRange {
-        let end = made(asm, Class::Word, "max.s32", format_args!("{}, 1", self.end));
-        TileRange { end, ..self }
-    }
 }
 
 impl AttendPass<'_> {
@@ -157,17 +142,6 @@ impl AttendPass<'_> {
         made(asm, Class::Word, "div.u32", format_args!("{head}, {}", self.form.shared))
     }
 
-    /// Whether any tile has scores that causality or an end hides.
-    fn hides_places(&self, lines: scores::ScoreLines) -> bool {
-        let form = self.form;
-        let ragged = match lines {
-            scores::ScoreLines::Rows => form.stream % self.tile.step != 0,
-            // Rows that do not exist move nothing, but where a bias does not know of them.
-            scores::ScoreLines::Keys => form.extra.is_some() && form.rows % self.tile.step != 0,
-        };
-        form.step.causal || ragged
-    }
-
     /// The head, or the group of heads, of the block, and its first line: the last lines come first where `last_first`.
     fn block(&self, asm: &mut Asm, each: i64, last_first: bool) -> (Reg, Reg) {
         let block = asm.special("ctaid.x");
@@ -207,28 +181,9 @@ impl AttendPass<'_> {
         )
     }
 
-    /// The tiles of keys that the rows of a block see: those that all of them see whole come first. Where `whole`, none is left
-    /// out.
-    fn key_tiles(&self, asm: &mut Asm, first: Reg, whole: bool) -> TileRange {
-        let (stream, step) = (self.form.stream, self.tile.step);
-        let begin = asm.word(0);
-        let all = (stream + step - 1) / step;
-        let (middle, end) = match (self.form.step.causal, whole) {
-            (false, _) => (asm.word(stream / step), asm.word(all)),
-            (true, true) => (begin, asm.word(all)),
-            (true, false) => {
-                let seen = |asm: &mut Asm, rows: i64, round: i64| {
-                    let ahead = self.form.ahead() + rows;
-                    let n = made(asm, Class::Word, "add.s32", format_args!("{first}, {ahead}"));
-                    let n = made(asm, Class::Word, "max.s32", format_args!("{n}, 0"));
-                    let n = made(asm, Class::Word, "min.s32", format_args!("{n}, {stream}"));
-                    let n = made(asm, Class::Word, "add.s32", format_args!("{n}, {round}"));
-                    made(asm, Class::Word, "div.s32", format_args!("{n}, {step}"))
-                };
-                (seen(asm, 1, 0), seen(asm, self.tile.own, step - 1))
-            }
-        };
-        TileRange { begin, middle, end, partly: [false, true] }
+    /// The tiles that the lines of a block see.
+    fn tiles(&self, asm: &mut Asm, first: Reg, whole: bool) -> TileRange {
+        tile_range::tiles(asm, (self.form, self.tile), first, whole)
     }
 
     /// Goes over tiles, which two stages of shared memory have in turn: `copy` begins to copy the tile of a first line into the
@@ -252,8 +207,8 @@ impl AttendPass<'_> {
         let first = first_of(asm, at);
         copy(asm, first, stage);
         asm.emit("cp.async.commit_group");
-        for (end, partly) in [range.middle, range.end].into_iter().zip(range.partly) {
-            each_tile(emit, at, end, |emit| {
+        for TilePart { to, hidden, .. } in range.parts() {
+            each_tile(emit, at, to, |emit| {
                 emit.asm.emit("cp.async.wait_group 0");
                 emit.asm.emit("bar.sync 0");
                 let asm = &mut emit.asm;
@@ -269,7 +224,7 @@ impl AttendPass<'_> {
                 });
                 emit.asm.emit("cp.async.commit_group");
                 let first = first_of(&mut emit.asm, at);
-                body(emit, TileTurn { first, stage, partly });
+                body(emit, TileTurn { first, stage, hidden });
                 emit.asm.emit(format_args!("sub.s32 {stage}, {stage_bytes}, {stage}"));
             });
         }

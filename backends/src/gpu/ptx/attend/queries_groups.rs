@@ -5,8 +5,9 @@ use super::backward_queries::RowNumbers;
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, wait_once};
 use super::scores::{ScoreLines, ScorePlace};
-use super::tile::{Accumulators, made};
-use super::{AttendPass, TileRange, gate, score_cotangent};
+use super::tile::{Accumulators, HiddenEnds, made};
+use super::tile_range::{TilePart, TileRange};
+use super::{AttendPass, gate, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::RingPlace;
@@ -69,8 +70,8 @@ impl AttendPass<'_> {
     /// Cotangents of queries, and of scores where they are wanted; `each` blocks have the rows of a head.
     pub(super) fn queries_by_groups(&self, emit: &mut Emit<'_>, each: i64) {
         let form = self.form;
-        let (head, first) = self.block(&mut emit.asm, each, form.step.causal);
-        let range = self.key_tiles(&mut emit.asm, first, form.has_bias_grad()).some(&mut emit.asm);
+        let (head, first) = self.block(&mut emit.asm, each, form.is_limited());
+        let range = self.tiles(&mut emit.asm, first, form.has_bias_grad()).some(&mut emit.asm);
         let tiles = QueryPanels::new(self);
         self.init(emit, tiles.own, |asm| {
             tiles.ring.init(asm, [1, self.tile.warps]);
@@ -151,15 +152,13 @@ impl AttendPass<'_> {
             QueryTurn { tiles, operands: &operands, sums: &sums, place: &place, numbers: &numbers };
         wait_once(asm, tiles.own);
         self.begin_keys(asm, &turn, ring);
-        let hides = self.hides_places(ScoreLines::Rows);
-        self.weigh_keys(emit, &turn, (0, hides));
+        self.weigh_keys(emit, &turn, (0, range.hidden()));
         let asm = &mut emit.asm;
         sums.moved.round_to(asm, form.dtype, &sums.cotangents);
         let before = RingPlace { stage: asm.copied(ring.stage), ..ring };
-        if hides {
-            self.go_up(emit, &turn, ([before, ring], range.middle), false);
+        for TilePart { to, hidden, .. } in range.parts() {
+            self.go_up(emit, &turn, ([before, ring], to), hidden);
         }
-        self.go_up(emit, &turn, ([before, ring], range.end), hides);
         let asm = &mut emit.asm;
         fence(asm);
         self.add_keys(asm, &turn, before);
@@ -168,13 +167,13 @@ impl AttendPass<'_> {
         self.store(emit, &sums.dq, (at, depth, rows), &place);
     }
 
-    /// Goes on to tiles before one, which are all partly hidden or none of them.
+    /// Goes on to tiles before one, which are hidden at the same ends.
     fn go_up(
         &self,
         emit: &mut Emit<'_>,
         turn: &QueryTurn<'_>,
         ([before, ring], to): ([RingPlace; 2], Reg),
-        hides: bool,
+        hidden: HiddenEnds,
     ) {
         let QueryTurn { tiles, sums, .. } = turn;
         let asm = &mut emit.asm;
@@ -188,7 +187,7 @@ impl AttendPass<'_> {
         tiles.ring.advance(asm, ring);
         self.begin_keys(asm, turn, ring);
         self.add_keys(asm, turn, before);
-        self.weigh_keys(emit, turn, (1, hides));
+        self.weigh_keys(emit, turn, (1, hidden));
         let asm = &mut emit.asm;
         wait(asm, 0);
         tiles.ring.release(asm, before.stage);
@@ -221,13 +220,18 @@ impl AttendPass<'_> {
 
     /// The cotangents of a stage's scores, of which some may be hidden; `after` products were begun after those that it
     /// waits for.
-    fn weigh_keys(&self, emit: &mut Emit<'_>, turn: &QueryTurn<'_>, (after, hides): (i64, bool)) {
+    fn weigh_keys(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &QueryTurn<'_>,
+        (after, hidden): (i64, HiddenEnds),
+    ) {
         let QueryTurn { sums, place, numbers, .. } = turn;
         let QuerySums { scores, moved, tile, .. } = sums;
         let asm = &mut emit.asm;
         wait(asm, after + 1);
         let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {}", self.tile.step));
-        let gated = place.hide(asm, scores, (key, hides));
+        let gated = place.hide(asm, scores, (key, hidden));
         for (half, &shift) in numbers.shifts[0].iter().enumerate() {
             for s in (0..scores.wide).flat_map(|j| scores.pair(0, j, half)) {
                 let p = self.functions.exponential(asm, s, shift);

@@ -1,11 +1,12 @@
 //! Scores in the registers of a warp: which are hidden, and what is added to them.
 
-use super::tile::{Accumulators, lane, made, warp};
+use super::tile::{Accumulators, HiddenEnds, lane, made, warp};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::convert::convert;
 use crate::gpu::ptx::emit::{Emit, memory};
 use crate::gpu::ptx::operands::class;
-use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, ScoreOperand, UNIT};
+use crate::gpu::schedule::attention::{AttentionForm, AttentionTile, UNIT};
+use crate::gpu::schedule::score_operand::ScoreOperand;
 use adfuse_ir::DType;
 
 /// The number below all others.
@@ -70,19 +71,19 @@ impl<'a> ScorePlace<'a> {
         ScorePlace { extra, score_cotangents, ..*self }
     }
 
-    /// Adds the bias of a tile, or hides what its mask does and, where it is `partly` hidden, causality or an end. Whether any
-    /// may be hidden.
+    /// Adds the bias of a tile, or hides what its mask does, and what places do at the ends where they may. Whether any may be
+    /// hidden.
     pub(super) fn hide(
         &self,
         asm: &mut Asm,
         scores: &Accumulators,
-        (first, partly): (Reg, bool),
+        (first, hidden): (Reg, HiddenEnds),
     ) -> bool {
         self.add_extra(asm, scores, first);
-        if partly {
-            self.hide_places(asm, scores, first);
+        if hidden.any() {
+            self.hide_places(asm, scores, (first, hidden));
         }
-        partly || self.extra.is_some()
+        hidden.any() || self.extra.is_some()
     }
 
     /// The thread's line of a tile, in its upper half (0) or its lower one (1).
@@ -116,10 +117,15 @@ impl<'a> ScorePlace<'a> {
         }
     }
 
-    /// Hides the scores of a tile whose first column is `first`, where causality or the end of the keys does.
-    fn hide_places(&self, asm: &mut Asm, scores: &Accumulators, first: Reg) {
+    /// Hides the scores of a tile whose first column is `first`, where a line's reach or the end of the columns does.
+    fn hide_places(
+        &self,
+        asm: &mut Asm,
+        scores: &Accumulators,
+        (first, hidden): (Reg, HiddenEnds),
+    ) {
         let column = made(asm, Class::Word, "add.s32", format_args!("{}, {first}", self.column));
-        let (ahead, causal) = (self.form.ahead(), self.form.step.causal);
+        let span = self.form.span(self.lines == ScoreLines::Keys);
         let columns = match self.lines {
             ScoreLines::Rows => self.form.stream,
             ScoreLines::Keys => self.form.rows,
@@ -129,32 +135,36 @@ impl<'a> ScorePlace<'a> {
             for half in 0..2 {
                 let line = self.line_of(asm, i, half);
                 let along = made(asm, Class::Word, "sub.s32", format_args!("{line}, {column}"));
-                // The last column that is seen, or the first one where lines are keys.
-                let (mut low, mut high) = (None, end);
-                if causal && self.lines == ScoreLines::Rows {
-                    let last = made(asm, Class::Word, "add.s32", format_args!("{along}, {ahead}"));
-                    high = made(asm, Class::Word, "min.s32", format_args!("{last}, {end}"));
-                } else if causal {
-                    low = Some(made(asm, Class::Word, "sub.s32", format_args!("{along}, {ahead}")));
+                let from = |asm: &mut Asm, far: i64| {
+                    made(asm, Class::Word, "add.s32", format_args!("{along}, {far}"))
+                };
+                let pairs = || (0..scores.wide).map(|j| (j * 8, scores.pair(i, j, half)));
+                // One end after the other: a thread has no registers for both.
+                if hidden.high {
+                    let high = span.high.map_or(end, |high| {
+                        let last = from(asm, high);
+                        made(asm, Class::Word, "min.s32", format_args!("{last}, {end}"))
+                    });
+                    for (at, pair) in pairs() {
+                        keep_where(asm, "setp.ge.s32", (high, at), pair);
+                    }
                 }
-                for j in 0..scores.wide {
-                    for (e, s) in scores.pair(i, j, half).into_iter().enumerate() {
-                        let at = j * 8 + e;
-                        let p = made(asm, Class::Pred, "setp.ge.s32", format_args!("{high}, {at}"));
-                        let p = match low {
-                            None => p,
-                            Some(low) => made(
-                                asm,
-                                Class::Pred,
-                                "setp.le.and.s32",
-                                format_args!("{low}, {at}, {p}"),
-                            ),
-                        };
-                        asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
+                if let Some(low) = span.low.filter(|_| hidden.low) {
+                    let low = from(asm, low);
+                    for (at, pair) in pairs() {
+                        keep_where(asm, "setp.le.s32", (low, at), pair);
                     }
                 }
             }
         }
+    }
+}
+
+/// Hides those of two neighbouring scores, in the columns `at` and the next, whose columns compare with a number in another way.
+fn keep_where(asm: &mut Asm, op: &str, (number, at): (Reg, usize), pair: [Reg; 2]) {
+    for (e, s) in pair.into_iter().enumerate() {
+        let p = made(asm, Class::Pred, op, format_args!("{number}, {}", at + e));
+        asm.emit(format_args!("selp.f32 {s}, {s}, {LEAST}, {p}"));
     }
 }
 

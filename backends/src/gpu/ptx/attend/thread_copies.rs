@@ -1,7 +1,7 @@
 //! Copies of the tiles that threads multiply, and what is read of single rows.
 
 use super::AttendPass;
-use super::tile::{SharedTile, TileCopy, made};
+use super::tile::{LineBounds, SharedTile, TileCopy, made};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::attention_tiles::FloatTile;
@@ -22,11 +22,11 @@ impl AttendPass<'_> {
 }
 
 /// Begins to copy both tiles of a step from a line on, the first one first, when all threads have read those of the step before.
-/// Lines before `since` are 0.
-pub(super) fn begin_step(asm: &mut Asm, copies: &[TileCopy; 2], (line, since): (Reg, Option<Reg>)) {
+/// Lines that are not within bounds are 0.
+pub(super) fn begin_step(asm: &mut Asm, copies: &[TileCopy; 2], (line, bounds): (Reg, LineBounds)) {
     asm.emit("bar.sync 0");
     for copy in copies {
-        copy.copy_since(asm, (line, since), None);
+        copy.copy_within(asm, (line, bounds), None);
         asm.emit("cp.async.commit_group");
     }
 }

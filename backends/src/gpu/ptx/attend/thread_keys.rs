@@ -5,7 +5,7 @@ use super::scores::ScoreLines;
 use super::thread_copies::{begin_step, number_of_row, wait_step};
 use super::thread_scores::{ThreadGrid, ThreadTile, each};
 use super::thread_tile::{COLUMNS, LINES, ThreadSums};
-use super::tile::{TileCopy, made};
+use super::tile::{LineBounds, TileCopy, made};
 use super::{AttendPass, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
@@ -81,10 +81,18 @@ impl AttendPass<'_> {
         let grid = &grid.at_head(emit, head);
         let asm = &mut emit.asm;
         let zero = asm.word(0);
-        let begin = grid
-            .reaching()
-            .map_or(zero, |row| made(asm, Class::Word, "div.s32", format_args!("{row}, {BLOCK}")));
-        let end = asm.word((form.rows + BLOCK - 1) / BLOCK);
+        let LineBounds { from, to } = grid.reaching();
+        let block = |asm: &mut Asm, row: Reg| {
+            made(asm, Class::Word, "div.s32", format_args!("{row}, {BLOCK}"))
+        };
+        let begin = from.map_or(zero, |row| block(asm, row));
+        let end = match to {
+            None => asm.word((form.rows + BLOCK - 1) / BLOCK),
+            Some(to) => {
+                let last = made(asm, Class::Word, "add.s32", format_args!("{to}, {}", BLOCK - 1));
+                block(asm, last)
+            }
+        };
         let at = asm.copied(begin);
         each_tile(emit, at, end, |emit| {
             let asm = &mut emit.asm;

@@ -4,7 +4,7 @@ use super::scores::ScoreLines;
 use super::thread_copies::{begin_step, number_of_row, wait_step};
 use super::thread_scores::{ThreadGrid, ThreadTile, each};
 use super::thread_tile::{LINES, ThreadScores, ThreadSums, line_of_thread};
-use super::tile::made;
+use super::tile::{LineBounds, made};
 use super::{AttendPass, each_tile, score_cotangent};
 use crate::gpu::ptx::asm::{Class, Reg};
 use crate::gpu::ptx::emit::Emit;
@@ -25,7 +25,7 @@ impl AttendPass<'_> {
         }
         let copies = [(k, &tiles.step[0]), (v, &tiles.step[1])];
         let copies = copies.map(|(b, to)| self.copy_of(emit, (b, group, stream), to));
-        let range = self.key_tiles(&mut emit.asm, first, form.has_bias_grad());
+        let range = self.tiles(&mut emit.asm, first, form.has_bias_grad());
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
         let grid = grid.at_head(emit, head);
         let [logs, deltas] = [lse, delta].map(|b| self.numbers_of_rows(emit, &grid, (b, head)));
@@ -35,7 +35,7 @@ impl AttendPass<'_> {
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
             let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-            begin_step(asm, &copies, (key, None));
+            begin_step(asm, &copies, (key, LineBounds::default()));
             wait_step(asm, 1);
             let scores = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let here = grid.tile(&mut emit.asm, key);

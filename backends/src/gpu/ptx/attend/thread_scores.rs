@@ -2,11 +2,12 @@
 
 use super::scores::{LEAST, ScoreLines, extra_at, joined};
 use super::thread_tile::{COLUMNS, LINES, ThreadPlace, ThreadScores};
-use super::tile::made;
+use super::tile::{LineBounds, made};
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
-use crate::gpu::schedule::attention::{AttentionForm, ScoreOperand};
+use crate::gpu::schedule::attention::{AttentionForm, ColumnSpan};
 use crate::gpu::schedule::attention_tiles::{BLOCK, THREADS_ACROSS};
+use crate::gpu::schedule::score_operand::ScoreOperand;
 
 /// What changes no sum: times 0 it is -0.
 pub(super) const ABSENT: &str = "0f80000000";
@@ -21,8 +22,8 @@ pub(super) struct ThreadGrid<'a> {
     pub(super) place: ThreadPlace,
     /// The thread's first line, as a row or a key.
     pub(super) line: Reg,
-    /// The first row that reaches the block of keys that the lines are of.
-    reaching: Option<Reg>,
+    /// The rows that reach the block of keys that the lines are of.
+    reaching: LineBounds,
     /// The mask or bias, and where the head has it.
     extra: Option<(ScoreOperand, Reg)>,
 }
@@ -36,12 +37,23 @@ impl<'a> ThreadGrid<'a> {
     ) -> ThreadGrid<'a> {
         let place = ThreadPlace::new(asm);
         let line = made(asm, Class::Word, "add.s32", format_args!("{first}, {}", place.line));
-        let reaching = (form.step.causal && lines == ScoreLines::Keys).then(|| {
-            let block = made(asm, Class::Word, "and.b32", format_args!("{first}, {}", -BLOCK));
-            let row = format_args!("{block}, {}", -form.ahead()).to_string();
-            let row = made(asm, Class::Word, "add.s32", row);
-            made(asm, Class::Word, "max.s32", format_args!("{row}, 0"))
-        });
+        let reaching = match lines {
+            ScoreLines::Rows => LineBounds::default(),
+            ScoreLines::Keys => {
+                let span = form.span(true);
+                let block = made(asm, Class::Word, "and.b32", format_args!("{first}, {}", -BLOCK));
+                let mut row = |far: i64| {
+                    let row = made(asm, Class::Word, "add.s32", format_args!("{block}, {far}"));
+                    made(asm, Class::Word, "max.s32", format_args!("{row}, 0"))
+                };
+                let from = span.low.map(&mut row);
+                let to = span.high.map(|high| row(high + BLOCK));
+                let to = to.map(|to| {
+                    made(asm, Class::Word, "min.s32", format_args!("{to}, {}", form.rows))
+                });
+                LineBounds { from, to }
+            }
+        };
         ThreadGrid { form, lines, place, line, reaching, extra: None }
     }
 
@@ -54,8 +66,8 @@ impl<'a> ThreadGrid<'a> {
         ThreadGrid { extra, ..self.clone() }
     }
 
-    /// The first row that takes part in the sums of the block's keys.
-    pub(super) fn reaching(&self) -> Option<Reg> {
+    /// The rows that take part in the sums of the block's keys.
+    pub(super) fn reaching(&self) -> LineBounds {
         self.reaching
     }
 
@@ -69,20 +81,20 @@ impl<'a> ThreadGrid<'a> {
             ScoreLines::Keys => form.rows,
         };
         let less = |asm: &mut Asm, x: String| made(asm, Class::Word, "sub.s32", x);
-        let end = (columns % BLOCK != 0).then(|| less(asm, format!("{}, {column}", columns - 1)));
-        let begin = self.reaching.map(|row| less(asm, format!("{row}, {column}")));
-        let seen = form.step.causal.then(|| {
-            let ahead = match self.lines {
-                ScoreLines::Rows => form.ahead(),
-                ScoreLines::Keys => -form.ahead(),
-            };
+        let LineBounds { from, to } = self.reaching;
+        let end = match to {
+            None => (columns % BLOCK != 0).then(|| asm.word(columns)),
+            Some(to) => Some(to),
+        };
+        let end = end.map(|end| less(asm, format!("{end}, {column}")));
+        let begin = from.map(|row| less(asm, format!("{row}, {column}")));
+        let own = form.is_limited().then(|| {
             std::array::from_fn(|i| {
-                let line = format!("{}, {}", self.line, ahead + i as i64);
-                let line = made(asm, Class::Word, "add.s32", line);
+                let line = made(asm, Class::Word, "add.s32", format_args!("{}, {i}", self.line));
                 less(asm, format!("{line}, {column}"))
             })
         });
-        ThreadTile { grid: self, first, column, end, begin, seen }
+        ThreadTile { grid: self, first, column, end, begin, own }
     }
 }
 
@@ -91,11 +103,11 @@ pub(super) struct ThreadTile<'a> {
     grid: &'a ThreadGrid<'a>,
     first: Reg,
     column: Reg,
-    /// The last column that there is, where not all exist, and the first that reaches the block's keys, where not all do.
+    /// The column after the last one that takes part, where not all do, and the first one.
     end: Option<Reg>,
     begin: Option<Reg>,
-    /// Of each line the last key that a row sees, or the first row that sees a key.
-    seen: Option<[Reg; LINES]>,
+    /// Of each line the column of its number.
+    own: Option<[Reg; LINES]>,
 }
 
 impl ThreadTile<'_> {
@@ -109,26 +121,37 @@ impl ThreadTile<'_> {
         asm.pure(Class::Word, "add.s32", format_args!("{}, {to}", self.column))
     }
 
-    /// Whether a line takes part in this tile: whether the row sees its first key.
+    /// Whether a line, which is a row, takes part in this tile: whether it reaches the block of keys.
     pub(super) fn reaches(&self, asm: &mut Asm) -> [Option<Reg>; LINES] {
-        let form = self.grid.form;
+        let span = self.grid.form.span(false);
         std::array::from_fn(|i| {
-            form.step.causal.then(|| {
-                let line = format!("{}, {}", self.grid.line, form.ahead() + i as i64);
-                let last = made(asm, Class::Word, "add.s32", line);
-                made(asm, Class::Pred, "setp.ge.s32", format_args!("{last}, {}", self.first))
-            })
+            let mut place = |far: i64| {
+                let line = format!("{}, {}", self.grid.line, far + i as i64);
+                made(asm, Class::Word, "add.s32", line)
+            };
+            let last = span.high.map(&mut place);
+            let first = span.low.map(|low| place(low + 1 - BLOCK));
+            both_hold(asm, (last, "setp.ge"), (first, "setp.le"), &self.first.to_string())
         })
     }
 
-    /// Whether causality shows a score; `None` where it shows all.
+    /// Whether a score is within its row's reach; `None` where all are.
     fn shown(&self, asm: &mut Asm, (i, j): (usize, usize)) -> Option<Reg> {
-        let seen = self.seen?[i];
-        let op = match self.grid.lines {
-            ScoreLines::Rows => "setp.ge.s32",
-            ScoreLines::Keys => "setp.le.s32",
+        let own = self.own?[i];
+        let ColumnSpan { low, high } = self.grid.form.span(self.grid.lines == ScoreLines::Keys);
+        let at = ThreadTile::offset(j);
+        let test = |asm: &mut Asm, op: &str, far: i64, and: String| {
+            made(asm, Class::Pred, op, format_args!("{own}, {}{and}", at - far))
         };
-        Some(made(asm, Class::Pred, op, format_args!("{seen}, {}", ThreadTile::offset(j))))
+        match (low, high) {
+            (None, None) => None,
+            (Some(low), None) => Some(test(asm, "setp.le.s32", low, String::new())),
+            (None, Some(high)) => Some(test(asm, "setp.ge.s32", high, String::new())),
+            (Some(low), Some(high)) => {
+                let p = test(asm, "setp.le.s32", low, String::new());
+                Some(test(asm, "setp.ge.and.s32", high, format!(", {p}")))
+            }
+        }
     }
 
     /// Whether a column is there for the sums; `None` where all are.
@@ -140,10 +163,12 @@ impl ThreadTile<'_> {
         match (self.begin, self.end) {
             (None, None) => None,
             (Some(begin), None) => Some(test(asm, "setp.le.s32", begin)),
-            (None, Some(end)) => Some(test(asm, "setp.ge.s32", end)),
+            (None, Some(end)) => {
+                Some(made(asm, Class::Pred, "setp.ge.s32", format_args!("{end}, {}", at + 1)))
+            }
             (Some(begin), Some(end)) => {
                 let before = test(asm, "setp.le.s32", begin);
-                let within = format!("{end}, {at}, {before}");
+                let within = format!("{end}, {}, {before}", at + 1);
                 Some(made(asm, Class::Pred, "setp.ge.and.s32", within))
             }
         }
@@ -163,7 +188,7 @@ impl ThreadTile<'_> {
         Some((extra, along(asm, (at, extra.size), column, of_column)))
     }
 
-    /// Adds the bias of all scores, or hides what the mask and causality hide, and what does not exist.
+    /// Adds the bias of all scores, or hides what the mask and places hide, and what does not exist.
     pub(super) fn hide(&self, asm: &mut Asm, scores: &ThreadScores) {
         each(|i, j| {
             let s = scores[i][j];
@@ -216,6 +241,26 @@ impl ThreadTile<'_> {
                 }
             }
         }
+    }
+}
+
+/// Whether up to two comparisons of registers with the same number hold; `None` where there is none.
+fn both_hold(
+    asm: &mut Asm,
+    (x, op): (Option<Reg>, &str),
+    (y, other): (Option<Reg>, &str),
+    with: &str,
+) -> Option<Reg> {
+    let test = |asm: &mut Asm, x: Reg, op: &str| {
+        made(asm, Class::Pred, &format!("{op}.s32"), format_args!("{x}, {with}"))
+    };
+    let p = x.map(|x| test(asm, x, op));
+    match (p, y) {
+        (Some(p), Some(y)) => {
+            let both = format!("{y}, {with}, {p}");
+            Some(made(asm, Class::Pred, &format!("{other}.and.s32"), both))
+        }
+        (p, y) => p.or_else(|| y.map(|y| test(asm, y, other))),
     }
 }
 

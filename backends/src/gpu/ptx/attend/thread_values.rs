@@ -5,7 +5,7 @@ use super::scores::{LEAST, ScoreLines};
 use super::thread_copies::{begin_step, wait_step};
 use super::thread_scores::{ThreadGrid, ThreadTile};
 use super::thread_tile::{COLUMNS, LINES, ThreadScores, ThreadSums, line_of_thread};
-use super::tile::made;
+use super::tile::{LineBounds, made};
 use super::{AttendPass, each_tile};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
@@ -124,7 +124,7 @@ impl AttendPass<'_> {
         let copies = [(k, &tiles.step[0]), (v, &tiles.step[1])];
         let copies = copies.map(|(b, to)| self.copy_of(emit, (b, group, stream), to));
         q.copy(&mut emit.asm, first, None);
-        let range = self.key_tiles(&mut emit.asm, first, false);
+        let range = self.tiles(&mut emit.asm, first, false);
         let grid = ThreadGrid::new(&mut emit.asm, (form, ScoreLines::Rows), first);
         let grid = grid.at_head(emit, head);
         let sums = RowSums::new(&mut emit.asm, width);
@@ -132,7 +132,7 @@ impl AttendPass<'_> {
         each_tile(emit, at, range.end, |emit| {
             let asm = &mut emit.asm;
             let key = made(asm, Class::Word, "mul.lo.s32", format_args!("{at}, {}", tile.step));
-            begin_step(asm, &copies, (key, None));
+            begin_step(asm, &copies, (key, LineBounds::default()));
             wait_step(asm, 1);
             let scores = grid.place.scores(emit, &tiles.own[0], &tiles.step[0]);
             let here = grid.tile(&mut emit.asm, key);

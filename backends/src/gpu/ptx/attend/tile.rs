@@ -96,8 +96,21 @@ pub(super) struct TileTurn {
     pub(super) first: Reg,
     /// Bytes before the stage that has it.
     pub(super) stage: Reg,
-    /// Whether some of it may be hidden by causality or an end.
-    pub(super) partly: bool,
+    /// Where places may hide scores.
+    pub(super) hidden: HiddenEnds,
+}
+
+/// At which ends places may hide scores of a tile: before the columns that a line sees, and after them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct HiddenEnds {
+    pub(super) low: bool,
+    pub(super) high: bool,
+}
+
+impl HiddenEnds {
+    pub(super) fn any(self) -> bool {
+        self.low || self.high
+    }
 }
 
 impl TileTurn {
@@ -117,6 +130,13 @@ pub(super) fn lane(asm: &mut Asm) -> Reg {
 pub(super) fn warp(asm: &mut Asm) -> Reg {
     let thread = asm.special("tid.x");
     asm.pure(Class::Word, "shr.u32", format_args!("{thread}, 5"))
+}
+
+/// Lines from one on, and up to another; all where there is none.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LineBounds {
+    pub(super) from: Option<Reg>,
+    pub(super) to: Option<Reg>,
 }
 
 /// How the threads of a block copy lines of an operand into a tile: neighbours copy neighbouring pieces of a line.
@@ -178,14 +198,14 @@ impl TileCopy {
 
     /// Begins to copy lines from one on into a stage, which is this many bytes in. What is beyond the operand is 0.
     pub(super) fn copy(&self, asm: &mut Asm, first: Reg, stage: Option<Reg>) {
-        self.copy_since(asm, (first, None), stage);
+        self.copy_within(asm, (first, LineBounds::default()), stage);
     }
 
-    /// The same, where lines before one are 0 too.
-    pub(super) fn copy_since(
+    /// The same, where lines that are not within bounds are 0 too. No bound is beyond the operand.
+    pub(super) fn copy_within(
         &self,
         asm: &mut Asm,
-        (first, since): (Reg, Option<Reg>),
+        (first, bounds): (Reg, LineBounds),
         stage: Option<Reg>,
     ) {
         // Of no lines there may be no memory.
@@ -200,21 +220,23 @@ impl TileCopy {
             Some(stage) => made(asm, Class::Word, "add.s32", format_args!("{}, {stage}", self.to)),
         };
         let ragged = self.lines % self.tile.lines != 0;
-        let place = (ragged || since.is_some())
+        let LineBounds { from: since, to: until } = bounds;
+        let place = (ragged || since.is_some() || until.is_some())
             .then(|| made(asm, Class::Word, "add.s32", format_args!("{first}, {}", self.line)));
-        let before = place.zip(since).map(|(place, since)| {
-            made(asm, Class::Word, "sub.s32", format_args!("{since}, {place}"))
+        let [before, after] = [since, until].map(|bound| {
+            place.zip(bound).map(|(place, bound)| {
+                made(asm, Class::Word, "sub.s32", format_args!("{bound}, {place}"))
+            })
         });
         let when = guard_prefix(self.copies);
         for k in 0..self.turns {
             let line = k * self.turn;
             let valid = place.map(|place| {
-                made(
-                    asm,
-                    Class::Pred,
-                    "setp.lt.s32",
-                    format_args!("{place}, {}", self.lines - line),
-                )
+                let (op, test) = match after {
+                    None => ("setp.lt.s32", format!("{place}, {}", self.lines - line)),
+                    Some(n) => ("setp.gt.s32", format!("{n}, {line}")),
+                };
+                made(asm, Class::Pred, op, test)
             });
             let valid = match (before, valid) {
                 (Some(n), Some(p)) => {
