@@ -5,6 +5,7 @@ use adfuse::nn::{
     self, BatchNorm, Conv1d, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm,
     MultiHeadAttention, Param, ParamRole, RmsNorm, TransformerBlock,
 };
+use adfuse::optim::Sgd;
 use adfuse::prelude::*;
 use adfuse::transform::value_and_grad_aux;
 use adfuse::tree;
@@ -203,6 +204,40 @@ fn attention() {
     let values = case.state(&layer);
     let across = |l: &MultiHeadAttention, a: &[Tensor]| l.attend(&a[0], &a[1], Some(&a[2]));
     trained(&case, layer, values, &["x", "memory", "mask"], across);
+}
+
+/// A window is what a mask of the same positions is: in attention that stores no scores, and in training with dropout, which writes
+/// them out.
+#[test]
+fn windows() {
+    let all: Vec<f64> = (0..144).map(|k| f64::from(k % 17) / 8.0 - 1.0).collect();
+    let x = Array::from_f64s(DType::F32, &[2, 9, 8], &all).expect("fits");
+    for causal in [false, true] {
+        let plain = MultiHeadAttention::new(8, 2);
+        let own = plain.clone().window(2);
+        let own = if causal { own.causal() } else { own };
+        let values = nn::init(&plain, 3).expect("is made");
+        let masked = move |a: &MultiHeadAttention, x: Tensor| {
+            let t = x.tracer();
+            let place = |axis: i64| t.iota(TensorType::of(DType::I32, &[9, 9]), axis);
+            let before = place(0) - place(1);
+            let mask = before.abs().le(2);
+            let mask = if causal { mask & before.ge(0) } else { mask };
+            a.attend(&x, &x, Some(&mask))
+        };
+        let due = eval_step(masked).run(&Device::cpu(), &values, &x).expect("runs");
+        let own_values = nn::init(&own, 3).expect("is made");
+        let step = eval_step(|a: &MultiHeadAttention, x: Tensor| a.apply(x));
+        assert_eq!(step.run(&Device::cpu(), &own_values, &x).expect("runs"), due);
+        // The probability is so low that nothing is dropped.
+        let step = train_step(Sgd::new(0.0), own.dropout(1e-9), |a: &MultiHeadAttention, x| {
+            let y = a.apply(&x);
+            (y.sum(..), y)
+        });
+        let (_, y) = step.init(Device::cpu(), 3).expect("is made").step(&x).expect("runs");
+        let apart = y.to_f64s().into_iter().zip(due.to_f64s()).map(|(y, due)| (y - due).abs());
+        assert!(apart.fold(0.0, f64::max) < 1e-5, "{causal}");
+    }
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub static ATTENTION: RuleTable = RuleTable {
     rules: &[Rule {
         name: "attention",
         doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
-              that leaves -inf, causal or not; where causality hides a key, a number of -1e9 or less stands for -inf. A softmax \
+              that leaves -inf, causal, in a window of places, or not; where places hide a key, a number of -1e9 or less stands for -inf. A softmax \
               in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys is not rewritten; nor is one that other instructions read.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
