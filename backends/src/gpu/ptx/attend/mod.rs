@@ -205,8 +205,13 @@ impl AttendPass<'_> {
         let zero = asm.word(0);
         let stage = asm.copied(zero);
         let first = first_of(asm, at);
-        copy(asm, first, stage);
-        asm.emit("cp.async.commit_group");
+        // Of no tiles nothing may be under way when the next head begins.
+        let any = format!("{at}, {}", range.end);
+        let any = made(asm, Class::Pred, "setp.lt.s32", any);
+        emit.when(Some(any), |emit| {
+            copy(&mut emit.asm, first, stage);
+            emit.asm.emit("cp.async.commit_group");
+        });
         for TilePart { to, hidden, .. } in range.parts() {
             each_tile(emit, at, to, |emit| {
                 emit.asm.emit("cp.async.wait_group 0");
