@@ -171,5 +171,6 @@ pub(crate) fn large() -> Vec<Form> {
     vec![
         Form::new([4, 16, 1], [4096, 4096], [128, 128]).causal(),
         Form::new([8, 12, 1], [1024, 1024], [64, 64]).causal(),
+        Form::new([4, 8, 1], [4096, 4096], [256, 256]).causal(),
     ]
 }

@@ -188,6 +188,11 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
+    /// Whether its tile has a side for each axis, of 1 to 256 elements.
+    pub fn has_tile(&self) -> bool {
+        self.tile.len() == self.extents.len() && self.tile.iter().all(|n| (1..=256).contains(n))
+    }
+
     /// Bytes of a map, as entry points are given it.
     pub const BYTES: usize = 128;
     /// Axes that a map has at most.

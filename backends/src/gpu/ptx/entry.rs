@@ -8,6 +8,7 @@ use crate::gpu::launches::{Arg, Launch, TensorMap};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::range;
 use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::shape::internal;
 use crate::gpu::schedule::work::Home;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
@@ -99,6 +100,10 @@ impl Out {
         };
         let args: Vec<Arg> = emit.args.iter().map(arg).collect();
         let maps: Vec<TensorMap> = emit.maps.iter().map(|map| map.at(&buffer)).collect();
+        // What the driver refuses is found here, on any host.
+        if let Some(map) = maps.iter().find(|map| !map.has_tile()) {
+            return Err(internal(&format!("`{entry}` has no tile of {:?} elements", map.tile)));
+        }
         self.written(emit.asm, entry, (args, maps), (blocks, grid, shared));
         Ok(())
     }

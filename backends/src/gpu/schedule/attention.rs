@@ -312,6 +312,10 @@ impl AttentionForm {
         let (own, stage) = match tile.pass {
             AttentionPass::Values => (lines(tile.own, self.depth), both(tile.step)),
             AttentionPass::Queries => (both(tile.own), both(tile.step)),
+            // Warps have the values of their keys in any case.
+            AttentionPass::ValueCotangents if tile.unit == AttentionUnit::Warpgroup => {
+                (lines(tile.own, self.depth), both(tile.step) + 8 * tile.step)
+            }
             _ => (both(tile.own), both(tile.step) + 8 * tile.step),
         };
         let barriers = match tile.unit {
@@ -423,8 +427,7 @@ impl AttentionForm {
 
     fn check_groups(&self, tile: &AttentionTile, target: &GpuTarget) -> Result<(), String> {
         let &AttentionTile { pass, own, step, .. } = tile;
-        let joint = !matches!(pass, AttentionPass::KeyCotangents | AttentionPass::ValueCotangents);
-        if !self.takes_warpgroups(target) || !joint {
+        if !self.takes_warpgroups(target) {
             return Err(format!("`{pass}`: warpgroups do not multiply this attention"));
         }
         let groups = tile.groups();

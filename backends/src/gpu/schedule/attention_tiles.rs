@@ -233,7 +233,8 @@ fn warpgroup_tiles(pass: AttentionPass, shallow: bool) -> impl Iterator<Item = A
         (AttentionPass::Keys, false) => &[(2, 48, 5, 1), (2, 32, 4, 1)],
         (AttentionPass::Queries, true) => &[(1, 96, 3, 2), (1, 64, 3, 2)],
         (AttentionPass::Queries, false) => &[(2, 96, 3, 1), (2, 64, 3, 1), (2, 32, 3, 1)],
-        (AttentionPass::KeyCotangents | AttentionPass::ValueCotangents, _) => &[],
+        (AttentionPass::ValueCotangents, _) => &[(2, 64, 2, 1), (2, 32, 3, 1), (1, 32, 2, 1)],
+        (AttentionPass::KeyCotangents, _) => &[(2, 32, 3, 1), (2, 32, 2, 1), (1, 32, 2, 1)],
     };
     list.iter().copied().map(tile)
 }

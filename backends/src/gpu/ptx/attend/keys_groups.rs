@@ -1,8 +1,12 @@
 //! The way back to keys and values by warpgroups: each owns 64 keys. While the scores of a tile of rows become weights, what the
 //! tile before moves is added to keys, and what moves the weights is computed; while they are moved, values are added.
+//!
+//! Where a thread has no registers for both, a pass is for keys or for values alone: what the tile before gives is added while the
+//! scores of a tile become weights, or cotangents.
 
 use super::group_products::{LeftOperand, PanelOperand, fence, multiply, wait};
 use super::panels::{PanelCopy, PanelTile, TileRing, copy_own, shared, wait_once};
+use super::row_pairs::RowPairs;
 use super::scores::{ScoreLines, ScorePlace};
 use super::tile::{Accumulators, HiddenEnds, lane, made, warp};
 use super::tile_range::{TilePart, TileRange};
@@ -14,12 +18,12 @@ use crate::gpu::schedule::attention::AttentionForm;
 use crate::gpu::target::WARP;
 
 /// Keys and values that the block owns, and stages of queries, of the cotangents of results, and of two numbers for each row.
-struct KeyPanels {
+pub(super) struct KeyPanels {
     k: PanelTile,
     v: PanelTile,
     q: PanelTile,
     dy: PanelTile,
-    ring: TileRing,
+    pub(super) ring: TileRing,
     /// Bytes before the numbers, in the first stage, and from one stage to the next: shifts, and then mean cotangents.
     numbers: i64,
     number_bytes: i64,
@@ -33,7 +37,9 @@ impl KeyPanels {
         let (own, step, stages) = (pass.tile.own, pass.tile.step, pass.tile.stages);
         let tile = |at, lines, elements| PanelTile { at, lines, elements };
         let k = tile(0, own, depth);
-        let v = tile(k.end(), own, width);
+        // Cotangents of values do not ask for values.
+        let [of_keys, _] = pass.tile.pass.of_keys();
+        let v = tile(k.end(), if of_keys { own } else { 0 }, width);
         let q = tile(v.end(), step, depth);
         let dy = tile(q.end(), step, width);
         let numbers = q.at + stages * (q.bytes() + dy.bytes());
@@ -53,30 +59,30 @@ struct RowCursor {
 }
 
 /// Operands of a warpgroup, in the first stage.
-struct KeyOperands {
-    k: PanelOperand,
-    v: PanelOperand,
-    q: PanelOperand,
-    dy: PanelOperand,
+pub(super) struct KeyOperands {
+    pub(super) k: PanelOperand,
+    pub(super) v: PanelOperand,
+    pub(super) q: PanelOperand,
+    pub(super) dy: PanelOperand,
 }
 
-/// What a warpgroup sums, and what it has of a tile.
-struct KeySums {
-    dk: Accumulators,
-    dv: Accumulators,
-    scores: Accumulators,
-    moved: Accumulators,
-    weights: Vec<[Reg; 4]>,
-    cotangents: Vec<[Reg; 4]>,
+/// What a warpgroup sums, and what it has of a tile. Of a pass for values alone `moved` has no columns.
+pub(super) struct KeySums {
+    pub(super) dk: Option<Accumulators>,
+    pub(super) dv: Option<Accumulators>,
+    pub(super) scores: Accumulators,
+    pub(super) moved: Accumulators,
+    pub(super) weights: Vec<[Reg; 4]>,
+    pub(super) cotangents: Vec<[Reg; 4]>,
 }
 
 /// What all turns of a warpgroup have.
-struct KeyTurn<'a> {
-    tiles: &'a KeyPanels,
-    operands: &'a KeyOperands,
-    sums: &'a KeySums,
+pub(super) struct KeyTurn<'a> {
+    pub(super) tiles: &'a KeyPanels,
+    pub(super) operands: &'a KeyOperands,
+    pub(super) sums: &'a KeySums,
     /// The tile of rows.
-    tile: Reg,
+    pub(super) tile: Reg,
 }
 
 impl AttendPass<'_> {
@@ -131,7 +137,8 @@ impl AttendPass<'_> {
         let q = PanelCopy::of_rows(emit, tiles.q, (q, form), at.head);
         let dy = PanelCopy::of_rows(emit, tiles.dy, (dy, form), at.head);
         let k = PanelCopy::of_keys(emit, tiles.k, (k, form), group);
-        let v = PanelCopy::of_keys(emit, tiles.v, (v, form), group);
+        let [of_keys, _] = self.tile.pass.of_keys();
+        let v = of_keys.then(|| PanelCopy::of_keys(emit, tiles.v, (v, form), group));
         let warp = warp(&mut emit.asm);
         let copier = self.tile.warps;
         let brings = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{warp}, {copier}"));
@@ -141,7 +148,8 @@ impl AttendPass<'_> {
         emit.asm.open();
         let one = self.is_copier(&mut emit.asm);
         emit.when(Some(one), |emit| {
-            copy_own(&mut emit.asm, tiles.own, &[&k, &v], first);
+            let own: Vec<&PanelCopy> = [&k].into_iter().chain(&v).collect();
+            copy_own(&mut emit.asm, tiles.own, &own, first);
             self.each_rows(emit, at, |emit| {
                 let asm = &mut emit.asm;
                 tiles.ring.wait_empty(asm, place);
@@ -237,13 +245,18 @@ impl AttendPass<'_> {
             q: PanelOperand::whole(asm, tiles.q),
             dy: PanelOperand::whole(asm, tiles.dy),
         };
+        let [of_keys, of_values] = self.tile.pass.of_keys();
+        let mut zeros = |wanted: bool, elements: i64| {
+            wanted.then(|| Accumulators::zeros(asm, 1, AttentionForm::padded(elements)))
+        };
+        let (dk, dv) = (zeros(of_keys, depth), zeros(of_values, width));
         let sums = KeySums {
-            dk: Accumulators::zeros(asm, 1, AttentionForm::padded(depth)),
-            dv: Accumulators::zeros(asm, 1, AttentionForm::padded(width)),
+            dk,
+            dv,
             scores: Accumulators::fresh(asm, 1, step),
-            moved: Accumulators::fresh(asm, 1, step),
-            weights: Accumulators::units(asm, step),
-            cotangents: Accumulators::units(asm, step),
+            moved: Accumulators::fresh(asm, 1, if of_keys { step } else { 0 }),
+            weights: Accumulators::units(asm, if of_values { step } else { 0 }),
+            cotangents: Accumulators::units(asm, if of_keys { step } else { 0 }),
         };
         let ring = RingPlace::begin(asm);
         wait_once(asm, tiles.own);
@@ -252,9 +265,8 @@ impl AttendPass<'_> {
         let tile = asm.copied(range.begin);
         let before = RingPlace { stage: asm.copied(ring.stage), ..ring };
         let turn = KeyTurn { tiles, operands: &operands, sums: &sums, tile };
-        self.begin_rows(&mut emit.asm, &turn, ring, None);
         let of_head = place.at_head(emit, head);
-        self.move_rows(emit, &turn, &of_head, (ring, None, range.hidden()));
+        self.rows_of_stage(emit, &turn, &of_head, (ring, None, range.hidden()));
         emit.asm.emit(format_args!("add.s32 {tile}, {tile}, 1"));
         each_tile(emit, head, last, |emit| {
             let of_head = place.at_head(emit, head);
@@ -266,10 +278,11 @@ impl AttendPass<'_> {
             emit.asm.set(tile, range.begin);
         });
         fence(&mut emit.asm);
-        self.add_to_keys(&mut emit.asm, &turn, before);
+        self.add_last(&mut emit.asm, &turn, before);
         wait(&mut emit.asm, 0);
         let [_, of_k, of_v, ..] = form.step.outputs[..] else { return };
         for (b, sums, n) in [(of_k, &sums.dk, depth), (of_v, &sums.dv, width)] {
+            let Some(sums) = sums else { continue };
             let at = self.head_at(emit, b, group, stream, n * 2);
             self.store(emit, sums, (at, n, stream), &place);
         }
@@ -284,9 +297,33 @@ impl AttendPass<'_> {
         ([before, ring], hidden): ([RingPlace; 2], HiddenEnds),
     ) {
         turn.tiles.ring.advance(&mut emit.asm, ring);
-        self.begin_rows(&mut emit.asm, turn, ring, Some(before));
-        self.move_rows(emit, turn, place, (ring, Some(before), hidden));
+        self.rows_of_stage(emit, turn, place, (ring, Some(before), hidden));
         emit.asm.set(before.stage, ring.stage);
+    }
+
+    /// What a stage gives, and what the stage `before` adds.
+    fn rows_of_stage(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &KeyTurn<'_>,
+        place: &ScorePlace<'_>,
+        at: (RingPlace, Option<RingPlace>, HiddenEnds),
+    ) {
+        match &turn.sums.dv {
+            Some(dv) if turn.sums.dk.is_some() => {
+                self.begin_rows(&mut emit.asm, turn, at.0, at.1);
+                self.move_rows(emit, turn, place, (dv, at));
+            }
+            _ => self.rows_apart(emit, turn, place, at),
+        }
+    }
+
+    /// Begins to add what the last stage gives and is not added yet.
+    pub(super) fn add_last(&self, asm: &mut Asm, turn: &KeyTurn<'_>, ring: RingPlace) {
+        match turn.sums.dk {
+            Some(_) => self.add_to_keys(asm, turn, ring),
+            None => self.add_to_values(asm, turn, ring),
+        }
     }
 
     /// Begins the scores of a stage, and what moves its weights; between them, what the stage before adds to keys.
@@ -312,30 +349,31 @@ impl AttendPass<'_> {
     /// Begins to add what the rows of a stage give to keys.
     fn add_to_keys(&self, asm: &mut Asm, turn: &KeyTurn<'_>, ring: RingPlace) {
         let KeyTurn { tiles, operands, sums, .. } = turn;
+        let Some(dk) = &sums.dk else { return };
         let q = operands.q.at(asm, &tiles.ring, ring).turned(asm);
         let left = LeftOperand::Rounded(&sums.cotangents);
-        multiply(asm, self.form.dtype, (&sums.dk, true), &left, &q);
+        multiply(asm, self.form.dtype, (dk, true), &left, &q);
     }
 
-    /// The weights of a stage, what they add to values, and the cotangents of its scores, of which some may be hidden. What is
-    /// added to keys is of the stage `before`, where there is one, and is done in the meantime.
-    fn move_rows(
+    /// Begins to add what the rows of a stage give to values.
+    fn add_to_values(&self, asm: &mut Asm, turn: &KeyTurn<'_>, ring: RingPlace) {
+        let KeyTurn { tiles, operands, sums, .. } = turn;
+        let Some(dv) = &sums.dv else { return };
+        let dy = operands.dy.at(asm, &tiles.ring, ring).turned(asm);
+        multiply(asm, self.form.dtype, (dv, true), &LeftOperand::Rounded(&sums.weights), &dy);
+    }
+
+    /// Scores become weights. Whether some may be hidden.
+    pub(super) fn weigh_rows(
         &self,
-        emit: &mut Emit<'_>,
+        asm: &mut Asm,
         turn: &KeyTurn<'_>,
         place: &ScorePlace<'_>,
-        (ring, before, hidden): (RingPlace, Option<RingPlace>, HiddenEnds),
-    ) {
-        let KeyTurn { tiles, operands, sums, tile } = turn;
-        let KeySums { scores, moved, weights, cotangents, .. } = sums;
-        let dtype = self.form.dtype;
-        let asm = &mut emit.asm;
-        let dy = operands.dy.at(asm, &tiles.ring, ring).turned(asm);
-        let numbers = self.numbers(asm, tiles, ring, place.column);
-        let mut shifts = RowPairs::new(asm, (numbers, 0), scores.wide);
-        wait(asm, 1 + i64::from(before.is_some()));
-        let first =
-            made(asm, Class::Word, "mul.lo.s32", format_args!("{tile}, {}", self.tile.step));
+        (mut shifts, hidden): (RowPairs, HiddenEnds),
+    ) -> bool {
+        let KeyTurn { sums: KeySums { scores, .. }, tile, .. } = turn;
+        let first = format!("{tile}, {}", self.tile.step);
+        let first = made(asm, Class::Word, "mul.lo.s32", first);
         let gated = place.hide(asm, scores, (first, hidden));
         for j in 0..scores.wide {
             let shifts = shifts.pair(asm, j);
@@ -346,15 +384,17 @@ impl AttendPass<'_> {
                 }
             }
         }
-        if let Some(before) = before {
-            wait(asm, 1);
-            tiles.ring.release(asm, before.stage);
-        }
-        scores.round_to(asm, dtype, weights);
-        fence(asm);
-        multiply(asm, dtype, (&sums.dv, true), &LeftOperand::Rounded(weights), &dy);
-        let mut deltas = RowPairs::new(asm, (numbers, self.tile.step * 4), scores.wide);
-        wait(asm, 1);
+        gated
+    }
+
+    /// Cotangents of weights become those of scores.
+    pub(super) fn move_weights(
+        &self,
+        asm: &mut Asm,
+        turn: &KeyTurn<'_>,
+        (mut deltas, gated): (RowPairs, bool),
+    ) {
+        let KeySums { scores, moved, .. } = turn.sums;
         for j in 0..scores.wide {
             let deltas = deltas.pair(asm, j);
             for half in 0..2 {
@@ -367,49 +407,52 @@ impl AttendPass<'_> {
                 }
             }
         }
+    }
+
+    /// The weights of a stage, what they add to values, and the cotangents of its scores, of which some may be hidden. What is
+    /// added to keys is of the stage `before`, where there is one, and is done in the meantime.
+    fn move_rows(
+        &self,
+        emit: &mut Emit<'_>,
+        turn: &KeyTurn<'_>,
+        place: &ScorePlace<'_>,
+        (dv, (ring, before, hidden)): (&Accumulators, (RingPlace, Option<RingPlace>, HiddenEnds)),
+    ) {
+        let KeyTurn { tiles, operands, sums, .. } = turn;
+        let KeySums { scores, moved, weights, cotangents, .. } = sums;
+        let dtype = self.form.dtype;
+        let asm = &mut emit.asm;
+        let dy = operands.dy.at(asm, &tiles.ring, ring).turned(asm);
+        let numbers = self.numbers(asm, tiles, ring, place.column);
+        let shifts = RowPairs::new(asm, (numbers, 0), scores.wide);
+        wait(asm, 1 + i64::from(before.is_some()));
+        let gated = self.weigh_rows(asm, turn, place, (shifts, hidden));
+        if let Some(before) = before {
+            wait(asm, 1);
+            tiles.ring.release(asm, before.stage);
+        }
+        scores.round_to(asm, dtype, weights);
+        fence(asm);
+        multiply(asm, dtype, (dv, true), &LeftOperand::Rounded(weights), &dy);
+        let deltas = RowPairs::new(asm, (numbers, self.tile.step * 4), scores.wide);
+        wait(asm, 1);
+        self.move_weights(asm, turn, (deltas, gated));
         // The weights are multiplied: their registers are free for the cotangents.
         wait(asm, 0);
         moved.round_to(asm, dtype, cotangents);
     }
 
     /// Where the calling thread reads the numbers of its columns in a stage.
-    fn numbers(&self, asm: &mut Asm, tiles: &KeyPanels, ring: RingPlace, column: Reg) -> Reg {
+    pub(super) fn numbers(
+        &self,
+        asm: &mut Asm,
+        tiles: &KeyPanels,
+        ring: RingPlace,
+        column: Reg,
+    ) -> Reg {
         let base = shared(asm, tiles.numbers);
         let own = asm.pure(Class::Word, "mad.lo.u32", format_args!("{column}, 4, {base}"));
         let args = format!("{}, {}, {own}", ring.stage, tiles.number_bytes);
         made(asm, Class::Word, "mad.lo.u32", args)
     }
-}
-
-/// Numbers of rows in shared memory, two for every 8 columns of a thread's scores. The first ones are read ahead; there are no
-/// registers for all.
-struct RowPairs {
-    from: Reg,
-    at: i64,
-    ahead: Vec<[Reg; 2]>,
-}
-
-impl RowPairs {
-    /// Reads the first ones, this many bytes from an address on.
-    fn new(asm: &mut Asm, (from, at): (Reg, i64), all: usize) -> RowPairs {
-        let ahead = (0..AHEAD.min(all)).map(|j| pair(asm, from, at + j as i64 * 32)).collect();
-        RowPairs { from, at, ahead }
-    }
-
-    fn pair(&mut self, asm: &mut Asm, j: usize) -> [Reg; 2] {
-        match self.ahead.get(j) {
-            Some(&found) => found,
-            None => pair(asm, self.from, self.at + j as i64 * 32),
-        }
-    }
-}
-
-/// Pairs of numbers that are read ahead.
-const AHEAD: usize = 4;
-
-/// Two neighbouring numbers in shared memory.
-fn pair(asm: &mut Asm, from: Reg, at: i64) -> [Reg; 2] {
-    let found = [0; 2].map(|_| asm.fresh(Class::Single));
-    asm.emit(format_args!("ld.shared.v2.f32 {{{}, {}}}, [{from}+{at}]", found[0], found[1]));
-    found
 }
