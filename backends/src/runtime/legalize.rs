@@ -47,8 +47,11 @@ fn legalized(
     can: &Capabilities,
     any_layout: bool,
 ) -> Result<Legalized, Diagnostic> {
-    let mut program = given.clone();
-    let mut steps: Vec<(usize, Step)> = Vec::new();
+    // Steps are cloned where they stay, one by one: planners legalize each kernel that they price.
+    let Program { name, buffers, outputs, steps: _ } = given;
+    let (name, buffers, outputs) = (name.clone(), buffers.clone(), outputs.clone());
+    let mut program = Program { name, buffers, outputs, steps: Vec::new() };
+    let mut steps: Vec<(usize, Step)> = Vec::with_capacity(given.steps.len());
     let (mut inputs, mut temps) = (Vec::new(), Vec::new());
     for b in given.inputs() {
         let data = &given.buffers[b];

@@ -150,6 +150,9 @@ impl GpuPrepared {
                 None => maker.step(program, (n, code), self.memory.get(n), scratch)?,
             };
             let mut told = told(step, origin[n], &work);
+            for launch in code.launches.iter().filter(|launch| launch.user.is_none()) {
+                told.notes.extend(maker.entries.loaded.notes_of_entry(&launch.entry).cloned());
+            }
             for number in code.launches.iter().filter_map(|launch| launch.user) {
                 told.notes.extend_from_slice(maker.entries.loaded.notes_of_user(number));
             }

@@ -4,6 +4,7 @@
 use super::cuda::{Refused, answered};
 use super::device::{Facts, GpuDevice};
 use super::pieces::{ModulePiece, pieces};
+use super::ptxas;
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
@@ -31,6 +32,8 @@ pub(crate) struct Loaded {
     entries: BTreeMap<String, usize>,
     /// The modules of users' kernels.
     users: Vec<UserModule>,
+    /// What assemblers noted of the text.
+    notes: Vec<String>,
     /// Whether all of it was kept from a run before.
     pub(crate) kept: bool,
     /// Bytes of its code.
@@ -121,13 +124,15 @@ impl Loaded {
             modules: Vec::new(),
             entries: BTreeMap::new(),
             users: Vec::new(),
+            notes: Vec::new(),
             kept: true,
             bytes: 0,
         };
         let mut failed = None;
         for (piece, made) in pieces.into_iter().zip(made) {
             match made.into_inner().unwrap_or_else(|| unreachable!("all are taken")) {
-                Ok(LoadedPiece { module, kept, bytes }) => {
+                Ok(LoadedPiece { module, notes, kept, bytes }) => {
+                    loaded.notes.extend(notes);
                     let number = loaded.modules.len();
                     loaded.modules.push(module);
                     loaded.entries.extend(piece.entries.into_iter().map(|name| (name, number)));
@@ -154,6 +159,12 @@ impl Loaded {
         self.users.push(UserModule { module, notes });
         self.bytes += text.len() as u64;
         Ok(())
+    }
+
+    /// What assemblers noted of an entry point.
+    pub(crate) fn notes_of_entry(&self, entry: &str) -> impl Iterator<Item = &String> {
+        let named = format!("'{entry}'");
+        self.notes.iter().filter(move |note| note.contains(&named))
     }
 
     /// What the assembler said of a user's module.
@@ -202,6 +213,8 @@ impl Loaded {
 /// A piece on the device.
 struct LoadedPiece {
     module: CUmodule,
+    /// What assemblers noted.
+    notes: Vec<String>,
     /// Whether its code was kept from a run before. What the driver keeps itself counts as that.
     kept: bool,
     /// Bytes of its code, or of its text where the driver does not hand the code out.
@@ -220,8 +233,7 @@ impl LoadedPiece {
         cache: Option<&dyn KeptCode>,
     ) -> Result<LoadedPiece, Diagnostic> {
         if moves_registers(&piece.text) {
-            let (module, _) = load_text(&piece.text)?;
-            return Ok(LoadedPiece { module, kept: true, bytes: piece.text.len() as u64 });
+            return LoadedPiece::of_moving(piece, facts, cache);
         }
         let mut code = PieceCode::of(piece, facts, cache)?;
         let module = match load(&code.bytes) {
@@ -232,12 +244,56 @@ impl LoadedPiece {
             }
             answer => answer?,
         };
-        Ok(LoadedPiece { module, kept: code.kept, bytes: code.bytes.len() as u64 })
+        let bytes = code.bytes.len() as u64;
+        Ok(LoadedPiece { module, notes: Vec::new(), kept: code.kept, bytes })
+    }
+
+    /// A piece whose warps hand registers to others: by the toolkit's assembler where that is found and the driver takes what it makes,
+    /// otherwise by the driver's, which keeps the code itself.
+    fn of_moving(
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<LoadedPiece, Diagnostic> {
+        let mut notes = Vec::new();
+        if let Some(ptxas) = ptxas::found() {
+            let key = key(&format!("{}\n{}", ptxas.version, piece.text), facts);
+            let of = |module: CUmodule, notes: Vec<String>, kept: bool, code: &[u8]| LoadedPiece {
+                module,
+                notes,
+                kept,
+                bytes: code.len() as u64,
+            };
+            if let Some(code) = cache.and_then(|cache| cache.find(&key))
+                && let Ok(module) = load(&code)
+            {
+                return Ok(of(module, notes, true, &code));
+            }
+            let made = ptxas.assembled(&piece.text);
+            let loaded = made.and_then(|made| match load(&made.code) {
+                Ok(module) => Ok((module, made)),
+                Err(refused) => Err(Diagnostic::from(refused).message),
+            });
+            match loaded {
+                Ok((module, made)) => {
+                    if let Some(cache) = cache {
+                        cache.keep(&key, &made.code);
+                    }
+                    return Ok(of(module, made.notes, false, &made.code));
+                }
+                Err(why) => notes.extend(piece.entries.iter().map(|entry| {
+                    format!("'{entry}' is assembled by the driver, not by ptxas: {why}")
+                })),
+            }
+        }
+        let (module, said) = load_text(&piece.text)?;
+        notes.extend(said);
+        Ok(LoadedPiece { module, notes, kept: true, bytes: piece.text.len() as u64 })
     }
 }
 
 /// Whether warps of a text hand registers to others. The linker's assembler ignores that, since what it makes may be linked with
-/// other code: such text is loaded as it is, and the driver keeps the code in its own cache.
+/// other code.
 fn moves_registers(text: &str) -> bool {
     text.contains("setmaxnreg")
 }
@@ -294,7 +350,7 @@ impl Drop for Loaded {
 
 fn load(code: &[u8]) -> Result<CUmodule, Refused> {
     let mut module = std::ptr::null_mut();
-    // SAFETY: the code is an image that the driver made, whose checksum was compared where it was kept;
+    // SAFETY: the code is an image that an assembler of the device's maker made, whose checksum was compared where it was kept;
     // no options are given.
     let answer = unsafe {
         let none = std::ptr::null_mut();

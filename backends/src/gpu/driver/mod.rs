@@ -26,6 +26,7 @@ pub(crate) mod pieces;
 pub(crate) mod place;
 pub(crate) mod play;
 pub(crate) mod prepare;
+mod ptxas;
 pub(crate) mod shared_library;
 pub(crate) mod staging;
 pub(crate) mod step_order;
