@@ -143,6 +143,7 @@ impl GpuSubject {
                 bytes: cost.reads.saturating_add(cost.writes),
                 flops: cost.ops.flops(),
                 share: if total > 0.0 { seconds / total } else { 0.0 },
+                notes: made.iter().flat_map(|s| s.notes.iter().cloned()).collect(),
             }
         };
         Ok(medians.into_iter().enumerate().map(row).collect())

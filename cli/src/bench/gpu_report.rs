@@ -5,6 +5,7 @@ use super::spread::SampleStats;
 use crate::clock::Clock;
 use crate::plan::{bytes, columns};
 use crate::planning::PlanRequest;
+use crate::render::visible;
 use adfuse::backends::gpu::{Facts, library};
 use serde_json::{Map, Value, json};
 
@@ -64,6 +65,8 @@ pub(super) struct MeasuredGpuStep {
     pub(super) flops: u64,
     /// Of all steps' time.
     pub(super) share: f64,
+    /// What assemblers noted of its code, and what else is to be known of it.
+    pub(super) notes: Vec<String>,
 }
 
 impl GpuPlanFigures<'_> {
@@ -137,6 +140,7 @@ impl GpuBenchReport<'_> {
                     "median_ms": k.seconds * 1e3, "bytes": k.bytes, "gbs": rate(k.bytes, k.seconds),
                     "copy_share": rate(k.bytes, k.seconds) * 1e9 / self.copy.median.max(1e-12),
                     "flops": k.flops, "gflops": rate(k.flops, k.seconds), "share": k.share,
+                    "notes": k.notes,
                 })
             };
             all.insert("kernels".into(), kernels.iter().map(row).collect());
@@ -219,6 +223,9 @@ impl GpuBenchReport<'_> {
         if let Some(kernels) = &self.kernels {
             out.push('\n');
             out += &self.table(kernels);
+            for (n, k) in kernels.iter().enumerate() {
+                k.notes.iter().for_each(|note| out += &format!("step {n}: {}\n", visible(note)));
+            }
         }
         out
     }
