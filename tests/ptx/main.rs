@@ -401,6 +401,7 @@ fn main() -> ExitCode {
         warpgroups::every_tile_is_assembled_without_spills,
         warpgroups::products_that_are_alike_share_a_grid,
         warpgroups::terms_are_read_where_they_are,
+        warpgroups::long_depths_are_cut_into_runs,
         warpgroups::tiles_that_do_not_fit_are_refused,
         user_kernels::calls_have_the_bits_of_their_functions_in_rust,
         user_kernels::schedules_of_calls_read_back,

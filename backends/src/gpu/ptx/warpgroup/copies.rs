@@ -124,7 +124,7 @@ impl WarpgroupKernel<'_> {
         if self.form.terms() == 1 {
             return (None, step);
         }
-        let each = self.term_steps();
+        let each = self.form.term_steps();
         let term = made(asm, Class::Word, "div.u32", format_args!("{step}, {each}"));
         let rest = made(asm, Class::Word, "rem.u32", format_args!("{step}, {each}"));
         (Some(term), rest)
