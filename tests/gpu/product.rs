@@ -110,7 +110,7 @@ pub(crate) fn products_that_share_an_operand() -> Result<(), Skipped> {
 /// The terms of a sum of products add up, in each mode.
 pub(crate) fn sums_of_products() -> Result<(), Skipped> {
     let gpu = gpu()?;
-    let heads = [(2, [2, 4, 128, 256]), (3, [1, 2, 320, 64])];
+    let heads = [(2, [2, 4, 256, 256]), (3, [1, 2, 320, 64])];
     let heads = heads.map(|(terms, size)| stacked_heads(terms, size));
     let texts = STACKED.map(|(terms, size)| stacked_terms(terms, size)).into_iter().chain(heads);
     let cases: Vec<_> = texts.flat_map(|t| [Fp::Strict, Fp::Fast].map(|fp| (t.clone(), fp))).collect();

@@ -128,9 +128,6 @@ pub(crate) fn every_tile_is_assembled_without_spills() -> Result<(), Skipped> {
         assert!(has("wgmma.mma_async.sync.aligned.m64") && has("cp.async.bulk.tensor"), "{tile}");
         assert_eq!(has("k8.f32.tf32.tf32"), product.dtype == DType::F32, "{tile}");
         assert_eq!(has(".multicast::cluster"), tile.contains("cluster=2"), "{tile}");
-        // Parts of the depth are added up by a launch that follows.
-        let launches = module.steps.iter().map(|step| step.launches.len()).sum::<usize>();
-        assert_eq!(launches, if tile.ends_with("runs=1") { 1 } else { 2 }, "{tile}");
         all.add(&format!("{tile} {:?}", product.dtype), &module, &product.text());
     }
     for r in all.assembled()? {
@@ -172,7 +169,7 @@ pub(crate) fn terms_are_read_where_they_are() -> Result<(), Skipped> {
     let mut all = Assembly::default();
     let stacked = STACKED.map(|(terms, size)| (terms, stacked_terms(terms, size)));
     // What heads have is read where it is too.
-    let heads = [(2, [2, 4, 128, 256]), (3, [1, 2, 320, 64])];
+    let heads = [(2, [2, 4, 256, 256]), (3, [1, 2, 320, 64])];
     let heads = heads.map(|(terms, size)| (terms, stacked_heads(terms, size)));
     for (terms, text) in stacked.into_iter().chain(heads) {
         let program = read_program(&text);

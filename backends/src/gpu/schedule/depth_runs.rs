@@ -15,6 +15,10 @@ use smallvec::SmallVec;
 const MOST_PARTS: i64 = 16;
 /// Bytes of the parts of all tiles at most.
 const MOST_BYTES: i64 = 64 << 20;
+/// Parts of a tile, about, of runs that are chosen.
+const USUAL_PARTS: i64 = 12;
+/// Tiles of which a whole number of runs has the steps, at most, of runs that are chosen: so many times operands are read.
+const MOST_TURNS: i64 = 4;
 
 /// Steps of the depth of all tiles, cut into runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +29,31 @@ pub(crate) struct DepthRuns {
     pub(crate) runs: i64,
 }
 
+/// Runs for so many tiles on a chip: as many as have work for all multiprocessors, but for few. A run begins at one of few depths, so
+/// that blocks read the same steps of the operands at the same time. 1 where tiles are as many as runs would be.
+pub(crate) fn usual_runs(tiles: i64, chip: i64) -> i64 {
+    let most = tiles.saturating_mul(USUAL_PARTS).min(chip);
+    let of = |turns: i64| {
+        let fits = |runs: &i64| tiles > 0 && runs.saturating_mul(turns) % tiles == 0;
+        (tiles + 1..=most).rev().find(fits)
+    };
+    // Each further turn is worth some runs.
+    let worth = |&(runs, turns): &(i64, i64)| runs * 1000 / (turns + 30);
+    let all = (1..=MOST_TURNS).filter_map(|turns| Some((of(turns)?, turns)));
+    all.max_by_key(worth).map_or(1, |(runs, _)| runs)
+}
+
 impl DepthRuns {
+    /// The least number of tiles of which whole runs have the steps: runs of such tiles begin at the same depths, and operands
+    /// are read as many times.
+    pub(crate) fn turns(&self) -> i64 {
+        let (mut a, mut b) = (self.tiles, self.runs);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.tiles / a.max(1)
+    }
+
     /// Steps of all tiles.
     pub(crate) fn all(&self) -> i64 {
         self.tiles.saturating_mul(self.steps)
@@ -251,6 +279,24 @@ mod tests {
             (0..most).map(|k| Literal::from_f64(DType::F32, f64::from(1 << k))).collect();
         let sum = eval_one(&stage.program, &parts).to_f64();
         assert_eq!(sum, 2.0 * f64::from((1 << most) - 1));
+    }
+
+    #[test]
+    fn usual_runs_have_work_for_a_chip_and_begin_at_few_depths() {
+        for (tiles, runs, turns) in [
+            (18, 126, 1),
+            (24, 132, 2),
+            (36, 132, 3),
+            (54, 126, 3),
+            (72, 126, 4),
+            (1, 12, 1),
+            (108, 1, 108),
+            (132, 1, 132),
+            (0, 1, 0),
+        ] {
+            assert_eq!(usual_runs(tiles, 132), runs, "{tiles}");
+            assert_eq!(DepthRuns { tiles, steps: 256, runs }.turns(), turns, "{tiles}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::scalar_form::written;
 use super::shape::{free, load, only, output_type, volume};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tree_fold::{Tree, TreeFold, joined};
-use super::vectorize::vectors;
+use super::vectorize::vectors_along;
 use super::work::{Flat, Lowering};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Extents, Order, Program, Run, Sink, Stage, Storage};
@@ -23,6 +23,9 @@ pub(crate) const WIDE: i64 = 4;
 pub(crate) const LEAST_THREADS: i64 = 1 << 15;
 /// Instructions of a body that several neighbouring results have, at most.
 const WIDE_INSTRUCTIONS: usize = 150;
+/// Warps up to which a fold in the order of lanes leaves a chip without work enough, and the elements of a warp at least.
+const FEW_WARPS: i64 = 1 << 12;
+const LEAST_BLOCK: i64 = 256;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.
 const SHORT: i64 = 8;
 
@@ -57,12 +60,12 @@ pub(crate) struct ScheduledFold {
 }
 
 /// The folds of a loop by their shapes, each with the numbers of their sinks.
-fn shapes(flat: &Flat) -> Vec<(FoldShape, Vec<usize>)> {
+fn shapes(flat: &Flat, fp: Fp) -> Vec<(FoldShape, Vec<usize>)> {
     let mut found: Vec<(FoldShape, Vec<usize>)> = Vec::new();
     for (k, sink) in flat.stage.sinks.iter().enumerate() {
         let Sink::Fold { monoid, runs, .. } = sink else { continue };
         let dtype = output_type(&flat.stage, k);
-        let shape = shape(&flat.domain, runs.first(), *monoid, dtype);
+        let shape = shape(&flat.domain, runs.first(), (*monoid, dtype), fp);
         match found.iter_mut().find(|(s, _)| *s == shape) {
             Some((_, list)) => list.push(k),
             None => found.push((shape, vec![k])),
@@ -71,7 +74,12 @@ fn shapes(flat: &Flat) -> Vec<(FoldShape, Vec<usize>)> {
     found
 }
 
-fn shape(domain: &[i64], run: Option<&Run>, monoid: Monoid, d: DType) -> FoldShape {
+fn shape(
+    domain: &[i64],
+    run: Option<&Run>,
+    (monoid, d): (Monoid, DType),
+    fp: Fp,
+) -> FoldShape {
     let axes: Vec<usize> =
         run.map_or(Vec::new(), |r| r.axes.iter().map(|&a| usize::from(a)).collect());
     let kept: Vec<usize> = (0..domain.len()).filter(|a| !axes.contains(a)).collect();
@@ -84,12 +92,20 @@ fn shape(domain: &[i64], run: Option<&Run>, monoid: Monoid, d: DType) -> FoldSha
         let along = fastest.is_some_and(|a| axes.contains(&a));
         order = if along && count > SHORT { Order::Lane } else { Order::Chain };
     }
-    FoldShape { axes, order, count, kept, kept_extents }
+    let mut block = order.block() as i64;
+    // Where warps are few each folds less, and the parts are joined as they are anyway.
+    if order == Order::Lane && fp != Fp::Strict && count > block {
+        let warps = |block: i64| volume(&kept_extents).saturating_mul((count + block - 1) / block);
+        while block > LEAST_BLOCK && warps(block) < FEW_WARPS {
+            block /= 2;
+        }
+    }
+    FoldShape { axes, order, block, count, kept, kept_extents }
 }
 
 /// A flat loop as one that stores, where no fold comes by every point, and one for each set of folds.
-pub(crate) fn divided(program: &Program, flat: &Flat) -> (Option<Flat>, Vec<FoldLoop>) {
-    let shapes = shapes(flat);
+pub(crate) fn divided(program: &Program, flat: &Flat, fp: Fp) -> (Option<Flat>, Vec<FoldLoop>) {
+    let shapes = shapes(flat, fp);
     let stores: Vec<usize> = (0..flat.stage.sinks.len())
         .filter(|&k| matches!(flat.stage.sinks[k], Sink::Store { .. }))
         .collect();
@@ -151,7 +167,7 @@ impl FoldLoop {
 
     /// Elements that each lane or thread folds one after the other.
     pub(crate) fn turns(shape: &FoldShape) -> i64 {
-        let elements = shape.count.min(shape.block());
+        let elements = shape.count.min(shape.block);
         match shape.order {
             Order::Lane => {
                 let team = FoldLoop::team(shape);
@@ -165,16 +181,17 @@ impl FoldLoop {
     /// left.
     fn width(&self, program: &Program, instructions: usize) -> i64 {
         let FoldLoop { domain, stage, shape } = self;
-        let last = domain.iter().rposition(|&n| n != 1);
-        let fits = last.is_some_and(|a| shape.kept.contains(&a) && domain[a] % WIDE == 0);
+        // Neighbouring threads have neighbours along this axis.
+        let last = shape.kept.iter().rev().find(|&&a| domain[a] != 1);
+        let Some(&last) = last.filter(|&&a| domain[a] % WIDE == 0) else { return 1 };
         let threads = shape.results() / WIDE * shape.blocks();
         let alone = stage.sinks.iter().filter(|s| matches!(s, Sink::Fold { .. })).count() <= 2;
-        if !fits || !alone || threads < LEAST_THREADS || instructions > WIDE_INSTRUCTIONS {
+        if !alone || threads < LEAST_THREADS || instructions > WIDE_INSTRUCTIONS {
             return 1;
         }
-        match vectors(program, stage, domain, WIDE) {
-            Some(1..) => WIDE,
-            _ => 1,
+        match vectors_along(program, stage, (domain, last), WIDE) {
+            0 => 1,
+            _ => WIDE,
         }
     }
 

@@ -13,6 +13,8 @@ pub(crate) struct FoldShape {
     /// Folded axes, the slowest first.
     pub(crate) axes: Vec<usize>,
     pub(crate) order: Order,
+    /// Elements that a warp or a thread folds into a part.
+    pub(crate) block: i64,
     /// Elements that fold into one result.
     pub(crate) count: i64,
     /// The axes that remain.
@@ -35,12 +37,8 @@ pub(crate) struct FoldResult {
 }
 
 impl FoldShape {
-    pub(crate) fn block(&self) -> i64 {
-        self.order.block() as i64
-    }
-
     pub(crate) fn blocks(&self) -> i64 {
-        (self.count + self.block() - 1) / self.block()
+        (self.count + self.block - 1) / self.block.max(1)
     }
 
     pub(crate) fn results(&self) -> i64 {

@@ -93,7 +93,9 @@ pub(crate) fn fastest(
 fn fits(way: WarpgroupWay, m: &Member, (fp, target): (Fp, &GpuTarget)) -> bool {
     let tile = WarpgroupTile::by(way, m, target);
     let runs = tile.priced_runs(&[m], fp);
-    way.fits(volume(&m.rows)) && runs.is_none_or(|runs| runs.check(&tile, &[m]).is_ok())
+    // Of enough tiles there are no runs.
+    let cut = runs.map_or(!way.split, |runs| runs.check(&tile, &[m]).is_ok());
+    way.fits(volume(&m.rows)) && cut
 }
 
 /// The tiles of the fastest way by warpgroups that was measured.

@@ -321,7 +321,7 @@ impl Scheduler<'_, '_> {
     }
 
     fn flat(&mut self, flat: &Flat) -> Result<(), Diagnostic> {
-        let (stores, folds) = fold::divided(&self.low.program, flat);
+        let (stores, folds) = fold::divided(&self.low.program, flat, self.low.fp);
         stores.into_iter().try_for_each(|flat| self.stores(flat))?;
         folds.into_iter().try_for_each(|fold| self.fold(fold))
     }

@@ -2,7 +2,7 @@
 //! the next tiles. Which products these are is in [`warpgroup_form`](super::warpgroup_form), what tiles take in
 //! [`warpgroup_price`](super::warpgroup_price).
 
-use super::depth_runs::{DepthRuns, part_extents, part_index};
+use super::depth_runs::{DepthRuns, part_extents, part_index, usual_runs};
 use super::grid::Grid;
 use super::mapped_operand::{LINE, NEIGHBOURS};
 use super::product::FoldStage;
@@ -31,8 +31,6 @@ pub(crate) const CLUSTER: i64 = 2;
 /// Rows of tiles that blocks go over together, where steps of tiles are not cut into runs.
 const BAND: i64 = 8;
 const MOST_BAND: i64 = 1 << 16;
-/// Parts of a tile at most, about, where few tiles are cut into runs.
-const USUAL_PARTS: i64 = 12;
 
 /// How the warpgroups of a block divide its tiles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,11 +197,10 @@ impl WarpgroupTile {
         self.order == TileOrder::Cooperative && self.cluster == 1
     }
 
-    /// The same tiles of products with their steps cut into runs: one for each multiprocessor, or fewer where tiles would have too
-    /// many parts.
+    /// The same tiles of products with their steps cut into runs, where there are [usual](usual_runs) ones.
     pub(crate) fn in_runs(self, products: &[&Member], target: &GpuTarget) -> WarpgroupTile {
         let chip = i64::from(target.multiprocessors);
-        let runs = self.all_tiles(products).saturating_mul(USUAL_PARTS).min(chip);
+        let runs = usual_runs(self.all_tiles(products), chip);
         let band = products.first().map_or(BAND, |m| self.tiles(m)[1].clamp(1, MOST_BAND));
         WarpgroupTile { runs, band, ..self }
     }

@@ -9,7 +9,7 @@ use super::shape::volume;
 use super::warpgroup::{CLUSTER, TALL, TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::{Member, Program, Sink, Storage};
+use adfuse_ir::kernel::{Buffer, Member, Operand, Param, Program, Sink, Storage};
 
 /// Seconds of a launch that waits for the one before.
 pub(crate) const LAUNCH: f64 = 2e-6;
@@ -128,7 +128,11 @@ impl WarpgroupTile {
         let Some(m) = products.first() else {
             return TileSeconds { multiply: 0.0, moved: 0.0, follow: 0.0 };
         };
-        let multiply = slower(m, fp)[0] * self.multiply_seconds(products, (fp, target));
+        let mut multiply = slower(m, fp)[0] * self.multiply_seconds(products, (fp, target));
+        if let Some(runs) = self.priced_runs(products, fp) {
+            let read = runs.turns() as f64 * operand_bytes(program, products) as f64;
+            multiply = multiply.max(read / BANDWIDTH);
+        }
         let moved = self.serial_bytes(program, products, fp) as f64 / BANDWIDTH;
         let follow = match self.runs {
             1 => products.iter().map(|m| instructions(program, m, fp) / EPILOGUE_RATE).sum(),
@@ -216,6 +220,25 @@ fn instructions(program: &Program, m: &Member, fp: Fp) -> f64 {
     });
     let each = written(&m.then.program, fp).insts.len() + sinks.sum::<usize>();
     volume(&m.result()) as f64 * each as f64
+}
+
+/// Bytes of the operands of products.
+fn operand_bytes(program: &Program, products: &[&Member]) -> u64 {
+    let feeds = products.iter().flat_map(|m| [&m.lhs, &m.rhs]);
+    let pieces = feeds.flat_map(|feed| &feed.params).filter_map(|param| match param {
+        Param::Load(pieces) => Some(pieces),
+        _ => None,
+    });
+    let mut buffers: Vec<Buffer> = pieces
+        .flatten()
+        .filter_map(|piece| match piece.from {
+            Operand::Buffer(b) => Some(b),
+            Operand::Literal(_) => None,
+        })
+        .collect();
+    buffers.sort_unstable();
+    buffers.dedup();
+    buffers.into_iter().map(|b| program.buffers[b].bytes()).fold(0, u64::saturating_add)
 }
 
 /// Bytes that are read and written when tiles are finished.
