@@ -2,8 +2,8 @@
 
 use crate::common::kernels::arguments;
 use crate::common::products::{
-    GRADIENTS, Product, STACKED, head_products, shared_operand, stacked_heads, stacked_terms, table,
-    weight_gradients,
+    GRADIENTS, Product, STACKED, head_products, shared_operand, stacked_heads, stacked_terms,
+    table, weight_gradients,
 };
 use crate::near::distance;
 use crate::trials::Skipped;
@@ -113,7 +113,8 @@ pub(crate) fn sums_of_products() -> Result<(), Skipped> {
     let heads = [(2, [2, 4, 256, 256]), (3, [1, 2, 320, 64])];
     let heads = heads.map(|(terms, size)| stacked_heads(terms, size));
     let texts = STACKED.map(|(terms, size)| stacked_terms(terms, size)).into_iter().chain(heads);
-    let cases: Vec<_> = texts.flat_map(|t| [Fp::Strict, Fp::Fast].map(|fp| (t.clone(), fp))).collect();
+    let cases: Vec<_> =
+        texts.flat_map(|t| [Fp::Strict, Fp::Fast].map(|fp| (t.clone(), fp))).collect();
     all("sums_of_products", &cases, |(text, fp)| check_text(&gpu, text, DType::BF16, *fp));
     Ok(())
 }

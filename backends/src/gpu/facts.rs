@@ -155,10 +155,9 @@ fn of_step(
 /// Seconds of a contraction of which every member was measured, in the ways that are taken.
 fn measured_seconds(program: &Program, c: &Contract, options: &FactsOptions) -> Option<f64> {
     let FactsOptions { fp, library, products, target } = options;
-    let all = c
-        .members
-        .iter()
-        .map(|m| fastest(products, (program, m), (*fp, target), *library).map(|(_, seconds)| seconds));
+    let all = c.members.iter().map(|m| {
+        fastest(products, (program, m), (*fp, target), *library).map(|(_, seconds)| seconds)
+    });
     all.sum()
 }
 

@@ -187,7 +187,8 @@ mod tests {
                 let [rows, cols] = own.side;
                 let order = if own.pingpong { "pingpong" } else { "cooperative" };
                 let due = format!("sums={rows}x{cols} order={order} cluster={} ", own.cluster);
-                let (_, rest) = text.split_once(&due).unwrap_or_else(|| panic!("{n} {way}: {text}"));
+                let (_, rest) =
+                    text.split_once(&due).unwrap_or_else(|| panic!("{n} {way}: {text}"));
                 let runs = rest.lines().find(|line| line.contains("split runs="));
                 let whole = runs.is_some_and(|line| line.ends_with("runs=1"));
                 assert!(!is_library && whole != own.split, "{n} {way}: {text}");

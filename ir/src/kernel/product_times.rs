@@ -58,7 +58,12 @@ impl fmt::Display for ProductWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProductWay::Library => f.write_str("library"),
-            ProductWay::Warpgroups(WarpgroupWay { side: [rows, cols], pingpong, cluster, split }) => {
+            ProductWay::Warpgroups(WarpgroupWay {
+                side: [rows, cols],
+                pingpong,
+                cluster,
+                split,
+            }) => {
                 let order = if *pingpong { "pingpong" } else { "cooperative" };
                 let split = if *split { " split" } else { "" };
                 write!(f, "{rows}x{cols} {order} cluster {cluster}{split}")

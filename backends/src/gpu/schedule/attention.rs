@@ -13,7 +13,7 @@ use super::grid::Grid;
 use super::mapped_operand::LINE;
 use super::shape::internal;
 use super::text::{DecisionLine, Reader, Writer, wrong};
-use super::warpgroup::{BARRIERS, GROUP, TALL};
+use super::warpgroup_tile::{BARRIERS, GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Attend, Buffer, Program};
 use adfuse_ir::op::AttentionShape;

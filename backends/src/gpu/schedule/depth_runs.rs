@@ -3,7 +3,8 @@
 //! their order, whichever block was done first.
 
 use super::shape::volume;
-use super::warpgroup::WarpgroupTile;
+use super::warpgroup_tile::{BAND, MOST_BAND, WarpgroupTile};
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Stage};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
@@ -17,7 +18,7 @@ const MOST_PARTS: i64 = 16;
 const MOST_BYTES: i64 = 64 << 20;
 /// Parts of a tile, about, of runs that are chosen.
 const USUAL_PARTS: i64 = 12;
-/// Tiles of which a whole number of runs has the steps, at most, of runs that are chosen: so many times operands are read.
+/// Tiles of which a whole number of runs has the steps, at most, of runs that are chosen: operands are read as many times.
 const MOST_TURNS: i64 = 4;
 
 /// Steps of the depth of all tiles, cut into runs.
@@ -29,7 +30,7 @@ pub(crate) struct DepthRuns {
     pub(crate) runs: i64,
 }
 
-/// Runs for so many tiles on a chip: as many as have work for all multiprocessors, but for few. A run begins at one of few depths, so
+/// Runs for this many tiles on a chip: as many as have work for all multiprocessors, but for few. A run begins at one of few depths, so
 /// that blocks read the same steps of the operands at the same time. 1 where tiles are as many as runs would be.
 pub(crate) fn usual_runs(tiles: i64, chip: i64) -> i64 {
     let most = tiles.saturating_mul(USUAL_PARTS).min(chip);
@@ -41,6 +42,16 @@ pub(crate) fn usual_runs(tiles: i64, chip: i64) -> i64 {
     let worth = |&(runs, turns): &(i64, i64)| runs * 1000 / (turns + 30);
     let all = (1..=MOST_TURNS).filter_map(|turns| Some((of(turns)?, turns)));
     all.max_by_key(worth).map_or(1, |(runs, _)| runs)
+}
+
+impl WarpgroupTile {
+    /// The same tiles of products with their steps cut into runs, where there are [usual](usual_runs) ones.
+    pub(crate) fn in_runs(self, products: &[&Member], target: &GpuTarget) -> WarpgroupTile {
+        let chip = i64::from(target.multiprocessors);
+        let runs = usual_runs(self.all_tiles(products), chip);
+        let band = products.first().map_or(BAND, |m| self.tiles(m)[1].clamp(1, MOST_BAND));
+        WarpgroupTile { runs, band, ..self }
+    }
 }
 
 impl DepthRuns {
@@ -180,7 +191,7 @@ pub(crate) fn part_index(m: &Member) -> SmallVec<[IndexExpr; 4]> {
     [product, part].into_iter().chain(own).collect()
 }
 
-/// A program whose parameters that are sums are sums of what they are and of so many further parameters, in their order.
+/// A program whose parameters that are sums are sums of what they are and of this many further parameters, in their order.
 fn summed(program: &ScalarProgram, sums: &[bool], more: i64) -> ScalarProgram {
     let mut out = ScalarProgram { params: program.params.clone(), ..ScalarProgram::default() };
     let of = |op: SOp, args: &[SVal]| SInst {
@@ -214,8 +225,7 @@ fn summed(program: &ScalarProgram, sums: &[bool], more: i64) -> ScalarProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::schedule::warpgroup::TileOrder;
-    use crate::gpu::target::GpuTarget;
+    use crate::gpu::schedule::warpgroup_tile::TileOrder;
     use adfuse_ir::kernel::Step;
     use adfuse_ir::kernel::text::parse;
     use adfuse_ir::scalar::eval_one;
@@ -301,9 +311,15 @@ mod tests {
 
     #[test]
     fn every_tile_is_the_sum_of_the_runs_that_have_its_steps() {
-        for (tiles, steps, runs) in
-            [(54, 256, 132), (18, 256, 132), (1, 7, 7), (3, 5, 2), (5, 3, 14), (132, 4, 131), (7, 1, 3)]
-        {
+        for (tiles, steps, runs) in [
+            (54, 256, 132),
+            (18, 256, 132),
+            (1, 7, 7),
+            (3, 5, 2),
+            (5, 3, 14),
+            (132, 4, 131),
+            (7, 1, 3),
+        ] {
             let runs = DepthRuns { tiles, steps, runs };
             let due = owners(&runs);
             let ends = runs.ends(&IndexExpr::axis(0));

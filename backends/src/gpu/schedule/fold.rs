@@ -37,7 +37,7 @@ pub(crate) struct FoldDecision {
     pub(crate) grid: Grid,
     /// Elements whose loads are under way together.
     pub(crate) unroll: i64,
-    /// Neighbouring results of a thread; 1 in the lane order.
+    /// Neighbouring results of a thread that folds chains, neighbouring elements of a lane; 1 in the lane order of strict mode.
     pub(crate) width: i64,
     pub(crate) tree: Tree,
 }
@@ -74,12 +74,7 @@ fn shapes(flat: &Flat, fp: Fp) -> Vec<(FoldShape, Vec<usize>)> {
     found
 }
 
-fn shape(
-    domain: &[i64],
-    run: Option<&Run>,
-    (monoid, d): (Monoid, DType),
-    fp: Fp,
-) -> FoldShape {
+fn shape(domain: &[i64], run: Option<&Run>, (monoid, d): (Monoid, DType), fp: Fp) -> FoldShape {
     let axes: Vec<usize> =
         run.map_or(Vec::new(), |r| r.axes.iter().map(|&a| usize::from(a)).collect());
     let kept: Vec<usize> = (0..domain.len()).filter(|a| !axes.contains(a)).collect();
@@ -94,13 +89,14 @@ fn shape(
     }
     let mut block = order.block() as i64;
     // Where warps are few each folds less, and the parts are joined as they are anyway.
-    if order == Order::Lane && fp != Fp::Strict && count > block {
+    let any = fp != Fp::Strict;
+    if order == Order::Lane && any && count > block {
         let warps = |block: i64| volume(&kept_extents).saturating_mul((count + block - 1) / block);
         while block > LEAST_BLOCK && warps(block) < FEW_WARPS {
             block /= 2;
         }
     }
-    FoldShape { axes, order, block, count, kept, kept_extents }
+    FoldShape { axes, order, any, block, count, kept, kept_extents }
 }
 
 /// A flat loop as one that stores, where no fold comes by every point, and one for each set of folds.
@@ -160,18 +156,19 @@ fn reread(program: &Program, stage: &Stage, folds: &[usize]) -> Option<Stage> {
 }
 
 impl FoldLoop {
-    /// Threads that fold one block of the lane order: a warp, or a part of one where fewer elements fold.
-    pub(crate) fn team(shape: &FoldShape) -> i64 {
-        (shape.count.min(WARP) as u64).next_power_of_two() as i64
+    /// Threads that fold one block of the lane order, groups of `width` neighbours each: a warp, or a part of one where fewer fold.
+    pub(crate) fn team(shape: &FoldShape, width: i64) -> i64 {
+        let groups = (shape.count + width - 1) / width;
+        (groups.min(WARP) as u64).next_power_of_two() as i64
     }
 
-    /// Elements that each lane or thread folds one after the other.
-    pub(crate) fn turns(shape: &FoldShape) -> i64 {
+    /// Elements that each thread folds one after the other in a chain, or groups of neighbours in the order of lanes.
+    pub(crate) fn turns(shape: &FoldShape, width: i64) -> i64 {
         let elements = shape.count.min(shape.block);
         match shape.order {
             Order::Lane => {
-                let team = FoldLoop::team(shape);
-                (elements + team - 1) / team
+                let each = FoldLoop::team(shape, width) * width;
+                (elements + each - 1) / each
             }
             Order::Chain => elements,
         }
@@ -195,9 +192,32 @@ impl FoldLoop {
         }
     }
 
+    /// Whether places of elements are folded.
+    fn finds_places(&self) -> bool {
+        self.stage.sinks.iter().any(|sink| match sink {
+            Sink::Fold { monoid, .. } => monoid.is_arg(),
+            _ => false,
+        })
+    }
+
+    /// How many neighbours a lane folds: four where the order is free and they are in a row in memory.
+    fn lane_width(&self, program: &Program, instructions: usize) -> i64 {
+        let FoldLoop { domain, stage, shape } = self;
+        let places = self.finds_places();
+        let fits = |&axis: &usize| domain[axis] % WIDE == 0;
+        let Some(axis) = shape.fastest(domain).filter(fits) else { return 1 };
+        if !shape.any || places || shape.count <= SHORT || instructions > WIDE_INSTRUCTIONS {
+            return 1;
+        }
+        match vectors_along(program, stage, (domain, axis), WIDE) {
+            0 => 1,
+            _ => WIDE,
+        }
+    }
+
     /// Elements of a loop's body: as many as its text allows, and as divide the turns.
-    fn unroll(&self, instructions: usize, most: i64) -> i64 {
-        let turns = FoldLoop::turns(&self.shape);
+    fn unroll(&self, instructions: usize, (most, width): (i64, i64)) -> i64 {
+        let turns = FoldLoop::turns(&self.shape, width);
         let heavy = (UNROLLED / (instructions as i64 + 1)).clamp(1, most);
         (1..=heavy).rev().find(|u| turns % u == 0).unwrap_or(1)
     }
@@ -207,11 +227,15 @@ impl FoldLoop {
         let order = self.shape.order;
         let (unroll, width) = match order {
             _ if self.shape.count == 0 => (1, 1),
-            Order::Lane => (self.unroll(instructions, 8), 1),
+            Order::Lane => {
+                let width = self.lane_width(program, instructions);
+                let most = if width > 1 { 2 } else { 8 };
+                (self.unroll(instructions * width as usize, (most, width)), width)
+            }
             Order::Chain => {
                 let width = self.width(program, instructions);
                 let most = if width > 1 { 4 } else { 8 };
-                (self.unroll(instructions * width as usize, most), width)
+                (self.unroll(instructions * width as usize, (most, 1)), width)
             }
         };
         FoldDecision { order, grid: Grid::default(), unroll, width, tree: Tree::default() }
@@ -225,16 +249,21 @@ impl FoldLoop {
         if d.order != shape.order {
             return Err("this fold has the other order".to_owned());
         }
-        let turns = FoldLoop::turns(shape).max(1);
+        let wide = if d.order == Order::Lane { d.width.max(1) } else { 1 };
+        let turns = FoldLoop::turns(shape, wide).max(1);
         if d.unroll < 1 || turns % d.unroll != 0 {
             return Err(format!("{turns} elements are not unrolled by {}", d.unroll));
         }
-        let last = shape.kept_extents.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
-        let wide = d.order == Order::Chain && shape.count > 0;
+        let places = self.finds_places();
+        let last = match d.order {
+            Order::Chain => shape.kept_extents.iter().rfind(|&&n| n != 1).copied().unwrap_or(1),
+            Order::Lane if places || !shape.any => 1,
+            Order::Lane => shape.fastest(&self.domain).map_or(1, |axis| self.domain[axis]),
+        };
         match d.width {
             1 => Ok(()),
-            2 | 4 | 8 if wide && last % d.width == 0 => Ok(()),
-            w => Err(format!("threads do not have {w} neighbouring results of this fold")),
+            2 | 4 | 8 if shape.count > 0 && last % d.width == 0 => Ok(()),
+            w => Err(format!("threads do not have {w} neighbours of this fold")),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Products by measured times: what a product is called in a table of times, and the way that was the fastest.
 
 use super::shape::volume;
-use super::warpgroup::{TileOrder, WarpgroupTile};
 use super::warpgroup_form::WarpgroupForm;
+use super::warpgroup_tile::{TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{
     Contract, Member, ProductTimes, ProductWay, Program, Role, Step, StepForm, WarpgroupWay,

@@ -63,6 +63,7 @@ pub(crate) mod vectorize;
 pub(crate) mod warpgroup;
 pub(crate) mod warpgroup_form;
 pub(crate) mod warpgroup_price;
+pub(crate) mod warpgroup_tile;
 pub(crate) mod work;
 
 pub use binding::BlockBinding;

@@ -7,7 +7,7 @@ use super::mma_unit::Unit;
 use super::product_terms::terms;
 use super::scalar_form::written;
 use super::shape::volume;
-use super::warpgroup::EXCHANGED;
+use super::warpgroup_tile::{EXCHANGED, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Extents, Member, Program, Sink, Storage};
 use adfuse_ir::op::Monoid;
@@ -28,6 +28,21 @@ pub(crate) struct WarpgroupForm {
     pub(crate) further: Vec<[MappedOperand; 2]>,
     /// Elements of the depth of a term.
     pub(crate) depth: i64,
+}
+
+/// Products that warpgroups multiply in one launch, before their tiles are chosen: one, or several of equal extents, whose tiles
+/// follow each other.
+pub(crate) struct WarpgroupWork {
+    pub(crate) members: Vec<(Member, WarpgroupForm)>,
+    /// The tiles that were the fastest, where such products were measured.
+    pub(crate) measured: Option<WarpgroupTile>,
+}
+
+impl WarpgroupWork {
+    /// The products; never none.
+    pub(crate) fn products(&self) -> Vec<&Member> {
+        self.members.iter().map(|(m, _)| m).collect()
+    }
 }
 
 /// Members of a contraction that follow each other: a run that can share a grid, or one alone. Their forms where warpgroups

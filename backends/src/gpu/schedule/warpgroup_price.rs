@@ -6,7 +6,7 @@ use super::mapped_operand::LINE;
 use super::mma_unit::Unit;
 use super::scalar_form::written;
 use super::shape::volume;
-use super::warpgroup::{CLUSTER, TALL, TileOrder, WarpgroupTile};
+use super::warpgroup_tile::{CLUSTER, TALL, TILES, TileKind, TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::Fp;
 use adfuse_ir::kernel::{Buffer, Member, Operand, Param, Program, Sink, Storage};
@@ -34,25 +34,6 @@ const SLOWER: [f64; 2] = [1.8, 2.0];
 const MEETING: i64 = 40;
 const TOGETHER: f64 = 1.005;
 
-/// Tiles that there are.
-pub(super) const TILES: [TileKind; 5] = [
-    TileKind { side: [128, 256], order: TileOrder::Cooperative, share: 100, finish: 100 },
-    TileKind { side: [256, 128], order: TileOrder::Cooperative, share: 99, finish: 100 },
-    TileKind { side: [128, 192], order: TileOrder::Cooperative, share: 98, finish: 100 },
-    TileKind { side: [128, 128], order: TileOrder::PingPong, share: 92, finish: 20 },
-    TileKind { side: [128, 128], order: TileOrder::Cooperative, share: 93, finish: 100 },
-];
-
-/// A shape of tiles, with what was measured of it.
-pub(super) struct TileKind {
-    pub(super) side: [i64; 2],
-    pub(super) order: TileOrder,
-    /// The share of the best rate that it reaches where the depth is long, in percent.
-    share: i64,
-    /// The depth that takes as long as finishing a tile and beginning the next.
-    finish: i64,
-}
-
 /// What tiles take for products in one grid, in seconds.
 struct TileSeconds {
     multiply: f64,
@@ -69,10 +50,6 @@ impl TileSeconds {
 }
 
 impl WarpgroupTile {
-    pub(super) fn kind(&self) -> Option<&'static TileKind> {
-        TILES.iter().find(|kind| kind.side == self.side && kind.order == self.order)
-    }
-
     /// The tiles with which products of equal extents take least time, and as many stages as fit.
     pub(crate) fn of(
         program: &Program,

@@ -1,7 +1,8 @@
 //! The copies that fill stages with the operands of tiles.
 
+use super::WarpgroupKernel;
 use super::ring::Ring;
-use super::{TilePlace, WarpgroupKernel};
+use super::tile_place::TilePlace;
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};

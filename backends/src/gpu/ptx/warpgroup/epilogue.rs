@@ -1,8 +1,9 @@
 //! What becomes of the sums of a tile. Four threads exchange theirs, so that each has eight neighbouring columns and reads and
 //! writes 16 bytes or more at a time; then the scalar program follows, and the stores.
 
+use super::WarpgroupKernel;
 use super::sums::Sums;
-use super::{TilePlace, WarpgroupKernel};
+use super::tile_place::TilePlace;
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, made};
 use crate::gpu::ptx::elementwise::Neighbours;
@@ -11,8 +12,8 @@ use crate::gpu::ptx::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::mapped_operand::NEIGHBOURS;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{EXCHANGED, TALL};
 use crate::gpu::schedule::warpgroup_form::PART;
+use crate::gpu::schedule::warpgroup_tile::{EXCHANGED, TALL};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Param, Sink, Storage};
 use adfuse_ir::scalar::ScalarProgram;

@@ -8,7 +8,8 @@ mod epilogue;
 mod multiply;
 mod ring;
 mod sums;
-mod tile_places;
+mod tile_place;
+mod tile_turns;
 
 use super::asm::{Asm, Class, Reg, made};
 use super::emit::Emit;
@@ -16,15 +17,14 @@ use super::entry::{Out, begun};
 use super::mbarrier::RingPlace;
 use crate::gpu::schedule::depth_runs::DepthRuns;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::warpgroup::{
-    GROUP, TileOrder, WarpgroupMember, WarpgroupProduct, WarpgroupTile,
-};
+use crate::gpu::schedule::warpgroup::{WarpgroupMember, WarpgroupProduct};
 use crate::gpu::schedule::warpgroup_form::WarpgroupForm;
+use crate::gpu::schedule::warpgroup_tile::{GROUP, TileOrder, WarpgroupTile};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Member};
 use ring::Ring;
 use sums::Sums;
-use tile_places::TilePlace;
+use tile_place::TilePlace;
 
 /// Registers of a thread that asks for copies, and of one that multiplies; a warpgroup each and two of 128 threads have no
 /// more than a multiprocessor's 65,536 together.

@@ -1,41 +1,11 @@
-//! Which tiles a block has, and where they are; where the depth is cut into runs, which parts of them.
+//! The tiles that a block has one after the other; where the depth is cut into runs, the parts of them.
 
 use super::WarpgroupKernel;
+use super::tile_place::{RunSteps, TilePlace};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::depth_runs::DepthRuns;
-use crate::gpu::schedule::warpgroup::MULTIPLIERS;
-
-/// Which tile: its product, where there are several, its place in the batch, its first row and its first column.
-#[derive(Clone, Copy)]
-pub(super) struct TilePlace {
-    pub(super) member: Option<Reg>,
-    pub(super) batch: Reg,
-    pub(super) first: [Reg; 2],
-    /// Which of its steps, where the depth is cut into runs; otherwise all.
-    pub(super) run: Option<RunSteps>,
-}
-
-/// Steps of a tile that a run has: from the first to before the end, as this part of the tile.
-#[derive(Clone, Copy)]
-pub(super) struct RunSteps {
-    first: Reg,
-    end: Reg,
-    pub(super) part: Reg,
-}
-
-impl TilePlace {
-    /// The first step of the depth.
-    pub(super) fn first_step(&self, asm: &mut Asm) -> Reg {
-        self.run.map_or_else(|| asm.word(0), |run| run.first)
-    }
-
-    /// Whether there is a step of this number, where a whole tile has so many.
-    pub(super) fn has_step(&self, asm: &mut Asm, step: Reg, all: i64) -> Reg {
-        let end = self.run.map_or_else(|| all.to_string(), |run| run.end.to_string());
-        made(asm, Class::Pred, "setp.lt.s32", format_args!("{step}, {end}"))
-    }
-}
+use crate::gpu::schedule::warpgroup_tile::MULTIPLIERS;
 
 impl WarpgroupKernel<'_> {
     /// Does something for each tile of the block, which are a grid of blocks apart; where warpgroups alternate, for every
