@@ -18,6 +18,8 @@ const MOST_PARTS: i64 = 16;
 const MOST_BYTES: i64 = 64 << 20;
 /// Parts of a tile, about, of runs that are chosen.
 const USUAL_PARTS: i64 = 12;
+/// Steps of a run at least, of runs that are chosen.
+const LEAST_STEPS: i64 = 4;
 /// Tiles of which a whole number of runs has the steps, at most, of runs that are chosen: operands are read as many times.
 const MOST_TURNS: i64 = 4;
 
@@ -68,6 +70,11 @@ impl DepthRuns {
     /// Steps of all tiles.
     pub(crate) fn all(&self) -> i64 {
         self.tiles.saturating_mul(self.steps)
+    }
+
+    /// Whether runs are long enough to be chosen.
+    pub(crate) fn are_long(&self) -> bool {
+        self.all() >= self.runs.saturating_mul(LEAST_STEPS)
     }
 
     /// The first run that has steps of a tile, which begins before the tile's second step.

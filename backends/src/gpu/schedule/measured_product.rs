@@ -94,7 +94,7 @@ fn fits(way: WarpgroupWay, m: &Member, (fp, target): (Fp, &GpuTarget)) -> bool {
     let tile = WarpgroupTile::by(way, m, target);
     let runs = tile.priced_runs(&[m], fp);
     // Of enough tiles there are no runs.
-    let cut = runs.map_or(!way.split, |runs| runs.check(&tile, &[m]).is_ok());
+    let cut = runs.map_or(!way.split, |runs| runs.are_long() && runs.check(&tile, &[m]).is_ok());
     way.fits(volume(&m.rows)) && cut
 }
 

@@ -65,7 +65,7 @@ impl WarpgroupTile {
             });
             let cut = whole[0].map(|tile| tile.in_runs(products, target)).filter(|tile| {
                 let runs = tile.priced_runs(products, fp);
-                runs.is_some_and(|runs| runs.check(tile, products).is_ok())
+                runs.is_some_and(|runs| runs.are_long() && runs.check(tile, products).is_ok())
             });
             whole.into_iter().chain([cut]).flatten()
         };
