@@ -2,8 +2,8 @@
 
 use crate::common::kernels::arguments;
 use crate::common::products::{
-    GRADIENTS, Product, STACKED, head_products, shared_operand, stacked_heads, stacked_terms,
-    table, weight_gradients,
+    GRADIENTS, Product, STACKED, WHOLE_GRADIENTS, head_products, shared_operand, stacked_heads,
+    stacked_terms, table, weight_gradients,
 };
 use crate::near::distance;
 use crate::trials::Skipped;
@@ -119,12 +119,13 @@ pub(crate) fn sums_of_products() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Gradients of weights, whose depth blocks share in runs: on whole numbers whose sums are exact, the bits of the strict order, and
+/// Gradients of weights, whose depth blocks share in runs, and others of whole tiles: on whole numbers whose sums are exact, the bits of the strict order, and
 /// sums of their squares near it.
 pub(crate) fn depths_in_runs() -> Result<(), Skipped> {
     use adfuse::backends::Array;
     let gpu = gpu()?;
-    all("depths_in_runs", &GRADIENTS, |&(products, size)| {
+    let cases = [&GRADIENTS[..], &WHOLE_GRADIENTS].concat();
+    all("depths_in_runs", &cases, |&(products, size)| {
         let text = weight_gradients(products, size);
         match check_text(&gpu, &text, DType::BF16, Fp::Fast) {
             Outcome::Same => {}

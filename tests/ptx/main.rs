@@ -373,6 +373,7 @@ fn main() -> ExitCode {
         bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
         bits::extremes_are_folded_in_pairs,
+        bits::lanes_fold_neighbours,
         bits::arithmetic_in_pairs_rounds_as_one,
         arithmetic::pairs_round_once,
         bits::pieces_are_read_by_vectors,

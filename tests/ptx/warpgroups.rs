@@ -3,8 +3,8 @@
 
 use crate::assembler::Assembly;
 use crate::common::products::{
-    Feed, GRADIENTS, HeadForm, Product, STACKED, head_products, shared_operand, stacked_heads,
-    stacked_terms, weight_gradients,
+    Feed, GRADIENTS, HeadForm, Product, STACKED, WHOLE_GRADIENTS, head_products, shared_operand,
+    stacked_heads, stacked_terms, weight_gradients,
 };
 use crate::products::{program, read_program};
 use crate::trials::Skipped;
@@ -196,7 +196,17 @@ pub(crate) fn terms_are_read_where_they_are() -> Result<(), Skipped> {
 /// Gradients of weights have few tiles over a long depth, which blocks share in equal runs. Those that are alike share a grid,
 /// though each adds up its squares, and a launch for each adds up the parts.
 pub(crate) fn long_depths_are_cut_into_runs() -> Result<(), Skipped> {
-    let mut all = Assembly::default();
+    let (mut all, mut whole) = (Assembly::default(), Assembly::default());
+    for (products, size) in WHOLE_GRADIENTS {
+        let text = weight_gradients(products, size);
+        let schedule = ptx::schedule(&read_program(&text), GpuTarget::SM90A, Fp::Fast);
+        let schedule = schedule.unwrap_or_else(|d| panic!("{d}"));
+        let printed = schedule.to_string();
+        assert_eq!(printed.matches("warpgroup").count(), 1, "{printed}");
+        assert!(printed.contains("split runs=1\n"), "{printed}");
+        let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}"));
+        whole.add(&text, &module, &text);
+    }
     for (products, size) in GRADIENTS {
         let text = weight_gradients(products, size);
         let program = read_program(&text);
@@ -214,6 +224,10 @@ pub(crate) fn long_depths_are_cut_into_runs() -> Result<(), Skipped> {
         assert!((90..=132).contains(&first.grid[0]), "{printed}");
         assert!(rest.len() >= products && rest.iter().all(|launch| launch.maps.is_empty()));
         all.add(&text, &module, &text);
+    }
+    for r in whole.assembled()? {
+        // Each product finishes its sums in a text of its own, and rows end within a tile.
+        assert!(r.spilled <= 32, "{}: {} bytes", r.entry, r.spilled);
     }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);
