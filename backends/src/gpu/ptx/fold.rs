@@ -78,17 +78,18 @@ fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
         let first = block.clone().times(turns).sum(number).times(team);
         let mut own = inner.clone();
         let here = emit.below(&mut own, &first.sum(lane.clone()), groups);
-        let place = here.number;
-        let when = PointConditions { stored: emit.all(live, here.valid), valid: here.valid };
+        let (place, valid) = (here.number, here.valid);
         if width == 1 {
             let coords = shape.coords(&kept, &here.place, domain);
             let at = At { vars: &own, coords: &coords };
             let values = emit.outputs(stage, &program, &at, &mut |_, _, _| None);
+            let when = PointConditions { stored: emit.all(live, valid), valid };
             sinks(&mut emit, stage, folds, &values, &at, when, Some(place), &mut now[0]);
             continue;
         }
-        let near =
-            Neighbours { coords: shape.near(&kept, &here.place, (domain, width)), vars: own };
+        let when = PointConditions { stored: emit.all(live, valid), valid };
+        let coords = shape.near(&kept, &here.place, (domain, width));
+        let near = Neighbours { coords, vars: own };
         folded(&mut emit, (stage, folds, &program), &near, when, Some(place), &mut now);
     }
     for (&acc, &part) in accs.iter().zip(&now[0]) {
