@@ -354,3 +354,99 @@ pub(crate) const STACKED: [(usize, [u64; 3]); 5] = [
     (4, [130, 200, 72]),
     (2, [512, 128, 64]),
 ];
+
+/// A sum of products of what heads have: each term reads element `d % 64` of head `d / 64` for each row of a batch.
+pub(crate) fn stacked_heads(terms: usize, [batch, heads, rows, columns]: [u64; 4]) -> String {
+    let depth = 64 * heads;
+    let mut text = String::from("program @heads {\n");
+    for k in 0..terms {
+        text += &format!("  input %x{k}: bf16[{batch}, {heads}, {rows}, 64]\n");
+        text += &format!("  input %w{k}: bf16[{columns}, {depth}]\n");
+    }
+    let stacked = |name: &str, index: &str, axis: &str| {
+        let when = |k: usize| match k + 1 < terms {
+            true => format!(" when {axis} in [{k}, {})", k + 1),
+            false => String::new(),
+        };
+        let piece = |k: usize| format!("%{name}{k}[{index}]{}", when(k));
+        (0..terms).map(piece).collect::<Vec<_>>().join(" else ")
+    };
+    let lhs = stacked("x", "d0, d3 / 64, d1, d3 % 64", "d2");
+    let rhs = stacked("w", "d0, d2", "d1");
+    text + &format!(
+        "  output %y: bf16[{batch}, {rows}, {columns}]
+  contract @heads {{
+    member batch [] rows [{batch}, {rows}] cols [{columns}] depth [{terms}, {depth}] sum f32 {{
+      lhs {{
+        p0 = load {lhs}
+        s0 = param.bf16 0
+        out s0
+      }}
+      rhs {{
+        p0 = load {rhs}
+        s0 = param.bf16 0
+        out s0
+      }}
+      then {{
+        p0 = sum
+        s0 = param.f32 0
+        s1 = convert.bf16 s0
+        %y[d0, d1, d2] = store s1
+      }}
+    }}
+  }}
+  return %y
+}}
+"
+    )
+}
+
+/// Gradients of weights: few results over a long depth, which is not where operands have neighbours. Each is stored, and its squares
+/// are added up; the first has a column of sums too.
+pub(crate) fn weight_gradients(products: usize, [rows, columns, depth]: [u64; 3]) -> String {
+    let mut text = format!("program @gradients {{\n  input %x: bf16[{depth}, {columns}]\n");
+    let (mut members, mut outputs, mut names) = (String::new(), String::new(), Vec::new());
+    for k in 0..products {
+        text += &format!("  input %g{k}: bf16[{depth}, {rows}]\n");
+        outputs += &format!("  output %y{k}: bf16[{rows}, {columns}]\n  output %n{k}: f32[]\n");
+        names.extend([format!("%y{k}"), format!("%n{k}")]);
+        let mut sums = format!("%n{k}[] = fold.sum s2 lane(d0, d1)");
+        if k == 0 {
+            outputs += &format!("  output %c: f32[{columns}]\n");
+            names.push("%c".to_owned());
+            sums += "\n        %c[d1] = fold.sum s0 chain(d0)";
+        }
+        members += &format!(
+            "    member batch [] rows [{rows}] cols [{columns}] depth [{depth}] sum f32 {{
+      lhs {{
+        p0 = load %g{k}[d1, d0]
+        s0 = param.bf16 0
+        out s0
+      }}
+      rhs {{
+        p0 = load %x[d1, d0]
+        s0 = param.bf16 0
+        out s0
+      }}
+      then {{
+        p0 = sum
+        s0 = param.f32 0
+        s1 = convert.bf16 s0
+        s2 = mul.f32 s0 s0
+        %y{k}[d0, d1] = store s1
+        {sums}
+      }}
+    }}\n"
+        );
+    }
+    let names = names.join(", ");
+    format!("{text}{outputs}  contract @gradients {{\n{members}  }}\n  return {names}\n}}\n")
+}
+
+/// Gradients of weights: how many share a grid, and their rows, columns and depth.
+pub(crate) const GRADIENTS: [(usize, [u64; 3]); 4] =
+    [(1, [256, 512, 8192]), (3, [256, 256, 4096]), (2, [200, 264, 5000]), (1, [768, 768, 16384])];
+
+/// The same of many results, whose tiles are whole.
+pub(crate) const WHOLE_GRADIENTS: [(usize, [u64; 3]); 2] =
+    [(2, [1024, 1536, 512]), (3, [1000, 1032, 320])];

@@ -176,6 +176,7 @@ fn main() -> ExitCode {
         product::products_of_heads,
         product::products_that_share_an_operand,
         product::sums_of_products,
+        product::depths_in_runs,
         product::zeros_below_zero_stay,
         strict::programs_of_the_filetests,
         strict::models_and_their_gradients,

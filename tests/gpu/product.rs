@@ -2,7 +2,8 @@
 
 use crate::common::kernels::arguments;
 use crate::common::products::{
-    Product, STACKED, head_products, shared_operand, stacked_terms, table,
+    GRADIENTS, Product, STACKED, WHOLE_GRADIENTS, head_products, shared_operand, stacked_heads,
+    stacked_terms, table, weight_gradients,
 };
 use crate::near::distance;
 use crate::trials::Skipped;
@@ -109,12 +110,53 @@ pub(crate) fn products_that_share_an_operand() -> Result<(), Skipped> {
 /// The terms of a sum of products add up, in each mode.
 pub(crate) fn sums_of_products() -> Result<(), Skipped> {
     let gpu = gpu()?;
+    let heads = [(2, [2, 4, 256, 256]), (3, [1, 2, 320, 64])];
+    let heads = heads.map(|(terms, size)| stacked_heads(terms, size));
+    let texts = STACKED.map(|(terms, size)| stacked_terms(terms, size)).into_iter().chain(heads);
     let cases: Vec<_> =
-        STACKED.into_iter().flat_map(|c| [Fp::Strict, Fp::Fast].map(|fp| (c, fp))).collect();
-    all("sums_of_products", &cases, |&((terms, size), fp)| {
-        match check_text(&gpu, &stacked_terms(terms, size), DType::BF16, fp) {
-            Outcome::Wrong(why) => Outcome::Wrong(format!("{terms} {size:?} {why}")),
-            outcome => outcome,
+        texts.flat_map(|t| [Fp::Strict, Fp::Fast].map(|fp| (t.clone(), fp))).collect();
+    all("sums_of_products", &cases, |(text, fp)| check_text(&gpu, text, DType::BF16, *fp));
+    Ok(())
+}
+
+/// Gradients of weights, whose depth blocks share in runs, and others of whole tiles: on whole numbers whose sums are exact, the bits of the strict order, and
+/// sums of their squares near it.
+pub(crate) fn depths_in_runs() -> Result<(), Skipped> {
+    use adfuse::backends::Array;
+    let gpu = gpu()?;
+    let cases = [&GRADIENTS[..], &WHOLE_GRADIENTS].concat();
+    all("depths_in_runs", &cases, |&(products, size)| {
+        let text = weight_gradients(products, size);
+        match check_text(&gpu, &text, DType::BF16, Fp::Fast) {
+            Outcome::Same => {}
+            outcome => return outcome,
+        }
+        let program = verify(read(&text).expect("reads")).expect("verifies");
+        let types: Vec<_> = program.inputs().filter_map(|b| program.buffers[b].ty()).collect();
+        let args: Vec<Array> = (0u64..)
+            .zip(&types)
+            .map(|(n, ty)| {
+                let dims = ty.dims().expect("known");
+                let count = dims.iter().product::<u64>();
+                // From -2 to 2, without a pattern that tiles or steps have.
+                let number = |k: u64| (k.wrapping_mul(2_654_435_761).wrapping_add(n) >> 7) % 5;
+                let all: Vec<f64> = (0..count).map(|k| number(k) as f64 - 2.0).collect();
+                Array::from_f64s(ty.dtype, &dims, &all).expect("fits")
+            })
+            .collect();
+        let expected = Cpu::default().of_program(program.clone()).expect("compiles");
+        let expected = expected.executable.run(&args).expect("runs");
+        let mut gpu = gpu.clone();
+        (gpu.plan.fp, gpu.library) = (Fp::Fast, false);
+        let found = gpu.of_program(program).expect("compiles").executable.run(&args).expect("runs");
+        // Squares outgrow what an f32 counts.
+        let square = |k: usize| k == 1 || k > 2 && k % 2 == 0;
+        let wrong = found.iter().zip(&expected).enumerate().find(|(k, (found, expected))| {
+            if square(*k) { distance(found, expected) > 1e-6 } else { found != expected }
+        });
+        match wrong {
+            None => Outcome::Same,
+            Some((k, _)) => Outcome::Wrong(format!("{products} {size:?}: result {k} differs")),
         }
     });
     Ok(())

@@ -20,11 +20,13 @@ type Of = for<'r> fn(S<'r>, S<'r>) -> S<'r>;
 
 /// Functions that are the chip's own in this mode, and the most units in the last place that each is off. All numbers
 /// are tried; of quotients, as many pairs.
-const OWN: [(&str, f64, Of); 10] = [
+const OWN: [(&str, f64, Of); 11] = [
     ("exp", 2.75, |x, _| x.exp().max(LEAST)),
     ("exp2", 2.5, |x, _| x.exp2()),
     ("logistic", 5.25, |x, _| x.logistic().max(LEAST)),
     ("tanh", 2.25, |x, _| x.tanh()),
+    // Beside a number of magnitude 1 or more it need be no nearer than such numbers are.
+    ("tanh + 2", 3.0, |x, _| x.tanh() + 2.0),
     ("erf", 1.5, |x, _| x.erf()),
     ("rsqrt", 1.75, |x, _| x.rsqrt()),
     ("sqrt", 1.0, |x, _| x.sqrt()),

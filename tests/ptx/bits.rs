@@ -462,3 +462,56 @@ pub(crate) fn nothing_spills() -> Result<(), Skipped> {
     }
     Ok(())
 }
+
+/// Where the order is free lanes fold neighbours, which they load and store as rows. Of whole numbers the sums are exact, in runs
+/// that are shorter than a warp, longer than a block and end within a group of lanes.
+pub(crate) fn lanes_fold_neighbours() {
+    for (dims, folds, kept) in [
+        (&[6u64, 40][..], "d1", "d0"),
+        (&[5, 24], "d0, d1", ""),
+        (&[3, 2052], "d1", "d0"),
+        (&[2, 3, 1500], "d0, d2", "d1"),
+        (&[70, 64], "d0, d1", ""),
+    ] {
+        let list = |all: Vec<String>| all.join(", ");
+        let extents = list(dims.iter().map(u64::to_string).collect());
+        let index = list((0..dims.len()).map(|a| format!("d{a}")).collect());
+        let axis = kept.strip_prefix('d').map(|a| a.parse::<usize>().expect("an axis"));
+        let results = axis.map_or(String::new(), |a| dims[a].to_string());
+        let text = format!(
+            "program @f {{
+              input %x: bf16[{extents}]
+              output %y: bf16[{extents}]
+              output %s: f32[{results}]
+              kernel @f [{extents}] {{
+                stage [] {{
+                  p0 = load %x[{index}]
+                  p1 = load %x[{index}] when d0 in [1, 3) else bf16(2.0)
+                  s0 = param.bf16 0
+                  s1 = convert.f32 s0
+                  s2 = param.bf16 1
+                  s3 = convert.f32 s2
+                  s4 = add.f32 s1 s3
+                  s5 = convert.bf16 s4
+                  %y[{index}] = store s5
+                  %s[{kept}] = fold.sum s4 lane({folds})
+                }}
+              }}
+              return %y, %s
+            }}"
+        );
+        let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
+        let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let count = dims.iter().product::<u64>();
+        let numbers: Vec<f64> = (0..count).map(|k| (k * 7 % 11) as f64 - 5.0).collect();
+        let args = [Array::from_f64s(DType::BF16, dims, &numbers).expect("fits")];
+        let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+        for (fp, width) in [(Fp::Strict, 1), (Fp::Reproducible, 4)] {
+            let schedule = ptx::schedule(&program, GpuTarget::SM80, fp).expect("is scheduled");
+            let schedule = schedule.to_string();
+            assert!(schedule.contains(&format!(" width={width}\n")), "{schedule}");
+            let module = ptx::compile(&program, GpuTarget::SM80, fp).expect("compiles");
+            assert_eq!(run(&module, &program, &args, false), expected, "{text}");
+        }
+    }
+}

@@ -17,7 +17,7 @@ use super::schedule::scatter::ScatterMethod;
 use super::schedule::scheduled::Scheduled;
 use super::schedule::shape::volume;
 use super::schedule::sort::{ScheduledSort, SortLaunch};
-use super::schedule::warpgroup::{LIBRARY_RATE, PLANNED_RATE};
+use super::schedule::warpgroup_price::{LIBRARY_RATE, PLANNED_RATE};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
 use adfuse_ir::kernel::{
@@ -154,11 +154,10 @@ fn of_step(
 
 /// Seconds of a contraction of which every member was measured, in the ways that are taken.
 fn measured_seconds(program: &Program, c: &Contract, options: &FactsOptions) -> Option<f64> {
-    let FactsOptions { fp, library, products, .. } = options;
-    let all = c
-        .members
-        .iter()
-        .map(|m| fastest(products, (program, m), *fp, *library).map(|(_, seconds)| seconds));
+    let FactsOptions { fp, library, products, target } = options;
+    let all = c.members.iter().map(|m| {
+        fastest(products, (program, m), (*fp, target), *library).map(|(_, seconds)| seconds)
+    });
     all.sum()
 }
 
@@ -218,15 +217,15 @@ fn of_works(
                 facts.pass(PassKind::Pack, fed);
             }
             Scheduled::Warpgroup(product) => {
-                let (tile, all) = (&product.tile, product.work.products());
+                let (tile, all) = (&product.tile, product.products());
                 let adds = tile.equivalent_multiply_adds((program, &all), how);
-                let of_f32 = product.work.members.iter().any(|m| m.form.dtype == DType::F32);
+                let of_f32 = product.members.iter().any(|m| m.form.dtype == DType::F32);
                 let counted = match of_f32 {
                     true => &mut launches.timed_multiply_adds,
                     false => &mut launches.multiply_adds,
                 };
                 *counted = counted.saturating_add(adds);
-                let serial = tile.serial_bytes(program, &all);
+                let serial = tile.serial_bytes(program, &all, how.0);
                 launches.serial_bytes = launches.serial_bytes.saturating_add(serial);
             }
             Scheduled::Convolution(product) => {

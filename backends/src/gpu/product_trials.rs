@@ -108,19 +108,41 @@ mod tests {
         then { p0 = sum s0 = param.f32 0 s1 = convert.bf16 s0 %y[d0, d1] = store s1 } } }
       return %y }";
 
+    /// A gradient of weights: few results over a long depth.
+    const DEEP: &str = "program @g {
+      input %x: bf16[8192, 256] input %w: bf16[8192, 256] output %y: f32[256, 256]
+      contract @g { member batch [] rows [256] cols [256] depth [8192] sum f32 {
+        lhs { p0 = load %x[d1, d0] s0 = param.bf16 0 out s0 }
+        rhs { p0 = load %w[d1, d0] s0 = param.bf16 0 out s0 }
+        then { p0 = sum s0 = param.f32 0 s1 = const.f32 0.0 s2 = max.f32 s0 s1
+          %y[d0, d1] = store s2 } } }
+      return %y }";
+
+    fn read(text: &str) -> Verified<Program> {
+        verify(parse(text).expect("reads")).expect("is verified")
+    }
+
     fn program() -> Verified<Program> {
-        verify(parse(PROGRAM).expect("reads")).expect("is verified")
+        read(PROGRAM)
     }
 
     fn trials() -> Vec<ProductTrial> {
         product_trials(&program(), (9, 0), Fp::Fast).expect("are found")
     }
 
-    /// The text of a program's schedule by a table of times.
     fn scheduled(products: &ProductTimes, library: bool) -> (Vec<bool>, String) {
+        scheduled_of(&program(), products, library)
+    }
+
+    /// The text of a program's schedule by a table of times.
+    fn scheduled_of(
+        program: &Verified<Program>,
+        products: &ProductTimes,
+        library: bool,
+    ) -> (Vec<bool>, String) {
         let (fp, target) = (Fp::Fast, GpuTarget::SM90A);
         let context = DivisionContext { fp, target: &target, library, products };
-        let made = divided(&program(), context).expect("is divided");
+        let made = divided(program, context).expect("is divided");
         let done: Vec<bool> = made.products.iter().map(Option::is_some).collect();
         let context =
             ScheduleContext { products: Some(products), ..ScheduleContext::new(target, fp) };
@@ -148,9 +170,15 @@ mod tests {
 
     #[test]
     fn every_way_that_is_asked_for_is_taken() {
-        for (n, trial) in trials().iter().enumerate() {
+        let deep = read(DEEP);
+        let of_deep = product_trials(&deep, (9, 0), Fp::Fast).expect("are found");
+        let splits = |way: &&ProductWay| way.to_string().ends_with("split");
+        assert_eq!(of_deep[0].ways.iter().filter(splits).count(), 4, "{:?}", of_deep[0].ways);
+        let all = trials().into_iter().map(|trial| (program(), trial));
+        let all = all.chain(of_deep.into_iter().map(|trial| (deep.clone(), trial)));
+        for (n, (program, trial)) in all.enumerate() {
             for &way in &trial.ways {
-                let (done, text) = scheduled(&trial.only(way), true);
+                let (done, text) = scheduled_of(&program, &trial.only(way), true);
                 let is_library = way == ProductWay::Library;
                 let ProductWay::Warpgroups(own) = way else {
                     assert!(done.iter().any(|&done| done), "{}: {text}", trial.form);
@@ -159,7 +187,11 @@ mod tests {
                 let [rows, cols] = own.side;
                 let order = if own.pingpong { "pingpong" } else { "cooperative" };
                 let due = format!("sums={rows}x{cols} order={order} cluster={} ", own.cluster);
-                assert!(!is_library && text.contains(&due), "{n} {way}: {text}");
+                let (_, rest) =
+                    text.split_once(&due).unwrap_or_else(|| panic!("{n} {way}: {text}"));
+                let runs = rest.lines().find(|line| line.contains("split runs="));
+                let whole = runs.is_some_and(|line| line.ends_with("runs=1"));
+                assert!(!is_library && whole != own.split, "{n} {way}: {text}");
             }
         }
     }

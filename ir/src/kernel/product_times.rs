@@ -24,6 +24,8 @@ pub struct WarpgroupWay {
     pub pingpong: bool,
     /// Blocks that bring the columns' operand together: 1 or 2.
     pub cluster: i64,
+    /// Whether the depth of all tiles is cut into equal parts, one for each multiprocessor.
+    pub split: bool,
 }
 
 impl WarpgroupWay {
@@ -44,8 +46,11 @@ impl WarpgroupWay {
 
     /// Whether kernels have such tiles.
     pub fn is_known(&self) -> bool {
+        let alone = self.cluster == 1;
         let shared = self.cluster == 2 && self.side[1] % 128 == 0;
-        WarpgroupWay::SHAPES.contains(&(self.side, self.pingpong)) && (self.cluster == 1 || shared)
+        WarpgroupWay::SHAPES.contains(&(self.side, self.pingpong))
+            && (alone || shared)
+            && !(self.split && (self.pingpong || !alone))
     }
 }
 
@@ -53,9 +58,15 @@ impl fmt::Display for ProductWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProductWay::Library => f.write_str("library"),
-            ProductWay::Warpgroups(WarpgroupWay { side: [rows, cols], pingpong, cluster }) => {
+            ProductWay::Warpgroups(WarpgroupWay {
+                side: [rows, cols],
+                pingpong,
+                cluster,
+                split,
+            }) => {
                 let order = if *pingpong { "pingpong" } else { "cooperative" };
-                write!(f, "{rows}x{cols} {order} cluster {cluster}")
+                let split = if *split { " split" } else { "" };
+                write!(f, "{rows}x{cols} {order} cluster {cluster}{split}")
             }
         }
     }
@@ -73,7 +84,11 @@ impl FromStr for ProductWay {
             return Ok(ProductWay::Library);
         }
         let words: Vec<&str> = text.split(' ').collect();
-        let &[side, order, "cluster", cluster] = words.as_slice() else { return Err(UnknownWay) };
+        let (words, split) = match words.as_slice() {
+            [words @ .., "split"] => (words, true),
+            words => (words, false),
+        };
+        let &[side, order, "cluster", cluster] = words else { return Err(UnknownWay) };
         let (rows, cols) = side.split_once('x').ok_or(UnknownWay)?;
         let number = |text: &str| text.parse::<i64>().map_err(|_| UnknownWay);
         let pingpong = match order {
@@ -82,7 +97,7 @@ impl FromStr for ProductWay {
             _ => return Err(UnknownWay),
         };
         let (side, cluster) = ([number(rows)?, number(cols)?], number(cluster)?);
-        let way = WarpgroupWay { side, pingpong, cluster };
+        let way = WarpgroupWay { side, pingpong, cluster, split };
         // What is read is what would be written.
         let found = Some(ProductWay::Warpgroups(way)).filter(|_| way.is_known());
         found.filter(|found| found.to_string() == text).ok_or(UnknownWay)
@@ -208,8 +223,8 @@ mod tests {
     #[test]
     fn ways_read_back_and_others_are_refused() {
         for (side, pingpong) in WarpgroupWay::SHAPES {
-            for cluster in [1, 2] {
-                let way = WarpgroupWay { side, pingpong, cluster };
+            for (cluster, split) in [(1, false), (1, true), (2, false), (2, true)] {
+                let way = WarpgroupWay { side, pingpong, cluster, split };
                 let text = ProductWay::Warpgroups(way).to_string();
                 let read = text.parse::<ProductWay>();
                 assert_eq!(
@@ -230,6 +245,10 @@ mod tests {
             "0128x256 cooperative cluster 1",
             "64x64 cooperative cluster 1",
             "128x256 alone cluster 1",
+            "128x256 cooperative cluster 2 split",
+            "128x128 pingpong cluster 1 split",
+            "128x256 cooperative cluster 1 split split",
+            "split",
         ] {
             assert_eq!(wrong.parse::<ProductWay>(), Err(UnknownWay), "{wrong}");
         }

@@ -5,7 +5,7 @@
 //! any temporary, so of ways that take as long the one with the least is taken.
 
 use crate::gpu::schedule::library_product::Product;
-use crate::gpu::schedule::warpgroup::{BANDWIDTH, LIBRARY_RATE};
+use crate::gpu::schedule::warpgroup_price::{BANDWIDTH, LIBRARY_RATE};
 use adfuse_ir::{DType, Fp};
 
 /// What the library is asked to keep within, in bytes; more memory is only asked for where less leaves the chip idle.

@@ -7,17 +7,23 @@
 use super::asm::{Asm, Class, Reg};
 use super::operands::{class, constant, select, spelled};
 use adfuse_ir::scalar::math::{ERF_32, ERF_TAIL_32};
-use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram};
+use adfuse_ir::scalar::{Func, Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
 use std::f64::consts::{LN_2, LOG2_E};
 
-/// A function that the chip [has](has).
-pub(crate) fn function(asm: &mut Asm, func: Func, x: Reg) -> Reg {
+/// A function that the chip [has](has), of an instruction of a program.
+pub(crate) fn function(
+    asm: &mut Asm,
+    (program, inst): (&ScalarProgram, &SInst),
+    func: Func,
+    x: Reg,
+) -> Reg {
     let mut f = Fast { asm };
     match func {
         Func::Exp2 => f.one("ex2.approx.f32", x),
         Func::Rsqrt => f.one("rsqrt.approx.f32", x),
         Func::Logistic => f.logistic(x),
+        Func::Tanh if is_beside_one(program, inst) => f.tanh_beside_one(x),
         Func::Tanh => f.tanh(x),
         Func::Erf => f.erf(x),
         _ => f.exp(x),
@@ -68,6 +74,26 @@ fn reciprocal(d: DType, divisor: f64, near: bool) -> Option<Literal> {
     // The significand of a power of two has no bits but the first.
     let exact = divisor.to_bits() << 12 == 0;
     ((exact || near) && normal(divisor) && normal(found.to_f64())).then_some(found)
+}
+
+/// Whether the result of an instruction is seen in sums with numbers of magnitude 1 or more alone: such a sum has the errors of the
+/// number, so those of small results do not count. Squares beside 1 are no such sums: a kernel of a gradient that has both takes more
+/// registers for a shorter text, and was slower on an H100.
+fn is_beside_one(program: &ScalarProgram, inst: &SInst) -> bool {
+    let large = |v: SVal| match program.insts[v].op {
+        SOp::Const(c) => c.to_f64().abs() >= 1.0,
+        _ => false,
+    };
+    let hides = |v: SVal| {
+        let mut uses = program.insts.values().filter(|inst| inst.args.contains(&v));
+        let hidden = |inst: &SInst| match (&inst.op, inst.args.as_slice()) {
+            (SOp::Prim(Prim::Add | Prim::Sub), &[a, b]) => large(if a == v { b } else { a }),
+            _ => false,
+        };
+        !program.outputs.contains(&v) && uses.all(hidden)
+    };
+    let mut same = program.insts.iter().filter(|(_, other)| *other == inst);
+    same.all(|(v, _)| hides(v))
 }
 
 /// Writes instructions on numbers of `f32`.
@@ -175,6 +201,17 @@ impl Fast<'_> {
         self.signed(y, x)
     }
 
+    /// 1 - 2 / (e^2x + 1), which is as near as the numbers next to 1 are to each other.
+    fn tanh_beside_one(&mut self, x: Reg) -> Reg {
+        let twice = self.lit(2.0 * LOG2_E);
+        let t = self.two("mul.rn.f32", x, twice);
+        let e = self.one("ex2.approx.ftz.f32", t);
+        let (one, minus) = (self.lit(1.0), self.lit(-2.0));
+        let sum = self.two("add.rn.f32", e, one);
+        let r = self.one("rcp.approx.ftz.f32", sum);
+        self.fma(r, minus, one)
+    }
+
     /// An odd polynomial up to 1, and 1 - e^-Q(|x|) beyond.
     fn erf(&mut self, x: Reg) -> Reg {
         let a = self.one("abs.f32", x);
@@ -202,6 +239,34 @@ const TANH: [f64; 5] = [-0.33333316, 0.13332586, -0.053852309, 0.021071678, -0.0
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tangent_is_rough_only_where_sums_hide_it() {
+        use adfuse_ir::scalar::{Recorder, S};
+        use smallvec::smallvec;
+        type Body = for<'r> fn(S<'r>, S<'r>) -> smallvec::SmallVec<[S<'r>; 1]>;
+        let cases: [(Body, bool); 10] = [
+            (|t, _| smallvec![t + 1.0], true),
+            (|t, _| smallvec![t.lit(1.0) - t * t], false),
+            (|t, x| smallvec![(t + 1.0) * x, t.lit(2.0) - t], true),
+            (|t, _| smallvec![t.fma(-t, t.lit(1.0))], false),
+            (|t, _| smallvec![t], false),
+            (|t, _| smallvec![t + 0.5], false),
+            (|t, x| smallvec![t + x], false),
+            (|t, _| smallvec![t + 1.0, t * 2.0], false),
+            (|t, _| smallvec![t * t], false),
+            (|t, x| smallvec![t.fma(x, t.lit(1.0))], false),
+        ];
+        for (n, (body, due)) in cases.into_iter().enumerate() {
+            let program = Recorder::record(
+                &[DType::F32],
+                &vec![DType::F32; if n == 2 || n == 7 { 2 } else { 1 }],
+                |_, x| body(x[0].tanh(), x[0]),
+            );
+            let tanh = program.insts.values().find(|inst| inst.op == SOp::Func(Func::Tanh));
+            assert_eq!(is_beside_one(&program, tanh.expect("a tangent")), due, "{n}: {program:?}");
+        }
+    }
 
     #[test]
     fn quotients_by_powers_of_two_are_products() {

@@ -17,6 +17,7 @@ use crate::gpu::schedule::shape::axes;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Order, Sink, Stage};
+use adfuse_ir::scalar::ScalarProgram;
 
 /// Launches a flat loop with folds, and what joins their parts.
 pub(crate) fn fold(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
@@ -49,9 +50,9 @@ fn empty(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
 /// By warps, or parts of warps where fewer elements fold: each lane takes what the lane order gives it.
 fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
     let ScheduledFold { domain, stage, shape, folds, .. } = f;
-    let FoldDecision { grid, unroll, .. } = f.decision;
-    let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
-    let (team, turns) = (FoldLoop::team(shape), FoldLoop::turns(shape));
+    let FoldDecision { grid, unroll, width, .. } = f.decision;
+    let (groups, blocks, results) = (shape.count / width, shape.blocks(), shape.results());
+    let (team, turns) = (FoldLoop::team(shape, width), FoldLoop::turns(shape, width));
     let teams = results * blocks;
     let mut emit = begun(s);
     let (id, live) = emit.thread(teams * team, grid.threads, true);
@@ -71,20 +72,27 @@ fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
     let (l, turn) = emit.repeat(turns / unroll);
     let mut inner = vars.clone();
     let turn = inner.push(turn, turns / unroll);
-    let mut now = accs.clone();
+    let mut now = vec![accs.clone()];
     for u in 0..unroll {
         let number = turn.clone().times(unroll).plus(u);
         let first = block.clone().times(turns).sum(number).times(team);
         let mut own = inner.clone();
-        let here = emit.below(&mut own, &first.sum(lane.clone()), n);
-        let (place, valid, reg) = (here.place, here.valid, Some(here.number));
-        let coords = shape.coords(&kept, &place, domain);
-        let at = At { vars: &own, coords: &coords };
-        let values = emit.outputs(stage, &program, &at, &mut |_, _, _| None);
-        let stored = emit.all(live, valid);
-        sinks(&mut emit, stage, folds, &values, &at, stored, valid, reg, &mut now);
+        let here = emit.below(&mut own, &first.sum(lane.clone()), groups);
+        let (place, valid) = (here.number, here.valid);
+        if width == 1 {
+            let coords = shape.coords(&kept, &here.place, domain);
+            let at = At { vars: &own, coords: &coords };
+            let values = emit.outputs(stage, &program, &at, &mut |_, _, _| None);
+            let when = PointConditions { stored: emit.all(live, valid), valid };
+            sinks(&mut emit, stage, folds, &values, &at, when, Some(place), &mut now[0]);
+            continue;
+        }
+        let when = PointConditions { stored: emit.all(live, valid), valid };
+        let coords = shape.near(&kept, &here.place, (domain, width));
+        let near = Neighbours { coords, vars: own };
+        folded(&mut emit, (stage, folds, &program), &near, when, Some(place), &mut now);
     }
-    for (&acc, &part) in accs.iter().zip(&now) {
+    for (&acc, &part) in accs.iter().zip(&now[0]) {
         emit.set_part(acc, part);
     }
     emit.again(l);
@@ -110,6 +118,49 @@ fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
     out.launch(&s.homes, emit, grid.blocks(teams * team), grid, 0)
 }
 
+/// Under which conditions values are stored and folded.
+#[derive(Clone, Copy)]
+struct PointConditions {
+    stored: Option<Reg>,
+    valid: Option<Reg>,
+}
+
+/// What becomes of the values at neighbouring points: stored as a row, or joined with what there is, by the points in turn.
+fn folded(
+    emit: &mut Emit<'_>,
+    (stage, folds, program): (&Stage, &[FoldResult], &ScalarProgram),
+    near: &Neighbours,
+    when: PointConditions,
+    place: Option<Reg>,
+    now: &mut [Vec<Part>],
+) {
+    let loaded = emit.loaded(stage, near);
+    let is_fold = |sink: &&Sink| matches!(sink, Sink::Fold { .. });
+    let sums: Vec<Sink> = stage.sinks.iter().filter(is_fold).cloned().collect();
+    let folding = Stage { sinks: sums, ..Stage::default() };
+    let mut stored: Vec<Vec<Reg>> = vec![Vec::new(); stage.sinks.len()];
+    for (j, coords) in near.coords.iter().enumerate() {
+        let at = At { vars: &near.vars, coords };
+        let values = emit.outputs(stage, program, &at, &mut |_, k, _| {
+            loaded.get(&k).and_then(|regs| regs.get(j)).copied()
+        });
+        let mut only_folds = Vec::new();
+        for (k, (sink, &value)) in stage.sinks.iter().zip(&values).enumerate() {
+            match sink {
+                Sink::Fold { .. } => only_folds.push(value),
+                _ => stored[k].push(value),
+            }
+        }
+        let own = j % now.len().max(1);
+        sinks(emit, &folding, folds, &only_folds, &at, when, place, &mut now[own]);
+    }
+    for (sink, values) in stage.sinks.iter().zip(&stored) {
+        if let Sink::Store { buffer, index } = sink {
+            emit.store_row(*buffer, index, values, near, when.stored);
+        }
+    }
+}
+
 /// What becomes of the values at one point: stored, or joined with what there is.
 #[allow(clippy::too_many_arguments)]
 fn sinks(
@@ -118,8 +169,7 @@ fn sinks(
     folds: &[FoldResult],
     values: &[Reg],
     at: &At<'_>,
-    stored: Option<Reg>,
-    valid: Option<Reg>,
+    PointConditions { stored, valid }: PointConditions,
     place: Option<Reg>,
     now: &mut [Part],
 ) {
@@ -185,7 +235,7 @@ fn chains(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagn
     let ScheduledFold { domain, stage, shape, folds, .. } = f;
     let FoldDecision { grid, unroll, width, .. } = f.decision;
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
-    let turns = FoldLoop::turns(shape);
+    let turns = FoldLoop::turns(shape, 1);
     let mut emit = begun(s);
     let program = emit.written(&stage.program);
     let groups = results / width;
@@ -215,37 +265,9 @@ fn chains(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagn
         let (place, valid, reg) = (here.place, here.valid, Some(here.number));
         let coords: Vec<Vec<IndexExpr>> =
             kept.iter().map(|kept| shape.coords(kept, &place, domain)).collect();
-        let near = Neighbours { vars: own.clone(), coords };
-        let loaded = emit.loaded(stage, &near);
-        let mut stored: Vec<Vec<Reg>> = vec![Vec::new(); stage.sinks.len()];
-        for (j, coords) in near.coords.iter().enumerate() {
-            let at = At { vars: &own, coords };
-            let values = emit.outputs(stage, &program, &at, &mut |_, k, _| {
-                loaded.get(&k).and_then(|regs| regs.get(j)).copied()
-            });
-            let folding = Stage {
-                sinks: stage
-                    .sinks
-                    .iter()
-                    .filter(|s| matches!(s, Sink::Fold { .. }))
-                    .cloned()
-                    .collect(),
-                ..Stage::default()
-            };
-            let mut only_folds = Vec::new();
-            for (k, (sink, &value)) in stage.sinks.iter().zip(&values).enumerate() {
-                match sink {
-                    Sink::Fold { .. } => only_folds.push(value),
-                    _ => stored[k].push(value),
-                }
-            }
-            sinks(&mut emit, &folding, folds, &only_folds, &at, None, valid, reg, &mut now[j]);
-        }
-        for (sink, values) in stage.sinks.iter().zip(&stored) {
-            if let Sink::Store { buffer, index } = sink {
-                emit.store_row(*buffer, index, values, &near, valid);
-            }
-        }
+        let near = Neighbours { vars: own, coords };
+        let when = PointConditions { stored: valid, valid };
+        folded(&mut emit, (stage, folds, &program), &near, when, reg, &mut now);
     }
     for (accs, now) in accs.iter().zip(&now) {
         for (&acc, &part) in accs.iter().zip(now) {

@@ -47,7 +47,9 @@ pub(super) fn instruction(
             let quotient = fast_math::quotient(asm, program, inst, args);
             quotient.unwrap_or_else(|| prim(asm, p, program.source(inst), inst, args))
         }),
-        SOp::Func(func) => args.first().map(|&x| fast_math::function(asm, func, x)),
+        SOp::Func(func) => {
+            args.first().map(|&x| fast_math::function(asm, (program, inst), func, x))
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::mapped_operand::LINE;
 use super::score_operand::ScoreOperand;
 use super::shape::internal;
 use super::text::{DecisionLine, Reader, Writer, wrong};
-use super::warpgroup::{BARRIERS, GROUP, TALL};
+use super::warpgroup_tile::{BARRIERS, GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Attend, Program};
 use adfuse_ir::op::AttentionShape;

@@ -4,7 +4,7 @@ use super::attention::{
     AttentionDecision, AttentionForm, AttentionPass, AttentionTile, AttentionUnit,
 };
 use super::shape::internal;
-use super::warpgroup::{GROUP, TALL};
+use super::warpgroup_tile::{GROUP, TALL};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::op::{ATTENTION_BLOCK, ATTENTION_JOINT};

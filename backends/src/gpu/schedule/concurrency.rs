@@ -8,15 +8,14 @@
 
 use super::shape::volume;
 use super::text::{DecisionLine, Line, Reader, Writer, wrong};
-use super::warpgroup::{BANDWIDTH, LIBRARY_RATE, PLANNED_RATE, WarpgroupForm, joint_runs};
+use super::warpgroup_form::{WarpgroupForm, joint_runs};
+use super::warpgroup_price::{BANDWIDTH, LAUNCH, LIBRARY_RATE, PLANNED_RATE};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Contract, Member, Program, Step};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 use std::ops::Range;
 
-/// Seconds of a launch that waits for the one before.
-const LAUNCH: f64 = 2e-6;
 /// Elements that give each multiprocessor of a large chip as many threads as it has.
 const FILLING: f64 = (1 << 19) as f64;
 /// Rows and columns of a product's tile, of which a multiprocessor has one at a time.

@@ -6,7 +6,7 @@ use super::scalar_form::written;
 use super::shape::{free, load, only, output_type, volume};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tree_fold::{Tree, TreeFold, joined};
-use super::vectorize::vectors;
+use super::vectorize::vectors_along;
 use super::work::{Flat, Lowering};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Extents, Order, Program, Run, Sink, Stage, Storage};
@@ -23,6 +23,9 @@ pub(crate) const WIDE: i64 = 4;
 pub(crate) const LEAST_THREADS: i64 = 1 << 15;
 /// Instructions of a body that several neighbouring results have, at most.
 const WIDE_INSTRUCTIONS: usize = 150;
+/// Warps up to which a fold in the order of lanes leaves a chip without work enough, and the elements of a warp at least.
+const FEW_WARPS: i64 = 1 << 12;
+const LEAST_BLOCK: i64 = 256;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.
 const SHORT: i64 = 8;
 
@@ -34,7 +37,7 @@ pub(crate) struct FoldDecision {
     pub(crate) grid: Grid,
     /// Elements whose loads are under way together.
     pub(crate) unroll: i64,
-    /// Neighbouring results of a thread; 1 in the lane order.
+    /// Neighbouring results of a thread that folds chains, neighbouring elements of a lane; 1 in the lane order of strict mode.
     pub(crate) width: i64,
     pub(crate) tree: Tree,
 }
@@ -57,12 +60,12 @@ pub(crate) struct ScheduledFold {
 }
 
 /// The folds of a loop by their shapes, each with the numbers of their sinks.
-fn shapes(flat: &Flat) -> Vec<(FoldShape, Vec<usize>)> {
+fn shapes(flat: &Flat, fp: Fp) -> Vec<(FoldShape, Vec<usize>)> {
     let mut found: Vec<(FoldShape, Vec<usize>)> = Vec::new();
     for (k, sink) in flat.stage.sinks.iter().enumerate() {
         let Sink::Fold { monoid, runs, .. } = sink else { continue };
         let dtype = output_type(&flat.stage, k);
-        let shape = shape(&flat.domain, runs.first(), *monoid, dtype);
+        let shape = shape(&flat.domain, runs.first(), (*monoid, dtype), fp);
         match found.iter_mut().find(|(s, _)| *s == shape) {
             Some((_, list)) => list.push(k),
             None => found.push((shape, vec![k])),
@@ -71,7 +74,7 @@ fn shapes(flat: &Flat) -> Vec<(FoldShape, Vec<usize>)> {
     found
 }
 
-fn shape(domain: &[i64], run: Option<&Run>, monoid: Monoid, d: DType) -> FoldShape {
+fn shape(domain: &[i64], run: Option<&Run>, (monoid, d): (Monoid, DType), fp: Fp) -> FoldShape {
     let axes: Vec<usize> =
         run.map_or(Vec::new(), |r| r.axes.iter().map(|&a| usize::from(a)).collect());
     let kept: Vec<usize> = (0..domain.len()).filter(|a| !axes.contains(a)).collect();
@@ -84,12 +87,21 @@ fn shape(domain: &[i64], run: Option<&Run>, monoid: Monoid, d: DType) -> FoldSha
         let along = fastest.is_some_and(|a| axes.contains(&a));
         order = if along && count > SHORT { Order::Lane } else { Order::Chain };
     }
-    FoldShape { axes, order, count, kept, kept_extents }
+    let mut block = order.block() as i64;
+    // Where warps are few each folds less, and the parts are joined as they are anyway.
+    let any = fp != Fp::Strict;
+    if order == Order::Lane && any && count > block {
+        let warps = |block: i64| volume(&kept_extents).saturating_mul((count + block - 1) / block);
+        while block > LEAST_BLOCK && warps(block) < FEW_WARPS {
+            block /= 2;
+        }
+    }
+    FoldShape { axes, order, any, block, count, kept, kept_extents }
 }
 
 /// A flat loop as one that stores, where no fold comes by every point, and one for each set of folds.
-pub(crate) fn divided(program: &Program, flat: &Flat) -> (Option<Flat>, Vec<FoldLoop>) {
-    let shapes = shapes(flat);
+pub(crate) fn divided(program: &Program, flat: &Flat, fp: Fp) -> (Option<Flat>, Vec<FoldLoop>) {
+    let shapes = shapes(flat, fp);
     let stores: Vec<usize> = (0..flat.stage.sinks.len())
         .filter(|&k| matches!(flat.stage.sinks[k], Sink::Store { .. }))
         .collect();
@@ -144,18 +156,19 @@ fn reread(program: &Program, stage: &Stage, folds: &[usize]) -> Option<Stage> {
 }
 
 impl FoldLoop {
-    /// Threads that fold one block of the lane order: a warp, or a part of one where fewer elements fold.
-    pub(crate) fn team(shape: &FoldShape) -> i64 {
-        (shape.count.min(WARP) as u64).next_power_of_two() as i64
+    /// Threads that fold one block of the lane order, groups of `width` neighbours each: a warp, or a part of one where fewer fold.
+    pub(crate) fn team(shape: &FoldShape, width: i64) -> i64 {
+        let groups = (shape.count + width - 1) / width;
+        (groups.min(WARP) as u64).next_power_of_two() as i64
     }
 
-    /// Elements that each lane or thread folds one after the other.
-    pub(crate) fn turns(shape: &FoldShape) -> i64 {
-        let elements = shape.count.min(shape.block());
+    /// Elements that each thread folds one after the other in a chain, or groups of neighbours in the order of lanes.
+    pub(crate) fn turns(shape: &FoldShape, width: i64) -> i64 {
+        let elements = shape.count.min(shape.block);
         match shape.order {
             Order::Lane => {
-                let team = FoldLoop::team(shape);
-                (elements + team - 1) / team
+                let each = FoldLoop::team(shape, width) * width;
+                (elements + each - 1) / each
             }
             Order::Chain => elements,
         }
@@ -165,22 +178,46 @@ impl FoldLoop {
     /// left.
     fn width(&self, program: &Program, instructions: usize) -> i64 {
         let FoldLoop { domain, stage, shape } = self;
-        let last = domain.iter().rposition(|&n| n != 1);
-        let fits = last.is_some_and(|a| shape.kept.contains(&a) && domain[a] % WIDE == 0);
+        // Neighbouring threads have neighbours along this axis.
+        let last = shape.kept.iter().rev().find(|&&a| domain[a] != 1);
+        let Some(&last) = last.filter(|&&a| domain[a] % WIDE == 0) else { return 1 };
         let threads = shape.results() / WIDE * shape.blocks();
         let alone = stage.sinks.iter().filter(|s| matches!(s, Sink::Fold { .. })).count() <= 2;
-        if !fits || !alone || threads < LEAST_THREADS || instructions > WIDE_INSTRUCTIONS {
+        if !alone || threads < LEAST_THREADS || instructions > WIDE_INSTRUCTIONS {
             return 1;
         }
-        match vectors(program, stage, domain, WIDE) {
-            Some(1..) => WIDE,
-            _ => 1,
+        match vectors_along(program, stage, (domain, last), WIDE) {
+            0 => 1,
+            _ => WIDE,
+        }
+    }
+
+    /// Whether places of elements are folded.
+    fn finds_places(&self) -> bool {
+        self.stage.sinks.iter().any(|sink| match sink {
+            Sink::Fold { monoid, .. } => monoid.is_arg(),
+            _ => false,
+        })
+    }
+
+    /// How many neighbours a lane folds: four where the order is free and they are in a row in memory.
+    fn lane_width(&self, program: &Program, instructions: usize) -> i64 {
+        let FoldLoop { domain, stage, shape } = self;
+        let places = self.finds_places();
+        let fits = |&axis: &usize| domain[axis] % WIDE == 0;
+        let Some(axis) = shape.fastest(domain).filter(fits) else { return 1 };
+        if !shape.any || places || shape.count <= SHORT || instructions > WIDE_INSTRUCTIONS {
+            return 1;
+        }
+        match vectors_along(program, stage, (domain, axis), WIDE) {
+            0 => 1,
+            _ => WIDE,
         }
     }
 
     /// Elements of a loop's body: as many as its text allows, and as divide the turns.
-    fn unroll(&self, instructions: usize, most: i64) -> i64 {
-        let turns = FoldLoop::turns(&self.shape);
+    fn unroll(&self, instructions: usize, (most, width): (i64, i64)) -> i64 {
+        let turns = FoldLoop::turns(&self.shape, width);
         let heavy = (UNROLLED / (instructions as i64 + 1)).clamp(1, most);
         (1..=heavy).rev().find(|u| turns % u == 0).unwrap_or(1)
     }
@@ -190,11 +227,15 @@ impl FoldLoop {
         let order = self.shape.order;
         let (unroll, width) = match order {
             _ if self.shape.count == 0 => (1, 1),
-            Order::Lane => (self.unroll(instructions, 8), 1),
+            Order::Lane => {
+                let width = self.lane_width(program, instructions);
+                let most = if width > 1 { 2 } else { 8 };
+                (self.unroll(instructions * width as usize, (most, width)), width)
+            }
             Order::Chain => {
                 let width = self.width(program, instructions);
                 let most = if width > 1 { 4 } else { 8 };
-                (self.unroll(instructions * width as usize, most), width)
+                (self.unroll(instructions * width as usize, (most, 1)), width)
             }
         };
         FoldDecision { order, grid: Grid::default(), unroll, width, tree: Tree::default() }
@@ -208,16 +249,21 @@ impl FoldLoop {
         if d.order != shape.order {
             return Err("this fold has the other order".to_owned());
         }
-        let turns = FoldLoop::turns(shape).max(1);
+        let wide = if d.order == Order::Lane { d.width.max(1) } else { 1 };
+        let turns = FoldLoop::turns(shape, wide).max(1);
         if d.unroll < 1 || turns % d.unroll != 0 {
             return Err(format!("{turns} elements are not unrolled by {}", d.unroll));
         }
-        let last = shape.kept_extents.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
-        let wide = d.order == Order::Chain && shape.count > 0;
+        let places = self.finds_places();
+        let last = match d.order {
+            Order::Chain => shape.kept_extents.iter().rfind(|&&n| n != 1).copied().unwrap_or(1),
+            Order::Lane if places || !shape.any => 1,
+            Order::Lane => shape.fastest(&self.domain).map_or(1, |axis| self.domain[axis]),
+        };
         match d.width {
             1 => Ok(()),
-            2 | 4 | 8 if wide && last % d.width == 0 => Ok(()),
-            w => Err(format!("threads do not have {w} neighbouring results of this fold")),
+            2 | 4 | 8 if shape.count > 0 && last % d.width == 0 => Ok(()),
+            w => Err(format!("threads do not have {w} neighbours of this fold")),
         }
     }
 

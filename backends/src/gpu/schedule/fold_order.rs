@@ -13,6 +13,10 @@ pub(crate) struct FoldShape {
     /// Folded axes, the slowest first.
     pub(crate) axes: Vec<usize>,
     pub(crate) order: Order,
+    /// Whether elements may fold in other orders than that one.
+    pub(crate) any: bool,
+    /// Elements that a warp or a thread folds into a part.
+    pub(crate) block: i64,
     /// Elements that fold into one result.
     pub(crate) count: i64,
     /// The axes that remain.
@@ -35,12 +39,8 @@ pub(crate) struct FoldResult {
 }
 
 impl FoldShape {
-    pub(crate) fn block(&self) -> i64 {
-        self.order.block() as i64
-    }
-
     pub(crate) fn blocks(&self) -> i64 {
-        (self.count + self.block() - 1) / self.block()
+        (self.count + self.block - 1) / self.block.max(1)
     }
 
     pub(crate) fn results(&self) -> i64 {
@@ -64,6 +64,32 @@ impl FoldShape {
             at[a] = e;
         }
         at
+    }
+
+    /// All coordinates of `width` neighbours along the fastest folded axis: those of a group, by its place in the run.
+    pub(crate) fn near(
+        &self,
+        kept: &[IndexExpr],
+        group: &IndexExpr,
+        (domain, width): (&[i64], i64),
+    ) -> Vec<Vec<IndexExpr>> {
+        let Some(last) = self.fastest(domain) else {
+            return vec![self.coords(kept, group, domain)];
+        };
+        let mut groups = domain.to_vec();
+        groups[last] /= width;
+        let first = self.coords(kept, group, &groups);
+        let of = |j: i64| {
+            let mut at = first.clone();
+            at[last] = at[last].clone().times(width).plus(j);
+            at
+        };
+        (0..width).map(of).collect()
+    }
+
+    /// The folded axis along which places of the run are neighbours.
+    pub(crate) fn fastest(&self, domain: &[i64]) -> Option<usize> {
+        self.axes.iter().rev().find(|&&a| domain[a] != 1).copied()
     }
 
     /// The coordinates at which results are, 0 along what is folded.

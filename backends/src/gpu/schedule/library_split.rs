@@ -6,9 +6,9 @@ use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, is_stored, lies};
 use super::measured_product::fastest;
 use super::shape::volume;
-use super::warpgroup::{
-    BANDWIDTH, JointRun, LIBRARY_RATE, WarpgroupForm, WarpgroupTile, joint_runs, slower,
-};
+use super::warpgroup_form::{JointRun, WarpgroupForm, joint_runs};
+use super::warpgroup_price::{BANDWIDTH, LAUNCH, LIBRARY_DEEP_RATE, LIBRARY_FINISH, slower};
+use super::warpgroup_tile::WarpgroupTile;
 use crate::gpu::target::GpuTarget;
 use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
@@ -20,9 +20,6 @@ use adfuse_ir::scalar::Recorder;
 use adfuse_ir::types::MAX_RANK;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use smallvec::SmallVec;
-
-/// Seconds of a launch.
-const LAUNCH: f64 = 2e-6;
 
 /// A program, divided.
 // Without the driver nothing reads which products a library makes.
@@ -150,7 +147,7 @@ impl Making {
         };
         let [mut own, mut library, mut priced] = [const { Vec::new() }; 3];
         for m in &c.members {
-            match fastest(products, (&self.program, m), fp, true) {
+            match fastest(products, (&self.program, m), (fp, target), true) {
                 Some((ProductWay::Library, _)) => library.push(m),
                 Some(_) => own.push(m),
                 None => priced.push(m),
@@ -181,7 +178,7 @@ impl Making {
             [(m, None)] => self.window_seconds(m, (fp, target)),
             run => {
                 let products: Vec<&Member> = run.iter().map(|(m, _)| *m).collect();
-                let tile = WarpgroupTile::of(&products, target);
+                let tile = WarpgroupTile::of(&self.program, &products, (fp, target));
                 Some(tile.seconds(&self.program, &products, (fp, target)))
             }
         };
@@ -206,8 +203,9 @@ impl Making {
         };
         let size = |d: DType| d.bytes() as f64;
         let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
-        let rate = LIBRARY_RATE / slower(m, fp)[1];
-        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * depth / rate;
+        let rate = LIBRARY_DEEP_RATE / slower(m, fp)[1];
+        let deep = depth + LIBRARY_FINISH;
+        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * deep / rate;
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
             let groups = [&m.batch, free, &m.depth];
             if lies(&self.program, feed, groups).is_none() {

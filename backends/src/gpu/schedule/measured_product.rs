@@ -1,7 +1,8 @@
 //! Products by measured times: what a product is called in a table of times, and the way that was the fastest.
 
 use super::shape::volume;
-use super::warpgroup::{TileOrder, WarpgroupForm, WarpgroupTile};
+use super::warpgroup_form::WarpgroupForm;
+use super::warpgroup_tile::{TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{
     Contract, Member, ProductTimes, ProductWay, Program, Role, Step, StepForm, WarpgroupWay,
@@ -62,9 +63,10 @@ pub(crate) fn ways(
 ) -> Vec<ProductWay> {
     let own = WarpgroupForm::of(program, m, (fp, target)).is_some();
     let tiles = WarpgroupWay::SHAPES.into_iter().flat_map(|(side, pingpong)| {
-        [1, 2].map(|cluster| WarpgroupWay { side, pingpong, cluster })
+        let all = [(1, false), (2, false), (1, true)];
+        all.map(|(cluster, split)| WarpgroupWay { side, pingpong, cluster, split })
     });
-    let tiles = tiles.filter(|way| own && way.is_known() && way.fits(volume(&m.rows)));
+    let tiles = tiles.filter(|way| own && way.is_known() && fits(*way, m, (fp, target)));
     let library = by_library.then_some(ProductWay::Library);
     tiles.map(ProductWay::Warpgroups).chain(library).collect()
 }
@@ -74,7 +76,7 @@ pub(crate) fn ways(
 pub(crate) fn fastest(
     times: &ProductTimes,
     (program, m): (&Program, &Member),
-    fp: Fp,
+    (fp, target): (Fp, &GpuTarget),
     library: bool,
 ) -> Option<(ProductWay, f64)> {
     if times.is_empty() {
@@ -83,8 +85,17 @@ pub(crate) fn fastest(
     let form = form_name(program, m, fp)?;
     times.fastest(&form, |way| match way {
         ProductWay::Library => library,
-        ProductWay::Warpgroups(tiles) => tiles.fits(volume(&m.rows)),
+        ProductWay::Warpgroups(tiles) => fits(tiles, m, (fp, target)),
     })
+}
+
+/// Whether a product can have these tiles.
+fn fits(way: WarpgroupWay, m: &Member, (fp, target): (Fp, &GpuTarget)) -> bool {
+    let tile = WarpgroupTile::by(way, m, target);
+    let runs = tile.priced_runs(&[m], fp);
+    // Of enough tiles there are no runs.
+    let cut = runs.map_or(!way.split, |runs| runs.are_long() && runs.check(&tile, &[m]).is_ok());
+    way.fits(volume(&m.rows)) && cut
 }
 
 /// The tiles of the fastest way by warpgroups that was measured.
@@ -93,16 +104,17 @@ pub(crate) fn fastest_tile(
     (program, m): (&Program, &Member),
     (fp, target): (Fp, &GpuTarget),
 ) -> Option<WarpgroupTile> {
-    match fastest(times, (program, m), fp, false)?.0 {
-        ProductWay::Warpgroups(way) => Some(WarpgroupTile::by(way, target)),
+    match fastest(times, (program, m), (fp, target), false)?.0 {
+        ProductWay::Warpgroups(way) => Some(WarpgroupTile::by(way, m, target)),
         ProductWay::Library => None,
     }
 }
 
 impl WarpgroupTile {
-    /// The tiles of a way, with as many steps in shared memory as fit.
-    pub(crate) fn by(way: WarpgroupWay, target: &GpuTarget) -> WarpgroupTile {
+    /// The tiles of a way of a product, with as many steps in shared memory as fit.
+    pub(crate) fn by(way: WarpgroupWay, m: &Member, target: &GpuTarget) -> WarpgroupTile {
         let order = if way.pingpong { TileOrder::PingPong } else { TileOrder::Cooperative };
-        WarpgroupTile::filling(way.side, order, way.cluster, target)
+        let whole = WarpgroupTile::filling(way.side, order, way.cluster, target);
+        if way.split { whole.in_runs(&[m], target) } else { whole }
     }
 }

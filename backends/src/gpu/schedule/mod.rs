@@ -20,6 +20,8 @@ pub(crate) mod context;
 pub(crate) mod convolution;
 pub(crate) mod convolution_search;
 pub(crate) mod cooperative_row;
+pub(crate) mod depth_runs;
+pub(crate) mod divided_axes;
 pub(crate) mod elementwise;
 pub(crate) mod fission;
 pub(crate) mod fold;
@@ -60,6 +62,9 @@ pub(crate) mod update_columns;
 pub(crate) mod user_call;
 pub(crate) mod vectorize;
 pub(crate) mod warpgroup;
+pub(crate) mod warpgroup_form;
+pub(crate) mod warpgroup_price;
+pub(crate) mod warpgroup_tile;
 pub(crate) mod work;
 
 pub use binding::BlockBinding;

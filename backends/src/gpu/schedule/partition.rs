@@ -12,7 +12,7 @@ use super::index::in_order;
 use super::measured_product::fastest_tile;
 use super::shape::{axes, free, identity, load, volume};
 use super::user_call::{CallWork, UserLaunch};
-use super::warpgroup::{WarpgroupForm, WarpgroupMember, WarpgroupWork, column_parts, joint_runs};
+use super::warpgroup_form::{WarpgroupForm, WarpgroupWork, joint_runs};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::runtime::legalize::{copy, plain};
 use crate::runtime::strides::dense;
@@ -303,35 +303,14 @@ impl Lowering {
         WindowTile::of(&form, m, &self.target).is_some().then_some(form)
     }
 
-    /// Members that warpgroups multiply in one launch; sums of columns are folds of the parts that these leave.
-    fn warpgroups(&mut self, products: Vec<(Member, WarpgroupForm)>) {
+    /// Members that warpgroups multiply in one launch.
+    fn warpgroups(&mut self, members: Vec<(Member, WarpgroupForm)>) {
         let how = (self.fp, &self.target);
         let tile = |m: &Member| fastest_tile(&self.products, (&self.program, m), how);
-        let measured = products.first().and_then(|(m, _)| tile(m));
+        let measured = members.first().and_then(|(m, _)| tile(m));
         let measured =
-            measured.filter(|found| products.iter().all(|(m, _)| tile(m) == Some(*found)));
-        let (mut members, mut folds) = (Vec::new(), Vec::new());
-        for (member, form) in products {
-            let extents = column_parts(&member);
-            let mut parts = Vec::new();
-            for sink in &member.then.sinks {
-                let part = matches!(sink, Sink::Fold { .. }).then(|| {
-                    let part = self.temp(DType::F32, extents.clone());
-                    let stage = Stage {
-                        params: vec![load(part, axes(extents.len()))],
-                        program: identity(DType::F32),
-                        sinks: vec![sink.clone()],
-                        ..Stage::default()
-                    };
-                    folds.push((extents.clone(), stage));
-                    part
-                });
-                parts.push(part);
-            }
-            members.push(WarpgroupMember { member, form, parts });
-        }
+            measured.filter(|found| members.iter().all(|(m, _)| tile(m) == Some(*found)));
         self.push(Work::Warpgroup(Box::new(WarpgroupWork { members, measured })));
-        folds.into_iter().for_each(|(extents, stage)| self.flat(extents, stage));
     }
 
     /// Members one after the other, but for those that share a grid.

@@ -3,7 +3,7 @@
 use super::convolution::{WindowForm, WindowTile, WindowTiling, elements};
 use super::shape::{axes, identity, load, volume};
 use super::tiling::{ProductTiling, TileDecision};
-use super::warpgroup::PLANNED_RATE;
+use super::warpgroup_price::PLANNED_RATE;
 use super::work::Lowering;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Extents, Member, Order, Run, Sink, Stage};
@@ -65,7 +65,7 @@ impl ScheduledWindows {
     }
 }
 
-/// What folds sums of a product, over some extents.
+/// A loop that follows a product, over some extents: a fold of its sums, or of parts of them.
 pub(crate) type FoldStage = (Extents, Stage);
 
 /// A product with windows as it is run, and the folds that follow it: each warp leaves sums of the rows of its tile.

@@ -1,5 +1,6 @@
 //! Products whose operands are stacked along the first axis of the depth: a sum of terms, each with operands of its own.
 
+use super::divided_axes::with_divided_axes;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Extents, Feed, Member, Param, Piece};
 use smallvec::SmallVec;
@@ -7,9 +8,11 @@ use smallvec::SmallVec;
 /// Terms of a product at most.
 const MOST_TERMS: usize = 4;
 
-/// The terms of a product; itself where it has one.
+/// The terms of a product; itself where it has one. Axes that operands divide are two each, so what follows the sums is no part of a
+/// term.
 pub(crate) fn terms(m: &Member) -> Vec<Member> {
-    stacked(m).unwrap_or_else(|| vec![m.clone()])
+    let terms = stacked(m).unwrap_or_else(|| vec![m.clone()]);
+    terms.iter().map(with_divided_axes).collect()
 }
 
 fn stacked(m: &Member) -> Option<Vec<Member>> {

@@ -24,7 +24,9 @@ use super::tiling::TileDecision;
 use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree};
 use super::user_call::{CallWork, UserLaunch};
-use super::warpgroup::{WarpgroupProduct, WarpgroupTile, WarpgroupWork};
+use super::warpgroup;
+use super::warpgroup_form::WarpgroupWork;
+use super::warpgroup_tile::WarpgroupTile;
 use super::work::{Flat, Home, Join, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
@@ -321,7 +323,7 @@ impl Scheduler<'_, '_> {
     }
 
     fn flat(&mut self, flat: &Flat) -> Result<(), Diagnostic> {
-        let (stores, folds) = fold::divided(&self.low.program, flat);
+        let (stores, folds) = fold::divided(&self.low.program, flat, self.low.fp);
         stores.into_iter().try_for_each(|flat| self.stores(flat))?;
         folds.into_iter().try_for_each(|fold| self.fold(fold))
     }
@@ -394,12 +396,22 @@ impl Scheduler<'_, '_> {
 
     fn warpgroup(&mut self, work: WarpgroupWork) -> Result<(), Diagnostic> {
         let own = |low: &Lowering| {
-            Ok(work.measured.unwrap_or_else(|| WarpgroupTile::of(&work.products(), &low.target)))
+            let how = (low.fp, &low.target);
+            let best = || WarpgroupTile::of(&low.program, &work.products(), how);
+            // Products that share a grid share its runs.
+            let together = |tile: WarpgroupTile| match tile.runs {
+                1 => tile,
+                _ => tile.in_runs(&work.products(), &low.target),
+            };
+            let measured = work.measured.map(together);
+            let measured = measured.filter(|tile| tile.check(&work, &low.target).is_ok());
+            Ok(measured.unwrap_or_else(best))
         };
         let (tile, span) = self.decision("warpgroup", own)?;
-        self.check(span, |low| tile.check(&low.target))?;
-        self.works.push(Scheduled::Warpgroup(Box::new(WarpgroupProduct { work, tile })));
-        Ok(())
+        self.check(span, |low| tile.check(&work, &low.target))?;
+        let (made, follow) = warpgroup::scheduled(self.low, work, tile);
+        self.works.push(Scheduled::Warpgroup(Box::new(made)));
+        self.followed(follow)
     }
 
     fn convolution(&mut self, (member, form): (Member, WindowForm)) -> Result<(), Diagnostic> {
@@ -411,7 +423,12 @@ impl Scheduler<'_, '_> {
         let tiling = fits(tile.fits(&form, &member, &self.low.target), span)?;
         let (made, folds) = product::scheduled_windows(self.low, (member, form), (tile, tiling));
         self.works.push(Scheduled::Convolution(Box::new(made)));
-        folds.into_iter().for_each(|(extents, stage)| self.low.flat(extents, stage));
+        self.followed(folds)
+    }
+
+    /// Loops that follow a product.
+    fn followed(&mut self, loops: Vec<product::FoldStage>) -> Result<(), Diagnostic> {
+        loops.into_iter().for_each(|(extents, stage)| self.low.flat(extents, stage));
         self.low.taken()?.into_iter().try_for_each(|work| self.work(work))
     }
 

@@ -211,6 +211,8 @@ fn chains_of(low: &mut Lowering, kernel: &Kernel, columns: &ColumnFold) -> Vec<C
             let shape = FoldShape {
                 axes: columns.axes.clone(),
                 order: Order::Chain,
+                any: false,
+                block: Order::Chain.block() as i64,
                 count: columns.count,
                 kept_extents: kept.iter().map(|&a| domain[a]).collect(),
                 kept,

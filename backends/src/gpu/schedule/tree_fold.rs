@@ -128,6 +128,8 @@ pub(crate) fn of_join(low: &mut Lowering, join: &Join, tree: Tree) -> TreeFold {
         kept,
         axes: folded.clone(),
         order: Order::Lane,
+        any: false,
+        block: Order::Lane.block() as i64,
     };
     let fold = FoldResult { monoid: *monoid, dtype: *dtype, then: then.clone(), parts: None };
     let count = shape.count;

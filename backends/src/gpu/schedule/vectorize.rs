@@ -51,6 +51,17 @@ pub(crate) fn element(
 }
 
 impl VectorLanes<'_> {
+    /// How many accesses of a stage are vectors.
+    fn accesses(&self, program: &Program, stage: &Stage) -> usize {
+        let loads = stage.params.iter().filter_map(whole);
+        let loads = loads.filter(|(b, piece)| self.aligned(program, *b, &piece.index).is_some());
+        let stores = stage.sinks.iter().filter(|sink| match sink {
+            Sink::Store { buffer, index } => self.aligned(program, *buffer, index).is_some(),
+            _ => false,
+        });
+        loads.count() + stores.count()
+    }
+
     /// The first of the elements that the points have in a row of memory, which begins at a multiple of their number.
     pub(crate) fn aligned(
         &self,
@@ -83,12 +94,24 @@ pub(crate) fn vectors(
 ) -> Option<usize> {
     let coords = neighbours(domain, width)?;
     let extents = [(volume(domain) / width).max(1)];
-    let lanes = VectorLanes { coords: &coords, extents: &extents };
-    let loads = stage.params.iter().filter_map(whole);
-    let loads = loads.filter(|(b, piece)| lanes.aligned(program, *b, &piece.index).is_some());
-    let stores = stage.sinks.iter().filter(|sink| match sink {
-        Sink::Store { buffer, index } => lanes.aligned(program, *buffer, index).is_some(),
-        _ => false,
+    Some(VectorLanes { coords: &coords, extents: &extents }.accesses(program, stage))
+}
+
+/// How many accesses of a stage over a domain are vectors, where threads have this many neighbours each along an axis whose
+/// extent is a multiple.
+pub(crate) fn vectors_along(
+    program: &Program,
+    stage: &Stage,
+    (domain, axis): (&[i64], usize),
+    width: i64,
+) -> usize {
+    let mut extents = domain.to_vec();
+    extents[axis] /= width;
+    let coords = (0..width).map(|j| {
+        let mut at: Vec<IndexExpr> = (0..domain.len()).map(IndexExpr::axis).collect();
+        at[axis] = IndexExpr::axis(axis).times(width).plus(j);
+        at
     });
-    Some(loads.count() + stores.count())
+    let coords: Vec<_> = coords.collect();
+    VectorLanes { coords: &coords, extents: &extents }.accesses(program, stage)
 }

@@ -3,7 +3,7 @@
 use super::attention::AttentionForm;
 use super::convolution::WindowForm;
 use super::user_call::CallWork;
-use super::warpgroup::WarpgroupWork;
+use super::warpgroup_form::WarpgroupWork;
 use crate::gpu::target::GpuTarget;
 use crate::runtime::functions::Registry;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, ProductTimes, Program, Scatter, Stage};

@@ -12,7 +12,7 @@ use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::attention::AttentionForm;
-use crate::gpu::schedule::warpgroup::GROUP;
+use crate::gpu::schedule::warpgroup_tile::GROUP;
 
 /// Queries that the block owns, and stages of keys and of values.
 struct ValuePanels {

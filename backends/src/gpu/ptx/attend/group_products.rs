@@ -9,7 +9,7 @@ use crate::gpu::ptx::asm::{Asm, Class, Reg};
 use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::attention::UNIT;
 use crate::gpu::schedule::mapped_operand::LINE;
-use crate::gpu::schedule::warpgroup::{GROUP, TALL};
+use crate::gpu::schedule::warpgroup_tile::{GROUP, TALL};
 use adfuse_ir::DType;
 
 /// Bytes of the square of 8 lines by 128 bytes after which the pattern of banks repeats.

@@ -37,7 +37,7 @@ use crate::gpu::schedule::attention::{
 };
 use crate::gpu::schedule::mma_unit::Unit;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::warpgroup::GROUP;
+use crate::gpu::schedule::warpgroup_tile::GROUP;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Buffer;

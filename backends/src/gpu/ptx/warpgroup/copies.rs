@@ -1,7 +1,8 @@
 //! The copies that fill stages with the operands of tiles.
 
+use super::WarpgroupKernel;
 use super::ring::Ring;
-use super::{TilePlace, WarpgroupKernel};
+use super::tile_place::TilePlace;
 use crate::gpu::launches::{Arg, TensorMap};
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
@@ -124,7 +125,7 @@ impl WarpgroupKernel<'_> {
         if self.form.terms() == 1 {
             return (None, step);
         }
-        let each = self.term_steps();
+        let each = self.form.term_steps();
         let term = made(asm, Class::Word, "div.u32", format_args!("{step}, {each}"));
         let rest = made(asm, Class::Word, "rem.u32", format_args!("{step}, {each}"));
         (Some(term), rest)

@@ -1,8 +1,9 @@
 //! What becomes of the sums of a tile. Four threads exchange theirs, so that each has eight neighbouring columns and reads and
 //! writes 16 bytes or more at a time; then the scalar program follows, and the stores.
 
+use super::WarpgroupKernel;
 use super::sums::Sums;
-use super::{TilePlace, WarpgroupKernel};
+use super::tile_place::TilePlace;
 use crate::gpu::ptx::address::{Vars, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, made};
 use crate::gpu::ptx::elementwise::Neighbours;
@@ -11,7 +12,8 @@ use crate::gpu::ptx::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::mapped_operand::NEIGHBOURS;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::warpgroup::{EXCHANGED, PART, TALL};
+use crate::gpu::schedule::warpgroup_form::PART;
+use crate::gpu::schedule::warpgroup_tile::{EXCHANGED, TALL};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Param, Sink, Storage};
 use adfuse_ir::scalar::ScalarProgram;
@@ -23,6 +25,8 @@ struct OwnPlace {
     row: Reg,
     group: Reg,
     batch: Reg,
+    /// The part of the tile and its product, where sums are parts.
+    part: Option<[Reg; 2]>,
 }
 
 impl WarpgroupKernel<'_> {
@@ -42,7 +46,11 @@ impl WarpgroupKernel<'_> {
         let quarter = asm.pure(Class::Word, "and.b32", format_args!("{thread}, 3"));
         let col = made(asm, Class::Word, "shr.u32", format_args!("{col}, 3"));
         let group = made(asm, Class::Word, "add.s32", format_args!("{col}, {quarter}"));
-        let own = OwnPlace { row, group, batch: place.batch };
+        let part = place.run.map(|run| run.part).map(|part| {
+            let first = emit.asm.word(0);
+            [part, place.member.unwrap_or(first)]
+        });
+        let own = OwnPlace { row, group, batch: place.batch, part };
         let program = emit.written(&self.member.then.program);
         for (i, regs) in (0i64..).zip(&sums.regs) {
             for (part, regs) in (0i64..).zip(regs.chunks(EXCHANGED as usize / 2)) {
@@ -105,7 +113,13 @@ impl WarpgroupKernel<'_> {
         let row = vars.push(row, rows);
         let group = vars.push(group, groups);
         let number = batch.clone().times(rows).sum(row.clone()).times(groups).sum(group.clone());
-        let n = Neighbours { coords: self.neighbours(&batch, &row, &group), vars };
+        let mut coords = self.neighbours(&batch, &row, &group);
+        if let (Some([part, product]), Some(runs)) = (own.part, self.runs) {
+            let part = vars.push(part, runs.parts().1);
+            let product = vars.push(product, self.members.len() as i64);
+            coords.iter_mut().for_each(|at| at.extend([part.clone(), product.clone()]));
+        }
+        let n = Neighbours { coords, vars };
         let stage = &m.then;
         let loaded = emit.loaded(stage, &n);
         let mut values: Vec<Vec<Reg>> = vec![Vec::new(); stage.sinks.len()];

@@ -9,7 +9,7 @@ use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::mapped_operand::LINE;
-use crate::gpu::schedule::warpgroup::TALL;
+use crate::gpu::schedule::warpgroup_tile::TALL;
 use adfuse_ir::DType;
 
 /// Bytes of the depth that one instruction takes.

@@ -3,7 +3,7 @@
 use crate::gpu::ptx::asm::{Asm, Class, Reg, made};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mbarrier::{RingPlace, expect, init, wait};
-use crate::gpu::schedule::warpgroup::{GROUP, MULTIPLIERS, WarpgroupTile};
+use crate::gpu::schedule::warpgroup_tile::{GROUP, MULTIPLIERS, WarpgroupTile};
 use crate::gpu::target::WARP;
 
 /// Stages that are filled and emptied in turn.

@@ -1,7 +1,7 @@
 //! The sums of a thread.
 
 use crate::gpu::ptx::asm::{Asm, Class, Reg};
-use crate::gpu::schedule::warpgroup::WarpgroupTile;
+use crate::gpu::schedule::warpgroup_tile::WarpgroupTile;
 
 /// The sums of a thread: of each instruction of 64 rows, two neighbours of two rows for every 8 columns.
 pub(super) struct Sums {
