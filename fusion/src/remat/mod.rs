@@ -22,10 +22,13 @@ pub(crate) mod instantiate;
 pub(crate) mod inverse;
 pub(crate) mod loop_choice;
 pub(crate) mod lossy;
+mod plan_gains;
 mod pruning;
+mod recurring_plans;
 pub(crate) mod residual_decision;
 pub mod schedule;
 mod schedule_choice;
+mod schedule_promises;
 pub(crate) mod single_changes;
 
 pub use crate::lower::instances::recomputed_values;
@@ -38,6 +41,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::bundles::bundled_of;
 use crate::search::measure::Predicted;
+use crate::search::parallel::each;
 use crate::search::planner::search;
 use crate::search::point::measured;
 use crate::search::policy::Uniform;
@@ -96,12 +100,13 @@ fn plans_beside(
         found = bettered(f, found, options, engine)?;
     }
     // Last: what shares a launch is in the way of other changes.
+    let bundled = each(&found.points, |point| {
+        let plan = bundled_of(evaluator.base(), (f, point), options, engine);
+        (plan != point.plan).then(|| evaluator.searched(&plan))
+    });
     let mut points = found.compact;
-    for point in found.points {
-        let plan = bundled_of(evaluator.base(), (f, point.plan.clone()), options, engine);
-        if plan != point.plan {
-            points.push(measured(f, plan, options, engine)?.point);
-        }
+    for (point, bundled) in found.points.into_iter().zip(bundled) {
+        points.extend(bundled.transpose()?);
         points.push(point);
     }
     Ok(FoundPlans::of(points))
