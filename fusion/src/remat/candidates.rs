@@ -1,12 +1,9 @@
-//! The plans that a frontier is chosen from: greedy ones, and for each of them [plans in which groups recur](super::recurring_plans)
+//! The plans that a frontier is chosen from: greedy ones, and for each of them [plans in which groups recur](RecurringPlans)
 //! as schedules say. Threads make them, each plan by itself.
 
-use super::group_graph::GroupGraph;
-use super::instantiate::{recurring, regrouped, without_dead};
+use super::base_plan::BasePlan;
 use super::pruning::PlanEvaluator;
 use super::recurring_plans::RecurringPlans;
-use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
-use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
@@ -17,22 +14,10 @@ use crate::search::parallel::each;
 use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::price::PRICES;
-use adfuse_ir::{At, Diagnostic, Function, Kind};
+use adfuse_ir::{Diagnostic, Function};
 
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
-
-/// A greedy plan, and schedules of its groups.
-pub(super) struct BasePlan<'f> {
-    plan: Plan,
-    price: f64,
-    pub(super) point: PlanPoint,
-    /// The facts of the function, and those that the plan rests on.
-    pub(super) known: Facts<'f>,
-    facts: Facts<'f>,
-    graph: GroupGraph,
-    pub(super) schedules: Frontier,
-}
 
 /// Makes the candidates, in the same order every time.
 ///
@@ -78,54 +63,4 @@ pub(super) fn candidates(
     let recurring = RecurringPlans::new(&bases, options, evaluator);
     points.extend(recurring.of_schedules(most, &points)?);
     Ok(points)
-}
-
-impl<'f> BasePlan<'f> {
-    fn of(
-        f: &'f Function,
-        (plan, price): (&Plan, f64),
-        options: &PlanOptions,
-        engine: &dyn EngineModel,
-    ) -> Result<BasePlan<'f>, Diagnostic> {
-        let made = measured(f, plan.clone(), options, engine)?;
-        let known = Facts::of(f, true)?;
-        let mut facts = known.clone();
-        plan.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, plan, &made.program, &made.seconds).map_err(|e| {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            Diagnostic::new(at, Kind::Limit, e.to_string())
-        })?;
-        let schedules = frontier(&graph.graph, &FrontierOptions::default());
-        let (plan, point) = (plan.clone(), made.point);
-        Ok(BasePlan { plan, price, point, known, facts, graph, schedules })
-    }
-
-    /// The plan in which groups recur as one of its schedules says, and which of them come again; `None` where nothing
-    /// recurs.
-    pub(super) fn recurring(&self, at: usize) -> Option<(Plan, Vec<bool>)> {
-        let schedule = &self.schedules.points()[at].schedule;
-        let (plan, again) = recurring(&self.facts, &self.plan, &self.graph, schedule);
-        again.contains(&true).then_some((plan, again))
-    }
-
-    /// The same without what nothing reads.
-    pub(super) fn as_scheduled(&self, at: usize) -> Option<Plan> {
-        let (plan, _) = self.recurring(at)?;
-        Some(without_dead(&self.facts, plan))
-    }
-
-    /// The same with its instructions grouped anew.
-    ///
-    /// # Errors
-    /// Those of planning.
-    pub(super) fn regrouped(
-        &self,
-        at: usize,
-        options: &PlanOptions,
-    ) -> Result<Option<Plan>, Diagnostic> {
-        match self.recurring(at) {
-            Some((plan, again)) => regrouped(&self.known, (&plan, &again), options, self.price),
-            None => Ok(None),
-        }
-    }
 }

@@ -10,6 +10,7 @@
 //! never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
+mod base_plan;
 pub(crate) mod budget_frontier;
 mod candidates;
 pub(crate) mod compile_budget;

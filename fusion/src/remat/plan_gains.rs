@@ -27,14 +27,32 @@ pub(super) fn most_gaining(
 }
 
 /// The same of plans that may come to take less yet, by each of these parts of their peaks and of their seconds in turn: those
-/// that a small part takes below the known ones are first.
+/// that a small part takes below the known ones are first. The last are those that gain most by themselves.
 pub(super) fn nearest(known: &[Taken], plans: &[Taken], most: usize, parts: &[f64]) -> Vec<usize> {
+    let beside = Staircase::of(known.iter().copied());
     let mut found = Vec::new();
     for &part in parts {
         let hoped: Vec<Taken> = plans.iter().map(|taken| taken.less(part)).collect();
-        add_gaining(Staircase::of(known.iter().copied()), &hoped, most, &mut found);
+        add_gaining(beside.clone(), &hoped, most, &mut found);
     }
+    let left: Vec<usize> = (0..plans.len()).filter(|k| !found.contains(k)).collect();
+    let room = most.saturating_sub(found.len());
+    let part = parts.last().copied().unwrap_or(0.0);
+    found.extend(best_alone(&beside, plans, left, part).take(room));
     found
+}
+
+/// Some plans by what each gains by itself if it takes a part less.
+fn best_alone(
+    known: &Staircase,
+    plans: &[Taken],
+    numbers: Vec<usize>,
+    part: f64,
+) -> impl Iterator<Item = usize> {
+    let mut gains: Vec<(usize, f64)> =
+        numbers.into_iter().map(|k| (k, known.gain(&plans[k].less(part)))).collect();
+    gains.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    gains.into_iter().map(|(k, _)| k)
 }
 
 /// Which of some plans to keep beside known ones, about `most` of them. Of those that no other beats in both memory and time those
@@ -62,13 +80,9 @@ pub(super) fn kept(known: &[Taken], plans: &[Taken], most: usize, part: f64) -> 
     let mut kept = vec![false; plans.len()];
     steps.iter().filter_map(|(k, _)| *k).for_each(|k| kept[k] = true);
     let beside = Staircase::of(known.iter().chain(plans).copied());
-    let mut others: Vec<(usize, f64)> = (0..plans.len())
-        .filter(|&k| !kept[k])
-        .map(|k| (k, beside.gain(&plans[k].less(part))))
-        .collect();
-    others.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-    others.truncate(most.saturating_sub(own(&steps)));
-    others.into_iter().for_each(|(k, _)| kept[k] = true);
+    let left = (0..plans.len()).filter(|&k| !kept[k]).collect();
+    let room = most.saturating_sub(own(&steps));
+    best_alone(&beside, plans, left, part).take(room).for_each(|k| kept[k] = true);
     kept
 }
 
@@ -87,6 +101,7 @@ fn add_gaining(mut known: Staircase, plans: &[Taken], most: usize, found: &mut V
 }
 
 /// Plans of which none is beaten by another in both memory and time.
+#[derive(Clone)]
 struct Staircase {
     /// Logarithms of peaks and of seconds: the former rise, the latter fall.
     steps: Vec<(f64, f64)>,
@@ -211,5 +226,15 @@ mod tests {
         assert_eq!(kept(4), [true, true, true, false, false, true]);
         assert_eq!(kept(3), [true, true, false, false, false, true]);
         assert_eq!(kept(1), [true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn plans_near_the_known_ones_are_first() {
+        let plan = |peak, seconds| Taken { peak, seconds };
+        let plans = [plan(450, 5.0), plan(300, 4.01), plan(400, 4.1), plan(303, 4.02)];
+        let near = |most| nearest(&KNOWN, &plans, most, &[1.0 / 64.0, 1.0 / 16.0]);
+        // The second covers the last, which is as near.
+        assert_eq!(near(1), [1]);
+        assert_eq!(near(4), [1, 3, 2, 0]);
     }
 }

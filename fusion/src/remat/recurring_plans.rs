@@ -5,7 +5,7 @@
 //! there, by what their neighbours gave, become plans next. Last, where a plan is near the frontier, its instructions are
 //! grouped anew, so that what is computed again joins its readers.
 
-use super::candidates::BasePlan;
+use super::base_plan::BasePlan;
 use super::divide::divided;
 use super::plan_gains::{Taken, kept, nearest};
 use super::pruning::PlanEvaluator;
@@ -28,8 +28,8 @@ const ROUNDS: usize = 2;
 /// What grouping a plan anew may gain, as parts of its peak and of its time: those near the frontier come first.
 const REGROUPED: [f64; 4] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 4.0];
 
-/// Instructions of the plans that are grouped anew, about, and the most of these plans. Of large functions more are, a sixth of
-/// those that schedules become.
+/// Instructions of the plans that are grouped anew, about, and the most of these plans. Of large functions a third of the plans
+/// of schedules are.
 const REGROUPED_INSTS: usize = 60_000;
 const MOST_REGROUPED: usize = 144;
 
@@ -85,7 +85,7 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
             }
         }
         let insts = self.bases[0].known.f.inst_count().max(1);
-        let most = (most * self.bases.len() / 2).max(REGROUPED_INSTS / insts);
+        let most = (most * self.bases.len()).max(REGROUPED_INSTS / insts);
         let numbers = self.worth_regrouping(known, &near, most.min(MOST_REGROUPED));
         self.regrouped(&numbers)?;
         self.thinned(known);

@@ -22,12 +22,12 @@ pub(super) fn chosen(frontiers: &[&Frontier], most: usize) -> Vec<ScheduleNumber
         let all = |(k, f): (usize, &&Frontier)| (0..f.points().len()).map(move |at| (k, at));
         return numbered().flat_map(all).collect();
     }
-    let left: Vec<Vec<NumberedPoint<'_>>> = numbered()
+    let left: Vec<Vec<NumberedSchedule<'_>>> = numbered()
         .map(|(k, frontier)| {
             let others = || numbered().filter(|(j, _)| *j != k);
             let beaten = |p: &FrontierPoint| others().any(|(_, other)| is_beaten(p, other));
             let points = frontier.points().iter().enumerate().filter(|(_, p)| !beaten(p));
-            points.map(|(at, point)| NumberedPoint(at, point)).collect()
+            points.map(|(at, point)| NumberedSchedule(at, point)).collect()
         })
         .collect();
     let widths: Vec<f64> = left.iter().map(|points| width(points)).collect();
@@ -43,9 +43,9 @@ pub(super) fn chosen(frontiers: &[&Frontier], most: usize) -> Vec<ScheduleNumber
 }
 
 /// A point with its number on its frontier.
-struct NumberedPoint<'s>(usize, &'s FrontierPoint);
+struct NumberedSchedule<'s>(usize, &'s FrontierPoint);
 
-impl Borrow<FrontierPoint> for NumberedPoint<'_> {
+impl Borrow<FrontierPoint> for NumberedSchedule<'_> {
     fn borrow(&self) -> &FrontierPoint {
         self.1
     }
@@ -57,7 +57,7 @@ fn is_beaten(point: &FrontierPoint, other: &Frontier) -> bool {
 }
 
 /// How far peaks and times of a frontier's points are apart, as logarithms.
-fn width(points: &[NumberedPoint<'_>]) -> f64 {
+fn width(points: &[NumberedSchedule<'_>]) -> f64 {
     let (Some(low), Some(high)) = (points.first(), points.last()) else { return 0.0 };
     let times = |a: u64, b: u64| (a.max(1) as f64 / b.max(1) as f64).ln();
     times(high.1.peak, low.1.peak) + times(low.1.time, high.1.time)
@@ -68,7 +68,7 @@ pub(super) const LOWEST: usize = 4;
 
 /// The numbers of at most this many points, evenly by peak, the lowest ones, and a quarter as many in all between those whose times differ
 /// most: there the time rises much for little memory.
-fn spread(points: &[NumberedPoint<'_>], most: usize) -> Vec<usize> {
+fn spread(points: &[NumberedSchedule<'_>], most: usize) -> Vec<usize> {
     if points.is_empty() {
         return Vec::new();
     }

@@ -25,8 +25,8 @@ enum MadeSchedule {
     Plan(Taken),
 }
 
-/// By how much a plan differs from its schedule.
-struct Difference {
+/// By how much a plan deviates from its schedule.
+struct Deviation {
     /// The peak of the schedule.
     at: f64,
     bytes: f64,
@@ -77,7 +77,7 @@ impl<'s> SchedulePromises<'s> {
         let point = &self.frontiers[frontier].points()[at];
         let of = |k: usize| match made[k] {
             MadeSchedule::Plan(taken) => {
-                Some(Difference::of(&self.frontiers[frontier].points()[k], &taken))
+                Some(Deviation::of(&self.frontiers[frontier].points()[k], &taken))
             }
             _ => None,
         };
@@ -93,15 +93,15 @@ impl<'s> SchedulePromises<'s> {
     }
 }
 
-impl Difference {
-    fn of(point: &FrontierPoint, taken: &Taken) -> Difference {
+impl Deviation {
+    fn of(point: &FrontierPoint, taken: &Taken) -> Deviation {
         let at = point.peak as f64;
         let seconds = taken.seconds - point.time as f64 * PICOSECOND;
-        Difference { at, bytes: taken.peak as f64 - at, seconds }
+        Deviation { at, bytes: taken.peak as f64 - at, seconds }
     }
 
     /// Bytes and seconds at a peak between this and another.
-    fn towards(&self, other: &Difference, at: f64) -> (f64, f64) {
+    fn towards(&self, other: &Deviation, at: f64) -> (f64, f64) {
         let part = (at - self.at) / (other.at - self.at).max(1.0);
         let between = |a: f64, b: f64| a + (b - a) * part;
         (between(self.bytes, other.bytes), between(self.seconds, other.seconds))

@@ -31,7 +31,7 @@ const TRIED: usize = 8;
 const FAR: usize = 512;
 
 /// Launches that take a smaller part of a plan's time all together are left as they are in plans for budgets.
-const LEAST_GAIN: f64 = 1e-3;
+const LEAST_GAIN: f64 = 2e-4;
 
 /// What a launch costs, over the time of a kernel from which on it is not worth saving.
 const WORTH: f64 = 0.05;
@@ -53,8 +53,8 @@ pub(crate) fn bundled(
     better(None, (f, &plan), options, engine).unwrap_or(plan)
 }
 
-/// The plan of one of many points of a function, as [`bundled`] makes it where that gains a thousandth of the point's time or
-/// more: where most kernels are long, that is seen before they are lowered.
+/// The plan of one of many points of a function, as [`bundled`] makes it where that may gain a part of the point's time that
+/// counts: where most kernels are long, that is seen before they are lowered.
 pub(crate) fn bundled_of(
     base: Option<&LinkBase<'_>>,
     (f, point): (&Function, &PlanPoint),
