@@ -36,9 +36,10 @@ const MOST_REGROUPED: usize = 144;
 /// The same of planning its memory with the wanted effort.
 const SEARCHED: f64 = 1.0 / 32.0;
 
-/// The most plans in which groups recur that a frontier is chosen from. All of a large function would be a hundred, a few
-/// thousandths of their times apart.
-const MOST_KEPT: usize = 64;
+/// Instructions of the plans in which groups recur that a frontier is chosen from, about, and how many of these plans there are
+/// at the least and at most. More of a large function would be a few thousandths of their times apart.
+const KEPT_INSTS: usize = 120_000;
+const KEPT: (usize, usize) = (64, 144);
 
 /// Makes the plans of schedules of some plans.
 pub(super) struct RecurringPlans<'a, 'f, 'e> {
@@ -84,7 +85,7 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
                 next = promises.best(self.known(known), most * self.bases.len() / ROUNDS);
             }
         }
-        let insts = self.bases[0].known.f.inst_count().max(1);
+        let insts = self.insts();
         let most = (most * self.bases.len()).max(REGROUPED_INSTS / insts);
         let numbers = self.worth_regrouping(known, &near, most.min(MOST_REGROUPED));
         self.regrouped(&numbers)?;
@@ -94,6 +95,11 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
 
     fn known(&self, known: &'a [PlanPoint]) -> impl Iterator<Item = Taken> {
         known.iter().chain(&self.found).map(Taken::of)
+    }
+
+    /// Instructions of the function.
+    fn insts(&self) -> usize {
+        self.bases.first().map_or(1, |base| base.known.f.inst_count().max(1))
     }
 
     /// Measures the plans of schedules, and tells what they take at the least; `None` for one that has none.
@@ -132,9 +138,10 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
 
     /// Leaves those that are on the frontier, or may be once their memory is planned with the wanted effort.
     fn thinned(&mut self, known: &'a [PlanPoint]) {
+        let most = (KEPT_INSTS / self.insts()).clamp(KEPT.0, KEPT.1);
         let known: Vec<Taken> = known.iter().map(Taken::of).collect();
         let found: Vec<Taken> = self.found.iter().map(Taken::of).collect();
-        let kept = kept(&known, &found, MOST_KEPT, SEARCHED);
+        let kept = kept(&known, &found, most, SEARCHED);
         let mut kept = kept.into_iter();
         self.found.retain(|_| kept.next() == Some(true));
     }

@@ -30,9 +30,6 @@ const TRIED: usize = 8;
 /// How many groups further a kernel moves at most.
 const FAR: usize = 512;
 
-/// Launches that take a smaller part of a plan's time all together are left as they are in plans for budgets.
-const LEAST_GAIN: f64 = 2e-4;
-
 /// What a launch costs, over the time of a kernel from which on it is not worth saving.
 const WORTH: f64 = 0.05;
 
@@ -53,11 +50,12 @@ pub(crate) fn bundled(
     better(None, (f, &plan), options, engine).unwrap_or(plan)
 }
 
-/// The plan of one of many points of a function, as [`bundled`] makes it where that may gain a part of the point's time that
-/// counts: where most kernels are long, that is seen before they are lowered.
+/// The plan of one of many points of a function, as [`bundled`] makes it where that may gain this part of the point's time:
+/// where most kernels are long, that is seen before they are lowered.
 pub(crate) fn bundled_of(
     base: Option<&LinkBase<'_>>,
     (f, point): (&Function, &PlanPoint),
+    least: f64,
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Plan {
@@ -73,7 +71,7 @@ pub(crate) fn bundled_of(
     let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
     // One launch stays.
     let most = |linked: &LinkedPlan| short(linked).saturating_sub(1) as f64 * launch_s;
-    match linked.is_some_and(|linked| most(&linked) < LEAST_GAIN * point.seconds) {
+    match linked.is_some_and(|linked| short(&linked) < 2 || most(&linked) < least * point.seconds) {
         true => plan,
         false => better(base, (f, &plan), options, engine).unwrap_or(plan),
     }
