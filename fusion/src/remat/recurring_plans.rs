@@ -39,7 +39,7 @@ const SEARCHED: f64 = 1.0 / 32.0;
 /// Instructions of the plans in which groups recur that a frontier is chosen from, about, and how many of these plans there are
 /// at the least and at most. More of a large function would be a few thousandths of their times apart.
 const KEPT_INSTS: usize = 120_000;
-const KEPT: (usize, usize) = (64, 144);
+const KEPT: (usize, usize) = (48, 144);
 
 /// Makes the plans of schedules of some plans.
 pub(super) struct RecurringPlans<'a, 'f, 'e> {
