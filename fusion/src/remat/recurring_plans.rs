@@ -28,7 +28,7 @@ const ROUNDS: usize = 2;
 /// What grouping a plan anew may gain, as parts of its peak and of its time: those near the frontier come first.
 const REGROUPED: [f64; 4] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 4.0];
 
-/// Instructions of the plans that are grouped anew, about, and the most of these plans. Of large functions a third of the plans
+/// Instructions of the plans that are grouped anew, about, and the most of these plans. Of large functions a sixth of the plans
 /// of schedules are.
 const REGROUPED_INSTS: usize = 60_000;
 const MOST_REGROUPED: usize = 144;
@@ -86,7 +86,7 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
             }
         }
         let insts = self.insts();
-        let most = (most * self.bases.len()).max(REGROUPED_INSTS / insts);
+        let most = (most * self.bases.len() / 2).max(REGROUPED_INSTS / insts);
         let numbers = self.worth_regrouping(known, &near, most.min(MOST_REGROUPED));
         self.regrouped(&numbers)?;
         self.thinned(known);
