@@ -196,7 +196,8 @@ fn measured_as(
     let plans: Vec<Plan> = plans.iter().map(of).collect();
     let plans: Vec<&Plan> = plans.iter().collect();
     let measured = evaluator.measured_all(&plans, |plan| Ok(plan.clone()));
-    Ok(FoundPlans::of(evaluator.packed(measured.into_iter().flatten().collect())?))
+    let points = measured.into_iter().flatten().filter_map(|costed| costed.point).collect();
+    Ok(FoundPlans::of(evaluator.packed(points)?))
 }
 
 /// A function as the text of a plan for a budget says that it was rewritten.

@@ -10,6 +10,7 @@
 //! never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
+mod base_plan;
 pub(crate) mod budget_frontier;
 mod candidates;
 pub(crate) mod compile_budget;
@@ -22,10 +23,13 @@ pub(crate) mod instantiate;
 pub(crate) mod inverse;
 pub(crate) mod loop_choice;
 pub(crate) mod lossy;
+mod plan_gains;
 mod pruning;
+mod recurring_plans;
 pub(crate) mod residual_decision;
 pub mod schedule;
 mod schedule_choice;
+mod schedule_promises;
 pub(crate) mod single_changes;
 
 pub use crate::lower::instances::recomputed_values;
@@ -38,6 +42,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::bundles::bundled_of;
 use crate::search::measure::Predicted;
+use crate::search::parallel::each;
 use crate::search::planner::search;
 use crate::search::point::measured;
 use crate::search::policy::Uniform;
@@ -77,6 +82,9 @@ pub fn plan_frontier(
     })
 }
 
+/// Launches that take a smaller part of a plan's time all together stay as they are.
+const BUNDLED_GAIN: f64 = 1e-3;
+
 /// The plans of a function that may be on a frontier, beside those that are known: none of them is beaten by one of these.
 fn plans_beside(
     f: &Function,
@@ -96,12 +104,16 @@ fn plans_beside(
         found = bettered(f, found, options, engine)?;
     }
     // Last: what shares a launch is in the way of other changes.
+    let fastest = found.points.last().map_or(0.0, |point| point.seconds);
+    let bundled = each(&found.points, |point| {
+        // The fastest one is what a plan without a budget is compared with.
+        let least = if point.seconds > fastest { BUNDLED_GAIN } else { 0.0 };
+        let plan = bundled_of(evaluator.base(), (f, point), least, options, engine);
+        (plan != point.plan).then(|| evaluator.searched(&plan))
+    });
     let mut points = found.compact;
-    for point in found.points {
-        let plan = bundled_of(evaluator.base(), (f, point.plan.clone()), options, engine);
-        if plan != point.plan {
-            points.push(measured(f, plan, options, engine)?.point);
-        }
+    for (point, bundled) in found.points.into_iter().zip(bundled) {
+        points.extend(bundled.transpose()?);
         points.push(point);
     }
     Ok(FoundPlans::of(points))

@@ -73,10 +73,24 @@ pub(crate) struct PlanEvaluator<'a> {
 
 /// A plan on the way to its cost.
 enum EvaluatedPlan {
-    /// What it costs; `None` where a known point beats it.
-    Point(Box<Option<PlanPoint>>),
+    /// What it costs, as far as that was wanted.
+    Costed(Box<CostedPlan>),
     /// It is linked, and its memory is not planned.
     Linked(Box<LinkedPlan>),
+}
+
+/// What a plan costs.
+pub(super) struct CostedPlan {
+    /// Predicted seconds.
+    pub(super) seconds: f64,
+    /// What it takes at the least: bytes at the peak where memory was planned.
+    pub(super) peak: u64,
+    /// What it takes however its memory is planned.
+    least_peak: u64,
+    /// Seconds to compile it.
+    compile: f64,
+    /// `None` where a known point beats it.
+    pub(super) point: Option<PlanPoint>,
 }
 
 impl<'a> PlanEvaluator<'a> {
@@ -110,24 +124,28 @@ impl<'a> PlanEvaluator<'a> {
     /// # Errors
     /// Those of the engine.
     pub(super) fn packed(&self, points: Vec<PlanPoint>) -> Result<Vec<PlanPoint>, Diagnostic> {
-        let PlanEvaluator { f, options, engine, base, known } = self;
         let near: Vec<PlanPoint> = points
             .into_iter()
-            .filter(|point| !known.beat_clearly(&KnownPoint::of(point)))
+            .filter(|point| !self.known.beat_clearly(&KnownPoint::of(point)))
             .collect();
-        let packed = each(&near, |point| {
-            if point.is_packed {
-                return Ok(point.clone());
-            }
-            let linked =
-                base.as_ref().and_then(|b| LinkedPlan::of(b, &point.plan, options, *engine));
-            let Some(linked) = linked else {
-                return Ok(measured(f, point.plan.clone(), options, *engine)?.point);
-            };
-            let peak = linked.peak(options.effort, *engine)?;
-            Ok(PlanPoint { peak, is_packed: true, ..point.clone() })
+        let packed = each(&near, |point| match point.is_packed {
+            true => Ok(point.clone()),
+            false => self.searched(&point.plan),
         });
         packed.into_iter().collect()
+    }
+
+    /// A plan with its memory planned with the wanted effort, whatever is known.
+    ///
+    /// # Errors
+    /// As [`lower`](crate::lower()), and those of the engine.
+    pub(super) fn searched(&self, plan: &Plan) -> Result<PlanPoint, Diagnostic> {
+        let PlanEvaluator { f, options, engine, base, .. } = self;
+        let linked = |base| Some((base, LinkedPlan::of(base, plan, options, *engine)?));
+        match base.as_ref().and_then(linked) {
+            Some((base, linked)) => linked.measured(base, options, *engine),
+            None => Ok(measured(f, plan.clone(), options, *engine)?.point),
+        }
     }
 
     /// The cost of a plan; `None` where a known point beats it.
@@ -135,33 +153,33 @@ impl<'a> PlanEvaluator<'a> {
     /// # Errors
     /// As [`lower`](crate::lower()), and those of the engine.
     pub(super) fn measured(&self, plan: &Plan) -> Result<Option<PlanPoint>, Diagnostic> {
-        match self.evaluated(plan)? {
-            EvaluatedPlan::Point(point) => Ok(*point),
-            EvaluatedPlan::Linked(plan) => self.planned(*plan),
-        }
+        let costed = match self.evaluated(plan)? {
+            EvaluatedPlan::Costed(costed) => Some(*costed),
+            EvaluatedPlan::Linked(plan) => self.planned(*plan)?,
+        };
+        Ok(costed.and_then(|costed| costed.point))
     }
 
-    /// The cost of each plan, or of what `instead` makes of one that has none; `None` where a known point beats it, and for
-    /// what has no cost even then. All are priced before memory is planned, and the fastest come first: no plan is
-    /// beaten by a slower one.
+    /// The cost of each plan, or of what `instead` makes of one that has none; `None` for what has no cost even then. All
+    /// are priced before memory is planned, and the fastest come first: no plan is beaten by a slower one.
     pub(super) fn measured_all(
         &self,
         plans: &[&Plan],
         instead: impl Fn(&Plan) -> Result<Plan, Diagnostic> + Sync,
-    ) -> Vec<Option<PlanPoint>> {
+    ) -> Vec<Option<CostedPlan>> {
         let evaluated = each(plans, |plan| {
             let other = |_| self.evaluated(&instead(plan)?);
             let made = self.evaluated(plan).or_else(other).ok()?;
-            if let EvaluatedPlan::Point(point) = &made {
-                point.iter().for_each(|point| self.add(point));
+            if let EvaluatedPlan::Costed(costed) = &made {
+                costed.point.iter().for_each(|point| self.add(point));
             }
             Some(made)
         });
-        let mut found: Vec<Option<PlanPoint>> = plans.iter().map(|_| None).collect();
+        let mut found: Vec<Option<CostedPlan>> = plans.iter().map(|_| None).collect();
         let mut linked = Vec::new();
         for (k, evaluated) in evaluated.into_iter().enumerate() {
             match evaluated {
-                Some(EvaluatedPlan::Point(point)) => found[k] = *point,
+                Some(EvaluatedPlan::Costed(costed)) => found[k] = Some(*costed),
                 Some(EvaluatedPlan::Linked(plan)) => linked.push((k, Mutex::new(Some(plan)))),
                 None => {}
             }
@@ -173,12 +191,23 @@ impl<'a> PlanEvaluator<'a> {
         linked.sort_by(|(_, a), (_, b)| seconds(a).total_cmp(&seconds(b)));
         let made = each(&linked, |(k, plan)| {
             let plan = plan.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let point = self.planned(*plan?).ok()??;
-            self.add(&point);
-            Some((*k, point))
+            let costed = self.planned(*plan?).ok()??;
+            costed.point.iter().for_each(|point| self.add(point));
+            Some((*k, costed))
         });
-        made.into_iter().flatten().for_each(|(k, point)| found[k] = Some(point));
+        made.into_iter().flatten().for_each(|(k, costed)| found[k] = Some(costed));
+        // What comes back does not depend on which of two plans was measured first.
+        found.iter_mut().flatten().for_each(|costed| self.compare(costed));
         found
+    }
+
+    /// Compares a plan with all that is known now.
+    fn compare(&self, costed: &mut CostedPlan) {
+        if self.known.beat(&costed.at(costed.least_peak)) {
+            (costed.peak, costed.point) = (costed.least_peak, None);
+        } else if self.known.beat_clearly(&costed.at(costed.peak)) {
+            costed.point = None;
+        }
     }
 
     /// A plan with its time. What is lowered has its memory planned at once: programs are large.
@@ -190,28 +219,38 @@ impl<'a> PlanEvaluator<'a> {
         }
         let priced = priced(f, plan.clone(), options, *engine)?;
         let (seconds, compile) = (priced.seconds, priced.compile.seconds);
-        if self.known.beat(&KnownPoint { peak: priced.least_peak(), seconds, compile }) {
-            return Ok(EvaluatedPlan::Point(Box::new(None)));
+        let mut costed = CostedPlan::of(seconds, compile, priced.least_peak());
+        if !self.known.beat(&costed.at(costed.peak)) {
+            costed.peak = priced.quick_peak(options, *engine)?;
+            if !self.known.beat_clearly(&costed.at(costed.peak)) {
+                costed.point = Some(priced.quick_point(f, costed.peak)?);
+            }
         }
-        let peak = priced.quick_peak(options, *engine)?;
-        if self.known.beat_clearly(&KnownPoint { peak, seconds, compile }) {
-            return Ok(EvaluatedPlan::Point(Box::new(None)));
-        }
-        Ok(EvaluatedPlan::Point(Box::new(Some(priced.quick_point(f, peak)?))))
+        Ok(EvaluatedPlan::Costed(Box::new(costed)))
     }
 
-    /// The cost of a linked plan; `None` where a known point beats it.
-    fn planned(&self, plan: LinkedPlan) -> Result<Option<PlanPoint>, Diagnostic> {
+    /// The cost of a linked plan.
+    fn planned(&self, plan: LinkedPlan) -> Result<Option<CostedPlan>, Diagnostic> {
         let Some(base) = &self.base else { return Ok(None) };
-        let (seconds, compile) = (plan.seconds, plan.compile.seconds);
-        let point = |peak: u64| KnownPoint { peak, seconds, compile };
-        if self.known.beat(&point(plan.least_peak())) {
-            return Ok(None);
+        let mut costed = CostedPlan::of(plan.seconds, plan.compile.seconds, plan.least_peak());
+        if !self.known.beat(&costed.at(costed.peak)) {
+            costed.peak = plan.peak(self.options.effort.min(Effort::Quick), self.engine)?;
+            if !self.known.beat_clearly(&costed.at(costed.peak)) {
+                costed.point = Some(plan.point(base, costed.peak)?);
+            }
         }
-        let peak = plan.peak(self.options.effort.min(Effort::Quick), self.engine)?;
-        if self.known.beat_clearly(&point(peak)) {
-            return Ok(None);
-        }
-        Ok(Some(plan.point(base, peak)?))
+        Ok(Some(costed))
+    }
+}
+
+impl CostedPlan {
+    /// A plan whose memory is not planned.
+    fn of(seconds: f64, compile: f64, least_peak: u64) -> CostedPlan {
+        CostedPlan { seconds, peak: least_peak, least_peak, compile, point: None }
+    }
+
+    /// The point of the plan with some peak.
+    fn at(&self, peak: u64) -> KnownPoint {
+        KnownPoint { peak, seconds: self.seconds, compile: self.compile }
     }
 }

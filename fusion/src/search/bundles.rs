@@ -12,11 +12,10 @@ use crate::lower::linked::LinkBase;
 use crate::lower::steps::steps_of;
 use crate::lower::{LowerWith, placed};
 use crate::memory::engine::EngineModel;
-use crate::memory::memory_beside;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use crate::search::point::{LinkedPlan, seconds_of_steps, total};
+use crate::search::point::{LinkedPlan, PlanPoint, priced, seconds_of_steps, total};
 use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
@@ -48,14 +47,15 @@ pub(crate) fn bundled(
     if options.effort == Effort::Off {
         return plan;
     }
-    better(f, &plan, options, engine).unwrap_or(plan)
+    better(None, (f, &plan), options, engine).unwrap_or(plan)
 }
 
-/// As [`bundled`], for one of many plans of a function: most have fewer than two kernels that may share a launch, which is
-/// seen before they are lowered.
+/// The plan of one of many points of a function, as [`bundled`] makes it where that may gain this part of the point's time:
+/// where most kernels are long, that is seen before they are lowered.
 pub(crate) fn bundled_of(
     base: Option<&LinkBase<'_>>,
-    (f, plan): (&Function, Plan),
+    (f, point): (&Function, &PlanPoint),
+    least: f64,
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Plan {
@@ -67,16 +67,19 @@ pub(crate) fn bundled_of(
         });
         steps.count()
     };
+    let plan = point.plan.clone();
     let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
-    match linked.is_some_and(|linked| short(&linked) < 2) {
+    // One launch stays.
+    let most = |linked: &LinkedPlan| short(linked).saturating_sub(1) as f64 * launch_s;
+    match linked.is_some_and(|linked| short(&linked) < 2 || most(&linked) < least * point.seconds) {
         true => plan,
-        false => bundled(f, plan, options, engine),
+        false => better(base, (f, &plan), options, engine).unwrap_or(plan),
     }
 }
 
 fn better(
-    f: &Function,
-    plan: &Plan,
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Option<Plan> {
@@ -95,24 +98,32 @@ fn better(
         return None;
     }
     let needs = waits(f, plan)?;
-    let peak = |program: &Program| {
-        let sized = engine.sized(program).ok()?;
-        let memory = memory_beside(program, Effort::Quick, sized.scratch()).ok()?;
-        sized.peak(&memory).ok()
-    };
-    let most = peak(&program)?;
+    let costs = |plan: &Plan| seconds_and_peak(base, (f, plan), options, engine);
+    let most = costs(plan)?.1;
     for part in FILLED {
         let mut bundler = Bundler::new(plan, &program, &kernels, &needs);
         bundler.limit = (bundler.limit as f64 * part) as i128;
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
-        let Ok(joined) = placed(f, &made, with) else { continue };
-        let seconds = total(&seconds_of_steps(&joined, device, engine));
-        if seconds < before && peak(&joined.program).is_some_and(|peak| peak <= most) {
+        if costs(&made).is_some_and(|(seconds, peak)| seconds < before && peak <= most) {
             return Some(made);
         }
     }
     None
+}
+
+/// The seconds of a plan, and its peak where memory is planned quickly.
+fn seconds_and_peak(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Option<(f64, u64)> {
+    if let Some(linked) = base.and_then(|base| LinkedPlan::of(base, plan, options, engine)) {
+        return Some((linked.seconds, linked.peak(Effort::Quick, engine).ok()?));
+    }
+    let priced = priced(f, plan.clone(), options, engine).ok()?;
+    Some((priced.seconds, priced.quick_peak(options, engine).ok()?))
 }
 
 /// Whether a group may be one elementwise kernel.

@@ -1,0 +1,77 @@
+//! Greedy plans as what plans in which groups recur are made of.
+
+use super::group_graph::GroupGraph;
+use super::instantiate::{recurring, regrouped, without_dead};
+use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
+use crate::analysis::facts::Facts;
+use crate::memory::engine::EngineModel;
+use crate::plan::Plan;
+use crate::plan::options::PlanOptions;
+use crate::search::point::{PlanPoint, measured};
+use adfuse_ir::{At, Diagnostic, Function, Kind};
+
+/// A greedy plan, and schedules of its groups.
+pub(super) struct BasePlan<'f> {
+    plan: Plan,
+    price: f64,
+    pub(super) point: PlanPoint,
+    /// The facts of the function, and those that the plan rests on.
+    pub(super) known: Facts<'f>,
+    facts: Facts<'f>,
+    graph: GroupGraph,
+    pub(super) schedules: Frontier,
+}
+
+impl<'f> BasePlan<'f> {
+    /// A plan that was made at a price of a stored byte, with the schedules of its groups.
+    ///
+    /// # Errors
+    /// As [`lower`](crate::lower()), those of the engine, and for sizes that add up to more than can be counted.
+    pub(super) fn of(
+        f: &'f Function,
+        (plan, price): (&Plan, f64),
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<BasePlan<'f>, Diagnostic> {
+        let made = measured(f, plan.clone(), options, engine)?;
+        let known = Facts::of(f, true)?;
+        let mut facts = known.clone();
+        plan.inline.iter().for_each(|&i| facts.set_free(i));
+        let graph = GroupGraph::of(&facts, plan, &made.program, &made.seconds).map_err(|e| {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            Diagnostic::new(at, Kind::Limit, e.to_string())
+        })?;
+        let schedules = frontier(&graph.graph, &FrontierOptions::default());
+        let (plan, point) = (plan.clone(), made.point);
+        Ok(BasePlan { plan, price, point, known, facts, graph, schedules })
+    }
+
+    /// The plan in which groups recur as one of its schedules says, and which of them come again; `None` where nothing
+    /// recurs.
+    pub(super) fn recurring(&self, at: usize) -> Option<(Plan, Vec<bool>)> {
+        let schedule = &self.schedules.points()[at].schedule;
+        let (plan, again) = recurring(&self.facts, &self.plan, &self.graph, schedule);
+        again.contains(&true).then_some((plan, again))
+    }
+
+    /// The same without what nothing reads.
+    pub(super) fn as_scheduled(&self, at: usize) -> Option<Plan> {
+        let (plan, _) = self.recurring(at)?;
+        Some(without_dead(&self.facts, plan))
+    }
+
+    /// The same with its instructions grouped anew.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub(super) fn regrouped(
+        &self,
+        at: usize,
+        options: &PlanOptions,
+    ) -> Result<Option<Plan>, Diagnostic> {
+        match self.recurring(at) {
+            Some((plan, again)) => regrouped(&self.known, (&plan, &again), options, self.price),
+            None => Ok(None),
+        }
+    }
+}
