@@ -88,8 +88,8 @@ impl MultiHeadAttention<Param> {
         MultiHeadAttention { causal: true, ..self }
     }
 
-    /// Where no position sees one that is more than `n` positions away: a sliding window (Beltagy et al. 2020), which takes time
-    /// linear in the length. With [`causal`](Self::causal), a position sees itself and `n` before it.
+    /// Where no position sees one that is more than `n` positions away: a sliding window (Beltagy et al. 2020). Where
+    /// the engine has a step for attention, and no weights are dropped, its time is linear in the length. With [`causal`](Self::causal), a position sees itself and `n` before it.
     #[must_use]
     pub fn window(self, n: u64) -> MultiHeadAttention<Param> {
         MultiHeadAttention { window: Some(n), ..self }

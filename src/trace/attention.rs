@@ -11,8 +11,8 @@ use crate::ir::op::AttentionReach;
 pub struct AttentionMask<'t> {
     /// Whether row i sees no key after its place, i + stream - rows.
     pub causal: bool,
-    /// How many keys before its place, and how many after it, a row sees; `None` where it sees all of them. Keys that no window
-    /// shows are not computed.
+    /// How many keys before its place, and how many after it, a row sees; `None` where it sees all of them. Engines with a step for
+    /// attention leave out tiles of keys that no row of a block sees.
     pub window: [Option<u64>; 2],
     /// Truth values, where keys are seen, or a bias of scores, with the extents of scores or 1: `[.., heads, rows, stream]`.
     pub extra: Option<&'t Tensor>,

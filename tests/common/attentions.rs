@@ -131,6 +131,9 @@ pub(crate) fn table() -> Vec<Form> {
         Form::new([1, 1, 2], [200, 200], [64, 64]).window(90, 30).with(Extra::Mask),
         Form::new([1, 2, 1], [260, 260], [256, 256]).window(64, 0),
         Form::new([1, 1, 1], [40, 400], [32, 32]).window(8, 8),
+        Form::new([1, 1, 1], [700, 700], [128, 128]).window(256, 256),
+        Form::new([1, 1, 1], [300, 300], [192, 64]).causal(),
+        Form::new([1, 1, 1], [40, 300], [136, 136]).window(63, -1).with(bias),
         Form::new([1, 1, 1], [400, 40], [32, 32]).window(0, 0).with(bias),
     ]);
     // Cotangents of scores that are kept in `f16` overflow early.

@@ -164,8 +164,7 @@ fn tempfile() -> PathBuf {
     folder
 }
 
-/// Registers and spills, by entry point.
-/// What a log says of the entry points of a batch.
+/// What a log says of the entry points of a batch: their registers and spills.
 fn read(log: &str, batch: &[&Named]) -> Vec<Resources> {
     let mut found: Vec<Resources> = Vec::new();
     let number = |line: &str, after: &str| -> u32 {

@@ -1,4 +1,4 @@
-//! Attention as text: every form assembles, spills nothing, and has a schedule that reads back. In the defined order it has the
+//! Attention as text: forms assemble, those of the table without spills, and have schedules that read back. In the defined order it has the
 //! bits of the kernel evaluator.
 
 use crate::assembler::{Assembly, Resources};

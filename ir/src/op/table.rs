@@ -354,7 +354,8 @@ macro_rules! for_each_op {
     /// Values weighed by the softmax of the scores of queries `[.., heads, rows, depth]` and keys
     /// `[.., groups, stream, depth]`, and the logarithm of each row's sum of exponentials; scores are never stored. Groups
     /// divide heads. A fourth operand, of the extents of scores or 1, is added to scores, or hides keys where it is false. With
-    /// `causal`, row i sees keys up to i + stream - rows. A row that sees no key is NaN, and so is one whose scores are -inf.
+    /// `causal`, row i sees keys up to its place, i + stream - rows; with `window = [before, after]` it sees `before` keys
+    /// before its place and `after` keys after it, or all of them where that is -1. A row that sees no key is NaN, and so is one whose scores are -inf.
     Attention = other("attention", Arity::AtLeast(3), attention::ATTENTION, Written::Inferred,
         attention::infer_attention, Body::Step(attention::FORWARD), D,
         Deriv::Rules(attention::jvp, attention::vjp), attention::EXAMPLES);

@@ -136,6 +136,43 @@ const FORMS: &[(&str, Form)] = &[
             VALUES,
         ),
     ),
+    // A choice between truth values, and a mask that places do not make: an iota of one element that is repeated is no place.
+    (
+        "window [30, 0]",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %l = select_n %h, false, true : bool[9,130]
+             %ij = sub %i2, %j : i32[9,130]
+             %g = gt %ij, 30 : bool[9,130]
+             %u = select_n %g, true, false : bool[9,130]
+             %n = and %l, %u : bool[9,130]
+             %b = broadcast_in_dim %n {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, -inf, %t : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
+    (
+        "mask",
+        (
+            HEADS,
+            "%i = iota {axis = 0} : i32[1,130]
+             %i2 = add %i, 129 : i32[1,130]
+             %ib = broadcast_in_dim %i2 {dims = [0, 1]} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %ib, %j : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, -inf, %t : f64[2,3,9,130]",
+            TYPES,
+            3,
+            VALUES,
+        ),
+    ),
     // Another diagonal is a mask like others.
     (
         "mask",
@@ -238,6 +275,17 @@ const HIDDEN: &str = "%i = iota {axis = 1} : i32[9,130]
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %s = select_n %b, %t, -1e30 : f64[2,3,9,130]";
 
+/// Causality by a number, of keys of which a mask hides the first ones.
+const PADDED: &str = "%i = iota {axis = 0} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %g = lt %j, 125 : bool[9,130]
+             %c = broadcast_in_dim %g {dims = [2, 3]} : bool[2,3,9,130]
+             %u = select_n %c, %t, -inf : f64[2,3,9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, -1e30, %u : f64[2,3,9,130]";
+
 /// A window that begins after a row's own place, which the first rows see nothing of.
 const EMPTY: &str = "%i = iota {axis = 0} : i32[9,130]
              %j = iota {axis = 1} : i32[9,130]
@@ -306,6 +354,8 @@ fn other_forms_stay() {
         base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", EMPTY),
         // Rows that see nothing would be means of all values: the number hides nothing there.
         base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", HIDDEN),
+        // So would rows of which a mask hides what causality shows, since the number is greater than -inf.
+        base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", PADDED),
     ];
     for text in changed {
         let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));

@@ -153,6 +153,8 @@ impl GpuPrepared {
             for launch in code.launches.iter().filter(|launch| launch.user.is_none()) {
                 told.notes.extend(maker.entries.loaded.notes_of_entry(&launch.entry).cloned());
             }
+            // One entry point may be launched more than once.
+            told.notes.dedup();
             for number in code.launches.iter().filter_map(|launch| launch.user) {
                 told.notes.extend_from_slice(maker.entries.loaded.notes_of_user(number));
             }

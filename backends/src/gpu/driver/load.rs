@@ -256,7 +256,15 @@ impl LoadedPiece {
         cache: Option<&dyn KeptCode>,
     ) -> Result<LoadedPiece, Diagnostic> {
         let mut notes = Vec::new();
-        if let Some(ptxas) = ptxas::found() {
+        let by_driver = |why: String| {
+            let note = |entry| format!("'{entry}' is assembled by the driver, not by ptxas: {why}");
+            piece.entries.iter().map(note).collect::<Vec<_>>()
+        };
+        let found = ptxas::found().unwrap_or_else(|why| {
+            notes.extend(by_driver(why));
+            None
+        });
+        if let Some(ptxas) = found {
             let key = key(&format!("{}\n{}", ptxas.version, piece.text), facts);
             let of = |module: CUmodule, notes: Vec<String>, kept: bool, code: &[u8]| LoadedPiece {
                 module,
@@ -276,14 +284,13 @@ impl LoadedPiece {
             });
             match loaded {
                 Ok((module, made)) => {
-                    if let Some(cache) = cache {
+                    // What is noted is told in each run, so such code is made in each run.
+                    if let Some(cache) = cache.filter(|_| made.notes.is_empty()) {
                         cache.keep(&key, &made.code);
                     }
                     return Ok(of(module, made.notes, false, &made.code));
                 }
-                Err(why) => notes.extend(piece.entries.iter().map(|entry| {
-                    format!("'{entry}' is assembled by the driver, not by ptxas: {why}")
-                })),
+                Err(why) => notes.extend(by_driver(why)),
             }
         }
         let (module, said) = load_text(&piece.text)?;

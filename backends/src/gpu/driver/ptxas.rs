@@ -1,6 +1,7 @@
 //! `ptxas`, the assembler of the CUDA toolkit, where it is found. It is a process of its own: text that an assembler does not survive
 //! takes nothing else with it, and what it makes can be kept, which the driver's cannot where warps hand registers to others.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,23 +23,30 @@ pub(crate) struct AssembledText {
     pub(crate) notes: Vec<String>,
 }
 
-/// The assembler that the environment names, or the first one on the path and in the toolkit's folders; looked for once.
-pub(crate) fn found() -> Option<&'static Ptxas> {
-    static FOUND: OnceLock<Option<Ptxas>> = OnceLock::new();
+/// The assembler that the environment names, or else the first one on the path and in the toolkit's folders; looked for once. `None` where
+/// there is none, or none is wanted.
+///
+/// # Errors
+/// Where the one that is named does not run.
+pub(crate) fn found() -> Result<Option<&'static Ptxas>, String> {
+    static FOUND: OnceLock<Result<Option<Ptxas>, String>> = OnceLock::new();
     let look = || {
-        let named = std::env::var_os(NAMED).filter(|v| !v.is_empty());
-        if named.as_ref().is_some_and(|v| v == "off") {
-            return None;
+        if let Some(named) = std::env::var_os(NAMED).filter(|v| !v.is_empty()) {
+            if named == "off" {
+                return Ok(None);
+            }
+            let file = PathBuf::from(named);
+            let wrong = || format!("{NAMED} names {}, which does not run", file.display());
+            return Ptxas::at(&file).map(Some).ok_or_else(wrong);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
         let homes = homes.map(|home| PathBuf::from(home).join("bin"));
         let folders = std::env::split_paths(&path).chain(homes);
-        let folders = folders.chain(["/usr/local/cuda/bin".into()]);
-        let own = named.into_iter().map(PathBuf::from);
-        own.chain(folders.map(|folder| folder.join("ptxas"))).find_map(|file| Ptxas::at(&file))
+        let mut folders = folders.chain(["/usr/local/cuda/bin".into()]);
+        Ok(folders.find_map(|folder| Ptxas::at(&folder.join("ptxas"))))
     };
-    FOUND.get_or_init(look).as_ref()
+    FOUND.get_or_init(look).as_ref().map(Option::as_ref).map_err(Clone::clone)
 }
 
 impl Ptxas {
@@ -77,18 +85,26 @@ impl Ptxas {
     }
 }
 
+/// Folders that a process makes one after the other, at most.
+const MOST_FOLDERS: usize = 1 << 20;
+
 /// A folder of its own for one run, which goes when it is dropped.
 struct WorkFolder(PathBuf);
 
 impl WorkFolder {
     fn new() -> Result<WorkFolder, String> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("adfuse-ptxas-{}-{n}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        // One that is there already is somebody else's.
-        std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        Ok(WorkFolder(folder))
+        let parent = std::path::absolute(std::env::temp_dir()).map_err(|e| e.to_string())?;
+        loop {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
+            let folder = parent.join(format!("adfuse-ptxas-{}-{n}", std::process::id()));
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Ok(WorkFolder(folder)),
+                // Somebody else's, or left by a process that was ended: the next number.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists && n < MOST_FOLDERS => {}
+                Err(e) => return Err(format!("{}: {e}", folder.display())),
+            }
+        }
     }
 }
 

@@ -339,10 +339,10 @@ impl AttentionForm {
             AttentionUnit::Thread => self.thread_sums(tile),
             AttentionUnit::Warp => {
                 // Two tiles of lines have the places of a mask or a bias twice.
-                let places = if self.extra.is_some() { 12 * (tile.tall() - 1) } else { 0 };
-                // So does a reach with both ends have one more for each line.
-                let both_ends = self.extra.is_some() && self.limits.iter().all(Option::is_some);
-                let ends = if both_ends { 4 * tile.tall() } else { 0 };
+                let places = if self.extra.is_some() { 20 * (tile.tall() - 1) } else { 0 };
+                // Beside these a window has the places where each line's begins.
+                let has_both = self.extra.is_some() && self.limits[0].is_some();
+                let ends = if has_both { 12 * tile.tall() } else { 0 };
                 tile.tall() * each / 2 + WARP_REGISTERS + places + ends
             }
             AttentionUnit::Warpgroup => {
@@ -351,7 +351,8 @@ impl AttentionForm {
                     AttentionPass::Keys => tile.step,
                     _ => tile.step / 2,
                 };
-                (each + rounded) / 2 + OTHER_REGISTERS + self.extra_registers(tile)
+                let hidden = self.extra_registers(tile) + self.reach_registers(tile);
+                (each + rounded) / 2 + OTHER_REGISTERS + hidden
             }
         }
     }
@@ -363,6 +364,17 @@ impl AttentionForm {
             (Some(_), AttentionPass::Values) => 48,
             (Some(_), AttentionPass::Queries) => 72,
             (Some(_), _) => 24 + tile.step / 2,
+        }
+    }
+
+    /// Registers of a thread for the places that hide scores, as tiles without spills say.
+    fn reach_registers(&self, tile: &AttentionTile) -> i64 {
+        let has_both = self.limits[0].is_some() && self.limits[1].is_some_and(|after| after > 0);
+        match (tile.pass, &self.extra) {
+            // Of a last tile that is short, both ends are hidden at once.
+            (AttentionPass::Queries, _) if has_both => 40,
+            (AttentionPass::Queries, None) => 8,
+            _ => 0,
         }
     }
 

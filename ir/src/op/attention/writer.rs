@@ -131,8 +131,8 @@ impl<'a> AttentionWriter<'a> {
         self.between(rows, [keys; 2], dims)
     }
 
-    /// Whether the last key that rows, which lie along an axis, may see is at `least` or after it, and the first one at `most` or
-    /// before it. `None` where rows see all keys.
+    /// Whether rows, which lie along an axis, see the keys that are limited by their places: the last key of a row's reach is not before
+    /// `least`, and the first one not after `most`. `None` where rows see all keys.
     pub(super) fn between(
         &mut self,
         rows: (Option<Value>, i64),

@@ -55,6 +55,7 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
     }
     let mut x = narrowed(f, unshifted(f, sum.x, sum.sum));
     let (mut extra, mut reach) = (None, AttentionReach::default());
+    let mut has_number = false;
     for _ in 0..REACH {
         let Some(found) = hidden(f, x) else { break };
         let HiddenScores { left, mask, hides, least } = found;
@@ -65,6 +66,7 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
             let both = |x: Option<u64>, y: Option<u64>| x.into_iter().chain(y).min();
             reach.before = both(reach.before, band.before);
             reach.after = both(reach.after, band.after);
+            has_number |= !least;
         } else if extra.is_none() && least {
             extra = Some(MaskOrBias::Mask(mask, hides));
         } else {
@@ -85,6 +87,10 @@ pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
             return None;
         }
         (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
+    }
+    // Where a mask or a bias hides all that places show, the number is the greatest of the row: it hides nothing.
+    if has_number && extra.is_some() {
+        return None;
     }
     let (scores, scale) = under_scale(f, x)?;
     let found = FoundAttention { scores, scale, extra, reach, v };

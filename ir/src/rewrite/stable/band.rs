@@ -30,7 +30,7 @@ impl PlaceSum {
         (self.row == 0 && self.key == 0).then_some(self.plus)
     }
 
-    /// What is added to the row less the key; of the key less the row that number turned.
+    /// The number that is added to the row less the key, or taken from it where the sum is of the key less the row.
     fn rows_less_keys(self) -> Option<i64> {
         match (self.row, self.key) {
             (1, -1) => Some(self.plus),
@@ -67,7 +67,7 @@ pub(super) fn seen_band(
     let small = |n: u64| i64::try_from(n).ok().filter(|&n| n < FAR);
     let ahead = small(dims[rank - 1])? - small(dims[rank - 2])?;
     let axes: Vec<usize> = (0..rank).collect();
-    let Band { least, most } = BandSearch { f, rank, left: VALUES }.band((mask, &axes), hides)?;
+    let Band { least, most } = BandSearch { f, dims, left: VALUES }.band((mask, &axes), hides)?;
     // Row i has the place i + ahead. A limit leaves it its own place, so no band is empty.
     let limit = |n: Option<i64>| n.map_or(Some(None), |n| u64::try_from(n).ok().map(Some));
     let before = limit(most.map(|n| n.saturating_add(ahead)))?;
@@ -76,15 +76,15 @@ pub(super) fn seen_band(
     reach.is_limited().then_some(reach)
 }
 
-/// Places and numbers beside them are below it, so that sums of a few of them fit 32 bits.
+/// Places, and numbers that are added to them, are below it: so sums of a few of them fit 32 bits.
 const FAR: i64 = 1 << 28;
 /// Values of a mask that are looked at.
 const VALUES: usize = 64;
 
-/// What looks for a band, of masks over scores with this many axes.
+/// What looks for a band, of masks over scores of these extents.
 struct BandSearch<'f> {
     f: &'f Function,
-    rank: usize,
+    dims: &'f [u64],
     /// Values that may still be looked at, so that a deep mask takes no time.
     left: usize,
 }
@@ -108,6 +108,12 @@ impl BandSearch<'_> {
         }
         if let Some(i) = made_by(f, v, Op::Not) {
             return self.band((f.args(i)[0], &axes), !turned);
+        }
+        // A choice between truth values: the test, or its opposite.
+        if let Some(i) = made_by(f, v, Op::SelectN) {
+            let &[test, no, yes] = f.args(i) else { return None };
+            let [no, yes] = [number(f, no)?, number(f, yes)?].map(|l| l.to_i64() != 0);
+            return (no != yes).then(|| self.band((test, &axes), turned == yes)).flatten();
         }
         let compared = |op: Op| made_by(f, v, op).map(|i| (op, f.args(i)));
         let (op, args) = [Op::Lt, Op::Le, Op::Gt, Op::Ge].into_iter().find_map(compared)?;
@@ -152,9 +158,12 @@ impl BandSearch<'_> {
             return Some(PlaceSum { row: 0, key: 0, plus: n.to_i64() }).filter(PlaceSum::is_near);
         }
         if let Some(i) = made_by(f, v, Op::Iota) {
-            let axis = *axes.get(usize::try_from(f.attrs(i).int("axis")).ok()?)?;
-            let [row, key] = [2, 1].map(|back| i64::from(axis + back == self.rank));
-            return (row + key == 1).then_some(PlaceSum { row, key, plus: 0 });
+            let own = usize::try_from(f.attrs(i).int("axis")).ok()?;
+            let axis = *axes.get(own)?;
+            // Along an axis that a broadcast repeats, all places are 0.
+            let is_whole = f.ty(v).dims()?.get(own) == self.dims.get(axis);
+            let [row, key] = [2, 1].map(|back| i64::from(axis + back == self.dims.len()));
+            return (is_whole && row + key == 1).then_some(PlaceSum { row, key, plus: 0 });
         }
         for (op, times) in [(Op::Add, 1), (Op::Sub, -1)] {
             if let Some(i) = made_by(f, v, op)
