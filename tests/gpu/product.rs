@@ -150,7 +150,7 @@ pub(crate) fn depths_in_runs() -> Result<(), Skipped> {
         (gpu.plan.fp, gpu.library) = (Fp::Fast, false);
         let found = gpu.of_program(program).expect("compiles").executable.run(&args).expect("runs");
         // Squares outgrow what an f32 counts.
-        let square = |k: usize| k == 1 || k > 2 && k % 2 == 0;
+        let square = |k: usize| k == 1 || k > 2 && k.is_multiple_of(2);
         let wrong = found.iter().zip(&expected).enumerate().find(|(k, (found, expected))| {
             if square(*k) { distance(found, expected) > 1e-6 } else { found != expected }
         });

@@ -90,7 +90,7 @@ impl AttentionReach {
     pub fn scores(self, shape: AttentionShape) -> u64 {
         let AttentionReach { before, after } = self.within(shape);
         let AttentionShape { rows, stream, .. } = shape;
-        let [n, m] = [rows, stream].map(|n| i128::from(n));
+        let [n, m] = [rows, stream].map(i128::from);
         // Of the row at place p, keys p + after + 1 .. stream and 0 .. p - before are hidden: as many as the terms of two sums.
         let hidden_after = after.map_or(0, |k| ramp(-i128::from(k), n - 1 - i128::from(k), m));
         let hidden_before =
