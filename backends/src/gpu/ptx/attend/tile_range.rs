@@ -66,12 +66,11 @@ pub(super) fn tiles(
         to,
         hidden: HiddenEnds { low, high },
     };
-    if whole && form.is_limited() {
-        let (begin, end) = (asm.word(0), asm.word(all));
-        let parts = [part(begin, end, [true; 2])].into_iter().collect();
-        return TileRange { begin, end, parts };
-    }
-    let ColumnSpan { low, high } = form.span(owns_keys);
+    let takes_hidden = whole && form.is_limited();
+    let ColumnSpan { low, high } = match takes_hidden {
+        true => ColumnSpan { low: None, high: None },
+        false => form.span(owns_keys),
+    };
     let last = tile.own - 1;
     // The tile of the line that is this far from the first one; rounded up where lines are left over.
     let mut tile_of = |far: i64, up: bool| {
@@ -88,12 +87,12 @@ pub(super) fn tiles(
     let end = high.map(|high| tile_of(last + high + 1, true));
     // All lines see all of these columns, if there are any.
     let common = low.zip(high).map(|(low, high)| high - (last + low) + 1);
-    let is_narrow = common.is_some_and(|common| common < step);
-    let low_seen = low.filter(|_| !is_narrow).map(|low| tile_of(last + low, true));
-    let high_seen = high.filter(|_| !is_narrow).map(|high| tile_of(high + 1, false));
+    let is_one = takes_hidden || common.is_some_and(|common| common < step);
+    let low_seen = low.filter(|_| !is_one).map(|low| tile_of(last + low, true));
+    let high_seen = high.filter(|_| !is_one).map(|high| tile_of(high + 1, false));
     let begin = begin.unwrap_or_else(|| asm.word(0));
     let end = end.unwrap_or_else(|| asm.word(all));
-    if is_narrow {
+    if is_one {
         let parts = [part(begin, end, [true; 2])].into_iter().collect();
         return TileRange { begin, end, parts };
     }
