@@ -171,7 +171,7 @@ impl PlanningArgs {
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
         let attention = attention(runs_on.as_ref(), &options);
-        let (module, f) = in_mode(&source, f, (options.fp, attention), &mut recognised)?;
+        let (module, f) = in_mode(&source, &f, (attention, options.fp), &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
             false => (module, f),

@@ -207,8 +207,8 @@ impl RunCommand {
         f: &Function,
         fp: Fp,
     ) -> Result<(Module, Function, Vec<usize>), Failure> {
-        let mode = (fp, self.engine.attention());
-        let (module, formed) = in_mode(program, f.clone(), mode, &mut Vec::new())?;
+        let mode = (self.engine.attention(), fp);
+        let (module, formed) = in_mode(program, f, mode, &mut Vec::new())?;
         if !self.grad {
             return Ok((module, formed, Vec::new()));
         }

@@ -4,23 +4,25 @@ use super::failure::Failure;
 use super::program::LoadedProgram;
 use super::target::specialized;
 use adfuse::fusion::Fp;
-use adfuse::ir::rewrite::{AttentionSteps, Hazard, STABLE, stabilize, with_attention};
-use adfuse::ir::{Diagnostic, Function, Inst, Module, Op};
+use adfuse::ir::rewrite::{AttentionSteps, Hazard, Recognised, STABLE, in_stable_forms, stabilize};
+use adfuse::ir::{Function, Inst, Module};
 use adfuse::pipeline::Selection;
-use std::collections::BTreeSet;
 
 /// The program's module and a function in it as a mode has them, on an engine that has these steps for attention; what was
 /// rewritten is told.
 pub(super) fn in_mode(
     source: &LoadedProgram,
-    f: Function,
-    (fp, attention): (Fp, AttentionSteps),
+    f: &Function,
+    mode: (AttentionSteps, Fp),
     recognised: &mut Vec<(&'static str, String)>,
 ) -> Result<(Module, Function), Failure> {
-    match fp {
-        Fp::Strict => Ok((source.module.clone(), f)),
-        _ => stable(source, &f, (fp, attention), recognised).map_err(|d| source.wrong(d)),
-    }
+    let told = &mut |f: &Function, r: Recognised| {
+        let rule = (r.rule, place(source, f, r.at));
+        if !recognised.contains(&rule) {
+            recognised.push(rule);
+        }
+    };
+    in_stable_forms(&source.module, f, mode, told).map_err(|d| source.wrong(d))
 }
 
 /// The program's module as a mode has it, all of its functions.
@@ -33,34 +35,6 @@ pub(super) fn module_in_mode(source: &LoadedProgram, fp: Fp) -> Result<Module, F
         new.funcs.push(stabilize(f).map_err(|d| source.wrong(d))?.0);
     }
     Ok(new)
-}
-
-/// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
-fn stable(
-    source: &LoadedProgram,
-    f: &Function,
-    (fp, attention): (Fp, AttentionSteps),
-    recognised: &mut Vec<(&'static str, String)>,
-) -> Result<(Module, Function), Diagnostic> {
-    let mut rewritten = |f: &Function| {
-        let (new, fired) = stabilize(f)?;
-        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
-        let (with, fired) = with_attention(&new, attention, fp)?;
-        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &with, r.at))));
-        Ok::<Function, Diagnostic>(with)
-    };
-    let module = &source.module;
-    let made = rewritten(f)?;
-    let called = called(module, f);
-    let mut new = Module::default();
-    for g in module.funcs.values() {
-        new.funcs.push(match called.contains(&g.name) {
-            _ if g.name == f.name => made.clone(),
-            true => rewritten(g)?,
-            false => g.clone(),
-        });
-    }
-    Ok((new, made))
 }
 
 /// A formula that overflows or cancels where it is computed as it is written.
@@ -85,7 +59,7 @@ pub(super) fn unstable(
     let compiled = selection.func.as_deref().and_then(|name| source.module.find(name));
     let (Fp::Strict, Some(f)) = (fp, compiled) else { return Ok(Vec::new()) };
     let f = &specialized(source, f, &selection.extents)?;
-    let called = called(&source.module, f);
+    let called = source.module.reached_names(f);
     let callees = source.module.funcs.values().filter(|g| called.contains(&g.name));
     let mut found = Vec::new();
     for g in std::iter::once(f).chain(callees.filter(|g| g.name != f.name)) {
@@ -115,21 +89,4 @@ pub(super) fn place(source: &LoadedProgram, f: &Function, i: Inst) -> String {
         Some(before) => format!("line {}", before.matches('\n').count() + 1),
         None => format!("@{}", f.name),
     }
-}
-
-/// The names of the functions that a function calls, and that those call.
-fn called(module: &Module, f: &Function) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut from = vec![f];
-    while let Some(f) = from.pop() {
-        f.walk(&mut |f, i| {
-            if f.op(i) == Op::Call {
-                let name = f.attrs(i).text("func");
-                if names.insert(name.to_string()) {
-                    from.extend(module.find(name));
-                }
-            }
-        });
-    }
-    names
 }

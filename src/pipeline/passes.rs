@@ -8,11 +8,10 @@ use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
 use crate::ir::rewrite::{
-    self, AttentionSteps, stabilize as stable, with_attention, with_convolutions,
-    with_product_sums, with_steps,
+    self, AttentionSteps, in_stable_forms, with_convolutions, with_product_sums, with_steps,
 };
 use crate::ir::text::print_module;
-use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
+use crate::ir::{At, Diagnostic, Fp, Function, Kind, verify as ir};
 use std::borrow::Cow;
 
 type PassResult = Result<(), Diagnostic>;
@@ -50,25 +49,13 @@ pub(super) fn specialize(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassRe
 }
 
 pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
-    let fp = compiler.options().fp;
-    if fp == Fp::Strict {
+    let mode = (compiler.attention(), compiler.options().fp);
+    if mode.1 == Fp::Strict {
         return Ok(());
     }
-    let steps = compiler.attention();
-    each_function(unit, &|f| Ok(with_attention(&stable(f)?.0, steps, fp)?.0))
-}
-
-/// Rewrites the function and all that it may call.
-fn each_function(
-    unit: &mut CompileUnit<'_>,
-    rewritten: &dyn Fn(&Function) -> Result<Function, Diagnostic>,
-) -> PassResult {
-    let mut module = Module::default();
-    for f in unit.module.funcs.values() {
-        module.funcs.push(rewritten(f)?);
-    }
-    unit.module = Cow::Owned(module);
-    unit.function = Some(rewritten(&unit.take_function()?)?);
+    let f = unit.take_function()?;
+    let (module, f) = in_stable_forms(&unit.module, &f, mode, &mut |_, _| {})?;
+    (unit.module, unit.function) = (Cow::Owned(module), Some(f));
     Ok(())
 }
 

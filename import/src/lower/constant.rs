@@ -37,12 +37,24 @@ pub(crate) fn written(
         Values::Each(all) if cx.lift.is_some() => {
             return refuse(format!("{} values in a function of elements", all.len()));
         }
+        Values::Each(all) if ty.rank() == 1 && are_places(&all) => {
+            cx.emit_as(Op::Iota, &[], Attrs::none().with_int("axis", 0), ty)?
+        }
         Values::Each(all) => {
             let attrs = Attrs::none().with("values", IrAttr::Literals(all));
             cx.emit_as(Op::Constant, &[], attrs, ty)?
         }
     };
     Ok(Val { element, value })
+}
+
+/// Shorter constants are kept as they are.
+const PLACES: usize = 16;
+
+/// Whether elements are their own places, as a traced `arange` of NumPy leaves them: rules know `iota`, and it takes no memory.
+fn are_places(all: &Elements) -> bool {
+    let is_place = |(k, l): (usize, Literal)| l.dtype().is_int() && l.to_i64() == k as i64;
+    all.len() >= PLACES && all.iter().enumerate().all(is_place)
 }
 
 /// The values of one part of complex numbers, which are written as pairs `(1.0, 2.0)`, or as bytes one behind the other.

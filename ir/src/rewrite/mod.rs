@@ -38,6 +38,8 @@ pub use rule::{
 };
 pub use sharding::{ShardedSums, ShardedTensor, StatePair, StateSharding, sharded};
 pub use specialize::specialize;
-pub use stable::{ATTENTION, Hazard, STABLE, is_softmax_sum, stabilize, with_attention};
+pub use stable::{
+    ATTENTION, Hazard, STABLE, in_stable_forms, is_softmax_sum, stabilize, with_attention,
+};
 pub use steps::{AttentionSteps, StepElements, StepLowering, with_steps};
 pub use widen::{widen, widened};

@@ -9,7 +9,6 @@ use crate::entity::{Inst, Value};
 use crate::fp::Fp;
 use crate::function::Function;
 use crate::op::{Body, Composition};
-use crate::types::TensorType;
 
 /// Which attention an engine has a step for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +44,6 @@ impl StepElements {
 }
 
 impl AttentionSteps {
-    /// Whether there may be a step for attention with values of this type, in a mode.
-    pub fn has_values(self, fp: Fp, values: &TensorType) -> bool {
-        let width = values.dims().and_then(|dims| dims.last().copied());
-        width.is_some_and(|width| self.has(fp, values.dtype, width, width))
-    }
-
     /// Whether there is a step for queries of `depth` elements and values of `width`, in a mode. 16-bit floats that are widened
     /// have one.
     pub fn has(self, fp: Fp, dtype: DType, depth: u64, width: u64) -> bool {

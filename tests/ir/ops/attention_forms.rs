@@ -13,6 +13,7 @@ use adfuse::ir::verify::verify_function;
 fn weighed(of: &str, rows: &str, axis: usize, contract: &str) -> String {
     let dims: Vec<String> = (0..axis).map(|d| d.to_string()).collect();
     let dims = dims.join(", ");
+    let operands = if contract.starts_with('%') { "" } else { "%p, %v " };
     format!(
         "%m = reduce_max %s {{axes = [{axis}]}} : {rows}
          %mb = broadcast_in_dim %m {{dims = [{dims}]}} : {of}
@@ -21,7 +22,7 @@ fn weighed(of: &str, rows: &str, axis: usize, contract: &str) -> String {
          %z = reduce_sum %e {{axes = [{axis}]}} : {rows}
          %zb = broadcast_in_dim %z {{dims = [{dims}]}} : {of}
          %p = div %e, %zb : {of}
-         %y = dot_general %p, %v {contract}"
+         %y = dot_general {operands}{contract}"
     )
 }
 
@@ -125,6 +126,57 @@ const FORMS: &[(&str, &str)] = &[
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %s = select_n %b, -inf, %t : f64[2,3,9,130]",
     ),
+    // Rows that see nothing of what a number hides are means of all values, and masks that leave every key hide nothing.
+    ("mask", HIDDEN),
+    ("mask", EMPTY),
+    (
+        "",
+        "%h = broadcast_in_dim true {dims = []} : bool[9,130]
+             %g = not %h : bool[9,130]
+             %b = broadcast_in_dim %g {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, %t, -1e30 : f64[2,3,9,130]",
+    ),
+    // Numbers that are chosen by places, and compared with another; and numbers that are added.
+    (
+        "causal",
+        "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %l = select_n %h, 0.0, 1.0 : f64[9,130]
+             %g = eq %l, 0.0 : bool[9,130]
+             %b = broadcast_in_dim %g {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, %t, -1e9 : f64[2,3,9,130]",
+    ),
+    (
+        "causal",
+        "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %l = convert_element_type %h : f64[9,130]
+             %g = gt %l, 0.5 : bool[9,130]
+             %x = select_n %g, -1e10, 0.0 : f64[9,130]
+             %b = broadcast_in_dim %x {dims = [2, 3]} : f64[2,3,9,130]
+             %s = add %t, %b : f64[2,3,9,130]",
+    ),
+    // A number that is added where a row sees nothing leaves its scores apart: a bias.
+    (
+        "bias",
+        "%i = iota {axis = 1} : i32[9,130]
+             %h = ge %i, 3 : bool[9,130]
+             %x = select_n %h, -1e9, 0.0 : f64[9,130]
+             %b = broadcast_in_dim %x {dims = [2, 3]} : f64[2,3,9,130]
+             %s = add %b, %t : f64[2,3,9,130]",
+    ),
+    // A scale that is one element.
+    (
+        "",
+        "%n = reduce_sum %q {axes = [0, 1, 2, 3]} : f64[]
+             %c = reshape %n : f64[1,1]
+             %b = broadcast_in_dim %c {dims = [2, 3]} : f64[2,3,9,130]
+             %s = div %t, %b : f64[2,3,9,130]",
+    ),
     // Another diagonal is a mask like others.
     (
         "mask",
@@ -162,6 +214,35 @@ const OTHERS: &[(&str, Form)] = &[
             ["f64[2,3,130,130]", "f64[2,3,130]", "f64[2,3,130,5]"],
             3,
             "{batch = [0, 1] x [0, 2], contract = [3] x [1]}",
+        ),
+    ),
+    // Values first, as an `einsum` that gives rows before heads has them; keys first too.
+    (
+        "",
+        (
+            "%q: f64[2,9,3,4], %k: f64[2,130,3,4], %v: f64[2,130,3,5]",
+            "%t = dot_general %k, %q {batch = [0, 2] x [0, 2], contract = [3] x [3]} : f64[2,3,130,9]
+             %s = transpose %t {perm = [0, 1, 3, 2]} : f64[2,3,9,130]",
+            ["f64[2,3,9,130]", "f64[2,3,9]", "f64[2,3,5,9]"],
+            3,
+            "%v, %p {batch = [0, 2] x [0, 1], contract = [1] x [3]}",
+        ),
+    ),
+    // An axis of extent 1 that goes around scores, and heads that are not next to batches.
+    (
+        "causal",
+        (
+            "%q: f64[2,130,3,1,4], %k: f64[2,130,3,4], %v: f64[2,130,3,5]",
+            "%t = dot_general %q, %k {batch = [0, 2] x [0, 2], contract = [4] x [3]} : f64[2,3,130,1,130]
+             %u = transpose %t {perm = [3, 1, 0, 2, 4]} : f64[1,3,2,130,130]
+             %i = iota {axis = 0} : i32[130,130]
+             %j = iota {axis = 1} : i32[130,130]
+             %h = lt %i, %j : bool[130,130]
+             %b = broadcast_in_dim %h {dims = [3, 4]} : bool[1,3,2,130,130]
+             %s = select_n %b, %u, -inf : f64[1,3,2,130,130]",
+            ["f64[1,3,2,130,130]", "f64[1,3,2,130]", "f64[3,2,1,130,5]"],
+            4,
+            "{batch = [1, 2] x [2, 0], contract = [4] x [1]}",
         ),
     ),
     // Two heads share keys.
@@ -238,6 +319,17 @@ const PADDED: &str = "%i = iota {axis = 0} : i32[9,130]
              %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %s = select_n %b, -1e30, %u : f64[2,3,9,130]";
 
+/// A mask by a number, of scores of which causality hides some by -inf.
+const OVER_CAUSAL: &str = "%i = iota {axis = 0} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %u = select_n %b, -inf, %t : f64[2,3,9,130]
+             %g = lt %j, 125 : bool[9,130]
+             %c = broadcast_in_dim %g {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %c, %u, -1e30 : f64[2,3,9,130]";
+
 /// A window that begins after a row's own place, which the first rows see nothing of.
 const EMPTY: &str = "%i = iota {axis = 0} : i32[9,130]
              %j = iota {axis = 1} : i32[9,130]
@@ -302,12 +394,10 @@ fn other_forms_stay() {
             .replace("{axes = [3]}", "{axes = [2]}")
             .replace("{dims = [0, 1, 2]}", "{dims = [0, 1, 3]}"),
         base.replace("mul %t, 0.5", "mul %t, %t"),
-        // Rows before the first key: a window that leaves some of them nothing, and the number hides nothing there.
-        base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", EMPTY),
-        // Rows that see nothing would be means of all values: the number hides nothing there.
-        base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", HIDDEN),
-        // So would rows of which a mask hides what causality shows, since the number is greater than -inf.
+        // Causality by a number, of keys of which a mask hides all that it shows: the number is greater than -inf.
         base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", PADDED),
+        // A number chosen in place of what causality hid: rows whose keys are all hidden weigh them too.
+        base.replace("%s = mul %t, 0.5 : f64[2,3,9,130]", OVER_CAUSAL),
     ];
     for text in changed {
         let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));

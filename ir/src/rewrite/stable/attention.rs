@@ -1,100 +1,105 @@
 //! Attention that is written out: a softmax of products, which weighs values.
 
-use super::band::{below, seen_band};
+use super::attention_layout::AttentionAxes;
+use super::band::seen_band;
 use super::exponential::{quotient, unshifted};
-use super::shape::{REACH, both_ways, made_by, number};
-use crate::attrs::{Attr, Attrs, Ints};
-use crate::builder::Builder;
+use super::shape::{
+    REACH, Spread, both_ways, is_widening, made_by, narrowed, number, operand, unrounded,
+};
+use crate::attrs::Attrs;
+use crate::dtype::DType;
 use crate::entity::{Inst, Value};
+use crate::fp::Fp;
 use crate::function::Function;
+use crate::literal::Literal;
 use crate::op::{ATTENTION_BLOCK, AttentionReach, Op};
-use crate::rewrite::pattern::Match;
+use crate::rewrite::pattern::{Match, Root};
 use crate::rewrite::rule::Site;
+use crate::rewrite::steps::AttentionSteps;
 use crate::types::TensorType;
 
 /// What is added to scores, or hides them.
-#[derive(Clone, Copy)]
 enum MaskOrBias {
-    Bias(Value),
-    /// Of truth values; whether keys are hidden where they hold.
-    Mask(Value, bool),
+    Bias(Spread),
+    Mask(HidingMask),
+}
+
+/// Truth values that choose between scores and a number.
+struct HidingMask {
+    mask: Spread,
+    /// Whether scores are hidden where the mask holds; else where it does not.
+    hides: bool,
+    /// Whether -inf stands for those that are hidden; else a number so small that it has no weight where another score is seen.
+    least: bool,
+    /// Whether the number is added to scores; else it is chosen in their place.
+    is_added: bool,
+}
+
+/// What is added to scores or hides them, and what is left of them without it.
+#[derive(Default)]
+struct ScoreMasks {
+    extra: Option<MaskOrBias>,
+    reach: AttentionReach,
+    /// Whether a number other than -inf hides what `reach` does.
+    has_number: bool,
 }
 
 /// Attention that was found.
 pub(super) struct FoundAttention {
-    /// The products of queries and keys.
-    scores: Inst,
-    /// What scores are multiplied with, or divided by.
+    axes: AttentionAxes,
+    /// How scores are scaled, and by which one element.
     scale: Option<(Op, Value)>,
-    extra: Option<MaskOrBias>,
-    reach: AttentionReach,
-    v: Value,
+    masks: ScoreMasks,
 }
 
 /// A contraction of a softmax along the last axis with values.
 pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
-    let f = m.f;
-    let root = m.root.inst;
-    let &[p, v] = m.root.args else { return None };
+    let root = &m.root;
+    (0..root.args.len()).find_map(|at| attention_of(m.f, root, at))
+}
+
+/// Whether an instruction is attention that an engine may have a step for, in a mode.
+pub(super) fn has_step(f: &Function, i: Inst, steps: AttentionSteps, fp: Fp) -> bool {
+    let Some(root) = Root::of(f, i).filter(|root| root.op == Op::DotGeneral) else { return false };
+    let found = (0..root.args.len()).find_map(|at| attention_of(f, &root, at));
+    found.is_some_and(|found| {
+        let [depth, width] = found.axes.elements(f).unwrap_or_default();
+        steps.has(fp, root.ty.dtype, depth, width)
+    })
+}
+
+/// Attention whose weights are this operand of a contraction.
+fn attention_of(f: &Function, root: &Root<'_>, at: usize) -> Option<FoundAttention> {
+    let p = root.args[at];
     let ty = f.ty(p);
     let dims = ty.dims()?;
-    let last = ty.rank().checked_sub(1)? as i64;
+    let keys = ty.rank().checked_sub(1).filter(|&keys| keys > 0)?;
     // Weights of 16-bit floats may be rounded from a softmax in `f32`.
-    let rounded = made_by(f, p, Op::ConvertElementType).map(|i| f.args(i)[0]);
+    let rounded = operand(f, p, Op::ConvertElementType);
     let weights = rounded.filter(|&w| is_widening(f, p, w)).unwrap_or(p);
     let soft = made_by(f, weights, Op::Div).or_else(|| made_by(f, weights, Op::Mul))?;
     let sum = quotient(f, soft)?;
-    let along_last = f.attrs(sum.sum).ints("axes") == [last];
-    let weighs = f.attrs(root).pair("contract").0 == [last];
-    let short = dims.last().is_none_or(|&n| n < ATTENTION_BLOCK);
-    if !along_last || !weighs || short || dims.contains(&0) || m.root.ty.dtype != ty.dtype {
+    let along_keys = f.attrs(sum.sum).ints("axes") == [keys as i64];
+    let short = dims[keys] < ATTENTION_BLOCK;
+    if !along_keys || short || dims.contains(&0) || root.ty.dtype != ty.dtype {
         return None;
     }
     if uses(f, p) > 1 || weights != p && uses(f, weights) > 1 {
         return None;
     }
-    let mut x = narrowed(f, unshifted(f, sum.x, sum.sum));
-    let (mut extra, mut reach) = (None, AttentionReach::default());
-    let mut has_number = false;
-    for _ in 0..REACH {
-        let Some(found) = hidden(f, x) else { break };
-        let HiddenScores { left, mask, hides, least } = found;
-        // Where a row sees nothing, a finite number would hide nothing.
-        let all_see = least || dims[dims.len() - 1] >= dims[dims.len() - 2];
-        let seen = Some(mask).filter(|_| all_see).and_then(|mask| seen_band(f, mask, hides, &dims));
-        if let Some(band) = seen {
-            let both = |x: Option<u64>, y: Option<u64>| x.into_iter().chain(y).min();
-            reach.before = both(reach.before, band.before);
-            reach.after = both(reach.after, band.after);
-            has_number |= !least;
-        } else if extra.is_none() && least {
-            extra = Some(MaskOrBias::Mask(mask, hides));
-        } else {
-            return None;
-        }
-        x = narrowed(f, left);
-    }
-    if extra.is_none()
-        && let Some(i) = made_by(f, x, Op::Add)
-    {
-        let products = |v: &Value| under_scale(f, *v).is_some();
-        let (inner, bias) = both_ways(f.args(i)).into_iter().find(|(v, _)| products(v))?;
-        if f.literal(bias).is_some() {
-            return None;
-        }
-        // What is added in another type is no bias of the op.
-        if f.ty(bias).dtype != m.root.ty.dtype {
-            return None;
-        }
-        (x, extra) = (inner, Some(MaskOrBias::Bias(bias)));
-    }
-    // Where a mask or a bias hides all that places show, the number is the greatest of the row: it hides nothing.
-    if has_number && extra.is_some() {
-        return None;
-    }
-    let (scores, scale) = under_scale(f, x)?;
-    let found = FoundAttention { scores, scale, extra, reach, v };
-    found.fits(f, root).then_some(found)
+    let scores = Spread::of(f, unshifted(f, sum.x, sum.sum));
+    let (masks, scores) = ScoreMasks::of(f, scores, &dims, root.ty.dtype)?;
+    let (product, scale) = under_scale(f, &scores)?;
+    let mut axes = AttentionAxes::of(f, &dims, product, (root.inst, at))?;
+    let dtype = root.ty.dtype;
+    // Products of 16-bit floats in `f32` are written as products of widened operands.
+    axes.operands = axes.operands.map(|v| {
+        let inner = narrowed(f, v);
+        if f.ty(inner).dtype == dtype { inner } else { v }
+    });
+    let is_known = |v: Value| f.ty(v).dims().is_some() && f.ty(v).dtype == dtype;
+    let fits = dtype.is_float() && axes.operands.into_iter().all(is_known);
+    fits.then_some(FoundAttention { axes, scale, masks })
 }
 
 /// How often instructions of a function read a value.
@@ -104,178 +109,173 @@ fn uses(f: &Function, v: Value) -> usize {
     n
 }
 
-/// Whether `wide` is in the type that the 16-bit floats of `narrow` are computed in.
-fn is_widening(f: &Function, narrow: Value, wide: Value) -> bool {
-    let (narrow, wide) = (f.ty(narrow).dtype, f.ty(wide).dtype);
-    narrow != wide && narrow.compute() == wide
-}
-
-/// The value before it was widened from 16-bit floats.
-fn narrowed(f: &Function, v: Value) -> Value {
-    let inner = made_by(f, v, Op::ConvertElementType).map(|i| f.args(i)[0]);
-    inner.filter(|&inner| is_widening(f, inner, v)).unwrap_or(v)
-}
-
-/// Scores of which some are hidden.
-struct HiddenScores {
-    /// The scores before.
-    left: Value,
-    mask: Value,
-    /// Whether scores are hidden where the mask holds; else where it does not.
-    hides: bool,
-    /// Whether -inf stands for those that are hidden; else a number so small that it has the weight 0 beside any other.
-    least: bool,
-}
-
-/// Numbers that hide a score where another is seen, at most.
-const HIDES: f64 = -1e9;
-
-/// What is left where truth values hold, of a choice between it and a number that hides it.
-fn hidden(f: &Function, x: Value) -> Option<HiddenScores> {
-    let i = made_by(f, x, Op::SelectN)?;
-    let &[mask, no, yes] = f.args(i) else { return None };
-    let number = |v: Value| number(f, v).map(|l| l.to_f64()).filter(|&x| x <= HIDES);
-    let found = |left, hides, x: f64| HiddenScores { left, mask, hides, least: x.is_infinite() };
-    match (number(no), number(yes)) {
-        (Some(x), None) => Some(found(yes, false, x)),
-        (None, Some(x)) => Some(found(no, true, x)),
-        _ => None,
+impl ScoreMasks {
+    /// The masks of scores of these extents, or the bias, and the scores without them.
+    fn of(
+        f: &Function,
+        scores: Spread,
+        dims: &[u64],
+        dtype: DType,
+    ) -> Option<(ScoreMasks, Spread)> {
+        let mut masks = ScoreMasks::default();
+        let narrow = |x: Spread| x.with(f, |v| narrowed(f, v));
+        let mut x = narrow(scores);
+        // Where a row sees nothing, a finite number would hide nothing.
+        let all_see = dims[dims.len() - 1] >= dims[dims.len() - 2];
+        for _ in 0..REACH {
+            let Some((hidden, left)) = hidden(f, &x) else { break };
+            let seen = (hidden.least || all_see)
+                .then(|| seen_band(f, &hidden.mask, hidden.hides, dims))
+                .flatten();
+            if let Some(band) = seen {
+                // A number that was chosen later stands for -inf too, and weighs where a row shows nothing else.
+                let is_outer = matches!(&masks.extra, Some(MaskOrBias::Mask(m)) if !m.least);
+                if band.is_limited() && is_outer {
+                    return None;
+                }
+                let both = |x: Option<u64>, y: Option<u64>| x.into_iter().chain(y).min();
+                masks.reach.before = both(masks.reach.before, band.before);
+                masks.reach.after = both(masks.reach.after, band.after);
+                masks.has_number |= band.is_limited() && !hidden.least;
+            } else if hidden.is_added {
+                break;
+            } else if masks.extra.is_none() && f.literal(hidden.mask.value).is_none() {
+                masks.extra = Some(MaskOrBias::Mask(hidden));
+            } else {
+                return None;
+            }
+            x = narrow(left);
+        }
+        if masks.extra.is_none()
+            && let Some(i) = made_by(f, x.value, Op::Add)
+        {
+            let sides = both_ways(f.args(i)).map(|(inner, bias)| {
+                let inner = narrow(x.operand(f, inner)?);
+                under_scale(f, &inner).is_some().then_some((inner, bias))
+            });
+            let (inner, bias) = sides.into_iter().flatten().next()?;
+            // What is added in another type is no bias of the op.
+            if f.ty(bias).dtype != dtype {
+                return None;
+            }
+            let bias = x.operand(f, bias).filter(|bias| f.literal(bias.value).is_none())?;
+            (x, masks.extra) = (inner, Some(MaskOrBias::Bias(bias)));
+        }
+        // Where a mask or a bias hides all that places show, the number is the greatest of the row: it hides nothing.
+        let fits = masks.extra.is_none() || !masks.has_number;
+        fits.then_some((masks, x))
     }
 }
 
-/// Products of queries and keys, under a factor.
-fn under_scale(f: &Function, x: Value) -> Option<(Inst, Option<(Op, Value)>)> {
-    let x = narrowed(f, x);
-    if let Some(i) = made_by(f, x, Op::DotGeneral) {
-        return Some((i, None));
+/// Numbers that hide a score where another is seen, at most: -1e9, and what `bf16` makes of it.
+const HIDES: f64 = -9.9e8;
+/// What is added where such a number stands for a score: any score is lost in the sum, so that a row of which nothing is seen has equal
+/// weights as before.
+const LOST: f64 = -1e30;
+
+/// What hides scores, and the scores that are left: of a choice between them and a number, or of a sum with a choice between 0 and
+/// a number.
+fn hidden(f: &Function, x: &Spread) -> Option<(HidingMask, Spread)> {
+    let hides = |v: Value| number(f, v).map(|l| l.to_f64()).filter(|&x| x <= HIDES);
+    let mask_of = |mask: Spread, hides: bool, x: f64, is_added: bool| HidingMask {
+        mask,
+        hides,
+        least: x.is_infinite(),
+        is_added,
+    };
+    if let Some(i) = made_by(f, x.value, Op::SelectN) {
+        let &[mask, no, yes] = f.args(i) else { return None };
+        let (left, holds, number) = match (hides(no), hides(yes)) {
+            (Some(number), None) => (yes, false, number),
+            (None, Some(number)) => (no, true, number),
+            _ => return None,
+        };
+        let mask = mask_of(x.operand(f, mask)?, holds, number, false);
+        return Some((mask, x.operand(f, left)?));
+    }
+    let i = made_by(f, x.value, Op::Add)?;
+    let is_zero = |v: Value| number(f, v).is_some_and(|l| l.to_f64() == 0.0);
+    both_ways(f.args(i)).into_iter().find_map(|(left, added)| {
+        let added = x.operand(f, added)?.with(f, |v| unrounded(f, v));
+        let &[mask, no, yes] = f.args(made_by(f, added.value, Op::SelectN)?) else { return None };
+        let (holds, number) = match (hides(no), hides(yes)) {
+            (Some(number), None) if is_zero(yes) => (false, number),
+            (None, Some(number)) if is_zero(no) => (true, number),
+            _ => return None,
+        };
+        let mask = mask_of(added.operand(f, mask)?, holds, number, true);
+        Some((mask, x.operand(f, left)?))
+    })
+}
+
+/// Products of queries and keys, under a factor that is one element.
+fn under_scale(f: &Function, x: &Spread) -> Option<(Spread, Option<(Op, Value)>)> {
+    let is_product = |x: Spread| {
+        let x = x.with(f, |v| narrowed(f, v));
+        made_by(f, x.value, Op::DotGeneral).map(|_| x)
+    };
+    if let Some(product) = is_product(x.clone()) {
+        return Some((product, None));
     }
     let scaled = |op: Op, v: Value, by: Value| {
-        number(f, by)?;
-        Some((made_by(f, narrowed(f, v), Op::DotGeneral)?, Some((op, by))))
+        let by = Spread::of(f, by).uniform(f)?;
+        Some((is_product(x.operand(f, v)?)?, Some((op, by))))
     };
-    if let Some(i) = made_by(f, x, Op::Div) {
+    if let Some(i) = made_by(f, x.value, Op::Div) {
         return scaled(Op::Div, f.args(i)[0], f.args(i)[1]);
     }
-    let i = made_by(f, x, Op::Mul)?;
+    let i = made_by(f, x.value, Op::Mul)?;
     both_ways(f.args(i)).into_iter().find_map(|(v, by)| scaled(Op::Mul, v, by))
 }
 
-impl FoundAttention {
-    /// Whether both contractions have the axes of attention: the softmax has batch axes first and in order, as products leave
-    /// them; queries have one further axis, or two where heads share keys.
-    fn fits(&self, f: &Function, root: Inst) -> bool {
-        let (batch, contract) =
-            (f.attrs(self.scores).pair("batch"), f.attrs(self.scores).pair("contract"));
-        let [q, k] = [f.args(self.scores)[0], f.args(self.scores)[1]];
-        let n = batch.0.len();
-        let of_root = f.attrs(root).pair("batch");
-        let (float, same) = (f.ty(q).dtype, |v: Value| f.ty(v).dtype == f.ty(q).dtype);
-        float.is_float()
-            && same(k)
-            && same(self.v)
-            && of_root.0.iter().enumerate().all(|(k, &d)| k as i64 == d)
-            && of_root.0.len() == n
-            && contract.0.len() == 1
-            && f.attrs(root).pair("contract").0.len() == 1
-            && f.ty(k).rank() == n + 2
-            && f.ty(self.v).rank() == n + 2
-            && (f.ty(q).rank() == n + 2 || n > 0 && f.ty(q).rank() == n + 3)
-            && [q, k, self.v].into_iter().all(|v| f.ty(v).dims().is_some())
-    }
-}
-
-/// Batch axes first, then the others with this one last; or with this one before them.
-fn ordered(b: &mut Builder, v: Value, batch: &[i64], at: i64, last: bool) -> Value {
-    let rank = b.ty(v).rank() as i64;
-    let others = (0..rank).filter(|d| *d != at && !batch.contains(d));
-    let mut perm: Ints = batch.iter().copied().chain(others).collect();
-    perm.insert(if last { perm.len() } else { batch.len() }, at);
-    if perm.is_sorted() {
-        return v;
-    }
-    b.op_with(Op::Transpose, &[v], Attrs::none().with("perm", Attr::Ints(perm)))
-}
-
-fn reshaped(b: &mut Builder, v: Value, dims: &[u64]) -> Value {
-    let ty = TensorType::of(b.ty(v).dtype, dims);
-    b.reshaped(v, &ty)
-}
-
-/// A mask or a bias over `dims`, of which axes that a broadcast repeats have extent 1.
-fn narrow(site: &mut Site<'_, '_>, v: Value, dims: &[u64]) -> (Value, Vec<u64>) {
-    let f = site.f;
-    let rank = f.ty(v).rank();
-    let (inner, axes) = below(f, v, (0..rank).collect());
-    let own = f.ty(inner).dims().unwrap_or_default();
-    if f.literal(inner).is_some() || !axes.is_sorted() {
-        return (site.get(v), dims.to_vec());
-    }
-    let mut kept = vec![1; rank];
-    for (&axis, &n) in axes.iter().zip(&own) {
-        kept[axis] = n;
-    }
-    let inner = site.get(inner);
-    (reshaped(site.b, inner, &kept), kept)
-}
-
 pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value {
-    let f = site.f;
-    let contract = f.attrs(found.scores).pair("contract");
-    let [q, k] = [f.args(found.scores)[0], f.args(found.scores)[1]].map(|v| site.get(v));
-    let batch = f.attrs(found.scores).pair("batch");
-    let q = ordered(site.b, q, batch.0, contract.0[0], true);
-    let k = ordered(site.b, k, batch.1, contract.1[0], true);
-    let v = site.get(found.v);
-    let of_root = f.attrs(site.root.inst);
-    let v = ordered(site.b, v, of_root.pair("batch").1, of_root.pair("contract").1[0], false);
-    let dims = |b: &Builder, v: Value| b.ty(v).dims().map(|d| d.to_vec()).unwrap_or_default();
-    let (of_q, of_k, of_v) = (dims(site.b, q), dims(site.b, k), dims(site.b, v));
-    let q = match found.scale {
-        None => q,
-        Some((op, by)) => {
-            let ty = site.b.ty(q).clone();
-            let by = number(f, by).map(|l| site.b.literal(&ty, l.convert(ty.dtype)));
-            by.map_or(q, |by| site.b.op_as(op, &[q, by], Attrs::none(), &ty))
+    let FoundAttention { axes, scale, masks } = found;
+    let [q, k, v] = axes.operands.map(|v| site.get(v));
+    let q = scale.map_or(q, |(op, by)| scaled(site, op, q, by));
+    let mut args = axes.arguments(site.b, [q, k, v]);
+    let dtype = site.b.ty(q).dtype;
+    match masks.extra {
+        Some(MaskOrBias::Bias(bias)) => {
+            let x = site.get(bias.value);
+            args.push(axes.over_scores(site.b, x, &bias));
         }
-    };
-    // Batch axes, heads, rows and elements: an axis of heads where there is none, and one where two are.
-    let (n, scores) = (of_k.len() - 2, f.ty(f.inst_results(found.scores)[0]).dims());
-    let merged = |dims: &[u64]| -> Vec<u64> {
-        match (n, dims.len() - n) {
-            (0, _) => [&[1], dims].concat(),
-            (_, 3) => {
-                let mut all = dims.to_vec();
-                let shared = all.remove(n);
-                all[n - 1] *= shared;
-                all
+        Some(MaskOrBias::Mask(HidingMask { mask, hides, least, .. })) => {
+            let mut x = site.get(mask.value);
+            if !least {
+                x = added(site, x, hides, dtype);
+            } else if hides {
+                x = site.b.op(Op::Not, &[x]);
             }
-            _ => dims.to_vec(),
+            args.push(axes.over_scores(site.b, x, &mask));
+        }
+        None => {}
+    }
+    let attrs = masks.reach.with(Attrs::none());
+    let y = site.b.inst(Op::Attention, &args, attrs, None)[0];
+    let to = site.f.ty(site.f.inst_results(site.root.inst)[0]).clone();
+    axes.result(site.b, y, &to)
+}
+
+/// Queries, scaled by one element.
+fn scaled(site: &mut Site<'_, '_>, op: Op, q: Value, by: Value) -> Value {
+    let ty = site.b.ty(q).clone();
+    let by = match number(site.f, by) {
+        Some(l) => site.b.literal(&ty, l.convert(ty.dtype)),
+        None => {
+            let by = site.get(by);
+            let by = site.b.converted(by, ty.dtype);
+            let by = site.b.reshaped(by, &TensorType::of(ty.dtype, &[]));
+            let none = Attrs::none().with_ints("dims", []);
+            site.b.op_as(Op::BroadcastInDim, &[by], none, &ty)
         }
     };
-    let heads = |dims: &[u64]| if n == 0 { [&[1], dims].concat() } else { dims.to_vec() };
-    let mut args = vec![
-        reshaped(site.b, q, &merged(&of_q)),
-        reshaped(site.b, k, &heads(&of_k)),
-        reshaped(site.b, v, &heads(&of_v)),
-    ];
-    if let Some(extra) = found.extra {
-        let (MaskOrBias::Bias(x) | MaskOrBias::Mask(x, _)) = extra;
-        let full = scores.map(|d| d.to_vec()).unwrap_or_default();
-        let (mut x, mut own) = narrow(site, x, &full);
-        if let MaskOrBias::Mask(_, true) = extra {
-            x = site.b.op(Op::Not, &[x]);
-        }
-        // Heads that share keys are merged with the groups where the mask has both or neither.
-        if full.len() == n + 3 && (own[n - 1] == 1) != (own[n] == 1) {
-            let whole = TensorType::of(site.b.ty(x).dtype, &full);
-            let all = Attrs::none().with_ints("dims", 0..full.len() as i64);
-            x = site.b.op_as(Op::BroadcastInDim, &[x], all, &whole);
-            own = full;
-        }
-        args.push(reshaped(site.b, x, &merged(&own)));
-    }
-    let attrs = found.reach.with(Attrs::none());
-    let y = site.b.inst(Op::Attention, &args, attrs, None)[0];
-    let to = f.ty(f.inst_results(site.root.inst)[0]).clone();
-    site.b.reshaped(y, &to)
+    site.b.op_as(op, &[q, by], Attrs::none(), &ty)
+}
+
+/// What is added to scores where a mask hides them behind a finite number.
+fn added(site: &mut Site<'_, '_>, mask: Value, hides: bool, dtype: DType) -> Value {
+    let ty = TensorType { dtype, ..site.b.ty(mask).clone() };
+    let [none, lost] = [0.0, LOST].map(|x| site.b.literal(&ty, Literal::from_f64(dtype, x)));
+    let [no, yes] = if hides { [none, lost] } else { [lost, none] };
+    site.b.op(Op::SelectN, &[mask, no, yes])
 }

@@ -5,7 +5,9 @@
 //! NaN comes from inf - inf. `m` is held fixed for derivatives. That is right at every order, since
 //! the shifted forms do not depend on the shift at all.
 
-use super::shape::{REACH, Spread, both_ways, made_by, number, operand, strip};
+use super::shape::{
+    REACH, Spread, both_ways, kept, made_by, narrowed, number, operand, strip, unrounded,
+};
 use crate::entity::{Inst, Value};
 use crate::function::{Function, ValueDef};
 use crate::literal::Literal;
@@ -22,15 +24,15 @@ pub(super) struct Sum {
 /// The exponents of a sum of exponentials, where the sum is one.
 fn exponents(f: &Function, sum: Inst) -> Option<Value> {
     let axes = !f.attrs(sum).ints("axes").is_empty();
-    let x = operand(f, f.args(sum)[0], Op::Exp).filter(|_| axes)?;
+    let x = operand(f, narrowed(f, f.args(sum)[0]), Op::Exp).filter(|_| axes)?;
     f.literal(x).is_none().then_some(x)
 }
 
-/// The softmax that an instruction is, naive or shifted.
+/// The softmax that an instruction is, naive or shifted. The sum of 16-bit exponentials may be in a wider type.
 pub(super) fn quotient(f: &Function, i: Inst) -> Option<Sum> {
     let of = |above: Value, below: Spread| {
         let x = operand(f, above, Op::Exp)?;
-        let sum = below.reduction(f, Op::ReduceSum, f.ty(above))?;
+        let sum = below.with(f, |v| unrounded(f, v)).reduction(f, Op::ReduceSum, f.ty(above))?;
         (exponents(f, sum)? == x).then_some(Sum { x, sum })
     };
     match (f.op(i), f.args(i)) {
@@ -40,6 +42,11 @@ pub(super) fn quotient(f: &Function, i: Inst) -> Option<Sum> {
             .find_map(|(above, factor)| of(above, Spread::of(f, factor).through_reciprocal(f)?)),
         _ => None,
     }
+}
+
+/// Whether a sum has the type of its exponents.
+fn is_of_one_type(f: &Function, s: &Sum) -> bool {
+    f.ty(f.args(s.sum)[0]) == f.ty(s.x)
 }
 
 /// `x - spread(log(sum(exp(x))))`.
@@ -82,9 +89,7 @@ fn is_below(f: &Function, x: Value, sum: Inst, unguarded: fn(&Function, Value) -
         };
     }
     let by_maximum = |z: Value, shift: Spread| {
-        let shift = shift.with(f, |v| unguarded(f, v));
-        let max = shift.reduction(f, Op::ReduceMax, f.ty(z));
-        max.is_some_and(|i| f.attrs(i) == f.attrs(sum) && free(f, f.args(i)[0]) == free(f, z))
+        is_maximum(f, &shift.with(f, |v| unguarded(f, v)), z, sum).is_some()
     };
     if let Some(i) = made_by(f, x, Op::Sub) {
         return by_maximum(f.args(i)[0], Spread::of(f, f.args(i)[1]));
@@ -94,6 +99,25 @@ fn is_below(f: &Function, x: Value, sum: Inst, unguarded: fn(&Function, Value) -
             Spread::of(f, minus).through(f, Op::Neg).is_some_and(|shift| by_maximum(z, shift))
         })
     })
+}
+
+/// Whether `shift` is the maximum of `z` over the axes that `sum` sums, spread over them. The maximum may be of what `z` is under views.
+fn is_maximum(f: &Function, shift: &Spread, z: Value, sum: Inst) -> Option<()> {
+    let max = made_by(f, shift.value, Op::ReduceMax)?;
+    let base = |v: Value| Spread::of(f, v).with(f, |v| free(f, v));
+    let (of_z, of_max) = (base(z), base(f.args(max)[0]));
+    let same = of_z.value == of_max.value && f.literal(of_z.value).is_none();
+    let is_summed = |d: usize| f.attrs(sum).ints("axes").contains(&(d as i64));
+    let kept = kept(f, max);
+    let in_place = |(in_z, in_max): (&Option<usize>, &Option<usize>)| match (*in_z, *in_max) {
+        (None, _) => true,
+        (Some(d), None) => is_summed(d),
+        (Some(d), Some(m)) => match kept.iter().position(|&k| k == m) {
+            Some(k) => !is_summed(d) && shift.along[k] == Some(d),
+            None => is_summed(d),
+        },
+    };
+    (same && of_z.along.iter().zip(&of_max.along).all(in_place)).then_some(())
 }
 
 /// The exponents without the maximum over the axes that `sum` sums, where that is what was subtracted last.
@@ -170,7 +194,7 @@ impl Site<'_, '_> {
 
 /// A naive softmax.
 pub(super) fn is_softmax(m: &Match<'_>) -> Option<Sum> {
-    quotient(m.f, m.root.inst).filter(|s| !is_shifted(m.f, s.x, s.sum))
+    quotient(m.f, m.root.inst).filter(|s| is_of_one_type(m.f, s) && !is_shifted(m.f, s.x, s.sum))
 }
 
 pub(super) fn softmax(site: &mut Site<'_, '_>, s: Sum) -> Value {
@@ -185,7 +209,7 @@ pub(super) fn softmax(site: &mut Site<'_, '_>, s: Sum) -> Value {
 pub(super) fn is_log_softmax(m: &Match<'_>) -> Option<(Sum, bool)> {
     let f = m.f;
     let of_log = match (m.root.op, f.def(m.root.args[0])) {
-        (Op::Log, ValueDef::Inst(i, _)) => quotient(f, i),
+        (Op::Log, ValueDef::Inst(i, _)) => quotient(f, i).filter(|s| is_of_one_type(f, s)),
         _ => None,
     };
     match of_log {
@@ -220,8 +244,8 @@ pub(super) fn is_logsumexp(m: &Match<'_>) -> Option<(Sum, Vec<Inst>)> {
     let f = m.f;
     let mut views = Vec::new();
     let sum = made_by(f, strip(f, m.root.args[0], &mut views), Op::ReduceSum)?;
-    let x = exponents(f, sum)?;
-    (!is_shifted(f, x, sum)).then_some((Sum { x, sum }, views))
+    let s = Sum { x: exponents(f, sum)?, sum };
+    (is_of_one_type(f, &s) && !is_shifted(f, s.x, sum)).then_some((s, views))
 }
 
 pub(super) fn logsumexp(site: &mut Site<'_, '_>, (s, views): (Sum, Vec<Inst>)) -> Value {

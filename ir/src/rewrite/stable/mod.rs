@@ -10,6 +10,7 @@
 //! goes. No rule fires on what a rule makes, so that a second time changes nothing.
 
 mod attention;
+mod attention_layout;
 mod band;
 mod exponential;
 mod shape;
@@ -17,6 +18,7 @@ mod variance;
 
 pub use exponential::is_softmax_sum;
 
+use super::inline::inline_keeping_rules;
 use super::pattern::Pattern::AnyOf;
 use super::rule::{
     Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite, rewrite_where,
@@ -28,6 +30,7 @@ use crate::dtype::DType;
 use crate::entity::{Inst, Value};
 use crate::fp::Fp;
 use crate::function::Function;
+use crate::module::Module;
 use crate::op::Op;
 use cranelift_entity::EntitySet;
 
@@ -90,8 +93,9 @@ pub static ATTENTION: RuleTable = RuleTable {
     regions: true,
     rules: &[Rule {
         name: "attention",
-        doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by a number, with a bias or a mask \
-              that leaves -inf, causal, in a window of places, or not; where places hide a key, a number of -1e9 or less stands for -inf. A softmax \
+        doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by one element, with a bias or a mask, causal, in a \
+              window of places, or none of these. Operands have their axes in any order. Where places hide a key, a number of -1e9 or less may \
+              stand for -inf, chosen or added; a mask that chooses such a number becomes a bias of 0 and -1e30. A softmax \
               in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys is not rewritten; nor is one that other instructions read.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
@@ -172,14 +176,47 @@ pub fn with_attention(
     steps: AttentionSteps,
     fp: Fp,
 ) -> Result<(Function, Vec<Recognised>), Diagnostic> {
-    // The last operand of what attention is written as are the values.
-    let chosen = |i: Inst| {
-        let values = f.args(i).last().map(|&v| f.ty(v));
-        values.is_some_and(|ty| steps.has_values(fp, ty))
-    };
+    let chosen = |i: Inst| attention::has_step(f, i, steps, fp);
     let (mut new, fired) = rewrite_where(f, &ATTENTION, Exactness::Real, &chosen)?;
     super::dce(&mut new);
     Ok((new, fired))
+}
+
+/// A function of a module in a mode, and the module with all that it still calls: formulas that go over calls are inlined and have
+/// stable forms, and attention is the op, where an engine has a step for it. In strict mode nothing changes. Each rule that fired is
+/// told, with the function in which it did.
+///
+/// # Errors
+/// As [`stabilize`]; if inlining gives too many instructions.
+pub fn in_stable_forms(
+    module: &Module,
+    f: &Function,
+    (steps, fp): (AttentionSteps, Fp),
+    told: &mut dyn FnMut(&Function, Recognised),
+) -> Result<(Module, Function), Diagnostic> {
+    if fp == Fp::Strict {
+        return Ok((module.clone(), f.clone()));
+    }
+    let mut rewritten = |f: &Function| {
+        // Differentiation keeps the calls of functions with rules alone, too.
+        let whole = inline_keeping_rules(module, f, &|callee| callee.rule.is_none())?;
+        let (new, fired) = stabilize(&whole)?;
+        fired.iter().for_each(|&rule| told(&new, rule));
+        let (new, fired) = with_attention(&new, steps, fp)?;
+        fired.iter().for_each(|&rule| told(&new, rule));
+        Ok::<Function, Diagnostic>(new)
+    };
+    let made = rewritten(f)?;
+    let reached = module.reached_names(&made);
+    let mut around = Module::default();
+    for g in module.funcs.values() {
+        around.funcs.push(match g.name == f.name {
+            true => made.clone(),
+            false if reached.contains(&g.name) => rewritten(g)?,
+            false => g.clone(),
+        });
+    }
+    Ok((around, made))
 }
 
 impl Site<'_, '_> {

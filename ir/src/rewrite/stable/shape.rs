@@ -26,14 +26,39 @@ pub(super) fn operand(f: &Function, v: Value, op: Op) -> Option<Value> {
 
 /// The number that all elements of `v` are, as far as it is written.
 pub(super) fn number(f: &Function, v: Value) -> Option<Literal> {
-    let mut v = v;
-    for _ in 0..REACH {
-        if let Some(l) = f.literal(v) {
-            return Some(l);
-        }
-        v = operand(f, v, Op::BroadcastInDim).or_else(|| operand(f, v, Op::Reshape))?;
+    number_within(f, v, REACH)
+}
+
+fn number_within(f: &Function, v: Value, reach: usize) -> Option<Literal> {
+    if let Some(l) = f.literal(v) {
+        return Some(l);
     }
-    None
+    let ValueDef::Inst(i, 0) = f.def(v) else { return None };
+    let inner = |_| number_within(f, *f.args(i).first()?, reach - 1);
+    let below = (reach > 0).then_some(());
+    match f.op(i) {
+        Op::BroadcastInDim | Op::Reshape | Op::Transpose => below.and_then(inner),
+        Op::ConvertElementType => below.and_then(inner).map(|l| l.convert(f.ty(v).dtype)),
+        _ => None,
+    }
+}
+
+/// Whether `wide` is in the type that the 16-bit floats of `narrow` are computed in.
+pub(super) fn is_widening(f: &Function, narrow: Value, wide: Value) -> bool {
+    let (narrow, wide) = (f.ty(narrow).dtype, f.ty(wide).dtype);
+    narrow != wide && narrow.compute() == wide
+}
+
+/// The value before it was widened from 16-bit floats.
+pub(super) fn narrowed(f: &Function, v: Value) -> Value {
+    let inner = operand(f, v, Op::ConvertElementType);
+    inner.filter(|&inner| is_widening(f, inner, v)).unwrap_or(v)
+}
+
+/// The value before it was rounded to 16-bit floats.
+pub(super) fn unrounded(f: &Function, v: Value) -> Value {
+    let inner = operand(f, v, Op::ConvertElementType);
+    inner.filter(|&inner| is_widening(f, v, inner)).unwrap_or(v)
 }
 
 /// Both operands of a commutative op, one way and the other.
@@ -70,12 +95,13 @@ pub(super) fn same_views(f: &Function, a: &[Inst], b: &[Inst]) -> bool {
     a.iter().map(key).eq(b.iter().map(key))
 }
 
-/// A value under broadcasts and reshapes that only repeat it, and elementwise ops taken off it.
+/// A value under broadcasts, transposes and reshapes that only repeat it or turn it, and elementwise ops taken off it.
+#[derive(Clone)]
 pub(super) struct Spread {
-    value: Value,
+    pub(super) value: Value,
     /// For each axis of `value` the axis of the outer value that it lies along; none where its extent
     /// is 1.
-    along: SmallVec<[Option<usize>; 4]>,
+    pub(super) along: SmallVec<[Option<usize>; 4]>,
 }
 
 impl Spread {
@@ -86,15 +112,15 @@ impl Spread {
         Spread { value: v, along }.below(f)
     }
 
-    /// What is below the broadcasts and reshapes.
+    /// What is below the views.
     fn below(mut self, f: &Function) -> Spread {
         for _ in 0..REACH {
-            let next = if let Some(i) = made_by(f, self.value, Op::BroadcastInDim) {
-                self.broadcast(f, i)
-            } else if let Some(i) = made_by(f, self.value, Op::Reshape) {
-                self.reshape(f, i)
-            } else {
-                None
+            let ValueDef::Inst(i, 0) = f.def(self.value) else { break };
+            let next = match f.op(i) {
+                Op::BroadcastInDim => self.broadcast(f, i),
+                Op::Reshape => self.reshape(f, i),
+                Op::Transpose => self.transpose(f, i),
+                _ => None,
             };
             match next {
                 Some(next) => self = next,
@@ -128,6 +154,28 @@ impl Spread {
         let mut outer = outer.map(|(&a, _)| a);
         let axis = |&d: &Dim| if d == Dim::Const(1) { None } else { outer.next().flatten() };
         Some(Spread { value, along: f.ty(value).shape.iter().map(axis).collect() })
+    }
+
+    /// Axis `k` of the result is axis `perm[k]` of the operand.
+    fn transpose(&self, f: &Function, i: Inst) -> Option<Spread> {
+        let &value = f.args(i).first()?;
+        let mut along: SmallVec<[Option<usize>; 4]> = SmallVec::from_elem(None, self.along.len());
+        for (&d, &outer) in f.attrs(i).ints("perm").iter().zip(&self.along) {
+            *along.get_mut(usize::try_from(d).ok()?)? = outer;
+        }
+        Some(Spread { value, along })
+    }
+
+    /// An operand of the elementwise instruction that makes the value.
+    pub(super) fn operand(&self, f: &Function, value: Value) -> Option<Spread> {
+        let same = f.ty(value).rank() == self.along.len();
+        same.then(|| Spread { value, along: self.along.clone() }.below(f))
+    }
+
+    /// The number, or the one element, that is repeated, where nothing else is.
+    pub(super) fn uniform(&self, f: &Function) -> Option<Value> {
+        let one = f.literal(self.value).is_some() || self.along.iter().all(Option::is_none);
+        one.then_some(self.value)
     }
 
     /// What an elementwise op of one operand is taken of.
@@ -170,7 +218,9 @@ impl Spread {
         let in_place = |(&d, &along): (&usize, &Option<usize>)| {
             full.shape[d] == Dim::Const(1) || along == Some(d)
         };
-        let fits = f.ty(f.args(i)[0]) == full
+        let of = f.args(i)[0];
+        // Sums of 16-bit floats may be in a wider type.
+        let fits = (f.ty(of) == full || f.ty(narrowed(f, of)) == full)
             && kept.len() < full.rank()
             && kept.len() == self.along.len()
             && kept.iter().zip(&self.along).all(in_place);
