@@ -141,12 +141,18 @@ impl<'p> Count<'p> {
         }
     }
 
-    /// The stages of a kernel, each a pass of its own.
+    /// The stages of a kernel. What a stage reads of a point is still close when a later one reads it again, unless it is too much:
+    /// then each stage is a pass of its own.
     fn kernel(&mut self, kernel: &'p Kernel) {
+        let line =
+            |stage: &Stage| stage.axes.iter().fold(8u64, |n, x| n.saturating_mul(x.unsigned_abs()));
+        let stays = kernel.stages.iter().all(|stage| line(stage) <= self.near);
         for stage in &kernel.stages {
             let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
             self.stage(stage, &IterationSpace::new(&extents, kernel.domain.len()));
-            self.passed();
+            if !stays {
+                self.passed();
+            }
         }
     }
 

@@ -60,6 +60,8 @@ impl PartLowering<'_> {
         let (frame, listed) = (self.frame.clone(), self.cx.listed);
         let (axes, under) = (&mut self.axes, &self.under);
         let mut nest = Nest::new(facts, axes, frame, listed, under, TileUse::Computed);
+        // A GPU keeps what a thread reads in registers.
+        nest.rereads_lines = !self.device.is_gpu();
         // Where a row outgrows its tile, elements are read or computed again instead.
         for tiles in [TileUse::Computed, TileUse::Read, TileUse::None] {
             nest.tiles = tiles;

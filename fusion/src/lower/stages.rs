@@ -64,6 +64,8 @@ pub(crate) struct Nest<'a> {
     pub(crate) places: &'a HashMap<Inst, TensorAxes>,
     /// What is kept in tiles.
     pub(crate) tiles: TileUse,
+    /// Whether lines that stages read from memory one after the other are read again, from the first-level cache, rather than kept.
+    pub(crate) rereads_lines: bool,
     known: KnownPlaces,
     times: HashMap<(Value, NestPlace), u32>,
     folds: HashMap<(Value, NestPlace), Option<Inst>>,
@@ -99,7 +101,21 @@ impl<'a> Nest<'a> {
         let (domain, inside) = frame;
         let (known, times, folds) = (KnownPlaces::default(), HashMap::new(), HashMap::new());
         let operands = HashMap::new();
-        Nest { facts, axes, domain, inside, listed, places, tiles, known, times, folds, operands }
+        let rereads_lines = false;
+        Nest {
+            facts,
+            axes,
+            domain,
+            inside,
+            listed,
+            places,
+            tiles,
+            rereads_lines,
+            known,
+            times,
+            folds,
+            operands,
+        }
     }
 
     /// The number of a place in undivided atoms.
@@ -284,7 +300,7 @@ impl<'a> Nest<'a> {
             let place = self.axes_of(place).clone();
             // What every point reads alike stays in the cache by itself.
             let own = without(&self.domain, &self.axes.all(&place)).is_empty();
-            if self.tiles >= TileUse::Read && own && times.len() > 1 {
+            if self.tiles >= TileUse::Read && own && times.len() > 1 && !self.is_reread(v, &place) {
                 tasks.entry((times[0], true)).or_default().push(Task::Keep(v, place));
             }
         }
@@ -306,6 +322,12 @@ impl<'a> Nest<'a> {
             }
         }
         Stages { slots, tile_bytes }
+    }
+
+    /// Whether what several stages read is read again by each. Others than floats may be packed, and are unpacked once.
+    fn is_reread(&self, v: Value, place: &TensorAxes) -> bool {
+        let ends = |run: &AtomRun| run.last() == self.inside.last();
+        self.rereads_lines && self.facts.f.ty(v).dtype.is_float() && place.last().is_some_and(ends)
     }
 
     /// Asks for all that the tasks of a slot need.
