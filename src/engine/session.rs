@@ -23,7 +23,7 @@ use crate::fusion::{
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
 use crate::ir::text::Names;
-use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module};
 use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::{Cell, RefCell};
@@ -127,6 +127,11 @@ impl<B: Backend + ?Sized> Session<B> {
             _ => d,
         };
         self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
+    }
+
+    /// What decides which forms formulas have: the attention that this engine has a step for, and the floating-point mode.
+    pub fn mode(&self) -> (AttentionSteps, Fp) {
+        (self.attention(), self.settings.plan.fp)
     }
 
     /// Which attention this engine has a step for.

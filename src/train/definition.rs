@@ -10,6 +10,7 @@ use crate::backends::Array;
 use crate::backends::backend::Executable;
 use crate::backends::ranks::AXIS;
 use crate::device::{ArgumentKey, Device};
+use crate::ir::rewrite::in_stable_forms;
 use crate::ir::{DType, Diagnostic, Function, Kind, Module, TensorType};
 use crate::nn::{Param, ParamRole};
 use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, like};
@@ -202,12 +203,13 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         self.settings.precision.as_ref().is_some_and(|p| !p.state().is_empty())
     }
 
-    /// The function of a whole step for batches of the types of this one.
+    /// The function of a whole step for batches of the types of this one, in the mode of a device.
     ///
     /// # Errors
-    /// Those of the traces and of differentiation.
+    /// Those of the traces, of differentiation and of the device.
     pub(super) fn traced(
         &self,
+        device: &Device,
         batch: &B::With<Array>,
         division: Division,
     ) -> Result<TracedStep<R>, Diagnostic> {
@@ -217,7 +219,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let is = |role| move |(k, (_, p)): (usize, &(String, Param))| (p.role == role).then_some(k);
         let all = || self.params.iter().enumerate();
         let wrt: Vec<usize> = all().filter_map(is(ParamRole::Trained)).collect();
-        let gradient = value_and_grad_has_aux(&Module::from(loss.f.clone()), &loss.f, &wrt)?;
+        // What is differentiated has stable forms already: their gradients are no formulas that rules know.
+        let mode = device.session(&[])?.mode();
+        let (module, f) =
+            in_stable_forms(&Module::from(loss.f.clone()), &loss.f, mode, &mut |_, _| {})?;
+        let gradient = value_and_grad_has_aux(&module, &f, &wrt)?;
         let n = self.settings.micro_batches;
         let differentiated = DifferentiatedLoss::new(&gradient, &loss, self.scaled(), n);
         let mut targets = Vec::new();
@@ -303,7 +309,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         (key, request): (ArgumentKey, RankRequest<'_>),
     ) -> Result<StepProgram<R>, Diagnostic> {
         let division = Division::of(request.leaves, device)?;
-        let traced = self.traced(batch, division)?;
+        let traced = self.traced(device, batch, division)?;
         let RankStep { f, sharding, plan } =
             self.rank_step(device, &traced, (division, request))?;
         let TracedStep { targets, aux, aux_count, .. } = traced;
@@ -370,7 +376,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     ) -> Result<crate::report::Report, Diagnostic> {
         use crate::report::{Answer, ValueKind};
         let division = Division::of(request.leaves, device)?;
-        let traced = self.traced(batch, division)?;
+        let traced = self.traced(device, batch, division)?;
         let RankStep { f, sharding, .. } = self.rank_step(device, &traced, (division, request))?;
         let role = |(_, p): &(String, Param)| match p.role {
             ParamRole::Trained | ParamRole::Frozen => ValueKind::Parameter,

@@ -358,7 +358,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// As [`TrainState::step`] has them of the trace.
     pub fn traced(&self, batch: &B::With<Array>) -> Result<Traced, Diagnostic> {
         let division = Division::of(self.leaves, &self.device)?;
-        let traced = self.definition.traced(batch, division)?;
+        let traced = self.definition.traced(&self.device, batch, division)?;
         Ok(self.definition.rank_step(&self.device, &traced, (division, self.request()))?.f)
     }
 

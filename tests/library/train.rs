@@ -1,5 +1,6 @@
 //! Training steps: the same as steps by hand, kept where they are, at any batch.
 
+use adfuse::fusion::Fp;
 use adfuse::nn::{Init, Param, ParamRole};
 use adfuse::optim::Sgd;
 use adfuse::prelude::*;
@@ -289,4 +290,43 @@ fn a_report_is_of_the_step_that_runs() {
     let page = page(&report);
     assert!(page.contains("a training step traced from Rust") && page.contains("%net.slope"));
     assert!(page.contains(&of_loss));
+}
+
+#[derive(Params, Clone)]
+struct Queries<T = Tensor> {
+    weight: T,
+}
+
+/// Formulas that a mode has stable forms of have them before they are differentiated: attention that is written out stores no scores,
+/// forward or backward. In strict mode they stay as they are written.
+#[test]
+fn what_is_differentiated_has_the_forms_of_its_mode() {
+    let (rows, depth) = (130, 8);
+    let mut k = 0.0;
+    let mut draw = || {
+        k += 1.0;
+        f64::sin(k * 1.7)
+    };
+    let x = Array::drawn(DType::F32, &[rows, depth], &mut draw).expect("fits");
+    let weight = Array::drawn(DType::F32, &[depth, depth], &mut draw).expect("fits");
+    let model = Queries { weight: Param::new([depth, depth], Init::Values(weight)) };
+    let loss = |net: &Queries, x: Tensor| {
+        let scores = x.matmul(&net.weight).matmul(&x.transpose([1, 0])) * 0.25;
+        let seen = scores.softmax([1]).matmul(&x);
+        (&seen * &seen).sum(&[0, 1])
+    };
+    let step = train_step(Sgd::new(0.01), model, loss);
+    let trained = |fp: Fp| {
+        let device = Device::cpu().threads(1).fp(fp);
+        let mut state = step.init(device, 0).expect("is made");
+        let ops = state.traced(&x).expect("is traced").to_string();
+        let losses: Vec<f64> = (0..4).map(|_| state.step(&x).expect("runs")).collect();
+        (ops, losses)
+    };
+    let ((strict, due), (free, found)) = (trained(Fp::Strict), trained(Fp::Reproducible));
+    assert!(!strict.contains("= attention") && strict.contains("= exp"), "{strict}");
+    assert!(free.contains("= attention_grad") && !free.contains("= exp"), "{free}");
+    assert!(due[3] < due[0]);
+    let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-5 * y.abs();
+    assert!(found.iter().zip(&due).all(close), "{found:?} {due:?}");
 }
