@@ -4,7 +4,7 @@
 use super::cuda::{Refused, answered};
 use super::device::{Facts, GpuDevice};
 use super::pieces::{ModulePiece, pieces};
-use super::ptxas;
+use super::ptxas::{self, AssembledText, Ptxas};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
@@ -232,20 +232,10 @@ impl LoadedPiece {
         facts: &Facts,
         cache: Option<&dyn KeptCode>,
     ) -> Result<LoadedPiece, Diagnostic> {
-        if moves_registers(&piece.text) {
-            return LoadedPiece::of_moving(piece, facts, cache);
+        match moves_registers(&piece.text) {
+            true => LoadedPiece::of_moving(piece, facts, cache),
+            false => LoadedPiece::by(Assembler::Linker, piece, facts, cache),
         }
-        let mut code = PieceCode::of(piece, facts, cache)?;
-        let module = match load(&code.bytes) {
-            // Code that the driver does not take is as good as none.
-            Err(_) if code.kept => {
-                code = PieceCode::made(piece, facts, cache)?;
-                load(&code.bytes)?
-            }
-            answer => answer?,
-        };
-        let bytes = code.bytes.len() as u64;
-        Ok(LoadedPiece { module, notes: Vec::new(), kept: code.kept, bytes })
     }
 
     /// A piece whose warps hand registers to others: by the toolkit's assembler where that is found and the driver takes what it makes,
@@ -255,47 +245,46 @@ impl LoadedPiece {
         facts: &Facts,
         cache: Option<&dyn KeptCode>,
     ) -> Result<LoadedPiece, Diagnostic> {
-        let mut notes = Vec::new();
-        let by_driver = |why: String| {
-            let note = |entry| format!("'{entry}' is assembled by the driver, not by ptxas: {why}");
-            piece.entries.iter().map(note).collect::<Vec<_>>()
+        let toolkit = ptxas::found().map(|found| found.map(Assembler::Toolkit));
+        let made = match toolkit {
+            Ok(Some(toolkit)) => {
+                LoadedPiece::by(toolkit, piece, facts, cache).map_err(|d| d.message)
+            }
+            Ok(None) => Err(String::new()),
+            Err(why) => Err(why),
         };
-        let found = ptxas::found().unwrap_or_else(|why| {
-            notes.extend(by_driver(why));
-            None
-        });
-        if let Some(ptxas) = found {
-            let key = key(&format!("{}\n{}", ptxas.version, piece.text), facts);
-            let of = |module: CUmodule, notes: Vec<String>, kept: bool, code: &[u8]| LoadedPiece {
-                module,
-                notes,
-                kept,
-                bytes: code.len() as u64,
-            };
-            if let Some(code) = cache.and_then(|cache| cache.find(&key))
-                && let Ok(module) = load(&code)
-            {
-                return Ok(of(module, notes, true, &code));
-            }
-            let made = ptxas.assembled(&piece.text);
-            let loaded = made.and_then(|made| match load(&made.code) {
-                Ok(module) => Ok((module, made)),
-                Err(refused) => Err(Diagnostic::from(refused).message),
-            });
-            match loaded {
-                Ok((module, made)) => {
-                    // What is noted is told in each run, so such code is made in each run.
-                    if let Some(cache) = cache.filter(|_| made.notes.is_empty()) {
-                        cache.keep(&key, &made.code);
-                    }
-                    return Ok(of(module, made.notes, false, &made.code));
-                }
-                Err(why) => notes.extend(by_driver(why)),
-            }
-        }
+        let why = match made {
+            Ok(made) => return Ok(made),
+            Err(why) => why,
+        };
+        let note = |entry| format!("'{entry}' is assembled by the driver, not by ptxas: {why}");
+        let told = piece.entries.iter().filter(|_| !why.is_empty()).map(note);
         let (module, said) = load_text(&piece.text)?;
-        notes.extend(said);
+        let notes = told.chain(said).collect();
         Ok(LoadedPiece { module, notes, kept: true, bytes: piece.text.len() as u64 })
+    }
+
+    /// The kept code of a piece where the driver takes it, or what an assembler makes of it, which is kept.
+    fn by(
+        assembler: Assembler,
+        piece: &ModulePiece,
+        facts: &Facts,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<LoadedPiece, Diagnostic> {
+        let key = assembler.key(&piece.text, facts);
+        if let Some(code) = cache.and_then(|cache| cache.find(&key))
+            && let Ok(module) = load(&code)
+        {
+            let bytes = code.len() as u64;
+            return Ok(LoadedPiece { module, notes: Vec::new(), kept: true, bytes });
+        }
+        let AssembledText { code, notes } = assembler.assembled(&piece.text)?;
+        let module = load(&code)?;
+        // What is noted is told in each run, so such code is made in each run.
+        if let Some(cache) = cache.filter(|_| notes.is_empty()) {
+            cache.keep(&key, &code);
+        }
+        Ok(LoadedPiece { module, notes, kept: false, bytes: code.len() as u64 })
     }
 }
 
@@ -305,37 +294,29 @@ fn moves_registers(text: &str) -> bool {
     text.contains("setmaxnreg")
 }
 
-/// The code of a piece.
-struct PieceCode {
-    bytes: Vec<u8>,
-    /// Whether it was kept from a run before.
-    kept: bool,
+/// What makes code that can be kept.
+#[derive(Clone, Copy)]
+enum Assembler {
+    /// The driver's linker.
+    Linker,
+    Toolkit(&'static Ptxas),
 }
 
-impl PieceCode {
-    /// The kept code of a piece, or what the assembler makes of it.
-    fn of(
-        piece: &ModulePiece,
-        facts: &Facts,
-        cache: Option<&dyn KeptCode>,
-    ) -> Result<PieceCode, Diagnostic> {
-        match cache.and_then(|c| c.find(&key(&piece.text, facts))) {
-            Some(bytes) => Ok(PieceCode { bytes, kept: true }),
-            None => PieceCode::made(piece, facts, cache),
+impl Assembler {
+    /// What the code that it makes of a text is kept by.
+    fn key(self, text: &str, facts: &Facts) -> String {
+        match self {
+            Assembler::Linker => key(text, facts),
+            Assembler::Toolkit(ptxas) => key(&format!("{}\n{text}", ptxas.version), facts),
         }
     }
 
-    /// What the assembler makes of a piece, which is kept.
-    fn made(
-        piece: &ModulePiece,
-        facts: &Facts,
-        cache: Option<&dyn KeptCode>,
-    ) -> Result<PieceCode, Diagnostic> {
-        let bytes = assembled(&piece.text)?;
-        if let Some(cache) = cache {
-            cache.keep(&key(&piece.text, facts), &bytes);
+    fn assembled(self, text: &str) -> Result<AssembledText, Diagnostic> {
+        let failed = |why| Diagnostic::new(At::default(), Kind::Internal, why);
+        match self {
+            Assembler::Linker => Ok(AssembledText { code: assembled(text)?, notes: Vec::new() }),
+            Assembler::Toolkit(ptxas) => ptxas.assembled(text).map_err(failed),
         }
-        Ok(PieceCode { bytes, kept: false })
     }
 }
 
