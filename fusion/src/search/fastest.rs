@@ -35,17 +35,16 @@ pub(super) struct UnbudgetedPlan {
     seconds: f64,
 }
 
-/// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
-/// made.
+/// The plans of an effort and the lesser ones, equal ones once, which are linked where there is a base for that. One that is
+/// certain to be slower than another is not made.
 pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
-    let base = LinkBase::of(f)?;
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for &effort in compared(options.effort) {
         let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
@@ -60,7 +59,7 @@ pub(super) fn attempts(
         if found.iter().any(|a| a.plan == plan) {
             continue;
         }
-        let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine)?;
+        let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
             true => descended(f, &plan, options, engine)?,
@@ -68,7 +67,7 @@ pub(super) fn attempts(
         };
         found.push(UnbudgetedPlan { effort, plan, seconds });
         if let Some(plan) = better {
-            let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine);
+            let seconds = linked_seconds(base, (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {
@@ -97,11 +96,11 @@ pub(crate) fn fastest(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Off => plan_at(f, options, 0.0, blocks),
-        _ => fastest_of(f, options, &attempts(f, options, blocks, engine)?),
+        _ => fastest_of(f, options, &attempts(f, options, blocks, (base, engine))?),
     }
 }
 
