@@ -2,7 +2,7 @@
 
 use adfuse_memplan::{
     BufferId, BufferSpec, Gap, Offset, PackOptions, PlacementOrder, PlanError, Problem, Share,
-    check, check_offsets, plan, plan_in_order,
+    check, check_offsets, plan, plan_in_order, plan_in_orders,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -92,6 +92,10 @@ proptest! {
             prop_assert!(packing.peak <= greedy.peak, "{} above {:?}", packing.peak, order);
             prop_assert!(packing.lower_bound <= greedy.peak);
         }
+        let [first, others @ ..] = PlacementOrder::ALL;
+        let best = plan_in_orders(&problem, first, &others).unwrap();
+        let each = PlacementOrder::ALL.map(|order| plan_in_order(&problem, order).unwrap());
+        prop_assert_eq!(Some(&best), each.iter().min_by_key(|packing| packing.peak));
         prop_assert_eq!(&plan(&problem, &options).unwrap(), &packing);
     }
 

@@ -361,6 +361,7 @@ mod tests {
     use super::*;
     use crate::fuse::greedy::plan_at;
     use crate::lower::lowered;
+    use crate::memory::residuals::{saved_bytes, saved_with};
     use crate::plan::Group;
     use crate::plan::options::{Effort, PlanOptions};
     use adfuse_ir::text::parse;
@@ -437,6 +438,8 @@ mod tests {
                 let (found, mut due) = (written(&found), due.expect("what is linked is lowered"));
                 due.buffers.values_mut().for_each(|data| data.name.clear());
                 assert_eq!(found, due, "{}", plan.text(f));
+                let saved = [saved_with(&base.facts, &plan), saved_bytes(f, &plan)];
+                assert_eq!(saved[0], saved[1], "{}", plan.text(f));
                 count += 1;
             }
         }

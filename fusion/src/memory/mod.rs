@@ -9,6 +9,7 @@ mod arena;
 pub(crate) mod donation;
 mod donors;
 pub(crate) mod engine;
+mod instance_residuals;
 mod layout;
 pub(crate) mod least_peak;
 pub(crate) mod peak;

@@ -7,6 +7,7 @@
 
 use super::descent::descended;
 use super::layouts::chosen_layout;
+use super::parallel::each;
 use super::point::{PlanPoint, linked_seconds, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -18,14 +19,17 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 
-/// The efforts whose plans are compared: the wanted one, then the lesser ones.
+/// The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
 fn compared(effort: Effort) -> &'static [Effort] {
     match effort {
-        Effort::Off => &[Effort::Off],
-        Effort::Quick => &[Effort::Quick, Effort::Off],
-        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick, Effort::Off],
+        Effort::Off => &[],
+        Effort::Quick => &[Effort::Quick],
+        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick],
     }
 }
+
+/// Instructions from which on a thread is worth beginning for the plan of an effort.
+const WORTH_A_THREAD: usize = 256;
 
 /// A plan that was made without a budget.
 pub(super) struct UnbudgetedPlan {
@@ -45,34 +49,48 @@ pub(super) fn attempts(
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
-    let mut found: Vec<UnbudgetedPlan> = Vec::new();
-    for &effort in compared(options.effort) {
-        let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-        if effort == Effort::Off && least_unfused(f, device)? > fastest {
-            continue;
-        }
-        let mut plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
-        // A kernel for each instruction is what all plans are compared with.
-        if effort > Effort::Off {
-            plan.layout = layout;
-        }
-        if found.iter().any(|a| a.plan == plan) {
-            continue;
-        }
+    let greedy =
+        |effort: Effort| plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks);
+    // The plan of an effort, and what single changes make of it.
+    let made = |&effort: &Effort| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+        let plan = Plan { layout, ..greedy(effort)? };
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
             true => descended(f, &plan, options, engine)?,
             false => None,
         };
-        found.push(UnbudgetedPlan { effort, plan, seconds });
+        let mut made = vec![UnbudgetedPlan { effort, plan, seconds }];
         if let Some(plan) = better {
             let seconds = linked_seconds(base, (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {
-                found.push(UnbudgetedPlan { effort, plan, seconds });
+                made.push(UnbudgetedPlan { effort, plan, seconds });
             }
+        }
+        Ok(made)
+    };
+    let efforts = compared(options.effort);
+    let all = match f.inst_count() < WORTH_A_THREAD {
+        true => efforts.iter().map(made).collect(),
+        false => each(efforts, made),
+    };
+    let mut found: Vec<UnbudgetedPlan> = Vec::new();
+    for made in all {
+        for made in made? {
+            if found.iter().all(|known| known.plan != made.plan) {
+                found.push(made);
+            }
+        }
+    }
+    // A kernel for each instruction is what all plans are compared with: it is row-major.
+    let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    if least_unfused(f, device)? <= fastest {
+        let (effort, plan) = (Effort::Off, greedy(Effort::Off)?);
+        if found.iter().all(|known| known.plan != plan) {
+            let seconds = linked_seconds(base, (f, &plan), device, engine)?;
+            found.push(UnbudgetedPlan { effort, plan, seconds });
         }
     }
     Ok(found)
