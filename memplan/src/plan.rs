@@ -28,6 +28,8 @@ pub struct PackOptions {
     /// along time where no greedy order was done by then. With a deadline two runs may end with
     /// different plans.
     pub deadline: Option<Instant>,
+    /// How many threads place buffers in greedy orders, where there are many buffers. The plan does not depend on it.
+    pub threads: usize,
 }
 
 impl PackOptions {
@@ -37,7 +39,7 @@ impl PackOptions {
 
 impl Default for PackOptions {
     fn default() -> Self {
-        Self { effort: Self::DEFAULT_EFFORT, deadline: None }
+        Self { effort: Self::DEFAULT_EFFORT, deadline: None, threads: 1 }
     }
 }
 
@@ -83,8 +85,10 @@ fn plan_parts(
     let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
     let bounds: Vec<i64> = parts.iter().map(|part| lower_bound(&part.instance)).collect();
     let goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
-    let mut solvers: Vec<Solver<'_>> =
-        parts.iter().map(|part| Solver::new(&part.instance, goal, &mut limit)).collect();
+    let mut solvers: Vec<Solver<'_>> = parts
+        .iter()
+        .map(|part| Solver::new(&part.instance, goal, options.threads, &mut limit))
+        .collect();
     improve(&mut solvers, goal, &mut limit);
 
     let (mut bound, mut method, mut peak) = (0, Method::Trivial, 0);

@@ -147,8 +147,7 @@ impl<'a> StageEmitter<'a> {
             ValueDef::Inst(i, _) if (self.cx.listed)(i) => self.computed(v, i, at),
             _ => {
                 let at = Rc::clone(self.places.at(at));
-                let s = self.load(v, &at)?.0;
-                Ok(s)
+                Ok(self.load(v, &at)?.0)
             }
         }
     }
@@ -391,12 +390,14 @@ impl<'a> StageEmitter<'a> {
             let m = "an elementwise op without a program";
             return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
         };
-        let live = program.live();
-        let mut map: Vec<SVal> = Vec::with_capacity(program.insts.len());
+        // Most programs are one primitive of their parameters.
+        let computed = program.insts.values().filter(|inst| !matches!(inst.op, SOp::Param(_)));
+        let live = (computed.count() > 1).then(|| program.live());
+        let mut map: SmallVec<[SVal; 8]> = SmallVec::with_capacity(program.insts.len());
         for (v, inst) in program.insts.iter() {
             let s = match inst.op {
                 // A value that nothing reads is given one that is there.
-                _ if !live[v.index()] => SVal::from_u32(0),
+                _ if live.as_ref().is_some_and(|live| !live[v.index()]) => SVal::from_u32(0),
                 SOp::Param(k) => args[k as usize],
                 SOp::Prim(Prim::Convert) => {
                     let x = map[inst.args[0].index()];

@@ -23,6 +23,8 @@ pub(super) struct ArenaRequest<'a> {
     /// Whether each step reads again what it has read when it has begun to write.
     pub(super) reads_again: &'a [bool],
     pub(super) lives: &'a Lives,
+    /// How many threads pack it.
+    pub(super) threads: usize,
 }
 
 impl ArenaRequest<'_> {
@@ -111,7 +113,7 @@ impl Arena {
         memory.arena = packing.peak;
     }
 
-    pub(super) fn pack(&self, effort: Effort) -> Result<Packing, PlanError> {
+    pub(super) fn pack(&self, effort: Effort, threads: usize) -> Result<Packing, PlanError> {
         let count = self.problem.buffers.len();
         match effort {
             Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
@@ -130,7 +132,8 @@ impl Arena {
             }
             Effort::Default | Effort::Search => {
                 let effort = STEPS / count.max(1) as u64;
-                plan(&self.with_pairs(false), &PackOptions { effort, ..PackOptions::default() })
+                let options = PackOptions { effort, threads, ..PackOptions::default() };
+                plan(&self.with_pairs(false), &options)
             }
         }
     }

@@ -12,21 +12,25 @@ use adfuse_ir::{Diagnostic, Function};
 use cranelift_entity::PrimaryMap;
 
 /// A plan with its time, linked or else lowered.
-pub(super) enum TimedPlan {
-    Linked(Box<LinkedPlan>),
+pub(super) enum TimedPlan<'b, 'f> {
+    Linked(&'b LinkBase<'f>, Box<LinkedPlan>),
     Lowered(Box<PricedPlan>),
 }
 
-impl TimedPlan {
+/// What plans are made for.
+pub(super) type PlanningFor<'a> = (&'a PlanOptions, &'a dyn EngineModel);
+
+impl<'b, 'f> TimedPlan<'b, 'f> {
     /// `None` for a plan that has no program.
     pub(super) fn of(
-        base: Option<&LinkBase<'_>>,
+        base: Option<&'b LinkBase<'f>>,
         (f, plan): (&Function, &Plan),
-        (options, engine): (&PlanOptions, &dyn EngineModel),
-    ) -> Option<TimedPlan> {
-        let linked = base.and_then(|base| LinkedPlan::of(base, plan, options, engine));
-        if let Some(linked) = linked {
-            return Some(TimedPlan::Linked(Box::new(linked)));
+        (options, engine): PlanningFor<'_>,
+    ) -> Option<TimedPlan<'b, 'f>> {
+        if let Some(base) = base
+            && let Some(linked) = LinkedPlan::of(base, plan, options, engine)
+        {
+            return Some(TimedPlan::Linked(base, Box::new(linked)));
         }
         let priced = priced(f, plan.clone(), options, engine).ok()?;
         Some(TimedPlan::Lowered(Box::new(priced)))
@@ -34,25 +38,22 @@ impl TimedPlan {
 
     pub(super) fn plan(&self) -> &Plan {
         match self {
-            TimedPlan::Linked(plan) => plan.plan(),
+            TimedPlan::Linked(_, plan) => plan.plan(),
             TimedPlan::Lowered(plan) => plan.plan(),
         }
     }
 
     pub(super) fn seconds(&self) -> f64 {
         match self {
-            TimedPlan::Linked(plan) => plan.seconds,
+            TimedPlan::Linked(_, plan) => plan.seconds,
             TimedPlan::Lowered(plan) => plan.seconds,
         }
     }
 
     /// Bytes at the peak where memory is planned quickly.
-    pub(super) fn quick_peak(
-        &self,
-        (options, engine): (&PlanOptions, &dyn EngineModel),
-    ) -> Option<u64> {
+    pub(super) fn quick_peak(&self, (options, engine): PlanningFor<'_>) -> Option<u64> {
         match self {
-            TimedPlan::Linked(plan) => plan.peak(options.effort.min(Effort::Quick), engine).ok(),
+            TimedPlan::Linked(_, plan) => plan.peak(options.effort.min(Effort::Quick), engine).ok(),
             TimedPlan::Lowered(plan) => plan.quick_peak(options, engine).ok(),
         }
     }
@@ -63,16 +64,12 @@ impl TimedPlan {
     /// Those of the engine.
     pub(super) fn measured(
         self,
-        base: Option<&LinkBase<'_>>,
         f: &Function,
-        (options, engine): (&PlanOptions, &dyn EngineModel),
+        (options, engine): PlanningFor<'_>,
     ) -> Result<PlanPoint, Diagnostic> {
-        match (self, base) {
-            (TimedPlan::Linked(plan), Some(base)) => plan.measured(base, options, engine),
-            (TimedPlan::Linked(plan), None) => Ok(priced(f, plan.plan().clone(), options, engine)?
-                .measured(f, options, engine)?
-                .point),
-            (TimedPlan::Lowered(plan), _) => Ok(plan.measured(f, options, engine)?.point),
+        match self {
+            TimedPlan::Linked(base, plan) => plan.measured(base, options, engine),
+            TimedPlan::Lowered(plan) => Ok(plan.measured(f, options, engine)?.point),
         }
     }
 
@@ -84,7 +81,7 @@ impl TimedPlan {
     /// The steps, each in a program that has its buffers, with their seconds.
     fn steps(&self) -> Vec<(&Program, &Step, f64)> {
         match self {
-            TimedPlan::Linked(plan) => plan.steps().collect(),
+            TimedPlan::Linked(_, plan) => plan.steps().collect(),
             TimedPlan::Lowered(plan) => plan.steps().collect(),
         }
     }
@@ -95,7 +92,7 @@ impl TimedPlan {
         let is_short: Vec<bool> = all.iter().map(|&step| is_short(step, launch_s)).collect();
         let steps: Vec<&Step> = all.into_iter().map(|(_, step, _)| step).collect();
         let (program, uses): (&Program, Vec<BufferUses>) = match self {
-            TimedPlan::Linked(plan) => (plan.frame(), plan.uses().collect()),
+            TimedPlan::Linked(_, plan) => (plan.frame(), plan.uses().collect()),
             TimedPlan::Lowered(plan) => {
                 (plan.program(), steps.iter().copied().map(BufferUses::of).collect())
             }

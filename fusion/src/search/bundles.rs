@@ -6,7 +6,7 @@
 //! would lift them above the most that there were. Whatever is predicted, a plan that takes more time or memory than the
 //! given one is not returned.
 
-use super::bundle_steps::{BundleSteps, TimedPlan};
+use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
 use crate::lower::linked::LinkBase;
@@ -14,6 +14,7 @@ use crate::memory::engine::EngineModel;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
+use crate::search::parallel::each_of;
 use crate::search::point::PlanPoint;
 use adfuse_ir::kernel::{Buffer, Role};
 use adfuse_ir::op::Body;
@@ -35,8 +36,8 @@ const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
 
 /// The plan with kernels that share nothing in one launch, where that is faster and takes no more memory where memory is
 /// planned quickly.
-pub(crate) fn bundled(
-    base: Option<&LinkBase<'_>>,
+pub(crate) fn bundled<'f>(
+    base: Option<&LinkBase<'f>>,
     (f, plan): (&Function, Plan),
     options: &PlanOptions,
     engine: &dyn EngineModel,
@@ -47,13 +48,16 @@ pub(crate) fn bundled(
     let with = (options, engine);
     let Some(given) = TimedPlan::of(base, (f, &plan), with) else { return plan };
     let mut most = None;
-    let fits = |made: TimedPlan| {
-        // The memory of the given plan is planned where there is one to compare it with.
-        let most = match most {
-            Some(most) => most,
-            None => *most.insert(given.quick_peak(with)?),
+    let fits = |made: TimedPlan<'_, 'f>| {
+        // The memory of the given plan is planned where there is one to compare it with, beside it.
+        let (peak, most) = match most {
+            Some(most) => (made.quick_peak(with)?, most),
+            None => {
+                let peaks = each_of(f, &[&made, &given], |plan| plan.quick_peak(with));
+                (peaks[0]?, *most.insert(peaks[1]?))
+            }
         };
-        (made.quick_peak(with)? <= most).then(|| made.plan().groups.clone())
+        (peak <= most).then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {
         Some(groups) => Plan { groups, ..plan },
@@ -61,31 +65,33 @@ pub(crate) fn bundled(
     }
 }
 
-/// A point of a function, bundled as [`bundled`] does it where that may gain this part of the point's time: it is faster and
-/// has no higher peak.
-pub(crate) fn bundled_point(
-    base: Option<&LinkBase<'_>>,
+/// The points that bundling makes of one of a function, where that may gain this part of its time: all are faster, and where
+/// one has no higher peak that is the last.
+pub(crate) fn bundled_points<'f>(
+    base: Option<&LinkBase<'f>>,
     (f, point): (&Function, &PlanPoint),
     least: f64,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> Option<PlanPoint> {
+) -> Vec<PlanPoint> {
+    let (mut found, with) = (Vec::new(), (options, engine));
     if !may_gain(f, &point.plan) {
-        return None;
+        return found;
     }
-    let with = (options, engine);
-    let given = TimedPlan::of(base, (f, &point.plan), with)?;
+    let Some(given) = TimedPlan::of(base, (f, &point.plan), with) else { return found };
     let short = given.short_steps(options.device.launch_s);
     // One launch stays.
     let most = short.saturating_sub(1) as f64 * options.device.launch_s;
-    if most < least * point.seconds {
-        return None;
+    if most >= least * point.seconds {
+        let fits = |made: TimedPlan<'_, 'f>| {
+            let made = made.measured(f, with).ok()?;
+            let fits = made.peak <= point.peak;
+            found.push(made);
+            fits.then_some(())
+        };
+        better(base, (f, &point.plan, &given), with, fits);
     }
-    let fits = |made: TimedPlan| {
-        let made = made.measured(base, f, with).ok()?;
-        (made.peak <= point.peak).then_some(made)
-    };
-    better(base, (f, &point.plan, &given), with, fits)
+    found
 }
 
 /// Whether two groups may share a launch: most plans are done here, before anything is linked or lowered.
@@ -95,11 +101,11 @@ fn may_gain(f: &Function, plan: &Plan) -> bool {
 
 /// What `fits` makes of the first plan that is faster than the given one, of those with more and then with less room to
 /// move kernels in, and that it takes.
-fn better<R>(
-    base: Option<&LinkBase<'_>>,
-    (f, plan, given): (&Function, &Plan, &TimedPlan),
+fn better<'b, 'f, R>(
+    base: Option<&'b LinkBase<'f>>,
+    (f, plan, given): (&Function, &Plan, &TimedPlan<'b, 'f>),
     with: PlanningFor<'_>,
-    mut fits: impl FnMut(TimedPlan) -> Option<R>,
+    mut fits: impl FnMut(TimedPlan<'b, 'f>) -> Option<R>,
 ) -> Option<R> {
     let mut steps = given.bundle_steps(plan, with.0.device.launch_s);
     let groups = plan.groups.iter().map(|group| may_share(f, group));
@@ -121,9 +127,6 @@ fn better<R>(
     }
     None
 }
-
-/// What plans are made for.
-type PlanningFor<'a> = (&'a PlanOptions, &'a dyn EngineModel);
 
 /// Whether a group may be one elementwise kernel.
 fn may_share(f: &Function, group: &Group) -> bool {

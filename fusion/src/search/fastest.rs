@@ -7,7 +7,7 @@
 
 use super::descent::descended;
 use super::layouts::chosen_layout;
-use super::parallel::each;
+use super::parallel::each_of;
 use super::point::{PlanPoint, linked_seconds, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -27,9 +27,6 @@ fn compared(effort: Effort) -> &'static [Effort] {
         Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick],
     }
 }
-
-/// Instructions from which on a thread is worth beginning for the plan of an effort.
-const WORTH_A_THREAD: usize = 256;
 
 /// A plan that was made without a budget.
 pub(super) struct UnbudgetedPlan {
@@ -71,11 +68,7 @@ pub(super) fn attempts(
         }
         Ok(made)
     };
-    let efforts = compared(options.effort);
-    let all = match f.inst_count() < WORTH_A_THREAD {
-        true => efforts.iter().map(made).collect(),
-        false => each(efforts, made),
-    };
+    let all = each_of(f, compared(options.effort), made);
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for made in all {
         for made in made? {
