@@ -1,7 +1,7 @@
 //! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
-use super::stage_places::{PlaceNumber, StagePlaces};
+use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
@@ -17,15 +17,6 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use smallvec::SmallVec;
 use std::rc::Rc;
-
-/// Where an element is asked for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum ElementRef {
-    /// At the coordinates of these axes.
-    Place(TensorAxes),
-    /// At these coordinates, where the guards hold; what is given elsewhere is of no matter.
-    Index(Index, SmallVec<[Guard; 2]>),
-}
 
 /// What stages stand on: the function, where its values are, and the nest.
 pub(crate) struct EmitContext<'a> {

@@ -2,9 +2,21 @@
 //!
 //! Most values of a stage are asked for where others are. So a place is compared once, and its number after that.
 
-use super::emit::ElementRef;
+use crate::analysis::axes::TensorAxes;
+use crate::analysis::index_columns::Index;
+use adfuse_ir::index::Guard;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 use std::rc::Rc;
+
+/// Where an element is asked for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ElementRef {
+    /// At the coordinates of these axes.
+    Place(TensorAxes),
+    /// At these coordinates, where the guards hold; what is given elsewhere is of no matter.
+    Index(Index, SmallVec<[Guard; 2]>),
+}
 
 /// The number of a place in a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

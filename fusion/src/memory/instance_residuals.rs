@@ -21,7 +21,7 @@ struct InstInstance {
 }
 
 /// The instances of a plan, in the order in which they are made.
-struct PlanInstances<'f> {
+struct NumberedInstances<'f> {
     f: &'f Function,
     inline: EntitySet<Inst>,
     all: Vec<InstInstance>,
@@ -33,11 +33,11 @@ struct PlanInstances<'f> {
     latest: Phase,
 }
 
-impl<'f> PlanInstances<'f> {
-    fn of(f: &'f Function, plan: &Plan) -> PlanInstances<'f> {
+impl<'f> NumberedInstances<'f> {
+    fn of(f: &'f Function, plan: &Plan) -> NumberedInstances<'f> {
         let mut inline = EntitySet::new();
         inline.extend(plan.inline.iter().copied());
-        let mut instances = PlanInstances {
+        let mut instances = NumberedInstances {
             f,
             inline,
             all: Vec::new(),
@@ -128,7 +128,7 @@ impl<'f> PlanInstances<'f> {
 /// The plan is one that is linked.
 pub(super) fn left_to_later(known: &Facts<'_>, plan: &Plan) -> Vec<Value> {
     let f = known.f;
-    let instances = PlanInstances::of(f, plan);
+    let instances = NumberedInstances::of(f, plan);
     let serves = instances.served();
     let mut is_result = vec![false; instances.made_by.len()];
     for n in f.results().iter().filter_map(|&v| instances.first[v].checked_sub(1)) {

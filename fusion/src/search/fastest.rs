@@ -36,8 +36,8 @@ pub(super) struct UnbudgetedPlan {
     seconds: f64,
 }
 
-/// The plans of an effort and the lesser ones, equal ones once, which are linked where there is a base for that. One that is
-/// certain to be slower than another is not made.
+/// The plans of an effort and the lesser ones, equal ones once, which are linked where there is a base for that. A kernel for each
+/// instruction is left out where it is certain to be slower than another.
 pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
@@ -48,6 +48,13 @@ pub(super) fn attempts(
     let layout = chosen_layout(f, options, blocks, engine)?;
     let greedy =
         |effort: Effort| plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks);
+    // A kernel for each instruction is what all plans are compared with: it is row-major.
+    let least = least_unfused(f, device)?;
+    let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
+        let (effort, plan) = (Effort::Off, greedy(Effort::Off)?);
+        let seconds = linked_seconds(base, (f, &plan), device, engine)?;
+        Ok(UnbudgetedPlan { effort, plan, seconds })
+    };
     // The plan of an effort, and what single changes make of it.
     let made = |&effort: &Effort| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
         let plan = Plan { layout, ..greedy(effort)? };
@@ -58,6 +65,10 @@ pub(super) fn attempts(
             false => None,
         };
         let mut made = vec![UnbudgetedPlan { effort, plan, seconds }];
+        // While others are improved: it may be left out then.
+        if effort == Effort::Quick && least <= seconds {
+            made.push(unfused()?);
+        }
         if let Some(plan) = better {
             let seconds = linked_seconds(base, (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
@@ -77,15 +88,12 @@ pub(super) fn attempts(
             }
         }
     }
-    // A kernel for each instruction is what all plans are compared with: it is row-major.
-    let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-    if least_unfused(f, device)? <= fastest {
-        let (effort, plan) = (Effort::Off, greedy(Effort::Off)?);
-        if found.iter().all(|known| known.plan != plan) {
-            let seconds = linked_seconds(base, (f, &plan), device, engine)?;
-            found.push(UnbudgetedPlan { effort, plan, seconds });
-        }
+    if options.effort == Effort::Off {
+        return Ok(vec![unfused()?]);
     }
+    let fused = found.iter().filter(|a| a.effort > Effort::Off);
+    let fastest = fused.map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    found.retain(|a| a.effort > Effort::Off || least <= fastest);
     Ok(found)
 }
 
