@@ -141,3 +141,16 @@ proptest! {
         prop_assert!(packing.is_optimal(), "not proven: {:?}", problem);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(0), ..ProptestConfig::default() })]
+
+    #[test]
+    fn threads_change_no_plan(problem in problem(400, 40, 1000)) {
+        let one = PackOptions { effort: 500, ..PackOptions::default() };
+        for threads in [2, 3, 16] {
+            let more = PackOptions { threads, ..one.clone() };
+            prop_assert_eq!(plan(&problem, &one).unwrap(), plan(&problem, &more).unwrap());
+        }
+    }
+}
