@@ -28,6 +28,7 @@ use cranelift_entity::SecondaryMap;
 use donation::results_in_inputs;
 use layout::DonorOf;
 use size::{MOST_BYTES, bytes};
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use step_uses::StepUses;
 
@@ -122,7 +123,9 @@ pub(crate) fn linked_memory(
 const MOST_THREADS: usize = 4;
 
 fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from).min(MOST_THREADS)
+    // Asking reads files, which takes longer than packing a small program.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from).min(MOST_THREADS))
 }
 
 /// Plans the memory of a program; `donors` says whether there are arrays of the caller's to use.
