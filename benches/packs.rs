@@ -29,7 +29,8 @@ fn main() {
             let mut by = String::new();
             for effort in [0, PackOptions::DEFAULT_EFFORT] {
                 let begin = Instant::now();
-                let packing = plan(&problem, &PackOptions { effort, deadline: None }).unwrap();
+                let packing =
+                    plan(&problem, &PackOptions { effort, ..PackOptions::default() }).unwrap();
                 let seconds = begin.elapsed().as_secs_f64();
                 check(&problem, &packing).unwrap();
                 let least = least.unwrap_or(packing.lower_bound);

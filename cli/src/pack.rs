@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// Packs buffers into one arena
@@ -45,7 +46,8 @@ impl Pack {
         let mut table = self.read()?;
         table.problem.capacity = self.capacity;
         let unsaid = if deadline.is_some() { u64::MAX } else { PackOptions::DEFAULT_EFFORT };
-        let options = PackOptions { effort: self.effort.unwrap_or(unsaid), deadline };
+        let threads = available_parallelism().map_or(1, usize::from);
+        let options = PackOptions { effort: self.effort.unwrap_or(unsaid), deadline, threads };
         let packing = match plan(&table.problem, &options) {
             Ok(packing) => packing,
             Err(e @ PlanError::DoesNotFit { .. }) => {

@@ -1,6 +1,7 @@
 //! Placing one slot among placed slots.
 
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 
 use crate::instance::{Instance, Slot, SlotId, align_up};
 use crate::limit::Limit;
@@ -76,8 +77,8 @@ pub(crate) struct Placement<'a> {
     offsets: Vec<i64>,
     /// The slots placed, by offset, where `overlaps` has no list; with the first section of each, and the end of its last.
     placed: Vec<(i64, SlotId, [u32; 2])>,
-    /// Slots that have an in-place pair.
-    paired: Vec<bool>,
+    /// The slots that each may be in place with.
+    partners: Vec<SmallVec<[SlotId; 2]>>,
     /// Open intervals in which the offset of the slot at hand cannot be.
     forbidden: Vec<(i64, i64)>,
 }
@@ -87,16 +88,17 @@ const UNPLACED: i64 = -1;
 impl<'a> Placement<'a> {
     /// With the fixed slots placed.
     pub(crate) fn new(instance: &'a Instance, overlaps: &'a Overlaps) -> Self {
-        let mut paired = vec![false; instance.slots.len()];
+        let mut partners = vec![SmallVec::new(); instance.slots.len()];
         for &(a, b) in &instance.in_place {
-            (paired[a.index()], paired[b.index()]) = (true, true);
+            partners[a.index()].push(b);
+            partners[b.index()].push(a);
         }
         let mut this = Self {
             instance,
             overlaps,
             offsets: vec![UNPLACED; instance.slots.len()],
             placed: Vec::new(),
-            paired,
+            partners,
             forbidden: Vec::new(),
         };
         this.clear();
@@ -141,6 +143,11 @@ impl<'a> Placement<'a> {
         Some(self.instance.peak(&self.offsets))
     }
 
+    /// What is placed.
+    pub(crate) fn instance(&self) -> &'a Instance {
+        self.instance
+    }
+
     /// The offset of each slot.
     pub(crate) fn offsets(&self) -> &[i64] {
         &self.offsets
@@ -178,8 +185,12 @@ impl<'a> Placement<'a> {
                 }
             }
             None => {
-                for &(offset, other, _) in &self.placed {
-                    self.forbid((id, slot), (offset, other), &mut forbid);
+                let [birth, death] = life(slot);
+                for &(offset, other, [born, dead]) in &self.placed {
+                    // Most slots are not live together.
+                    if birth < dead && born < death {
+                        self.forbid((id, slot), (offset, other), &mut forbid);
+                    }
                 }
             }
         }
@@ -231,9 +242,7 @@ impl<'a> Placement<'a> {
         found: &mut impl FnMut((i64, i64)),
     ) {
         let other = &self.instance.slots[other_id];
-        let in_place = self.paired[id.index()]
-            && self.paired[other_id.index()]
-            && self.instance.may_be_in_place(id, other_id);
+        let in_place = self.partners[id.index()].contains(&other_id);
         for p in &other.parts {
             for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
                 let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);

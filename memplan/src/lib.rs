@@ -68,7 +68,7 @@ mod validate;
 pub use check::{Violation, check, check_offsets};
 pub use error::PlanError;
 pub use packing::{Method, Packing, PlacementOrder};
-pub use plan::{PackOptions, plan, plan_in_order};
+pub use plan::{PackOptions, plan, plan_in_order, plan_in_orders};
 pub use problem::{BufferId, BufferSpec, Gap, Offset, Problem, Share};
 pub use rooms::{Location, RoomId, Rooms};
 pub use solve::MOST_ORDERED;

@@ -49,6 +49,11 @@ impl Limit {
         !self.late
     }
 
+    /// Notes that time ended for work beside this.
+    pub(crate) fn join(&mut self, other: &Limit) {
+        self.late |= other.late;
+    }
+
     fn ask(&mut self) {
         self.late |= self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
     }

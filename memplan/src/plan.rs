@@ -28,6 +28,8 @@ pub struct PackOptions {
     /// along time where no greedy order was done by then. With a deadline two runs may end with
     /// different plans.
     pub deadline: Option<Instant>,
+    /// How many threads place buffers in greedy orders, where there are many buffers. The plan does not depend on it.
+    pub threads: usize,
 }
 
 impl PackOptions {
@@ -37,7 +39,7 @@ impl PackOptions {
 
 impl Default for PackOptions {
     fn default() -> Self {
-        Self { effort: Self::DEFAULT_EFFORT, deadline: None }
+        Self { effort: Self::DEFAULT_EFFORT, deadline: None, threads: 1 }
     }
 }
 
@@ -83,8 +85,10 @@ fn plan_parts(
     let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
     let bounds: Vec<i64> = parts.iter().map(|part| lower_bound(&part.instance)).collect();
     let goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
-    let mut solvers: Vec<Solver<'_>> =
-        parts.iter().map(|part| Solver::new(&part.instance, goal, &mut limit)).collect();
+    let mut solvers: Vec<Solver<'_>> = parts
+        .iter()
+        .map(|part| Solver::new(&part.instance, goal, options.threads, &mut limit))
+        .collect();
     improve(&mut solvers, goal, &mut limit);
 
     let (mut bound, mut method, mut peak) = (0, Method::Trivial, 0);
@@ -128,17 +132,39 @@ fn improve(solvers: &mut [Solver<'_>], goal: i64, limit: &mut Limit) {
 ///
 /// A malformed problem, or [`PlanError::DoesNotFit`].
 pub fn plan_in_order(problem: &Problem, order: PlacementOrder) -> Result<Packing, PlanError> {
+    plan_in_orders(problem, order, &[])
+}
+
+/// The best of [`plan_in_order`] in several orders, the first of equally good ones: they are tried until one is as good as the
+/// lower bound.
+///
+/// # Errors
+///
+/// As there.
+pub fn plan_in_orders(
+    problem: &Problem,
+    first: PlacementOrder,
+    others: &[PlacementOrder],
+) -> Result<Packing, PlanError> {
     let (instance, slot_of) = validate(problem)?;
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
-    let mut limit = Limit::new(0, None);
-    placement.place_all(&ordered(&instance, order), Fit::Lowest, i64::MAX, &mut limit);
-    let placed = PackedOffsets {
-        offsets: placement.offsets().to_vec(),
-        bound: lower_bound(&instance),
-        method: Method::Greedy(order),
-        steps: 0,
-    };
+    let (bound, mut limit) = (lower_bound(&instance), Limit::new(0, None));
+    let mut placed =
+        PackedOffsets { offsets: Vec::new(), bound, method: Method::Greedy(first), steps: 0 };
+    let mut least = i64::MAX;
+    for &order in [first].iter().chain(others) {
+        let ids = ordered(&instance, order);
+        let peak = placement.place_all(&ids, Fit::Lowest, least, &mut limit);
+        if placed.offsets.is_empty() || peak.is_some_and(|peak| peak < least) {
+            least = peak.unwrap_or(i64::MAX);
+            placed.offsets = placement.offsets().to_vec();
+            placed.method = Method::Greedy(order);
+        }
+        if least <= bound {
+            break;
+        }
+    }
     finish(problem, &instance, &slot_of, placed)
 }
 

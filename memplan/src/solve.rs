@@ -16,6 +16,7 @@ use crate::search::{Verdict, decide};
 use crate::shape::InstanceFacts;
 use crate::sharing::{Sharings, sharings};
 use crate::sweep::sweep;
+use std::thread;
 
 /// Offsets for one instance.
 pub(crate) struct Solved {
@@ -56,6 +57,41 @@ const FIRST: u64 = 732;
 const FIRST_A_SLOT: u64 = 8;
 
 const GROWTH: u64 = 4;
+
+/// Slots from which on a thread is worth beginning to place them in one order.
+const WORTH_A_THREAD: usize = 128;
+
+/// A greedy placement that is tried.
+struct GreedyTry<'a> {
+    placement: Placement<'a>,
+    ids: Vec<SlotId>,
+    /// `None` where time ended before.
+    peak: Option<i64>,
+    limit: Limit,
+}
+
+impl<'a> GreedyTry<'a> {
+    fn new(instance: &'a Instance, overlaps: &'a Overlaps, limit: &Limit) -> Self {
+        let placement = Placement::new(instance, overlaps);
+        Self { placement, ids: Vec::new(), peak: None, limit: limit.clone() }
+    }
+
+    fn place(&mut self, (order, fit): (PlacementOrder, Fit), below: i64) {
+        self.ids = ordered(self.placement.instance(), order);
+        self.peak = self.placement.place_all(&self.ids, fit, below, &mut self.limit);
+    }
+}
+
+/// Places slots in several ways, each by a thread.
+fn place_side_by_side(tries: &mut [GreedyTry<'_>], ways: &[(PlacementOrder, Fit)], below: i64) {
+    let [first, others @ ..] = tries else { return };
+    thread::scope(|scope| {
+        for (made, &way) in others.iter_mut().zip(&ways[1..]) {
+            scope.spawn(move || made.place(way, below));
+        }
+        first.place(ways[0], below);
+    });
+}
 
 /// The search for one group of slots, level by level.
 ///
@@ -102,7 +138,12 @@ impl SearchForm {
 
 impl<'a> Solver<'a> {
     /// With the best of the greedy placements, or any of at most `goal`.
-    pub(crate) fn new(instance: &'a Instance, goal: i64, limit: &mut Limit) -> Self {
+    pub(crate) fn new(
+        instance: &'a Instance,
+        goal: i64,
+        threads: usize,
+        limit: &mut Limit,
+    ) -> Self {
         let bound = lower_bound(instance);
         let best = Solved {
             offsets: Vec::new(),
@@ -123,14 +164,14 @@ impl<'a> Solver<'a> {
             goal: goal.max(bound),
         };
         let unchanged = Joined::unchanged(instance);
-        solver.greedy(&unchanged, limit);
+        solver.greedy(&unchanged, threads, limit);
         solver.fit_best(&unchanged, &FitRule::ALL, Method::BestFit, limit);
         // Without in-place pairs the first is the instance itself.
         let joint = if instance.in_place.is_empty() { 1 } else { 0 };
         let variants = if instance.slots.len() > MANY { 1 } else { 2 };
         let all = std::mem::take(&mut solver.sharings.all);
         for joined in all.iter().skip(joint).take(variants) {
-            solver.greedy(joined, limit);
+            solver.greedy(joined, threads, limit);
             solver.fit_best(joined, &FitRule::ALL, Method::BestFit, limit);
         }
         solver.sharings.all = all;
@@ -266,25 +307,37 @@ impl<'a> Solver<'a> {
     }
 
     /// Every order, and both ways to fit.
-    fn greedy(&mut self, joined: &Joined, limit: &mut Limit) {
-        if limit.is_late() || joined.instance.slots.len() > MOST_ORDERED {
+    fn greedy(&mut self, joined: &Joined, threads: usize, limit: &mut Limit) {
+        let count = joined.instance.slots.len();
+        if limit.is_late() || count > MOST_ORDERED {
             return;
         }
         let overlaps = Overlaps::of(&joined.instance);
-        let mut placement = Placement::new(&joined.instance, &overlaps);
-        for order in PlacementOrder::ALL {
-            let ids = ordered(&joined.instance, order);
-            let fits: &[Fit] =
-                if ids.len() > MANY { &[Fit::Lowest] } else { &[Fit::Lowest, Fit::Tightest] };
-            for &fit in fits {
-                if self.is_done() {
+        let fits: &[Fit] =
+            if count > MANY { &[Fit::Lowest] } else { &[Fit::Lowest, Fit::Tightest] };
+        let ways: Vec<(PlacementOrder, Fit)> = PlacementOrder::ALL
+            .iter()
+            .flat_map(|&order| fits.iter().map(move |&fit| (order, fit)))
+            .collect();
+        let threads = if count < WORTH_A_THREAD { 1 } else { threads.max(1) };
+        let mut tries: Vec<GreedyTry<'_>> =
+            (0..threads).map(|_| GreedyTry::new(&joined.instance, &overlaps, limit)).collect();
+        for ways in ways.chunks(threads) {
+            if self.is_done() {
+                return;
+            }
+            let below = self.best.peak;
+            place_side_by_side(&mut tries[..ways.len()], ways, below);
+            // In their order, as if one had been tried after the other.
+            for (made, &(order, _)) in tries.iter().zip(ways) {
+                let Some(peak) = made.peak else {
+                    limit.join(&made.limit);
                     return;
-                }
-                let below = self.best.peak;
-                let Some(peak) = placement.place_all(&ids, fit, below, limit) else { return };
-                if peak < self.best.peak {
-                    self.offer(joined.unpack(placement.offsets()), Method::Greedy(order));
-                    self.best_order.clone_from(&ids);
+                };
+                if peak < self.best.peak && !self.is_done() {
+                    let offsets = joined.unpack(made.placement.offsets());
+                    self.offer(offsets, Method::Greedy(order));
+                    self.best_order.clone_from(&made.ids);
                 }
             }
         }

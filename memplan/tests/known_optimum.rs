@@ -95,7 +95,8 @@ fn peaks_do_not_rise_with_effort() {
             }
             let mut before = u64::MAX;
             for effort in [0, 100, 300, 1000, 2500, 5000, 10_000, 20_000, 40_000, 80_000] {
-                let packing = plan(&problem, &PackOptions { effort, deadline: None }).unwrap();
+                let packing =
+                    plan(&problem, &PackOptions { effort, ..PackOptions::default() }).unwrap();
                 check(&problem, &packing).unwrap();
                 assert!(packing.steps <= effort);
                 assert!(packing.peak <= before, "{} of {recipe:?} by {effort}", packing.peak);
@@ -122,9 +123,12 @@ fn a_long_search_is_not_worse_than_a_short_one() {
             let buffer = BufferSpec::new(birth..birth + life, size);
             problem.push(buffer.with_align([1, 4, 16][below(3) as usize]));
         }
-        let short = plan(&problem, &PackOptions { effort: 30_000, deadline: None }).unwrap();
+        let short =
+            plan(&problem, &PackOptions { effort: 30_000, ..PackOptions::default() }).unwrap();
         let deadline = Instant::now().checked_add(Duration::from_millis(500));
-        let long = plan(&problem, &PackOptions { effort: u64::MAX, deadline }).unwrap();
+        let long =
+            plan(&problem, &PackOptions { effort: u64::MAX, deadline, ..PackOptions::default() })
+                .unwrap();
         check(&problem, &long).unwrap();
         // On a slow machine it may not have come as far.
         assert!(long.peak <= short.peak || long.steps < short.steps, "{long:?}, {short:?}");
@@ -153,7 +157,7 @@ fn families_end_within_five_percent() {
 fn thirty_thousand_buffers_are_packed_near_the_bound() {
     for family in [Family::Random, Family::Triples, Family::Trace] {
         let (problem, least) = family.problem(3, 30_000);
-        let packing = plan(&problem, &PackOptions { effort: 0, deadline: None }).unwrap();
+        let packing = plan(&problem, &PackOptions { effort: 0, ..PackOptions::default() }).unwrap();
         check(&problem, &packing).unwrap();
         let least = least.unwrap_or(packing.lower_bound);
         assert!(packing.peak * 100 <= least * 115, "{family:?}: {} of {least}", packing.peak);

@@ -161,7 +161,9 @@ fn a_deadline_holds_for_buffers_beyond_count() {
     }
     let begun = Instant::now();
     let deadline = Some(begun + Duration::from_millis(200));
-    let packing = plan(&problem, &PackOptions { deadline, effort: u64::MAX }).unwrap();
+    let packing =
+        plan(&problem, &PackOptions { deadline, effort: u64::MAX, ..PackOptions::default() })
+            .unwrap();
     // What the deadline does not cover, reading the problem and that pass, is by the number of buffers.
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(packing.method, Method::Sweep);

@@ -2,7 +2,7 @@
 
 use adfuse_memplan::{
     BufferId, BufferSpec, Gap, Offset, PackOptions, PlacementOrder, PlanError, Problem, Share,
-    check, check_offsets, plan, plan_in_order,
+    check, check_offsets, plan, plan_in_order, plan_in_orders,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -92,6 +92,10 @@ proptest! {
             prop_assert!(packing.peak <= greedy.peak, "{} above {:?}", packing.peak, order);
             prop_assert!(packing.lower_bound <= greedy.peak);
         }
+        let [first, others @ ..] = PlacementOrder::ALL;
+        let best = plan_in_orders(&problem, first, &others).unwrap();
+        let each = PlacementOrder::ALL.map(|order| plan_in_order(&problem, order).unwrap());
+        prop_assert_eq!(Some(&best), each.iter().min_by_key(|packing| packing.peak));
         prop_assert_eq!(&plan(&problem, &options).unwrap(), &packing);
     }
 
@@ -135,5 +139,18 @@ proptest! {
         prop_assert_eq!(check(&problem, &packing), Ok(()));
         prop_assert!(!has_packing_below(&problem, packing.peak), "{:?}", problem);
         prop_assert!(packing.is_optimal(), "not proven: {:?}", problem);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, rng_seed: RngSeed::Fixed(0), ..ProptestConfig::default() })]
+
+    #[test]
+    fn threads_change_no_plan(problem in problem(400, 40, 1000)) {
+        let one = PackOptions { effort: 500, ..PackOptions::default() };
+        for threads in [2, 3, 16] {
+            let more = PackOptions { threads, ..one.clone() };
+            prop_assert_eq!(plan(&problem, &one).unwrap(), plan(&problem, &more).unwrap());
+        }
     }
 }

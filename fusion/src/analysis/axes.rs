@@ -124,6 +124,10 @@ impl LoopAxes {
 
     /// The undivided atoms that these are.
     pub(crate) fn whole(&self, atoms: &[Atom]) -> AtomRun {
+        // Most are.
+        if atoms.iter().all(|&a| matches!(self.data(a).state, AtomState::Whole)) {
+            return AtomRun::from_slice(atoms);
+        }
         let mut out = AtomRun::new();
         for &a in atoms {
             self.push_whole(a, &mut out);
@@ -149,7 +153,9 @@ impl LoopAxes {
 
     /// All undivided atoms of a place, axis by axis.
     pub(crate) fn all(&self, place: &TensorAxes) -> AtomRun {
-        place.iter().flat_map(|run| self.whole(run)).collect()
+        let mut out = AtomRun::new();
+        place.iter().flatten().for_each(|&a| self.push_whole(a, &mut out));
+        out
     }
 
     fn set(&mut self, a: Atom, state: AtomState) {
@@ -160,6 +166,9 @@ impl LoopAxes {
     /// Makes two runs the same, dividing atoms and naming new ones; whether that is possible. What was
     /// begun is not taken back.
     pub(crate) fn unify(&mut self, a: &[Atom], b: &[Atom]) -> bool {
+        if a == b {
+            return true;
+        }
         let (mut a, mut b) = (self.whole(a), self.whole(b));
         a.reverse();
         b.reverse();

@@ -94,11 +94,10 @@ fn pays_by(
     values: &[Value],
     recipe: &Recipe,
 ) -> bool {
-    let weight: u32 = recipe.insts.iter().chain(&recipe.free).map(|&i| facts.weight[i]).sum();
     let new = recipe.roots.iter().filter(|&&r| !in_memory(facts, groups, r));
     let now: f64 = values.iter().map(|&v| bytes(facts, v)).sum();
     let then: f64 = new.map(|&r| bytes(facts, r)).sum();
-    if recipe.shifted || weight > MOST || then >= now {
+    if recipe.is_vain() || then >= now {
         return false;
     }
     // Stored and read once less, computed once more by each reader.
@@ -114,7 +113,7 @@ fn pays_by(
     let points = values.iter().map(|&v| evaluations(facts, groups, v)).fold(0.0, f64::max);
     let saved =
         saved + values.iter().map(|&v| packed(facts, groups, device, v, recipe)).sum::<f64>();
-    f64::from(weight) * points / device.ops_per_s <= saved
+    f64::from(recipe.weight) * points / device.ops_per_s <= saved
 }
 
 /// The most instructions that are followed from a value to its readers.
@@ -201,19 +200,27 @@ fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 #[derive(Default)]
 struct Recipe {
     insts: Vec<Inst>,
-    /// Instructions that are inlined already, and are recomputed with them.
-    free: Vec<Inst>,
     roots: Vec<Value>,
+    /// Primitives of all that is computed.
+    weight: u32,
     /// It goes through views that shift what is computed.
     shifted: bool,
     seen: HashSet<Value>,
 }
 
 impl Recipe {
-    /// Adds a value; `known` says of others whether they are taken as they are.
+    /// Whether it is certain not to pay.
+    fn is_vain(&self) -> bool {
+        self.shifted || self.weight > MOST
+    }
+
+    /// Adds a value; `known` says of others whether they are taken as they are. What is in vain is not followed to its end.
     fn add(&mut self, facts: &Facts<'_>, v: Value, known: &dyn Fn(Value) -> bool) {
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
+            if self.is_vain() {
+                return;
+            }
             if !self.seen.insert(v) {
                 continue;
             }
@@ -230,10 +237,11 @@ impl Recipe {
                     self.shifted |= view
                         && !facts.is_aligned(i)
                         && facts.f.args(i).iter().any(|&a| is_computed(facts, a));
-                    self.free.push(i);
+                    self.weight = self.weight.saturating_add(facts.weight[i]);
                     stack.extend(facts.f.args(i));
                 }
                 ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.forced[v] => {
+                    self.weight = self.weight.saturating_add(facts.weight[i]);
                     self.insts.push(i);
                     stack.extend(facts.f.args(i));
                 }

@@ -1,6 +1,7 @@
 //! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
+use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
@@ -13,16 +14,9 @@ use adfuse_ir::verify::at_inst;
 use adfuse_ir::{DType, Diagnostic, Inst, Kind, Literal, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use smallvec::SmallVec;
-
-/// Where an element is asked for.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum ElementRef {
-    /// At the coordinates of these axes.
-    Place(TensorAxes),
-    /// At these coordinates, where the guards hold; what is given elsewhere is of no matter.
-    Index(Index, SmallVec<[Guard; 2]>),
-}
+use std::rc::Rc;
 
 /// What stages stand on: the function, where its values are, and the nest.
 pub(crate) struct EmitContext<'a> {
@@ -47,7 +41,8 @@ pub(crate) struct StageEmitter<'a> {
     kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
     pub(crate) program: ScalarProgram,
     pub(crate) params: Vec<Param>,
-    values: HashMap<(Value, ElementRef), SVal>,
+    places: StagePlaces,
+    values: HashMap<(Value, PlaceNumber), SVal>,
     known: HashMap<SInst, SVal>,
     numbers_of: HashMap<Param, usize>,
 }
@@ -69,6 +64,7 @@ impl<'a> StageEmitter<'a> {
             kept,
             program: ScalarProgram::default(),
             params: Vec::new(),
+            places: StagePlaces::default(),
             values: HashMap::new(),
             known: HashMap::new(),
             numbers_of: HashMap::new(),
@@ -88,18 +84,28 @@ impl<'a> StageEmitter<'a> {
 
     /// The value at a point, in its own type.
     pub(crate) fn value(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
+        let at = match at {
+            ElementRef::Place(p) => ElementRef::Place(self.axes.resolve(p)),
+            at => at.clone(),
+        };
+        let at = self.places.number(at);
+        self.value_at(v, at)
+    }
+
+    /// As [`StageEmitter::value`], at a place that has a number.
+    pub(crate) fn value_at(&mut self, v: Value, at: PlaceNumber) -> EmittedStage {
         let facts = self.cx.facts;
         if let Some(l) = facts.f.literal(v) {
             return Ok(self.constant(l));
         }
-        let at = match at {
-            ElementRef::Place(p) => ElementRef::Place(self.axes.resolve(p)),
-            // Under a shifted view, what is not shifted itself is the same value as elsewhere, and there for all
-            // coordinates.
-            ElementRef::Index(index, _) => match self.numbers.place(index, &facts.dims[v]) {
-                Some(place) => ElementRef::Place(self.axes.resolve(&place)),
-                None => at.clone(),
-            },
+        // Under a shifted view, what is not shifted itself is the same value as elsewhere, and there for all coordinates.
+        let unshifted = match &**self.places.at(at) {
+            ElementRef::Index(index, _) => self.numbers.place(index, &facts.dims[v]),
+            ElementRef::Place(_) => None,
+        };
+        let at = match unshifted {
+            Some(place) => self.places.number(ElementRef::Place(self.axes.resolve(&place))),
+            None => at,
         };
         let key = (v, at);
         if let Some(&s) = self.values.get(&key) {
@@ -113,25 +119,26 @@ impl<'a> StageEmitter<'a> {
             };
             return Err(Diagnostic::new(at, Kind::Limit, m));
         }
-        let s = self.fresh(v, &key.1)?;
+        let s = self.fresh(v, at)?;
         self.values.insert(key, s);
         Ok(s)
     }
 
-    fn fresh(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
+    fn fresh(&mut self, v: Value, at: PlaceNumber) -> EmittedStage {
         let facts = self.cx.facts;
         let dtype = facts.f.ty(v).dtype;
-        if let ElementRef::Place(place) = at
+        if !self.kept.is_empty()
+            && let ElementRef::Place(place) = &**self.places.at(at)
             && let Some((param, kept)) = self.kept.get(&(v, place.clone()))
         {
-            let s = self.param(param.clone(), *kept);
+            let s = self.numbered(param.clone(), *kept).0;
             return Ok(self.convert(s, dtype));
         }
         match facts.f.def(v) {
             ValueDef::Inst(i, _) if (self.cx.listed)(i) => self.computed(v, i, at),
             _ => {
-                let s = self.load(v, at)?.0;
-                Ok(s)
+                let at = Rc::clone(self.places.at(at));
+                Ok(self.load(v, &at)?.0)
             }
         }
     }
@@ -174,7 +181,8 @@ impl<'a> StageEmitter<'a> {
         }
     }
 
-    fn computed(&mut self, v: Value, i: Inst, at: &ElementRef) -> EmittedStage {
+    fn computed(&mut self, v: Value, i: Inst, number: PlaceNumber) -> EmittedStage {
+        let at = &*Rc::clone(self.places.at(number));
         let facts = self.cx.facts;
         let f = facts.f;
         let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
@@ -182,7 +190,7 @@ impl<'a> StageEmitter<'a> {
             Body::Map(_) => {
                 let mut args: SmallVec<[SVal; 4]> = SmallVec::new();
                 for &a in f.args(i) {
-                    args.push(self.value(a, at)?);
+                    args.push(self.value_at(a, number)?);
                 }
                 self.inline(i, &args)
             }
@@ -206,7 +214,7 @@ impl<'a> StageEmitter<'a> {
             }
             Body::View(_) => self.view(i, at),
             Body::Indirect(_) => self.indirect(i, at),
-            Body::Scan(_) if facts.scans_nothing(i) => self.value(f.args(i)[0], at),
+            Body::Scan(_) if facts.scans_nothing(i) => self.value_at(f.args(i)[0], number),
             Body::Reduce(m) if facts.folds_nothing(i) => {
                 if m.is_arg() {
                     return Ok(self.constant(Literal::zero(DType::I32)));
@@ -373,12 +381,14 @@ impl<'a> StageEmitter<'a> {
             let m = "an elementwise op without a program";
             return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
         };
-        let live = program.live();
-        let mut map: Vec<SVal> = Vec::with_capacity(program.insts.len());
+        // Most programs are one primitive of their parameters.
+        let computed = program.insts.values().filter(|inst| !matches!(inst.op, SOp::Param(_)));
+        let live = (computed.count() > 1).then(|| program.live());
+        let mut map: SmallVec<[SVal; 8]> = SmallVec::with_capacity(program.insts.len());
         for (v, inst) in program.insts.iter() {
             let s = match inst.op {
                 // A value that nothing reads is given one that is there.
-                _ if !live[v.index()] => SVal::from_u32(0),
+                _ if live.as_ref().is_some_and(|live| !live[v.index()]) => SVal::from_u32(0),
                 SOp::Param(k) => args[k as usize],
                 SOp::Prim(Prim::Convert) => {
                     let x = map[inst.args[0].index()];
@@ -431,27 +441,23 @@ impl<'a> StageEmitter<'a> {
     }
 
     fn push(&mut self, inst: SInst) -> SVal {
-        if let Some(&s) = self.known.get(&inst) {
-            return s;
+        match self.known.entry(inst) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let s = self.program.insts.push(new.key().clone());
+                *new.insert(s)
+            }
         }
-        let s = self.program.insts.push(inst.clone());
-        self.known.insert(inst, s);
-        s
-    }
-
-    fn param(&mut self, param: Param, dtype: DType) -> SVal {
-        self.numbered(param, dtype).0
     }
 
     /// A parameter, and its number.
     pub(crate) fn numbered(&mut self, param: Param, dtype: DType) -> (SVal, usize) {
-        let k = match self.numbers_of.get(&param) {
-            Some(&k) => k,
-            None => {
-                self.numbers_of.insert(param.clone(), self.params.len());
-                self.params.push(param);
+        let k = match self.numbers_of.entry(param) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                self.params.push(new.key().clone());
                 self.program.params.push(dtype);
-                self.params.len() - 1
+                *new.insert(self.params.len() - 1)
             }
         };
         let op = SOp::Param(k as u32);

@@ -11,6 +11,7 @@ use adfuse_ir::{Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
@@ -70,9 +71,9 @@ impl GroupKey {
     }
 
     /// The tokens, but for where slices of what is stored begin: groups with equal ones take the same time.
-    pub(crate) fn alike(&self) -> Vec<u32> {
-        let mut alike = self.tokens.clone();
-        self.at_start.iter().for_each(|&(at, shape)| alike[at] = shape);
+    pub(crate) fn alike(&self) -> Cow<'_, [u32]> {
+        let mut alike = Cow::Borrowed(self.tokens.as_slice());
+        self.at_start.iter().for_each(|&(at, shape)| alike.to_mut()[at] = shape);
         alike
     }
 }
@@ -80,10 +81,12 @@ impl GroupKey {
 /// An instruction's shape where it is known by addresses: interned attributes and types have one each.
 type ShapeAddress = (Op, usize, SmallVec<[usize; 6]>);
 
-/// Makes the keys of a function's groups.
+/// Makes the keys of the groups of one function.
 pub(crate) struct KeyBuilder<'a> {
     numbers: &'a FormNumbers,
     strict: bool,
+    /// The number of an instruction's shape and 1; 0 where it has not been asked for.
+    shape_of: SecondaryMap<Inst, u32>,
     shapes: HashMap<ShapeAddress, u32>,
     /// Of slices, by their shapes.
     at_start: HashMap<u32, u32>,
@@ -119,6 +122,7 @@ impl<'a> KeyBuilder<'a> {
         KeyBuilder {
             numbers,
             strict,
+            shape_of: SecondaryMap::new(),
             shapes: HashMap::new(),
             at_start: HashMap::new(),
             number: SecondaryMap::new(),
@@ -166,7 +170,8 @@ impl<'a> KeyBuilder<'a> {
             | Body::Reduce(_)
             | Body::Scan(_)
             | Body::Contract
-            | Body::Source(_) => {}
+            | Body::Source(_)
+            | Body::Step(_) => {}
             Body::Indirect(how) => self.indirect(facts, i, how),
             _ => return None,
         }
@@ -226,6 +231,15 @@ impl<'a> KeyBuilder<'a> {
     }
 
     fn shape(&mut self, f: &Function, i: Inst) -> u32 {
+        if let Some(known) = self.shape_of[i].checked_sub(1) {
+            return known;
+        }
+        let shape = self.shape_by_address(f, i);
+        self.shape_of[i] = shape + 1;
+        shape
+    }
+
+    fn shape_by_address(&mut self, f: &Function, i: Inst) -> u32 {
         let all = || f.args(i).iter().chain(f.inst_results(i)).map(|&v| f.ty(v));
         let address = |ty: &TensorType| std::ptr::from_ref(ty).addr();
         let key = (f.op(i), std::ptr::from_ref(f.attrs(i)).addr(), all().map(address).collect());

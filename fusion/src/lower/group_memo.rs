@@ -51,10 +51,17 @@ pub(crate) struct LoweredGroup {
     scratch: OnceLock<Option<Vec<u64>>>,
 }
 
-/// The buffers that a step reads and writes, by their numbers in the group.
+/// The buffers that a step reads and writes: of a lowered group, by their numbers in the group.
 pub(crate) struct BufferUses {
     pub(crate) reads: Vec<Buffer>,
     pub(crate) writes: Vec<Buffer>,
+}
+
+impl BufferUses {
+    /// Those of a step in its own program.
+    pub(crate) fn of(step: &Step) -> BufferUses {
+        BufferUses { reads: step.reads().collect(), writes: step.writes().collect() }
+    }
 }
 
 /// The seconds of a group.
@@ -85,11 +92,7 @@ impl LoweredGroup {
     }
 
     fn uses(&self) -> &[BufferUses] {
-        let of = |step: &Step| BufferUses {
-            reads: step.reads().collect(),
-            writes: step.writes().collect(),
-        };
-        self.uses.get_or_init(|| self.program.steps.iter().map(of).collect())
+        self.uses.get_or_init(|| self.program.steps.iter().map(BufferUses::of).collect())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Indirect access: loads at clamped data, scatters and argsorts.
 
-use super::emit::{ElementRef, EmitContext, StageEmitter, guarded};
+use super::emit::{EmitContext, StageEmitter, guarded};
+use super::stage_places::ElementRef;
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::{Index, IndexColumn, columns};
 use adfuse_ir::index::{Guard, IndexExpr};

@@ -1,7 +1,8 @@
 //! Lowers parts to steps: kernels with stages, and contractions with epilogues.
 
 use super::coordinates::Coordinates;
-use super::emit::{ElementRef, EmitContext, StageEmitter};
+use super::emit::{EmitContext, StageEmitter};
+use super::stage_places::ElementRef;
 use super::stages::{Nest, StageTime, Task, TileUse};
 use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
 use crate::analysis::class::InstClass;

@@ -65,8 +65,8 @@ struct InlinedFacts<'f> {
 }
 
 impl<'f> LinkBase<'f> {
-    /// Of a function; `None` where its plans are not linked: those with effects, regions, constants and what is computed
-    /// again for checkpoint regions.
+    /// Of a function; `None` where its plans are not linked: those with effects, exchanges, calls, regions, constants and what
+    /// is computed again for checkpoint regions.
     ///
     /// # Errors
     /// For what has no lowering.
@@ -74,7 +74,8 @@ impl<'f> LinkBase<'f> {
         let facts = Facts::of(f, true)?;
         let is_usual = |&i: &Inst| {
             let class = facts.class[i];
-            let grouped = class != InstClass::Constant && (!class.is_alone() || is_indexed(f, i));
+            let is_step = is_indexed(f, i) || class == InstClass::Attention;
+            let grouped = class != InstClass::Constant && (!class.is_alone() || is_step);
             grouped && !is_kept(f, i) && !f.path(i).is_again()
         };
         let tensors = |&v: &Value| f.ty(v).dtype != DType::Token;
@@ -281,7 +282,12 @@ impl PlanInstances {
         for k in self.order(f) {
             let instance = &self.all[k];
             let result = instance.first && base.results.contains(instance.value);
-            let role = match instance.read {
+            // Attention leaves all that it computes, whoever reads it.
+            let is_left = |v: Value| match f.def(v) {
+                ValueDef::Inst(i, _) => base.facts.class[i] == InstClass::Attention,
+                _ => false,
+            };
+            let role = match instance.read || is_left(instance.value) {
                 _ if result => Role::Output,
                 true => Role::Temp,
                 false => continue,
@@ -355,6 +361,7 @@ mod tests {
     use super::*;
     use crate::fuse::greedy::plan_at;
     use crate::lower::lowered;
+    use crate::memory::residuals::{saved_bytes, saved_with};
     use crate::plan::Group;
     use crate::plan::options::{Effort, PlanOptions};
     use adfuse_ir::text::parse;
@@ -372,6 +379,18 @@ mod tests {
   return %g, %s, 0.5, %m, 0.5, 7
 }";
 
+    const ATTENTION: &str =
+        "func @f(%q: f32[2,64,16], %k: f32[2,64,16], %ct: f32[2,64,16]) -> (f32[2,64,16], f32[2,64,16]) {
+  %a = tanh %q : f32[2,64,16]
+  %b = mul %k, 2.0 : f32[2,64,16]
+  %c = exp %k : f32[2,64,16]
+  %y, %s = attention %a, %b, %c {causal = true} : f32[2,64,16], f32[2,64]
+  %d = mul %y, %ct : f32[2,64,16]
+  %z, %t = attention %d, %b, %c {causal = false} : f32[2,64,16], f32[2,64]
+  %e = add %z, %d : f32[2,64,16]
+  return %e, %y
+}";
+
     /// The program with its steps written out.
     fn written(linked: &LinkedProgram) -> Program {
         let mut program = linked.frame.clone();
@@ -387,7 +406,15 @@ mod tests {
     /// Plans of all efforts, and plans in which groups recur in any place where they may.
     #[test]
     fn a_linked_program_is_the_lowered_one() {
-        let module = parse(LAYERS).expect("parses");
+        for (text, least) in [(LAYERS, 40), (ATTENTION, 20)] {
+            let count = compared(text);
+            assert!(count > least, "{count}");
+        }
+    }
+
+    /// How many plans of a function have a linked program, which is compared with the lowered one.
+    fn compared(text: &str) -> usize {
+        let module = parse(text).expect("parses");
         let f = module.find("f").expect("it");
         let (device, mut count) = (MachineModel::cpu(), 0);
         let base = LinkBase::of(f).expect("has facts").expect("is a usual function");
@@ -411,10 +438,12 @@ mod tests {
                 let (found, mut due) = (written(&found), due.expect("what is linked is lowered"));
                 due.buffers.values_mut().for_each(|data| data.name.clear());
                 assert_eq!(found, due, "{}", plan.text(f));
+                let saved = [saved_with(&base.facts, &plan), saved_bytes(f, &plan)];
+                assert_eq!(saved[0], saved[1], "{}", plan.text(f));
                 count += 1;
             }
         }
-        assert!(count > 40, "{count}");
+        count
     }
 
     /// What is wrong with a plan is left to lowering.

@@ -19,6 +19,7 @@ pub(crate) mod kernel;
 pub(crate) mod linked;
 pub(crate) mod loop_schedule;
 pub(crate) mod single_group;
+mod stage_places;
 pub(crate) mod stages;
 pub(crate) mod steps;
 

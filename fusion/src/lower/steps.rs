@@ -7,9 +7,14 @@ use std::ops::Range;
 
 /// The steps of a program that each group of its plan has become, by number.
 pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
+    step_ranges(plan, &program.steps.iter().collect::<Vec<&Step>>())
+}
+
+/// As [`steps_of`], of these steps.
+pub(crate) fn step_ranges(plan: &Plan, steps: &[&Step]) -> Vec<Range<usize>> {
     let mut next = 0;
     let range = |group: &Group| {
-        let whole = match program.steps.get(next) {
+        let whole = match steps.get(next) {
             Some(Step::Bundle(_)) => true,
             Some(Step::Contract(c)) => c.members.len() == group.parts.len(),
             _ => true,
@@ -17,7 +22,7 @@ pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
         // Contractions that turned out not to share an operand are steps of their own.
         let from = next;
         next += if whole { 1 } else { group.parts.len() };
-        from..next.min(program.steps.len())
+        from..next.min(steps.len())
     };
     plan.groups.iter().map(range).collect()
 }

@@ -7,7 +7,7 @@ use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space};
 use adfuse_memplan::{
     BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, plan,
-    plan_in_order,
+    plan_in_order, plan_in_orders,
 };
 use cranelift_entity::SecondaryMap;
 use std::ops::Range;
@@ -23,6 +23,8 @@ pub(super) struct ArenaRequest<'a> {
     /// Whether each step reads again what it has read when it has begun to write.
     pub(super) reads_again: &'a [bool],
     pub(super) lives: &'a Lives,
+    /// How many threads pack it.
+    pub(super) threads: usize,
 }
 
 impl ArenaRequest<'_> {
@@ -111,7 +113,7 @@ impl Arena {
         memory.arena = packing.peak;
     }
 
-    pub(super) fn pack(&self, effort: Effort) -> Result<Packing, PlanError> {
+    pub(super) fn pack(&self, effort: Effort, threads: usize) -> Result<Packing, PlanError> {
         let count = self.problem.buffers.len();
         match effort {
             Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
@@ -119,15 +121,19 @@ impl Arena {
             _ if count > MOST_ORDERED => {
                 plan_in_order(&self.with_pairs(true), PlacementOrder::Size)
             }
-            Effort::Quick => {
-                best_of(&self.with_pairs(true), &[PlacementOrder::Size, PlacementOrder::Birth])
-            }
+            Effort::Quick => plan_in_orders(
+                &self.with_pairs(true),
+                PlacementOrder::Size,
+                &[PlacementOrder::Birth],
+            ),
             Effort::Default | Effort::Search if count > MOST_SEARCHED => {
-                best_of(&self.with_pairs(true), &PlacementOrder::ALL)
+                let [first, others @ ..] = PlacementOrder::ALL;
+                plan_in_orders(&self.with_pairs(true), first, &others)
             }
             Effort::Default | Effort::Search => {
                 let effort = STEPS / count.max(1) as u64;
-                plan(&self.with_pairs(false), &PackOptions { effort, ..PackOptions::default() })
+                let options = PackOptions { effort, threads, ..PackOptions::default() };
+                plan(&self.with_pairs(false), &options)
             }
         }
     }
@@ -162,18 +168,3 @@ const MOST_SEARCHED: usize = 1000;
 
 /// Steps of that search for one buffer; with more there are fewer, since all take part in each.
 const STEPS: u64 = 60_000;
-
-/// The best of what these orders give.
-fn best_of(problem: &Problem, orders: &[PlacementOrder]) -> Result<Packing, PlanError> {
-    let mut best: Option<Packing> = None;
-    for &order in orders {
-        let found = plan_in_order(problem, order)?;
-        if best.as_ref().is_none_or(|best| found.peak < best.peak) {
-            best = Some(found);
-        }
-        if best.as_ref().is_some_and(Packing::is_optimal) {
-            break;
-        }
-    }
-    best.map_or_else(|| plan_in_order(problem, PlacementOrder::Size), Ok)
-}

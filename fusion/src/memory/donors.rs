@@ -82,7 +82,7 @@ fn packed_rest(
     let mut elsewhere = memory.in_donor.clone();
     flat.slices(offsets).for_each(|(b, slice)| elsewhere[b] = Some(slice));
     let rest = Arena::of(wanted, &elsewhere).ok_or_else(too_large)?;
-    let again = rest.pack(wanted.effort)?;
+    let again = rest.pack(wanted.effort, wanted.threads)?;
     if again.peak >= arena {
         return Ok(None);
     }

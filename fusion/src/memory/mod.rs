@@ -9,6 +9,7 @@ mod arena;
 pub(crate) mod donation;
 mod donors;
 pub(crate) mod engine;
+mod instance_residuals;
 mod layout;
 pub(crate) mod least_peak;
 pub(crate) mod peak;
@@ -27,6 +28,8 @@ use cranelift_entity::SecondaryMap;
 use donation::results_in_inputs;
 use layout::DonorOf;
 use size::{MOST_BYTES, bytes};
+use std::sync::OnceLock;
+use std::thread::available_parallelism;
 use step_uses::StepUses;
 
 pub use layout::{ALIGN, Memory};
@@ -116,6 +119,15 @@ pub(crate) fn linked_memory(
     planned((&program.frame, program), effort, (scratch, &[]), true)
 }
 
+/// Threads that pack the memory of one program, at most.
+const MOST_THREADS: usize = 4;
+
+fn cores() -> usize {
+    // Asking reads files, which takes longer than packing a small program.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from).min(MOST_THREADS))
+}
+
 /// Plans the memory of a program; `donors` says whether there are arrays of the caller's to use.
 fn planned(
     (program, uses): (&Program, &dyn StepUses),
@@ -125,9 +137,12 @@ fn planned(
 ) -> Result<Memory, Diagnostic> {
     let donors = donors && effort != Effort::Off;
     let lives = uses.lives();
-    let wanted = ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives };
+    // Linked plans are many, which threads compare side by side.
+    let threads = if uses.is_one_of_many() { 1 } else { cores() };
+    let wanted =
+        ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives, threads };
     let arena = Arena::of(&wanted, &DonorOf::new()).ok_or_else(|| too_large(program))?;
-    let packing = arena.pack(effort).map_err(|e| asked(program, e))?;
+    let packing = arena.pack(effort, threads).map_err(|e| asked(program, e))?;
     // Bound or free to share, what is in place must be so as a pair that is free to.
     check(&arena.with_pairs(false), &packing).map_err(|e| wrong(program, &e))?;
     let packed = PackedArena { wanted, arena, packing };

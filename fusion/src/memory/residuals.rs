@@ -1,5 +1,6 @@
 //! Residuals: the values that a step keeps from one phase for a later one.
 
+use super::instance_residuals::left_to_later;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::analysis::phases::served;
@@ -22,33 +23,32 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
     if let Some(x) = instances(f, plan)? {
         return saved_bytes(&x.f, &x.plan);
     }
-    saved_of(Facts::of(f, true)?, plan)
+    let mut facts = Facts::of(f, true)?;
+    plan.inline.iter().for_each(|&i| facts.set_free(i));
+    let later = stored(&facts, plan).into_iter().filter(|s| s.later).map(|s| s.value);
+    total(&facts, plan, later)
 }
 
-/// As [`saved_bytes`], where the facts of the function are known, before anything is inlined.
+/// As [`saved_bytes`], of a plan that is [linked](crate::lower::linked), where the facts of the function are known.
 ///
 /// # Errors
 /// As there.
 pub(crate) fn saved_with(known: &Facts<'_>, plan: &Plan) -> Result<u64, Diagnostic> {
-    match instances(known.f, plan)? {
-        Some(x) => saved_of(Facts::of_instances(&x.f, true, (known, &x.value))?, &x.plan),
-        None => saved_of(known.clone(), plan),
-    }
+    total(known, plan, left_to_later(known, plan).into_iter())
 }
 
-fn saved_of(mut facts: Facts<'_>, plan: &Plan) -> Result<u64, Diagnostic> {
-    let f = facts.f;
-    plan.inline.iter().for_each(|&i| facts.set_free(i));
-    let (mut saved, storage) = (0u64, storage(plan));
-    for kept in stored(&facts, plan).into_iter().filter(|s| s.later) {
-        saved = bytes(&facts, &storage, kept.value).and_then(|n| saved.checked_add(n)).ok_or_else(
-            || {
-                let at = At { func: Some(f.name.clone()), ..At::default() };
-                Diagnostic::new(at, Kind::Limit, "what is kept takes more than 2^64 bytes")
-            },
-        )?;
-    }
-    Ok(saved)
+/// Bytes of some values as a plan stores them.
+fn total(
+    facts: &Facts<'_>,
+    plan: &Plan,
+    mut values: impl Iterator<Item = Value>,
+) -> Result<u64, Diagnostic> {
+    let storage = storage(plan);
+    let sum = values.try_fold(0u64, |sum, v| sum.checked_add(bytes(facts, &storage, v)?));
+    sum.ok_or_else(|| {
+        let at = At { func: Some(facts.f.name.clone()), ..At::default() };
+        Diagnostic::new(at, Kind::Limit, "what is kept takes more than 2^64 bytes")
+    })
 }
 
 /// A temporary of a plan.

@@ -16,6 +16,11 @@ pub(crate) trait StepUses {
         n
     }
 
+    /// Whether the program is of one of many plans that are compared.
+    fn is_one_of_many(&self) -> bool {
+        false
+    }
+
     /// What a step may write in place, as [`in_place`].
     fn in_place(
         &self,
@@ -48,6 +53,10 @@ impl StepUses for Program {
 impl StepUses for LinkedProgram {
     fn steps(&self) -> usize {
         self.steps.len()
+    }
+
+    fn is_one_of_many(&self) -> bool {
+        true
     }
 
     fn lives(&self) -> Lives {

@@ -33,7 +33,7 @@ pub(super) fn candidates(
     // Without a price, the plan of the wanted effort, improved by single changes.
     let mut improved = None;
     let blocks = block_plans(f, options, engine)?;
-    for (effort, point) in measured_attempts(f, options, &blocks, engine)? {
+    for (effort, point) in measured_attempts(f, options, &blocks, (evaluator.base(), engine))? {
         if effort >= Effort::Default {
             improved = Some((PRICES[0], point.plan.clone()));
         }

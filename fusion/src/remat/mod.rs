@@ -40,7 +40,7 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::bundles::bundled_of;
+use crate::search::bundles::bundled_points;
 use crate::search::measure::Predicted;
 use crate::search::parallel::each;
 use crate::search::planner::search;
@@ -108,12 +108,11 @@ fn plans_beside(
     let bundled = each(&found.points, |point| {
         // The fastest one is what a plan without a budget is compared with.
         let least = if point.seconds > fastest { BUNDLED_GAIN } else { 0.0 };
-        let plan = bundled_of(evaluator.base(), (f, point), least, options, engine);
-        (plan != point.plan).then(|| evaluator.searched(&plan))
+        bundled_points(evaluator.base(), (f, point), least, options, engine)
     });
     let mut points = found.compact;
     for (point, bundled) in found.points.into_iter().zip(bundled) {
-        points.extend(bundled.transpose()?);
+        points.extend(bundled);
         points.push(point);
     }
     Ok(FoundPlans::of(points))

@@ -2,6 +2,7 @@
 
 use super::bundles::bundled;
 use super::fastest::fastest;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::blocks::{block_function, blocks};
 use crate::plan::options::PlanOptions;
@@ -41,8 +42,9 @@ fn plans_of(
         }
         let make = || {
             let inner = plans_of(&block, options, engine)?;
-            let plan = fastest(&block, options, &inner, engine)?;
-            Ok(bundled(&block, plan, options, engine))
+            let base = LinkBase::of(&block)?;
+            let plan = fastest(&block, options, &inner, (base.as_ref(), engine))?;
+            Ok(bundled(base.as_ref(), (&block, plan), options, engine))
         };
         let made = match engine.memo() {
             Some(memo) => memo.block_plan((&graph, options), make),

@@ -6,17 +6,17 @@
 //! would lift them above the most that there were. Whatever is predicted, a plan that takes more time or memory than the
 //! given one is not returned.
 
+use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
 use crate::lower::linked::LinkBase;
-use crate::lower::steps::steps_of;
-use crate::lower::{LowerWith, placed};
 use crate::memory::engine::EngineModel;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use crate::search::point::{LinkedPlan, PlanPoint, priced, seconds_of_steps, total};
-use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
+use crate::search::parallel::each_of;
+use crate::search::point::PlanPoint;
+use adfuse_ir::kernel::{Buffer, Role};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
@@ -30,100 +30,102 @@ const TRIED: usize = 8;
 /// How many groups further a kernel moves at most.
 const FAR: usize = 512;
 
-/// What a launch costs, over the time of a kernel from which on it is not worth saving.
-const WORTH: f64 = 0.05;
-
 /// Of the bytes that are live at most, which part may be in use where kernels move, in turn until nothing takes more
 /// memory than before. The last is for plans whose peak is everywhere.
 const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
 
-/// The plan with kernels that share nothing in one launch, where that is faster and takes no more memory.
-pub(crate) fn bundled(
-    f: &Function,
-    plan: Plan,
+/// The plan with kernels that share nothing in one launch, where that is faster and takes no more memory where memory is
+/// planned quickly.
+pub(crate) fn bundled<'f>(
+    base: Option<&LinkBase<'f>>,
+    (f, plan): (&Function, Plan),
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Plan {
-    if options.effort == Effort::Off {
+    if options.effort == Effort::Off || !may_gain(f, &plan) {
         return plan;
     }
-    better(None, (f, &plan), options, engine).unwrap_or(plan)
+    let with = (options, engine);
+    let Some(given) = TimedPlan::of(base, (f, &plan), with) else { return plan };
+    let mut most = None;
+    let fits = |made: TimedPlan<'_, 'f>| {
+        // The memory of the given plan is planned where there is one to compare it with, beside it.
+        let (peak, most) = match most {
+            Some(most) => (made.quick_peak(with)?, most),
+            None => {
+                let peaks = each_of(f, &[&made, &given], |plan| plan.quick_peak(with));
+                (peaks[0]?, *most.insert(peaks[1]?))
+            }
+        };
+        (peak <= most).then(|| made.plan().groups.clone())
+    };
+    match better(base, (f, &plan, &given), with, fits) {
+        Some(groups) => Plan { groups, ..plan },
+        None => plan,
+    }
 }
 
-/// The plan of one of many points of a function, as [`bundled`] makes it where that may gain this part of the point's time:
-/// where most kernels are long, that is seen before they are lowered.
-pub(crate) fn bundled_of(
-    base: Option<&LinkBase<'_>>,
+/// The points that bundling makes of one of a function, where that may gain this part of its time: all are faster, and where
+/// one has no higher peak that is the last.
+pub(crate) fn bundled_points<'f>(
+    base: Option<&LinkBase<'f>>,
     (f, point): (&Function, &PlanPoint),
     least: f64,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> Plan {
-    let launch_s = options.device.launch_s;
-    let short = |linked: &LinkedPlan| {
-        let steps = linked.steps().filter(|(program, step, seconds)| {
-            matches!(step, Step::Kernel(kernel) if is_elementwise(program, kernel))
-                && launch_s > WORTH * seconds
-        });
-        steps.count()
-    };
-    let plan = point.plan.clone();
-    let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
-    // One launch stays.
-    let most = |linked: &LinkedPlan| short(linked).saturating_sub(1) as f64 * launch_s;
-    match linked.is_some_and(|linked| short(&linked) < 2 || most(&linked) < least * point.seconds) {
-        true => plan,
-        false => better(base, (f, &plan), options, engine).unwrap_or(plan),
+) -> Vec<PlanPoint> {
+    let (mut found, with) = (Vec::new(), (options, engine));
+    if !may_gain(f, &point.plan) {
+        return found;
     }
+    let Some(given) = TimedPlan::of(base, (f, &point.plan), with) else { return found };
+    let short = given.short_steps(options.device.launch_s);
+    // One launch stays.
+    let most = short.saturating_sub(1) as f64 * options.device.launch_s;
+    if most >= least * point.seconds {
+        let fits = |made: TimedPlan<'_, 'f>| {
+            let made = made.measured(f, with).ok()?;
+            let fits = made.peak <= point.peak;
+            found.push(made);
+            fits.then_some(())
+        };
+        better(base, (f, &point.plan, &given), with, fits);
+    }
+    found
 }
 
-fn better(
-    base: Option<&LinkBase<'_>>,
-    (f, plan): (&Function, &Plan),
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> Option<Plan> {
-    let device = &options.device;
-    // Most plans are done here, before anything is lowered.
-    if plan.groups.iter().filter(|group| may_share(f, group)).count() < 2 {
-        return None;
-    }
-    let with = LowerWith { device, memo: engine.memo() };
-    let own = placed(f, plan, with).ok()?;
-    let seconds = seconds_of_steps(&own, device, engine);
-    let (before, program) = (total(&seconds), own.program);
-    let mut kernels = short_kernels(plan, &program, &seconds, device.launch_s);
-    kernels.iter_mut().zip(&plan.groups).for_each(|(short, group)| *short &= may_share(f, group));
-    if kernels.iter().filter(|&&short| short).count() < 2 {
+/// Whether two groups may share a launch: most plans are done here, before anything is linked or lowered.
+fn may_gain(f: &Function, plan: &Plan) -> bool {
+    plan.groups.iter().filter(|group| may_share(f, group)).count() >= 2
+}
+
+/// What `fits` makes of the first plan that is faster than the given one, of those with more and then with less room to
+/// move kernels in, and that it takes.
+fn better<'b, 'f, R>(
+    base: Option<&'b LinkBase<'f>>,
+    (f, plan, given): (&Function, &Plan, &TimedPlan<'b, 'f>),
+    with: PlanningFor<'_>,
+    mut fits: impl FnMut(TimedPlan<'b, 'f>) -> Option<R>,
+) -> Option<R> {
+    let mut steps = given.bundle_steps(plan, with.0.device.launch_s);
+    let groups = plan.groups.iter().map(|group| may_share(f, group));
+    steps.short.iter_mut().zip(groups).for_each(|(short, may)| *short &= may);
+    if steps.short.iter().filter(|&&short| short).count() < 2 {
         return None;
     }
     let needs = waits(f, plan)?;
-    let costs = |plan: &Plan| seconds_and_peak(base, (f, plan), options, engine);
-    let most = costs(plan)?.1;
     for part in FILLED {
-        let mut bundler = Bundler::new(plan, &program, &kernels, &needs);
+        let mut bundler = Bundler::new(&steps, &needs);
         bundler.limit = (bundler.limit as f64 * part) as i128;
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
-        if costs(&made).is_some_and(|(seconds, peak)| seconds < before && peak <= most) {
-            return Some(made);
+        let made = TimedPlan::of(base, (f, &made), with);
+        let faster = made.filter(|made| made.seconds() < given.seconds());
+        if let Some(found) = faster.and_then(&mut fits) {
+            return Some(found);
         }
     }
     None
-}
-
-/// The seconds of a plan, and its peak where memory is planned quickly.
-fn seconds_and_peak(
-    base: Option<&LinkBase<'_>>,
-    (f, plan): (&Function, &Plan),
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> Option<(f64, u64)> {
-    if let Some(linked) = base.and_then(|base| LinkedPlan::of(base, plan, options, engine)) {
-        return Some((linked.seconds, linked.peak(Effort::Quick, engine).ok()?));
-    }
-    let priced = priced(f, plan.clone(), options, engine).ok()?;
-    Some((priced.seconds, priced.quick_peak(options, engine).ok()?))
 }
 
 /// Whether a group may be one elementwise kernel.
@@ -151,30 +153,13 @@ fn is_sent(f: &Function, v: Value) -> bool {
     }
 }
 
-/// Which groups are one kernel that may share a launch and for which a launch counts.
-fn short_kernels(plan: &Plan, program: &Program, seconds: &[f64], launch_s: f64) -> Vec<bool> {
-    let short = |steps: std::ops::Range<usize>| {
-        let [step] = program.steps.get(steps.clone())? else { return None };
-        let Step::Kernel(kernel) = step else { return None };
-        let seconds = *seconds.get(steps.start)?;
-        (is_elementwise(program, kernel) && launch_s > WORTH * seconds).then_some(())
-    };
-    steps_of(plan, program).into_iter().map(|steps| short(steps).is_some()).collect()
-}
-
-/// Whether a kernel has one stage, which stores elements at its points: engines have one way to run these.
-fn is_elementwise(program: &Program, kernel: &Kernel) -> bool {
-    let stores = |sink: &Sink| match sink {
-        Sink::Store { buffer, .. } => program.buffers[*buffer].storage == Storage::Plain,
-        _ => false,
-    };
-    let [stage] = kernel.stages.as_slice() else { return false };
-    stage.axes.is_empty() && stage.sinks.iter().all(stores) && !kernel.domain.contains(&0)
-}
-
 /// For each group the groups that it waits for without reading what they compute: those of checkpoint regions. `None`
 /// where instructions recur and regions are there too: which instance is meant is not looked for.
 fn waits(f: &Function, plan: &Plan) -> Option<Vec<Vec<usize>>> {
+    // Nothing else waits.
+    if !f.body_insts().iter().any(|&i| f.path(i).is_again()) {
+        return Some(vec![Vec::new(); plan.groups.len()]);
+    }
     let mut facts = Facts::of(f, true).ok()?;
     plan.inline.iter().for_each(|&i| facts.set_free(i));
     let mut home: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
@@ -195,20 +180,21 @@ fn waits(f: &Function, plan: &Plan) -> Option<Vec<Vec<usize>>> {
 
 /// Adds that what may be written over an input waits for all that read the input: where a caller donates the input, the
 /// result is in its memory. It may be the result of the last group that reads the input, of the same extents.
-fn updated_after_reads(plan: &Plan, program: &Program, before: &mut [Vec<usize>]) {
+fn updated_after_reads(steps: &BundleSteps<'_>, before: &mut [Vec<usize>]) {
+    let has_role = |b: &&Buffer, role: Role| steps.buffers[**b].role == role;
     let mut readers: SecondaryMap<Buffer, Vec<usize>> = SecondaryMap::new();
-    let mut written: Vec<Vec<Buffer>> = vec![Vec::new(); plan.groups.len()];
-    for (g, steps) in steps_of(plan, program).into_iter().enumerate() {
-        for step in &program.steps[steps] {
-            let inputs = step.reads().filter(|&b| program.buffers[b].role == Role::Input);
-            inputs.for_each(|b| readers[b].push(g));
-            written[g].extend(step.writes().filter(|&b| program.buffers[b].role == Role::Output));
+    let mut written: Vec<Vec<Buffer>> = vec![Vec::new(); steps.groups.len()];
+    for (g, uses) in steps.groups.iter().enumerate() {
+        for uses in uses {
+            let inputs = uses.reads.iter().filter(|b| has_role(b, Role::Input));
+            inputs.for_each(|&b| readers[b].push(g));
+            written[g].extend(uses.writes.iter().filter(|b| has_role(b, Role::Output)));
         }
     }
     for (b, readers) in readers.iter() {
         let Some((&last, others)) = readers.split_last() else { continue };
         let alike = |&w: &Buffer| {
-            let (w, b) = (&program.buffers[w], &program.buffers[b]);
+            let (w, b) = (&steps.buffers[w], &steps.buffers[b]);
             w.dims == b.dims && w.dtype == b.dtype
         };
         if written[last].iter().any(alike) {
@@ -244,15 +230,15 @@ struct Bundler<'a> {
 }
 
 impl<'a> Bundler<'a> {
-    fn new(plan: &Plan, program: &Program, short: &'a [bool], waits: &[Vec<usize>]) -> Bundler<'a> {
-        let n = plan.groups.len();
+    fn new(steps: &'a BundleSteps<'_>, waits: &[Vec<usize>]) -> Bundler<'a> {
+        let n = steps.groups.len();
         let (mut reads, mut writes) = (vec![Vec::new(); n], vec![Vec::new(); n]);
         let mut before = waits.to_vec();
         let mut temps: Vec<Temp> = Vec::new();
         let mut number: SecondaryMap<Buffer, Option<usize>> = SecondaryMap::new();
-        for (g, steps) in steps_of(plan, program).into_iter().enumerate() {
-            for step in &program.steps[steps] {
-                for b in step.reads() {
+        for (g, uses) in steps.groups.iter().enumerate() {
+            for uses in uses {
+                for &b in &uses.reads {
                     let Some(t) = number[b] else { continue };
                     before[g].push(temps[t].writer);
                     if !reads[g].contains(&t) {
@@ -260,8 +246,8 @@ impl<'a> Bundler<'a> {
                         temps[t].readers.push(g);
                     }
                 }
-                for b in step.writes() {
-                    let data = &program.buffers[b];
+                for &b in &uses.writes {
+                    let data = &steps.buffers[b];
                     // Outputs take their memory all the time; they are followed for those who read them.
                     let counts = data.role == Role::Temp;
                     let bytes = if counts { bytes(data).unwrap_or(0).into() } else { 0 };
@@ -271,7 +257,7 @@ impl<'a> Bundler<'a> {
                 }
             }
         }
-        updated_after_reads(plan, program, &mut before);
+        updated_after_reads(steps, &mut before);
         for (g, all) in before.iter_mut().enumerate() {
             all.retain(|&other| other != g);
             all.sort_unstable();
@@ -294,7 +280,7 @@ impl<'a> Bundler<'a> {
         let live: Vec<i128> = live.collect();
         let limit = live.iter().copied().max().unwrap_or(0);
         let position = (0..n).collect();
-        let open = Vec::new();
+        let (short, open) = (steps.short.as_slice(), Vec::new());
         Bundler { short, temps, reads, writes, before, after, position, live, limit, open }
     }
 

@@ -7,6 +7,7 @@
 
 use super::descent::descended;
 use super::layouts::chosen_layout;
+use super::parallel::each_of;
 use super::point::{PlanPoint, linked_seconds, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -18,12 +19,12 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 
-/// The efforts whose plans are compared: the wanted one, then the lesser ones.
+/// The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
 fn compared(effort: Effort) -> &'static [Effort] {
     match effort {
-        Effort::Off => &[Effort::Off],
-        Effort::Quick => &[Effort::Quick, Effort::Off],
-        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick, Effort::Off],
+        Effort::Off => &[],
+        Effort::Quick => &[Effort::Quick],
+        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick],
     }
 }
 
@@ -35,47 +36,64 @@ pub(super) struct UnbudgetedPlan {
     seconds: f64,
 }
 
-/// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
-/// made.
+/// The plans of an effort and the lesser ones, equal ones once, which are linked where there is a base for that. A kernel for each
+/// instruction is left out where it is certain to be slower than another.
 pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
-    let base = LinkBase::of(f)?;
-    let mut found: Vec<UnbudgetedPlan> = Vec::new();
-    for &effort in compared(options.effort) {
-        let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-        if effort == Effort::Off && least_unfused(f, device)? > fastest {
-            continue;
-        }
-        let mut plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
-        // A kernel for each instruction is what all plans are compared with.
-        if effort > Effort::Off {
-            plan.layout = layout;
-        }
-        if found.iter().any(|a| a.plan == plan) {
-            continue;
-        }
-        let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine)?;
+    let greedy =
+        |effort: Effort| plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks);
+    // A kernel for each instruction is what all plans are compared with: it is row-major.
+    let least = least_unfused(f, device)?;
+    let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
+        let (effort, plan) = (Effort::Off, greedy(Effort::Off)?);
+        let seconds = linked_seconds(base, (f, &plan), device, engine)?;
+        Ok(UnbudgetedPlan { effort, plan, seconds })
+    };
+    // The plan of an effort, and what single changes make of it.
+    let made = |&effort: &Effort| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+        let plan = Plan { layout, ..greedy(effort)? };
+        let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
             true => descended(f, &plan, options, engine)?,
             false => None,
         };
-        found.push(UnbudgetedPlan { effort, plan, seconds });
+        let mut made = vec![UnbudgetedPlan { effort, plan, seconds }];
+        // While others are improved: it may be left out then.
+        if effort == Effort::Quick && least <= seconds {
+            made.push(unfused()?);
+        }
         if let Some(plan) = better {
-            let seconds = linked_seconds(base.as_ref(), (f, &plan), device, engine);
+            let seconds = linked_seconds(base, (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {
-                found.push(UnbudgetedPlan { effort, plan, seconds });
+                made.push(UnbudgetedPlan { effort, plan, seconds });
+            }
+        }
+        Ok(made)
+    };
+    let all = each_of(f, compared(options.effort), made);
+    let mut found: Vec<UnbudgetedPlan> = Vec::new();
+    for made in all {
+        for made in made? {
+            if found.iter().all(|known| known.plan != made.plan) {
+                found.push(made);
             }
         }
     }
+    if options.effort == Effort::Off {
+        return Ok(vec![unfused()?]);
+    }
+    let fused = found.iter().filter(|a| a.effort > Effort::Off);
+    let fastest = fused.map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    found.retain(|a| a.effort > Effort::Off || least <= fastest);
     Ok(found)
 }
 
@@ -97,11 +115,11 @@ pub(crate) fn fastest(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Off => plan_at(f, options, 0.0, blocks),
-        _ => fastest_of(f, options, &attempts(f, options, blocks, engine)?),
+        _ => fastest_of(f, options, &attempts(f, options, blocks, (base, engine))?),
     }
 }
 

@@ -10,6 +10,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod blocks;
+mod bundle_steps;
 pub(crate) mod bundles;
 pub(crate) mod descent;
 pub(crate) mod fastest;

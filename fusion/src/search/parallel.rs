@@ -1,5 +1,7 @@
 //! Work on a list by several threads, with results in the order of the list.
 
+use adfuse_ir::Function;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
 
@@ -11,7 +13,10 @@ const STACK: usize = 256 << 20;
 
 /// What `make` makes of each item, in their order, whichever thread it is that makes it.
 pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(items.len());
+    // Asking takes as long as planning a small group: files are read for it.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let cores = *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from));
+    let threads = cores.min(MOST_THREADS).min(items.len());
     if threads < 2 {
         return items.iter().map(make).collect();
     }
@@ -39,6 +44,21 @@ pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync)
     });
     all.sort_by_key(|(k, _)| *k);
     all.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Instructions of a function from which on it is worth beginning a thread for one of its plans.
+const WORTH_A_THREAD: usize = 256;
+
+/// As [`each`], for work on plans of a function: a small one has all done by this thread.
+pub(crate) fn each_of<T: Sync, R: Send>(
+    f: &Function,
+    items: &[T],
+    make: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    match f.inst_count() < WORTH_A_THREAD {
+        true => items.iter().map(make).collect(),
+        false => each(items, make),
+    }
 }
 
 #[cfg(test)]

@@ -60,19 +60,24 @@ pub fn plan_among(
     // Plans that are compared have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let blocks = block_plans(f, options, engine)?;
+    let base = match options.effort {
+        Effort::Off => None,
+        _ => LinkBase::of(f)?,
+    };
+    let base = base.as_ref();
     let attempts = match options.effort {
         Effort::Off => Vec::new(),
-        _ => attempts(f, options, &blocks, engine)?,
+        _ => attempts(f, options, &blocks, (base, engine))?,
     };
     let plan = match options.effort {
         Effort::Off => plan_at(f, options, 0.0, &blocks)?,
         Effort::Search => searched(f, options, engine, &attempts)?,
         _ => fastest_of(f, options, &attempts)?,
     };
-    let mut plan = bundled(f, plan, options, engine);
+    let mut plan = bundled(base, (f, plan), options, engine);
     if options.effort == Effort::Search {
         // More kernels of the other one may have a launch in common.
-        let other = bundled(f, fastest_of(f, options, &attempts)?, options, engine);
+        let other = bundled(base, (f, fastest_of(f, options, &attempts)?), options, engine);
         let seconds = |plan: &Plan| plan_seconds(f, plan, &options.device, engine);
         let peak = |plan: &Plan| measured(f, plan.clone(), options, engine).map(|m| m.point.peak);
         let (ours, others) = (seconds(&plan)?, seconds(&other)?);
@@ -207,7 +212,8 @@ pub fn plan_attempts(
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    measured_attempts(f, options, &block_plans(f, options, engine)?, engine)
+    let (blocks, base) = (block_plans(f, options, engine)?, LinkBase::of(f)?);
+    measured_attempts(f, options, &blocks, (base.as_ref(), engine))
 }
 
 /// The greedy plan of a function, with what it takes.
@@ -228,8 +234,15 @@ pub(crate) fn measured_attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, blocks, engine)?.into_iter();
-    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.point))).collect()
+    let made = attempts(f, options, blocks, (base, engine))?.into_iter();
+    let point = |plan: Plan| {
+        let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
+        match (base, linked) {
+            (Some(base), Some(linked)) => linked.measured(base, options, engine),
+            _ => Ok(measured(f, plan, options, engine)?.point),
+        }
+    };
+    made.map(|a| Ok((a.effort, point(a.plan)?))).collect()
 }

@@ -3,7 +3,7 @@
 use crate::cost::compile_cost::{CompileCost, step_code, together};
 use crate::cost::step_cost::StepCost;
 use crate::cost::step_cost_with;
-use crate::lower::group_memo::{GroupPrice, LoweredGroup, StepOfGroup};
+use crate::lower::group_memo::{BufferUses, GroupPrice, LoweredGroup, StepOfGroup};
 use crate::lower::instances::recomputed_values;
 use crate::lower::linked::{LinkBase, LinkedProgram, linked};
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::facts::KernelFacts;
-use adfuse_ir::kernel::{Program, Step, verify_steps};
+use adfuse_ir::kernel::{Buffer, Program, Step, verify_steps};
 use adfuse_ir::{Diagnostic, Function, Value};
 
 /// A plan with its cost.
@@ -99,6 +99,24 @@ pub(crate) fn priced(
 }
 
 impl PricedPlan {
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.placed.program
+    }
+
+    /// Its steps with their seconds, and the program that they are in.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (&Program, &Step, f64)> {
+        let program = self.program();
+        program
+            .steps
+            .iter()
+            .zip(&self.of_steps)
+            .map(move |(step, &seconds)| (program, step, seconds))
+    }
+
     /// Bytes that the plan takes at the least, however its memory is planned.
     pub(crate) fn least_peak(&self) -> u64 {
         least_peak(&self.placed.program)
@@ -201,11 +219,29 @@ impl LinkedPlan {
         Some(LinkedPlan { plan, program, scratch, of_steps, seconds, compile })
     }
 
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// Its steps with their seconds, each in the program of its group.
     pub(crate) fn steps(&self) -> impl Iterator<Item = (&Program, &Step, f64)> {
         self.program.steps.iter().zip(&self.of_steps).map(|(step, &seconds)| {
             let (program, at) = step.of.program();
             (program, &program.steps[at], seconds)
+        })
+    }
+
+    /// The buffers and results of its program.
+    pub(crate) fn frame(&self) -> &Program {
+        &self.program.frame
+    }
+
+    /// The buffers of the program that each of its steps reads and writes.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = BufferUses> {
+        self.program.steps.iter().map(|step| {
+            let uses = step.of.uses();
+            let own = |all: &[Buffer]| all.iter().filter_map(|&b| step.buffer(b)).collect();
+            BufferUses { reads: own(&uses.reads), writes: own(&uses.writes) }
         })
     }
 

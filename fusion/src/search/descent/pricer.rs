@@ -2,6 +2,7 @@
 
 use super::table::{AppliedChange, GroupForm, GroupId, GroupSeconds, GroupTable, SingleChange};
 use super::worth::Worth;
+use crate::analysis::class::InstClass;
 use crate::lower::group_key::KeyBuilder;
 use crate::lower::group_memo::LoweringMemo;
 use crate::lower::single_group::GroupLowering;
@@ -88,11 +89,17 @@ impl<'a> GroupPricer<'a> {
     /// The price of a group of a table. `None` for a group that is not legal, and for one that is not priced by itself.
     pub(super) fn price(&mut self, table: &GroupTable<'_>, g: GroupId) -> Option<GroupSeconds> {
         let group = &table.rows[g].group;
+        // Attention shares a kernel with nothing: no change concerns it.
+        let first = group.parts.first()?.first()?;
+        if table.facts.class[*first] == InstClass::Attention {
+            return None;
+        }
         let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
         let alike = key.alike();
-        if let Some(known) = self.known.get(&alike) {
+        if let Some(known) = self.known.get(&*alike) {
             return *known;
         }
+        let alike = alike.into_owned();
         let form = GroupForm::new(self.known.len());
         let lowered = self.memo.find(&key).unwrap_or_else(|| {
             let stored = key.values.iter().filter_map(|&v| {
