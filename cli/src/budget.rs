@@ -8,7 +8,7 @@ use adfuse::fusion::{
     SizedProgram, StepSizes, decide_loops, lower, memory_beside, narrow_storage, plan_among,
 };
 use adfuse::ir::kernel::{Program, verify};
-use adfuse::ir::{At, Diagnostic, Function, Kind};
+use adfuse::ir::{At, Diagnostic, Fp, Function, Kind};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
@@ -247,6 +247,13 @@ impl EngineModel for Counting {
         match &self.by {
             CountedBy::On(session) | CountedBy::OnOrAny(session) => session.facts(program, device),
             CountedBy::Any(_) => None,
+        }
+    }
+
+    fn pads_windows(&self, fp: Fp) -> bool {
+        match &self.by {
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.pads_windows(fp),
+            CountedBy::Any(_) => false,
         }
     }
 

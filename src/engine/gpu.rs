@@ -197,6 +197,10 @@ impl fusion::EngineModel for Gpu {
         fusion::EngineModel::facts(&self.session(), program, device)
     }
 
+    fn pads_windows(&self, fp: Fp) -> bool {
+        fusion::EngineModel::pads_windows(&self.session(), fp)
+    }
+
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         Ok(Box::new(OwnSession::sized(self.session(), program)?))
     }

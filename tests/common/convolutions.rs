@@ -45,6 +45,10 @@ pub(crate) const CONVOLUTIONS: &[Convolution] = &[
         attributes: "{low = [1, 1, 1], high = [1, 1, 1]}", result: &[1, 16, 5, 6, 7] },
     Convolution { name: "uneven padding", operand: &[2, 8, 8, 9], kernel: &[16, 8, 2, 4],
         attributes: "{low = [0, 2], high = [1, 0]}", result: &[2, 16, 8, 8] },
+    Convolution { name: "cut", operand: &[2, 8, 11, 10], kernel: &[16, 8, 3, 3],
+        attributes: "{low = [-1, 1], high = [2, -2]}", result: &[2, 16, 10, 7] },
+    Convolution { name: "zeros between", operand: &[2, 8, 6, 5], kernel: &[16, 8, 3, 3],
+        attributes: "{low = [1, 1], high = [1, 1], lhs_dilation = [2, 2]}", result: &[2, 16, 11, 9] },
 ];
 
 /// Forms whose tiles fill a chip, at sizes of residual nets but for the batch.

@@ -1,7 +1,12 @@
 //! Which contractions share a step.
 
 use crate::groups::compiled;
+use adfuse::fusion::{
+    Effort, EngineModel, Fp, MachineModel, PlanOptions, lower, plan_for, prepare,
+};
+use adfuse::ir::Op;
 use adfuse::ir::kernel::Step;
+use adfuse::ir::text::parse;
 
 #[test]
 fn queries_keys_and_values_are_one_contraction() {
@@ -51,6 +56,57 @@ fn chunks_of_a_large_result_are_products_of_their_own() {
                 _ => 0,
             });
             assert_eq!(most.max(), Some(members), "{}", compiled.program);
+        }
+    }
+}
+
+/// An engine, of which it is known whether products of windows read arrays with zeros around them.
+struct Windows(bool);
+
+impl EngineModel for Windows {
+    fn pads_windows(&self, _: Fp) -> bool {
+        self.0
+    }
+}
+
+/// What is padded and how, and whether the padded array is stored for an engine that reads it with zeros around it. It is for others.
+const PADDED: &[(&str, &str, bool)] = &[
+    ("a parameter", "%p = pad %x, 0.0 AROUND", false),
+    ("what is computed", "%a = relu %x : f32[8,16,28,28]\n %p = pad %a, 0.0 AROUND", false),
+    ("with ones", "%p = pad %x, 1.0 AROUND", true),
+    (
+        "with zeros between",
+        "%h = slice %x {start = [0, 0, 0, 0], limit = [8, 16, 15, 15], stride = [1, 1, 1, 1]} : f32[8,16,15,15]
+         %p = pad %h, 0.0 {low = [0, 0, 0, 0], high = [0, 0, 1, 1], interior = [0, 0, 1, 1]} : f32[8,16,30,30]",
+        true,
+    ),
+];
+
+#[test]
+fn padded_operands_are_stored_but_for_engines_that_read_windows() {
+    let around =
+        "{low = [0, 0, 1, 1], high = [0, 0, 1, 1], interior = [0, 0, 0, 0]} : f32[8,16,30,30]";
+    for (name, padded, stored) in PADDED {
+        let text = format!(
+            "func @f(%x: f32[8,16,28,28], %k: f32[24,16,3,3]) -> f32[8,24,28,28] {{
+  {}
+  %y = conv_general_dilated %p, %k : f32[8,24,28,28]
+  return %y
+}}
+",
+            padded.replace("AROUND", around)
+        );
+        let module = parse(&text).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let f = prepare(&module, f).unwrap_or_else(|d| panic!("{name}: {d}"));
+        let options =
+            PlanOptions { device: MachineModel::h200(), effort: Effort::Default, fp: Fp::Fast };
+        for (reads, due) in [(false, true), (true, *stored)] {
+            let plan = plan_for(&f, &options, &Windows(reads));
+            let plan = plan.unwrap_or_else(|d| panic!("{name}: {d}"));
+            let mut members = plan.groups.iter().flat_map(|g| &g.parts).flatten();
+            assert_eq!(members.any(|&i| f.op(i) == Op::Pad), due, "{name}, {reads}: {plan:?}");
+            lower(&f, &plan, &options.device).unwrap_or_else(|d| panic!("{name}: {d}"));
         }
     }
 }

@@ -7,18 +7,74 @@ use crate::common::parallel;
 use crate::lowered;
 use crate::machine::run;
 use crate::trials::Skipped;
+use adfuse::backends::gpu::facts::{FactsCache, FactsOptions};
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
-use adfuse::fusion::{Effort, Fp};
-use adfuse::ir::kernel::{Program, Verified};
+use adfuse::fusion::{
+    AnyEngine, Effort, EngineModel, Fp, KernelFacts, MachineModel, Plan, PlanOptions, lower,
+    plan_for, prepare,
+};
+use adfuse::ir::kernel::{ProductTimes, Program, Role, Step, Verified, verify};
 use adfuse::ir::rewrite::with_convolutions;
-use adfuse::ir::{Kind, Module};
+use adfuse::ir::{Function, Inst, Kind, Module, Op};
 
-/// A convolution and its gradients, planned without fusion or with it, with convolutions in place of sums of windows.
-fn planned(convolution: &Convolution, effort: Effort) -> Verified<Program> {
+/// The engine, as far as plans depend on it, with no device there.
+#[derive(Default)]
+struct PlannedFor {
+    facts: FactsCache,
+}
+
+impl EngineModel for PlannedFor {
+    fn facts(&self, program: &Program, _: &MachineModel) -> Option<Vec<KernelFacts>> {
+        let products = ProductTimes::default();
+        let (target, fp) = (GpuTarget::SM90, Fp::Fast);
+        self.facts.of(program, &FactsOptions { target, fp, library: true, products })
+    }
+
+    fn pads_windows(&self, fp: Fp) -> bool {
+        fp == Fp::Fast
+    }
+}
+
+/// A convolution and its gradients, prepared, with convolutions in place of sums of windows, and their plan without fusion or with
+/// it.
+fn planned_function(
+    convolution: &Convolution,
+    effort: Effort,
+    engine: &dyn EngineModel,
+) -> (Function, Plan) {
     let (_, g) = convolution.differentiated();
-    let g = with_convolutions(&g).unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
-    lowered(&Module::single(g.clone()), &g, effort, Fp::Fast)
+    let g = with_convolutions(&g).and_then(|g| prepare(&Module::single(g.clone()), &g));
+    let g = g.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
+    let options = PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Fast };
+    let plan = plan_for(&g, &options, engine);
+    let plan = plan.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
+    (g, plan)
+}
+
+fn planned(convolution: &Convolution, effort: Effort) -> Verified<Program> {
+    let (g, plan) = planned_function(convolution, effort, &AnyEngine);
+    program_of(convolution, &g, &plan)
+}
+
+/// As [`planned`], where no kernel stores an array with zeros around it that products read.
+fn planned_without_pads(convolution: &Convolution) -> Verified<Program> {
+    let (g, mut plan) = planned_function(convolution, Effort::Default, &AnyEngine);
+    let inlined = |i: &Inst| g.op(*i) == Op::Pad && !g.results().contains(&g.inst_results(*i)[0]);
+    for group in &mut plan.groups {
+        group.parts.iter_mut().for_each(|members| members.retain(|i| !inlined(i)));
+        group.parts.retain(|members| !members.is_empty());
+    }
+    plan.groups.retain(|group| !group.parts.is_empty());
+    let free = |i: &Inst| plan.inline.contains(i) || inlined(i);
+    plan.inline = g.body_insts().iter().copied().filter(free).collect();
+    program_of(convolution, &g, &plan)
+}
+
+fn program_of(convolution: &Convolution, g: &Function, plan: &Plan) -> Verified<Program> {
+    let program = lower(g, plan, &MachineModel::h200());
+    let program = program.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
+    verify(program).unwrap_or_else(|e| panic!("{}: {}", convolution.name, e[0]))
 }
 
 /// What becomes of a sum of windows has its values.
@@ -43,18 +99,22 @@ pub(crate) fn sums_of_windows_are_convolutions() {
 /// Decisions that are given instead of the engine's own.
 type Edit<'e> = Option<&'e dyn Fn(&str) -> String>;
 
-fn agrees(convolution: &Convolution, effort: Effort, target: GpuTarget, edit: Edit<'_>) {
-    let program = planned(convolution, effort);
-    let name = format!("{} {effort:?} {}", convolution.name, target.name);
-    let schedule = ptx::schedule(&program, target, Fp::Fast).unwrap_or_else(|d| panic!("{d}"));
+fn agrees(
+    convolution: &Convolution,
+    program: &Verified<Program>,
+    target: GpuTarget,
+    edit: Edit<'_>,
+) {
+    let name = format!("{} {}", convolution.name, target.name);
+    let schedule = ptx::schedule(program, target, Fp::Fast).unwrap_or_else(|d| panic!("{d}"));
     let text = edit.map_or_else(|| schedule.to_string(), |edit| edit(&schedule.to_string()));
     let schedule =
-        GpuSchedule::parse(&text, &program).unwrap_or_else(|d| panic!("{name}: {d}\n{text}"));
+        GpuSchedule::parse(&text, program).unwrap_or_else(|d| panic!("{name}: {d}\n{text}"));
     let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{name}: {d}"));
     let args = convolution.arguments();
-    let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{name}: {d}"));
+    let expected = kernel::run(program, &args).unwrap_or_else(|d| panic!("{name}: {d}"));
     for backwards in [false, true] {
-        let found = run(&module, &program, &args, backwards);
+        let found = run(&module, program, &args, backwards);
         for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
             for k in 0..found.len() {
                 let [x, y] = [found, expected].map(|array| array.get(k).to_f64());
@@ -66,8 +126,10 @@ fn agrees(convolution: &Convolution, effort: Effort, target: GpuTarget, edit: Ed
 
 pub(crate) fn sums_are_those_of_the_evaluator() {
     parallel::each(CONVOLUTIONS, |convolution| {
-        agrees(convolution, Effort::Default, GpuTarget::SM90, None);
-        agrees(convolution, Effort::Off, GpuTarget::SM80, None);
+        let agrees = |program, target| agrees(convolution, &program, target, None);
+        agrees(planned(convolution, Effort::Default), GpuTarget::SM90);
+        agrees(planned_without_pads(convolution), GpuTarget::SM90);
+        agrees(planned(convolution, Effort::Off), GpuTarget::SM80);
     });
 }
 
@@ -78,9 +140,9 @@ fn windows(text: &str) -> usize {
 
 pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
     for convolution in CONVOLUTIONS {
-        let program = planned(convolution, Effort::Default);
-        let scheduled = |fp| {
-            let schedule = ptx::schedule(&program, GpuTarget::SM90A, fp);
+        let programs = [planned(convolution, Effort::Default), planned_without_pads(convolution)];
+        let scheduled = |program, fp| {
+            let schedule = ptx::schedule(program, GpuTarget::SM90A, fp);
             schedule.unwrap_or_else(|d| panic!("{}: {d}", convolution.name)).to_string()
         };
         // The result and the gradients: products of windows. Those of kernels of one element are none, and those of one channel
@@ -90,18 +152,43 @@ pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
             "stride 2" | "7x7 of three channels" | "groups" => 2,
             _ => 3,
         };
-        assert_eq!(windows(&scheduled(Fp::Fast)), due, "{}", convolution.name);
-        // Sums of other modes have an order that tensor cores do not keep.
-        for fp in [Fp::Strict, Fp::Reproducible] {
-            assert_eq!(windows(&scheduled(fp)), 0, "{} {fp:?}", convolution.name);
+        // An array with zeros between its elements is no box.
+        let without_pads = if convolution.name == "zeros between" { 1 } else { due };
+        for (program, due) in programs.iter().zip([due, without_pads]) {
+            assert_eq!(windows(&scheduled(program, Fp::Fast)), due, "{}", convolution.name);
+            // Sums of other modes have an order that tensor cores do not keep.
+            for fp in [Fp::Strict, Fp::Reproducible] {
+                assert_eq!(windows(&scheduled(program, fp)), 0, "{} {fp:?}", convolution.name);
+            }
         }
+    }
+}
+
+pub(crate) fn arrays_are_padded_for_libraries_alone() {
+    for convolution in LARGE {
+        let (g, plan) = planned_function(convolution, Effort::Default, &PlannedFor::default());
+        let program = program_of(convolution, &g, &plan);
+        // What is cut off a gradient is a result. Windows that a library multiplies are read from a padded array.
+        let leaves =
+            |step: &Step| step.writes().any(|b| matches!(program.buffers[b].role, Role::Temp));
+        let pads = |step: &&Step| {
+            matches!(step, Step::Kernel(k) if k.name.starts_with("pad")) && leaves(step)
+        };
+        let due = match convolution.name {
+            "512 channels" => 2,
+            "large, stride 2" | "the first of a net" => 1,
+            _ => 0,
+        };
+        let found = program.steps.iter().filter(pads).count();
+        assert_eq!(found, due, "{}: {}", convolution.name, *program);
     }
 }
 
 pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skipped> {
     let mut all = Assembly::default();
     for convolution in LARGE {
-        let program = planned(convolution, Effort::Default);
+        let (g, plan) = planned_function(convolution, Effort::Default, &PlannedFor::default());
+        let program = program_of(convolution, &g, &plan);
         let module = ptx::compile(&program, GpuTarget::SM90, Fp::Fast);
         let module = module.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
         assert!(module.text.contains("mma.sync"), "{}", convolution.name);
@@ -136,7 +223,7 @@ pub(crate) fn tiles_read_back_or_are_refused() {
         "tile rows=[16] cols=[2,2,8] depth=[8,1,3] warps=1x4 resident=2",
         "tile rows=[32] cols=[1,9,8] depth=[8,3,3] warps=1x9 resident=1",
     ] {
-        agrees(convolution, Effort::Default, GpuTarget::SM90, Some(&|_| edited(other)));
+        agrees(convolution, &program, GpuTarget::SM90, Some(&|_| edited(other)));
     }
     for (key, value, kind) in [
         ("rows", "[24]", Kind::Usage),

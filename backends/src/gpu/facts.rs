@@ -135,6 +135,7 @@ fn of_step(
             let all: HashSet<Buffer> = part.reads().chain(part.writes()).collect();
             let bytes = all.iter().map(|&b| parts.buffers[b].bytes());
             launches.serial_bytes = bytes.fold(0, u64::saturating_add);
+            facts.pass(PassKind::Pack, guarded_reads(part) / GUARDED_READS);
         }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
     }
@@ -247,6 +248,26 @@ fn of_works(
             _ => {}
         }
     }
+}
+
+/// Elements under guards that a kernel reads for a product in the time in which one is computed on the way to shared memory.
+/// Windows with zeros around the array, 32 x 256 x 14 x 14 by 3 x 3, are stored in .017 ms more than those of a padded array on an
+/// H100, which is 36 operations an element.
+const GUARDED_READS: i64 = 2;
+
+/// Elements that a kernel reads where guards hold.
+fn guarded_reads(step: &Step) -> i64 {
+    let Step::Kernel(kernel) = step else { return 0 };
+    let of_stage = |stage: &Stage| {
+        let guarded = |param: &&Param| match param {
+            Param::Load(pieces) => pieces.iter().any(|piece| !piece.guards.is_empty()),
+            _ => false,
+        };
+        let count = stage.params.iter().filter(guarded).count() as i64;
+        volume(&stage.axes).saturating_mul(count)
+    };
+    let each = kernel.stages.iter().map(of_stage).fold(0, i64::saturating_add);
+    volume(&kernel.domain).saturating_mul(each)
 }
 
 /// Packed elements that are read in the time in which a thread packs its own.
@@ -374,6 +395,24 @@ mod tests {
         // A kernel writes the squares, which the library reads.
         assert_eq!((library.count, library.beyond_bytes), (2, 2 * 512 * 512 * 4));
         assert_eq!(library.multiply_adds, 0);
+    }
+
+    #[test]
+    fn windows_that_are_stored_for_a_library_take_longer_under_guards() {
+        let text = |guard: &str| {
+            format!(
+                "input %x: f32[8, 66, 256] input %w: f32[64, 256, 3] output %y: f32[64, 8, 64]
+                 contract @f {{ member batch [] rows [64] cols [8, 64] depth [256, 3] sum f32 {{
+                   lhs {{ p0 = load %w[d0, d1, d2] s0 = param.f32 0 out s0 }}
+                   rhs {{ p0 = load %x[d0, d1 + d3, d2] {guard} s0 = param.f32 0 out s0 }}
+                   then {{ p0 = sum s0 = param.f32 0 %y[d0, d1, d2] = store s0 }} }} }}"
+            )
+        };
+        let guard = "when d1 + d3 in [1, 65) else f32(0.0)";
+        let [plain, guarded] = ["", guard].map(|g| facts(&text(g), Fp::Reproducible, true));
+        assert_eq!(plain.passes.len(), 0, "{plain:?}");
+        let [pass] = guarded.passes.as_slice() else { panic!("{guarded:?}") };
+        assert_eq!((pass.kind, pass.elements), (PassKind::Pack, 8 * 64 * 256 * 3 / 2));
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) struct FixedFacts {
     pub(crate) users: SecondaryMap<Value, SmallVec<[Inst; 4]>>,
     /// Whether a value must be in a buffer: results, and operands that are found by address.
     pub(crate) forced: SecondaryMap<Value, bool>,
+    /// Whether a contraction reads a value, as it is or through views in equal steps: then it is in a buffer unless a plan says
+    /// otherwise.
+    pub(super) operand: SecondaryMap<Value, bool>,
     /// Whether a block of a loop or a branch reads or writes a value that is no stack of elements: it is stored as it
     /// is.
     pub(crate) bound: SecondaryMap<Value, bool>,
@@ -86,6 +89,11 @@ impl Facts<'_> {
             v = self.f.args(i)[0];
         }
         v
+    }
+
+    /// Whether a value is in a buffer unless an engine is known to do without: what must be, and operands of contractions.
+    pub(crate) fn is_held(&self, v: Value) -> bool {
+        self.forced[v] || self.operand[v]
     }
 
     /// The one value that all elements have, where that is known from views of a literal.

@@ -77,6 +77,7 @@ impl<'f> Facts<'f> {
             elements: SecondaryMap::with_default(1),
             users: SecondaryMap::with_capacity(values),
             forced: SecondaryMap::with_capacity(values),
+            operand: SecondaryMap::with_capacity(values),
             views: SecondaryMap::with_capacity(insts),
             aligned: SecondaryMap::with_capacity(insts),
             weight: SecondaryMap::with_capacity(insts),
@@ -203,7 +204,7 @@ impl<'f> Facts<'f> {
         Ok(())
     }
 
-    /// Marks operands that must be in buffers.
+    /// Marks operands that must be in buffers, and those of contractions.
     fn demands(&mut self, i: Inst) {
         let f = self.f;
         if is_kept(f, i) {
@@ -267,7 +268,7 @@ impl<'f> Facts<'f> {
                         ValueDef::Inst(j, _) => read_back(f, j),
                         _ => None,
                     };
-                    self.own().forced[copy.unwrap_or(base)] = true;
+                    self.own().operand[copy.unwrap_or(base)] = true;
                 }
             }
             // A copy that is not in memory saves nothing.
@@ -322,13 +323,13 @@ impl<'f> Facts<'f> {
                 }
             };
             spread[v] =
-                !self.forced[v] && !self.users[v].is_empty() && self.users[v].iter().all(spreads);
+                !self.is_held(v) && !self.users[v].is_empty() && self.users[v].iter().all(spreads);
         }
         let mut shifted: SecondaryMap<Value, Shifts> = SecondaryMap::new();
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
             let shifts = self.shifts(i, &shifted);
-            let free = !apart && !self.forced[v] && shifts.are_few(1);
+            let free = !apart && !self.is_held(v) && shifts.are_few(1);
             self.class[i] = match f.op(i).def().body {
                 Body::View(_) | Body::Source(_) if free => InstClass::Free,
                 Body::Map(_)

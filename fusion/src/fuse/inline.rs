@@ -28,7 +28,7 @@ pub(crate) fn worthwhile(
         let v = facts.f.inst_results(i)[0];
         if let Some(p) = groups.home[v]
             && is_elementwise(facts, i)
-            && !facts.forced[v]
+            && !facts.is_held(v)
             && !groups.readers(v).is_empty()
         {
             kept[p].push(v);
@@ -240,7 +240,7 @@ impl Recipe {
                     self.weight = self.weight.saturating_add(facts.weight[i]);
                     stack.extend(facts.f.args(i));
                 }
-                ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.forced[v] => {
+                ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.is_held(v) => {
                     self.weight = self.weight.saturating_add(facts.weight[i]);
                     self.insts.push(i);
                     stack.extend(facts.f.args(i));
@@ -258,7 +258,7 @@ const LONGEST: usize = 64;
 fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
-            facts.class[i] == InstClass::Free || is_elementwise(facts, i) && !facts.forced[v]
+            facts.class[i] == InstClass::Free || is_elementwise(facts, i) && !facts.is_held(v)
         }
         _ => false,
     }
@@ -273,7 +273,7 @@ fn in_memory(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
             facts.class[i] == InstClass::Constant
-                || facts.forced[v]
+                || facts.is_held(v)
                 || !groups.readers(v).is_empty()
         }
         _ => true,

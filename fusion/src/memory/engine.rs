@@ -6,9 +6,9 @@ use crate::cost::step_cost::Cost;
 use crate::lower::group_memo::LoweringMemo;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::Effort;
-use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::kernel::facts::KernelFacts;
+use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
 
 /// What plans need to know about an engine. Threads that compare plans share it.
@@ -31,6 +31,11 @@ pub trait EngineModel: Sync {
     /// at a time. `None` where it does not say, and the structure of the program says what a step costs.
     fn facts(&self, _program: &Program, _device: &MachineModel) -> Option<Vec<KernelFacts>> {
         None
+    }
+
+    /// Whether products of windows of `f32` read an array with zeros around it where it is, so that no kernel need store it padded.
+    fn pads_windows(&self, _fp: Fp) -> bool {
+        false
     }
 
     /// What a program costs on a machine with this engine.
@@ -151,6 +156,10 @@ impl EngineModel for MemoEngine<'_> {
 
     fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
         self.engine.facts(program, device)
+    }
+
+    fn pads_windows(&self, fp: Fp) -> bool {
+        self.engine.pads_windows(fp)
     }
 
     fn donated(&self) -> &[usize] {

@@ -41,9 +41,15 @@ pub(crate) fn rematerialize(
     let parts: Vec<Vec<Inst>> = parts.iter().map(|p| p.iter().filter_map(of).collect()).collect();
     let later = readings.iter().filter(|r| r.how == ValueSource::Memory).map(|r| r.group);
     let later: Vec<usize> = later.collect();
-    let mut plans = vec![written_out(f, plan, &[i])];
+    let facts = Facts::of(f, true)?;
+    let may_be_inlined =
+        |these: &[Inst]| these.iter().all(|&j| !facts.is_held(f.inst_results(j)[0]));
+    let mut plans = Vec::new();
+    if may_be_inlined(&[i]) {
+        plans.push(written_out(f, plan, &[i]));
+    }
     let all: Vec<Inst> = parts.iter().flatten().copied().collect();
-    if all.len() > 1 {
+    if all.len() > 1 && may_be_inlined(&all) {
         plans.push(written_out(f, plan, &all));
     }
     plans.extend(inside(f, plan, v, &parts, &later));

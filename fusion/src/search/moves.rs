@@ -229,7 +229,7 @@ impl PlanSpace<'_> {
             if self.facts.class[inst] == InstClass::Constant {
                 continue;
             }
-            if self.facts.class[inst] == InstClass::Point && !self.facts.forced[v] {
+            if self.facts.class[inst] == InstClass::Point && !self.facts.is_held(v) {
                 found.push(Move::Inline { inst });
             }
             let again = uses.read[v].iter().filter(|s| !uses.made[v].contains(s));

@@ -4,7 +4,7 @@ use super::{Session, arena_layout, verified};
 use crate::backends::backend::{Backend, Parallelism, Prepared, StepSizing};
 use crate::fusion::{self, Memory, SizedProgram, StepSizes};
 use crate::ir::kernel::Program;
-use crate::ir::{At, Diagnostic, Kind};
+use crate::ir::{At, Diagnostic, Fp, Kind};
 
 /// Frontiers count the memory of programs as the backend runs them.
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
@@ -22,6 +22,10 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
             false => Parallelism::Vectors { lanes: device.lanes },
         };
         self.backend.facts(program, machine)
+    }
+
+    fn pads_windows(&self, fp: Fp) -> bool {
+        self.attention().multiplies_windows(fp)
     }
 
     fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {

@@ -16,8 +16,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 const MULTIPLY_ADDS: f64 = 560.0;
 const CACHE_BYTES: f64 = 30.0;
 const ISSUED: f64 = 3.0;
-/// Clocks of shared memory that an asynchronous copy of a warp takes, and those of each team of its lanes.
+/// Clocks of shared memory that an asynchronous copy of a warp takes, and those of each team of its lanes. Teams that copy whole
+/// lines of the cache take no longer than one line of all lanes.
 const COPY: f64 = 4.0;
+/// Bytes of a line of the cache.
+const CACHE_LINE: i64 = 128;
 /// The part of a step's limits that is not hidden behind the longest of them.
 const EXPOSED: f64 = 0.25;
 /// How many times as long a step takes where no other block multiplies while its warps wait.
@@ -209,10 +212,11 @@ fn step_clocks(
     for staged in boxes {
         let CopyTeams { lanes, turns, units, along, .. } = staged.teams(warps * WARP);
         let copies = (warps * turns * units) as f64;
-        shared += copies * COPY * (1.0 + (WARP / lanes) as f64);
+        let apart = if 4 * lanes * staged.unit < CACHE_LINE { WARP / lanes } else { 1 };
+        shared += copies * COPY * (1 + apart) as f64;
         let addresses = if along.is_some() { 1.0 } else { 12.0 };
         issued += (warps * turns) as f64 * addresses + 1.5 * copies;
-        bytes += 4.0 * staged.words() as f64;
+        bytes += 4.0 * staged.fetched as f64;
     }
     let pieces = warps as f64 * depth / 8.0;
     shared += pieces * 2.0 * (tall * turns[0] + wide * turns[1]);

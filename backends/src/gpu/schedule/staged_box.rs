@@ -24,6 +24,8 @@ pub(crate) const DEEP: usize = 2;
 const BANKS: i64 = 32;
 /// Words of a line that is copied apart from others although it lies beside them.
 const LEAST_LINE: i64 = 32;
+/// How many times as long a line may become by whole units.
+const MOST_WIDER: i64 = 2;
 
 /// A dimension of the array.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -182,17 +184,37 @@ pub(crate) struct StagedBox {
     /// Elements of a tile along the operand's own axes and along the depth.
     pub(crate) tile: [SmallVec<[i64; 4]>; 2],
     /// Of each dimension the places of a box, and how far the first of them is from the place at the tile's first
-    /// coordinates, which is 0 or before it.
+    /// coordinates, which is 0 or before it. Lines have whole units: some of their places may be those of no coordinates.
     pub(crate) places: Vec<(i64, i64)>,
     /// Dimensions from this one on lie in memory as one line.
     pub(crate) inner: usize,
     /// Words of a line, and from one line to the next.
     pub(crate) line: i64,
     pub(crate) pitch: i64,
+    /// Words left free after the lines along the dimension before them.
+    pub(crate) room: i64,
     /// Words that one copy moves.
     pub(crate) unit: i64,
-    /// Of each dimension whether every place of every box is read.
-    pub(crate) inside: Vec<bool>,
+    /// Words that come from memory, where no edge of the array is near: zeros do not.
+    pub(crate) fetched: i64,
+    /// Of each dimension what is tested of places.
+    pub(crate) tests: Vec<PlaceTests>,
+}
+
+/// What is tested of the places of boxes along a dimension. Zeros stand for those that fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PlaceTests {
+    /// Whether coordinates choose it: tiles may go past the end of an axis.
+    pub(crate) reach: bool,
+    /// Whether it is read.
+    pub(crate) read: bool,
+}
+
+impl PlaceTests {
+    /// Whether every place of every box is read.
+    fn always_hold(self) -> bool {
+        !self.reach && !self.read
+    }
 }
 
 /// How threads share the lines of a box: teams of neighbouring lanes have one at a time.
@@ -221,9 +243,11 @@ impl StagedBox {
             steps.fold((1, 0), |(n, before), step: i64| (n + step.abs(), before + step.min(0)))
         });
         let places: Vec<(i64, i64)> = places.collect();
-        let inside = Vec::new();
-        let mut made = StagedBox { tile, places, inner: 0, line: 1, pitch: 1, unit: 1, inside };
-        made.inside = (0..operand.dims.len()).map(|k| made.is_inside(operand, k)).collect();
+        let tests = Vec::new();
+        let fetched = 0;
+        let (inner, line, pitch, room, unit) = (0, 1, 1, 0, 1);
+        let mut made = StagedBox { tile, places, inner, line, pitch, room, unit, fetched, tests };
+        made.tests = (0..operand.dims.len()).map(|k| made.tests_of(operand, k)).collect();
         let mut inner = operand.dims.len().saturating_sub(1);
         while inner > 0 && made.is_whole(operand, inner) {
             inner -= 1;
@@ -231,20 +255,66 @@ impl StagedBox {
         made.lined(operand, inner)
     }
 
-    /// The box with lines of the dimensions from this one on.
+    /// The box with lines of the dimensions from this one on, in the units that take the fewest copies.
     fn lined(mut self, operand: &BoxOperand, inner: usize) -> StagedBox {
         self.inner = inner;
+        self.unit = 1;
         self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
-        self.unit = if self.line % 4 == 0 && self.is_aligned(operand) { 4 } else { 1 };
-        self.pitch = self.line;
-        self
+        let [mut best, plain] = [self.clone(), self];
+        for unit in [2, 4] {
+            let wider = plain.in_units(operand, unit);
+            best = wider.filter(|wider| wider.units() < best.units()).unwrap_or(best);
+        }
+        best.pitch = best.line;
+        let read = operand.dims.iter().map(|dim| dim.read.end - dim.read.start);
+        best.fetched = product(best.places.iter().zip(read).map(|((n, _), read)| (*n).min(read)));
+        best
+    }
+
+    /// The box with lines of units of this many words, each of which is read as a whole or not at all. Lines of one dimension begin
+    /// and end with whole units; what these have beside the line is copied with it.
+    fn in_units(&self, operand: &BoxOperand, unit: i64) -> Option<StagedBox> {
+        let aligned = |n: i64| n % unit == 0;
+        let (outer, lines) = operand.dims.split_at(self.inner);
+        let dim = &lines[0];
+        let moves = dim.factors[0].iter().copied().chain(self.moving(operand, self.inner));
+        let in_memory = lines.last()?.stride == 1
+            && aligned(operand.origin)
+            && outer.iter().all(|dim| aligned(dim.stride))
+            && moves.map(|n| n * dim.stride).all(aligned);
+        let (n, before) = self.places[self.inner];
+        let tests = self.tests[self.inner];
+        if !in_memory {
+            return None;
+        }
+        if lines.len() > 1 || aligned(dim.base + before) && aligned(n) && tests.always_hold() {
+            let whole = aligned(self.line) && aligned((dim.base + before) * dim.stride);
+            return (whole && tests.always_hold()).then(|| StagedBox { unit, ..self.clone() });
+        }
+        let first = before - (dim.base + before).rem_euclid(unit);
+        let wider = (before + n - first + unit - 1) / unit * unit;
+        let reach = dim.reach(&operand.extents);
+        let [reach, read] = [reach.start - first..reach.end - first, dim.read.clone()]
+            .map(|ends| aligned(ends.start) && aligned(ends.end));
+        if !read || tests.reach && !reach || wider > MOST_WIDER * n {
+            return None;
+        }
+        let mut made = StagedBox { unit, line: wider, ..self.clone() };
+        made.places[self.inner] = (wider, first);
+        made.tests[self.inner].read = true;
+        Some(made)
+    }
+
+    /// Copies of a line.
+    fn units(&self) -> i64 {
+        self.line / self.unit
     }
 
     /// Whether a box has all of a dimension wherever its tile is, and goes on where the dimension before has its next place.
     fn is_whole(&self, operand: &BoxOperand, k: usize) -> bool {
         let dim = &operand.dims[k];
         let (places, before) = self.places[k];
-        self.inside[k]
+        self.tests[k].always_hold()
             && places == dim.extent
             && dim.base + before == 0
             && operand.dims[k - 1].stride == dim.stride * places
@@ -261,39 +331,26 @@ impl StagedBox {
         })
     }
 
-    /// Whether every place of every box of a dimension is read.
-    fn is_inside(&self, operand: &BoxOperand, k: usize) -> bool {
+    /// What is tested of places along a dimension.
+    fn tests_of(&self, operand: &BoxOperand, k: usize) -> PlaceTests {
         let dim = &operand.dims[k];
         let divides = [OWN, DEEP].into_iter().all(|part| {
             let all = dim.factors[part].iter().zip(&self.tile[part - 1]);
             all.zip(&operand.extents[part]).all(|((f, tile), n)| *f == 0 || n % tile == 0)
         });
+        // Places by the least and by the greatest coordinates of the batch.
         let reach = dim.reach(&operand.extents);
         let batch = dim.factors[0].iter().zip(&operand.extents[0]);
-        let (mut low, mut high) = (dim.base + reach.start, dim.base + reach.end);
+        let (mut least, mut most) = (dim.base, dim.base);
         for (f, n) in batch {
             let step = f * (n - 1).max(0);
-            (low, high) = (low + step.min(0), high + step.max(0));
+            (least, most) = (least + step.min(0), most + step.max(0));
         }
-        divides && dim.read.start <= low && high <= dim.read.end
-    }
-
-    /// Whether lines begin at multiples of 16 bytes, and have all of their elements.
-    fn is_aligned(&self, operand: &BoxOperand) -> bool {
-        let Some(last) = operand.dims.last() else { return false };
-        let outer = &operand.dims[..self.inner];
-        let first = &operand.dims[self.inner];
-        let (_, before) = self.places[self.inner];
-        let starts = [first.base + before]
-            .into_iter()
-            .chain(first.factors[0].iter().copied())
-            .chain(self.moving(operand, self.inner));
-        let aligned = |n: i64| n % 4 == 0;
-        last.stride == 1
-            && aligned(operand.origin)
-            && outer.iter().all(|dim| aligned(dim.stride))
-            && self.inside[self.inner]
-            && starts.map(|n| n * first.stride).all(aligned)
+        let Range { start, end } = dim.read;
+        // What no coordinates choose is not read either.
+        let implied = most + reach.start <= start && end <= least + reach.end;
+        let covered = start <= least + reach.start && most + reach.end <= end;
+        PlaceTests { reach: !divides && !implied, read: !covered || !divides && implied }
     }
 
     /// Lines of a box.
@@ -301,18 +358,26 @@ impl StagedBox {
         product(self.places[..self.inner].iter().map(|(n, _)| *n))
     }
 
+    /// Runs of lines along the dimension before them.
+    fn runs(&self) -> i64 {
+        product(self.places[..self.inner.saturating_sub(1)].iter().map(|(n, _)| *n))
+    }
+
     /// Words of a box, in whole units of 16 bytes.
     pub(crate) fn words(&self) -> i64 {
-        self.lines().saturating_mul(self.pitch).saturating_add(3) / 4 * 4
+        let rooms = self.runs().saturating_mul(self.room);
+        self.lines().saturating_mul(self.pitch).saturating_add(rooms).saturating_add(3) / 4 * 4
     }
 
     /// Words from one place to the next of a dimension.
     fn pitch_of(&self, k: usize) -> i64 {
         let places = |range: Range<usize>| product(self.places[range].iter().map(|(n, _)| *n));
-        match k < self.inner {
-            true => self.pitch.saturating_mul(places(k + 1..self.inner)),
-            false => places(k + 1..self.places.len()),
+        if k >= self.inner {
+            return places(k + 1..self.places.len());
         }
+        let rooms = if k + 1 < self.inner { places(k + 1..self.inner - 1) } else { 0 };
+        let lines = self.pitch.saturating_mul(places(k + 1..self.inner));
+        lines.saturating_add(self.room.saturating_mul(rooms))
     }
 
     /// Words from one coordinate to the next along an axis of the lines or the depth.
@@ -327,25 +392,30 @@ impl StagedBox {
         each.map(|(k, (_, before))| -before * self.pitch_of(k)).sum()
     }
 
-    /// Divides what is one line in memory, where that leaves long ones, and gives lines the room between them with which a warp
-    /// reads them in the fewest turns, where its lanes are 8 lines by 4 places of the depth along these axes.
+    /// Divides what is one line in memory, where that leaves long ones, and leaves words free between lines or runs of them with
+    /// which a warp reads them in the fewest turns, where its lanes are 8 lines by 4 places of the depth along these axes.
     pub(crate) fn padded(self, operand: &BoxOperand, lanes: [usize; 2]) -> StagedBox {
         let least = self.inner;
-        let mut best: Option<(i64, StagedBox)> = None;
+        let mut best: Option<((i64, i64), StagedBox)> = None;
         for inner in least..operand.dims.len().max(least + 1) {
-            let mut lined = self.clone().lined(operand, inner);
+            let lined = self.clone().lined(operand, inner);
             if inner > least && lined.line < LEAST_LINE {
                 break;
             }
-            let unit = lined.unit;
-            for pad in (0..BANKS).filter(|pad| pad % unit == 0) {
-                lined.pitch = lined.line + pad;
-                let turns = lined.turns(operand, lanes);
-                if best.as_ref().is_none_or(|(fewest, _)| turns < *fewest) {
-                    best = Some((turns, lined.clone()));
-                }
-                if turns == 1 {
-                    break;
+            // Room after several lines takes less than as much after each.
+            let of_runs = inner > 1 && self.places[inner - 1].0 > 1;
+            for after_runs in [true, false].into_iter().filter(|&runs| of_runs || !runs) {
+                for free in (0..BANKS).filter(|free| free % lined.unit == 0) {
+                    let (pitch, room) = if after_runs { (0, free) } else { (free, 0) };
+                    let padded = StagedBox { pitch: lined.line + pitch, room, ..lined.clone() };
+                    let turns = padded.turns(operand, lanes);
+                    let price = (turns, padded.words());
+                    if best.as_ref().is_none_or(|(least, _)| price < *least) {
+                        best = Some((price, padded));
+                    }
+                    if turns == 1 {
+                        break;
+                    }
                 }
             }
         }
@@ -354,7 +424,7 @@ impl StagedBox {
 
     /// How this many threads share the lines.
     pub(crate) fn teams(&self, threads: i64) -> CopyTeams {
-        let units = self.line / self.unit;
+        let units = self.units();
         let lanes = (units as u64).next_power_of_two().min(BANKS as u64) as i64;
         let teams = threads / lanes;
         let through = |n: i64| (n + teams - 1) / teams;

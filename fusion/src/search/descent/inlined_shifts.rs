@@ -1,5 +1,6 @@
 //! The shifted views under what is inlined, followed change by change: a change costs what it reaches.
 
+use super::table::{FlippedInsts, GroupTable};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::shifts::Shifts;
@@ -19,6 +20,12 @@ impl InlinedShifts {
     /// The first instruction under which there are too many.
     pub(super) fn of(facts: &Facts<'_>) -> Result<InlinedShifts, Inst> {
         Ok(InlinedShifts { shifted: facts.inlined_shifts()? })
+    }
+
+    /// Follows that instructions of a table are inlined now, or no longer are. Whether no instruction is too deep then; if one is,
+    /// only those before it are noted.
+    pub(super) fn follow_all(&mut self, table: &GroupTable<'_>, flipped: &FlippedInsts) -> bool {
+        flipped.iter().all(|(i, _)| self.follow(&table.facts, &table.order, *i))
     }
 
     /// Follows that an instruction is inlined now, or no longer is. Whether no instruction is too deep then; if one is,

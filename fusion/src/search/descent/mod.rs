@@ -12,6 +12,7 @@
 
 mod allowance;
 mod inlined_shifts;
+mod operands;
 mod pairs;
 mod pricer;
 mod shift;
@@ -34,8 +35,8 @@ use allowance::{Allowance, PricedFor};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use inlined_shifts::InlinedShifts;
 use pricer::{Added, GroupPricer, TouchedPrices};
-use smallvec::SmallVec;
-use table::{AppliedChange, GroupId, GroupTable, SingleChange};
+use smallvec::{SmallVec, smallvec};
+use table::{AppliedChange, GroupId, GroupTable, KeptInsts, SingleChange};
 use worth::Worth;
 
 /// The most rounds over a function.
@@ -81,6 +82,7 @@ pub(crate) fn descended(
         fixed: waiting(&table.facts),
         worth: Worth::of(&table, device),
         epilogues: device.contract_epilogue,
+        pads_windows: engine.pads_windows(plan.fp),
         table,
         shifts,
         pricer,
@@ -123,6 +125,8 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
+    /// Whether products of windows read arrays with zeros around them where they are.
+    pads_windows: bool,
     worth: Worth<'a>,
     /// Rounds that have begun.
     round: u32,
@@ -187,7 +191,7 @@ impl Descent<'_, '_> {
     fn other_way(&self, i: Inst) -> Vec<SingleChange> {
         match self.table.facts.class[i] {
             InstClass::Free => self.kept(i),
-            InstClass::Point => self.inlined(i).into_iter().collect(),
+            InstClass::Point => self.inlined(i).into_vec(),
             _ => Vec::new(),
         }
     }
@@ -269,14 +273,13 @@ impl Descent<'_, '_> {
 
     /// Makes a change that may be taken back; `None` where no plan may have it.
     fn step(&mut self, change: SingleChange) -> Option<MadeChange> {
-        let inlined = change.inlined.map(|(i, _)| i);
+        let flipped = change.inlined.clone();
         let applied = self.table.apply(change);
         let prices = self.pricer.added(&self.table, &applied);
-        let shallow = |shifts: &mut InlinedShifts| {
-            inlined.is_none_or(|i| shifts.follow(&self.table.facts, &self.table.order, i))
-        };
-        let Some((_, now)) = prices.filter(|_| shallow(&mut self.shifts)) else {
+        let Some((_, now)) = prices.filter(|_| self.shifts.follow_all(&self.table, &flipped))
+        else {
             self.table.undo(applied);
+            self.shifts.follow_all(&self.table, &flipped);
             return None;
         };
         let mut before = TouchedPrices::new();
@@ -297,12 +300,10 @@ impl Descent<'_, '_> {
         for (g, was) in made.before {
             self.table.rows[g].price = was;
         }
-        let inlined = made.applied.inlined;
+        let flipped = made.applied.inlined.clone();
         self.table.undo(made.applied);
-        if let Some((i, _)) = inlined {
-            let known = self.shifts.follow(&self.table.facts, &self.table.order, i);
-            debug_assert!(known, "shifts were not too deep before");
-        }
+        let known = self.shifts.follow_all(&self.table, &flipped);
+        debug_assert!(known, "shifts were not too deep before");
     }
 
     /// Ways to compute an inlined instruction: in the group of the last operand, in that of the first user, in a group
@@ -327,7 +328,7 @@ impl Descent<'_, '_> {
                 changes.push(SingleChange {
                     replaced: SmallVec::from_iter([(g, group, row.place)]),
                     new: SmallVec::new(),
-                    inlined: Some((i, false)),
+                    inlined: smallvec![(i, false)],
                 });
             }
         };
@@ -344,7 +345,7 @@ impl Descent<'_, '_> {
             // As late as may be, so that it is in memory for a short time.
             let place = to - ((to - from) / 8).max(1);
             let group = Group { parts: vec![vec![i]] };
-            let (new, inlined) = (SmallVec::from_iter([(group, place)]), Some((i, false)));
+            let (new, inlined) = (SmallVec::from_iter([(group, place)]), smallvec![(i, false)]);
             changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
         changes
@@ -377,14 +378,14 @@ impl Descent<'_, '_> {
     }
 
     /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
-    fn inlined(&self, i: Inst) -> Option<SingleChange> {
+    fn inlined(&self, i: Inst) -> SmallVec<[SingleChange; 2]> {
         let facts = &self.table.facts;
         let v = facts.f.inst_results(i)[0];
         let body = facts.f.op(i).def().body;
-        if facts.forced[v] || !matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_)) {
-            return None;
-        }
-        let g = self.table.home[v]?;
+        let is_point = matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_));
+        let Some(g) = self.table.home[v].filter(|_| is_point && !facts.forced[v]) else {
+            return SmallVec::new();
+        };
         let row = &self.table.rows[g];
         // Where nobody else reads it, its kernel has it either way; but one that is computed at fewer points than the
         // others has a say in what the points are.
@@ -395,16 +396,22 @@ impl Descent<'_, '_> {
         if readers.is_empty() && !fewer(v)
             || readers.iter().chain([&g]).all(|&g| self.is_settled(g))
         {
-            return None;
+            return SmallVec::new();
         }
-        let mut group = row.group.clone();
-        group.parts.iter_mut().for_each(|members| members.retain(|j| *j != i));
-        group.parts.retain(|members| !members.is_empty());
-        Some(SingleChange {
-            replaced: SmallVec::from_iter([(g, group, row.place)]),
-            new: SmallVec::new(),
-            inlined: Some((i, true)),
-        })
+        let change = |kept: &KeptInsts| {
+            let mut group = row.group.clone();
+            for members in group.parts.iter_mut().filter(|members| members.contains(&i)) {
+                let others = members.iter().copied().filter(|&j| j != i);
+                *members = self.in_order(others.chain(kept.iter().copied()).collect());
+            }
+            group.parts.retain(|members| !members.is_empty());
+            SingleChange {
+                replaced: SmallVec::from_iter([(g, group, row.place)]),
+                new: SmallVec::new(),
+                inlined: kept.iter().map(|&j| (j, false)).chain([(i, true)]).collect(),
+            }
+        };
+        self.kept_for_contractions(i).iter().map(change).collect()
     }
 
     /// Joins a group with the best of those that it reads from, or that read what it reads.
@@ -468,7 +475,7 @@ impl Descent<'_, '_> {
                 (late, group.clone(), place),
             ]),
             new: SmallVec::new(),
-            inlined: None,
+            inlined: SmallVec::new(),
         };
         SmallVec::from_iter([at(rows[1].place), at(rows[0].place)])
     }

@@ -12,7 +12,7 @@ use crate::analysis::class::InstClass;
 use crate::plan::Group;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// The most values of a group that are inlined so that it may join another, and the most spread values that are kept so that
 /// it may be divided.
@@ -32,7 +32,7 @@ impl Descent<'_, '_> {
         if preamble.is_empty() || preamble.len() > MOST_FIRST {
             return false;
         }
-        let first = |descent: &Self, i: Inst| descent.inlined(i);
+        let first = |descent: &Self, i: Inst| descent.inlined(i).into_iter().next();
         self.best_after(PricedFor::Change, &preamble, first, |descent| {
             let table = &descent.table;
             let made = table.rows[g].group.parts.iter().flatten();
@@ -116,7 +116,7 @@ impl Descent<'_, '_> {
         let members = members.iter().copied().chain([i]).collect();
         let group = Group { parts: vec![self.in_order(members)] };
         let replaced = SmallVec::from_iter([(g, group, row.place)]);
-        Some(SingleChange { replaced, new: SmallVec::new(), inlined: Some((i, false)) })
+        Some(SingleChange { replaced, new: SmallVec::new(), inlined: smallvec![(i, false)] })
     }
 
     /// The last group before another one that goes over the extents of an instruction.

@@ -94,7 +94,7 @@ impl Descent<'_, '_> {
         Some(SingleChange {
             replaced: SmallVec::from_iter([(g, group(pieces[0]), row.place)]),
             new: new.map(|(&p, n)| (group(p), row.place + room / count * n)).collect(),
-            inlined: None,
+            inlined: SmallVec::new(),
         })
     }
 

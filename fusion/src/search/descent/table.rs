@@ -84,14 +84,20 @@ pub(super) struct GroupTable<'f> {
 
 type Operands = SmallVec<[Value; 8]>;
 
-/// A change: groups that replace others, groups that are new, and an instruction that is inlined or no longer is.
+/// Instructions that a group computes in place of one that is inlined.
+pub(super) type KeptInsts = SmallVec<[Inst; 2]>;
+
+/// Instructions that are inlined from now on, or no longer.
+pub(super) type FlippedInsts = SmallVec<[(Inst, bool); 1]>;
+
+/// A change: groups that replace others, groups that are new, and instructions that are inlined or no longer are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SingleChange {
     /// Groups with what they become; without parts, they are no more.
     pub(super) replaced: SmallVec<[(GroupId, Group, u64); 2]>,
     pub(super) new: SmallVec<[(Group, u64); 1]>,
-    /// An instruction, and whether it is inlined after the change.
-    pub(super) inlined: Option<(Inst, bool)>,
+    /// Instructions, and whether each is inlined after the change.
+    pub(super) inlined: FlippedInsts,
 }
 
 /// What a change does to a plan, and what takes it back.
@@ -99,7 +105,7 @@ pub(super) struct AppliedChange {
     /// Rows as they were.
     pub(super) before: Vec<(GroupId, TableRow)>,
     pub(super) new: SmallVec<[GroupId; 1]>,
-    pub(super) inlined: Option<(Inst, bool)>,
+    pub(super) inlined: FlippedInsts,
     /// What members read before.
     operands: Vec<(Inst, Operands)>,
     /// The groups that may cost something else now.
@@ -329,7 +335,11 @@ impl<'f> GroupTable<'f> {
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
     pub(super) fn apply(&mut self, change: SingleChange) -> AppliedChange {
         let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
-        let using = change.inlined.map_or_else(SmallVec::new, |(i, _)| self.using(i));
+        let mut using: Vec<Inst> =
+            change.inlined.iter().flat_map(|(i, _)| self.using(*i)).collect();
+        using.extend(change.inlined.iter().map(|(i, _)| *i));
+        using.sort_unstable();
+        using.dedup();
         edited.extend(self.homes(&using));
         edited.sort_unstable();
         edited.dedup();
@@ -344,12 +354,14 @@ impl<'f> GroupTable<'f> {
             near.extend(members.flat_map(|&i| self.facts.f.inst_results(i)));
         }
         let mut operands = Vec::new();
-        if let Some((i, inlined)) = change.inlined {
+        for &(i, inlined) in &change.inlined {
             self.facts.class[i] = if inlined { InstClass::Free } else { InstClass::Point };
-            for m in using.into_iter().chain([i]) {
-                let now = leaves(&self.facts, m);
-                operands.push((m, std::mem::replace(&mut self.operands[m], now)));
-            }
+        }
+        for m in using {
+            let now = leaves(&self.facts, m);
+            operands.push((m, std::mem::replace(&mut self.operands[m], now)));
+        }
+        for &(i, _) in &change.inlined {
             near.extend(self.operands[i].iter().chain(self.facts.f.inst_results(i)));
         }
         near.sort_unstable();
@@ -388,7 +400,7 @@ impl<'f> GroupTable<'f> {
         let edited: Vec<GroupId> =
             applied.before.iter().map(|(g, _)| *g).chain(applied.new.iter().copied()).collect();
         edited.iter().rev().for_each(|&g| self.leave(g));
-        if let Some((i, inlined)) = applied.inlined {
+        for &(i, inlined) in &applied.inlined {
             self.facts.class[i] = if inlined { InstClass::Point } else { InstClass::Free };
         }
         for (m, before) in applied.operands {

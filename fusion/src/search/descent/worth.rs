@@ -70,7 +70,7 @@ impl<'a> Worth<'a> {
 
     /// Whether a change that has been applied may gain something.
     pub(super) fn may_gain(&self, table: &GroupTable<'_>, applied: &AppliedChange) -> bool {
-        let [least_seconds, least_excess] = match applied.inlined {
+        let [least_seconds, least_excess] = match applied.inlined.last().copied() {
             Some((_, false)) => KEEPING,
             Some((i, true)) if !self.may_inline(table, applied, i) => return false,
             Some((_, true)) if table.reads_more_than(applied, FEW_OPERANDS) => CHAINING,

@@ -91,7 +91,7 @@ impl WindowKernel<'_> {
         vars: &Vars,
         (from, to, offset): (Reg, Reg, i64),
     ) {
-        let StagedBox { inner, pitch, unit, ref places, .. } = *copy.staged;
+        let StagedBox { inner, pitch, room, unit, ref places, .. } = *copy.staged;
         let teams = copy.staged.teams(self.product.tiling.threads);
         let lane = self.thread.clone().modulo(teams.lanes);
         let near = copy.operand.dims.last().map_or(1, |dim| dim.stride);
@@ -103,9 +103,12 @@ impl WindowKernel<'_> {
             let element = outer.fold(lane.clone().times(unit * near), |sum, (at, dim)| {
                 sum.sum(at.clone().times(dim.stride))
             });
-            let number = at.iter().zip(&extents);
-            let number = number.fold(IndexExpr::Const(0), |n, (at, &m)| n.times(m).sum(at.clone()));
-            let place = number.times(pitch).sum(lane.clone().times(unit));
+            let numbered = |dims: usize| {
+                let all = at.iter().zip(&extents).take(dims);
+                all.fold(IndexExpr::Const(0), |n, (at, &m)| n.times(m).sum(at.clone()))
+            };
+            let rooms = numbered(inner.saturating_sub(1)).times(room);
+            let place = numbered(inner).times(pitch).sum(rooms).sum(lane.clone().times(unit));
             let [(element, far), (place, further)] =
                 [element, place].map(|e| split(&resolved(&e, &emit.same(&vars), &vars)));
             let element = value(&mut emit.asm, &element, &vars, &[]);
@@ -213,14 +216,17 @@ impl BoxCopy<'_> {
         let first = unit.clone().times(wide).floor_div(within);
         let mut found = Vec::new();
         for (k, dim) in self.operand.dims.iter().enumerate().take(inner + 1) {
-            if self.staged.inside[k] {
-                continue;
-            }
             let further = if k < inner { &at[k] } else { &first };
             let (start, own) = &self.starts[k];
-            let reach = dim.reach(&self.operand.extents);
-            found.push(Guard { expr: own.clone().sum(further.clone()), range: reach });
-            found.push(Guard { expr: start.clone().sum(further.clone()), range: dim.read.clone() });
+            let tests = self.staged.tests[k];
+            if tests.reach {
+                let range = dim.reach(&self.operand.extents);
+                found.push(Guard { expr: own.clone().sum(further.clone()), range });
+            }
+            if tests.read {
+                let range = dim.read.clone();
+                found.push(Guard { expr: start.clone().sum(further.clone()), range });
+            }
         }
         found
     }
