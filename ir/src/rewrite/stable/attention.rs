@@ -158,10 +158,10 @@ impl ScoreMasks {
             (x, masks.extra) = (inner, Some(MaskOrBias::Bias(bias)));
         }
         // Where a mask or a bias hides all that places show, the number is the greatest of the row: it hides nothing.
-        let has_numbers = matches!(&masks.extra, Some(MaskOrBias::Mask(m)) if !m.least);
-        let fits = match masks.extra {
+        let fits = match &masks.extra {
             None => true,
-            Some(_) => !masks.has_number && !(has_numbers && masks.reach.is_limited()),
+            Some(MaskOrBias::Mask(m)) if !m.least => !masks.reach.is_limited(),
+            Some(_) => !masks.has_number,
         };
         fits.then_some((masks, x))
     }
