@@ -21,7 +21,7 @@ const PROGRAMS: &[(&str, &str, usize)] = &[
     ("of_jax", "", 3),
     ("of_jax_causal", "causal", 3),
     ("of_jax_window", "window [32, 0]", 3),
-    // A finite number stands where the mask hides a key, so that a row which sees nothing has equal weights: a bias.
+    // A finite number stands where the mask hides a key: a row which sees nothing has equal weights.
     ("of_jax_masked", "", 4),
     ("of_flax", "causal", 3),
     ("one_head", "causal", 3),

@@ -1,6 +1,7 @@
 //! Attention that is written out becomes the op: the forms that the rule knows, and similar ones that it leaves alone.
 
 use crate::common::random::inputs;
+use adfuse::autodiff::value_and_grad_has_aux;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::Fp;
 use adfuse::ir::Op;
@@ -301,6 +302,45 @@ fn known_forms_become_attention() {
         assert!(again.is_empty(), "{text}");
     }
 }
+
+/// Rows that a number hides have equal weights: nothing flows back to their queries, and each value has its part of theirs.
+#[test]
+fn rows_that_a_number_hides_have_the_gradients_of_what_is_written() {
+    for scores in [HIDDEN, EMPTY, ROWS_HIDDEN] {
+        let text = text(of_heads(scores), false);
+        let text = text.replace("-> f64[2,3,9,5]", "-> f64[]").replace(
+            "return %y",
+            "%w = iota {axis = 2} : f64[2,3,9,5]
+             %yw = mul %y, %w : f64[2,3,9,5]
+             %l = reduce_sum %yw {axes = [0, 1, 2, 3]} : f64[]
+             return %l",
+        );
+        let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let f = module.funcs.values().next().expect("one");
+        let (new, fired) = with_attention(f, AttentionSteps::Defined, Fp::Fast)
+            .unwrap_or_else(|d| panic!("{d}\n{text}"));
+        assert_eq!(fired.len(), 1, "{text}");
+        let args = inputs(f, &[Domain::Normal]);
+        let [old, new] = [f, &new].map(|f| {
+            let g = value_and_grad_has_aux(&module, f, &[0, 1, 2]).expect("a gradient");
+            run(&module, &g, &args, &mut Silent).expect("runs")
+        });
+        let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-9 * (1.0 + y.abs());
+        for (k, (old, new)) in old.iter().zip(&new).enumerate() {
+            let same = old.to_f64s().iter().zip(&new.to_f64s()).all(close);
+            assert!(same, "result {k} of {text}");
+        }
+    }
+}
+
+/// A number hides all of two rows, and all but the first keys of others.
+const ROWS_HIDDEN: &str = "%i = iota {axis = 0} : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %r = rem %i, 4 : i32[9,130]
+             %n = mul %r, 10 : i32[9,130]
+             %h = lt %j, %n : bool[9,130]
+             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+             %s = select_n %b, -1e9, %t : f64[2,3,9,130]";
 
 /// A mask by a number, which may hide all of a row.
 const HIDDEN: &str = "%i = iota {axis = 1} : i32[9,130]

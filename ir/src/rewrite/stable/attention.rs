@@ -7,6 +7,7 @@ use super::shape::{
     REACH, Spread, both_ways, is_widening, made_by, narrowed, number, operand, unrounded,
 };
 use crate::attrs::Attrs;
+use crate::builder::Builder;
 use crate::dtype::DType;
 use crate::entity::{Inst, Value};
 use crate::fp::Fp;
@@ -128,11 +129,6 @@ impl ScoreMasks {
                 .then(|| seen_band(f, &hidden.mask, hidden.hides, dims))
                 .flatten();
             if let Some(band) = seen {
-                // A number that was chosen later stands for -inf too, and weighs where a row shows nothing else.
-                let is_outer = matches!(&masks.extra, Some(MaskOrBias::Mask(m)) if !m.least);
-                if band.is_limited() && is_outer {
-                    return None;
-                }
                 let both = |x: Option<u64>, y: Option<u64>| x.into_iter().chain(y).min();
                 masks.reach.before = both(masks.reach.before, band.before);
                 masks.reach.after = both(masks.reach.after, band.after);
@@ -162,16 +158,17 @@ impl ScoreMasks {
             (x, masks.extra) = (inner, Some(MaskOrBias::Bias(bias)));
         }
         // Where a mask or a bias hides all that places show, the number is the greatest of the row: it hides nothing.
-        let fits = masks.extra.is_none() || !masks.has_number;
+        let fits = match &masks.extra {
+            None => true,
+            Some(MaskOrBias::Mask(m)) if !m.least => !masks.reach.is_limited(),
+            Some(_) => !masks.has_number,
+        };
         fits.then_some((masks, x))
     }
 }
 
 /// Numbers that hide a score where another is seen, at most: -1e9, and what `bf16` makes of it.
 const HIDES: f64 = -9.9e8;
-/// What is added where such a number stands for a score: any score is lost in the sum, so that a row of which nothing is seen has equal
-/// weights as before.
-const LOST: f64 = -1e30;
 
 /// What hides scores, and the scores that are left: of a choice between them and a number, or of a sum with a choice between 0 and
 /// a number.
@@ -233,7 +230,6 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value
     let [q, k, v] = axes.operands.map(|v| site.get(v));
     let q = scale.map_or(q, |(op, by)| scaled(site, op, q, by));
     let mut args = axes.arguments(site.b, [q, k, v]);
-    let dtype = site.b.ty(q).dtype;
     match masks.extra {
         Some(MaskOrBias::Bias(bias)) => {
             let x = site.get(bias.value);
@@ -241,12 +237,14 @@ pub(super) fn attention(site: &mut Site<'_, '_>, found: FoundAttention) -> Value
         }
         Some(MaskOrBias::Mask(HidingMask { mask, hides, least, .. })) => {
             let mut x = site.get(mask.value);
-            if !least {
-                x = added(site, x, hides, dtype);
-            } else if hides {
+            if hides {
                 x = site.b.op(Op::Not, &[x]);
             }
-            args.push(axes.over_scores(site.b, x, &mask));
+            let mut shown = axes.over_scores(site.b, x, &mask);
+            if !least {
+                [args[0], shown] = with_equal_rows(site.b, [args[0], shown]);
+            }
+            args.push(shown);
         }
         None => {}
     }
@@ -272,10 +270,21 @@ fn scaled(site: &mut Site<'_, '_>, op: Op, q: Value, by: Value) -> Value {
     site.b.op_as(op, &[q, by], Attrs::none(), &ty)
 }
 
-/// What is added to scores where a mask hides them behind a finite number.
-fn added(site: &mut Site<'_, '_>, mask: Value, hides: bool, dtype: DType) -> Value {
-    let ty = TensorType { dtype, ..site.b.ty(mask).clone() };
-    let [none, lost] = [0.0, LOST].map(|x| site.b.literal(&ty, Literal::from_f64(dtype, x)));
-    let [no, yes] = if hides { [none, lost] } else { [lost, none] };
-    site.b.op(Op::SelectN, &[mask, no, yes])
+/// Queries and a mask, as operands of the op, where a number hides scores rather than -inf. A row that shows nothing has the same number
+/// everywhere: equal weights, and nothing flows back to its query. So it shows all, to a query of zeros.
+fn with_equal_rows(b: &mut Builder, [q, mask]: [Value; 2]) -> [Value; 2] {
+    let keys = b.ty(mask).rank() as i64 - 1;
+    let rows = Attrs::none().with_ints("dims", 0..keys);
+    let spread = |b: &mut Builder, v: Value, like: Value| {
+        let to = TensorType { dtype: b.ty(v).dtype, ..b.ty(like).clone() };
+        b.op_as(Op::BroadcastInDim, &[v], rows.clone(), &to)
+    };
+    let shows = b.op_with(Op::ReduceOr, &[mask], Attrs::none().with_ints("axes", [keys]));
+    let ty = b.ty(q).clone();
+    let zero = b.literal(&ty, Literal::zero(ty.dtype));
+    let shown = spread(b, shows, q);
+    let q = b.op(Op::SelectN, &[shown, zero, q]);
+    let all = b.op(Op::Not, &[shows]);
+    let all = spread(b, all, mask);
+    [q, b.op(Op::Or, &[mask, all])]
 }

@@ -95,7 +95,7 @@ pub static ATTENTION: RuleTable = RuleTable {
         name: "attention",
         doc: "`softmax(q k^T) v` along the last axis becomes `attention q, k, v`: scaled by one element, with a bias or a mask, causal, in a \
               window of places, or none of these. Operands have their axes in any order. Where places hide a key, a number of -1e9 or less may \
-              stand for -inf, chosen or added; a mask that chooses such a number becomes a bias of 0 and -1e30. A softmax \
+              stand for -inf, chosen or added; where a mask that chooses such a number hides all of a row, the row has equal weights and a query of 0. A softmax \
               in f32 of 16-bit floats, rounded to their type, is one too. A softmax of fewer than 128 keys is not rewritten; nor is one that other instructions read.",
         exactness: Exactness::Real,
         pattern: AnyOf(&[Op::DotGeneral]),
