@@ -97,22 +97,22 @@ fn fusing_an_addition_into_gelu_saves_what_went_between() {
     assert!(fused.steps.iter().chain(&apart.steps).all(|s| s.recomputed == 0));
 }
 
-/// A softmax over rows; `kept` is what the second stage does with the exponentials and `last` what
+/// A softmax over rows of this width; `kept` is what the second stage does with the exponentials and `last` what
 /// the third computes the quotient from.
-fn softmax(rows: u64, kept: &str, last: &str) -> String {
+fn softmax([rows, width]: [u64; 2], kept: &str, last: &str) -> String {
     format!(
-        "input %x: f32[{rows}, 1024] output %y: f32[{rows}, 1024]
+        "input %x: f32[{rows}, {width}] output %y: f32[{rows}, {width}]
          kernel @softmax [{rows}] {{
            row r0: f32 row r1: f32 {kept}
-           stage [1024] {{
+           stage [{width}] {{
              p0 = load %x[d0, d1] s0 = param.f32 0 r0 = reduce.max s0 lane(d1)
            }}
-           stage [1024] {{
+           stage [{width}] {{
              p0 = load %x[d0, d1] p1 = r0
              s0 = param.f32 0 s1 = param.f32 1 s2 = sub.f32 s0 s1 s3 = exp.f32 s2
              {} r1 = reduce.sum s3 lane(d1)
            }}
-           stage [1024] {{ {last} }}
+           stage [{width}] {{ {last} }}
          }}",
         if kept.is_empty() { "" } else { "t1 = keep s3" }
     )
@@ -123,32 +123,38 @@ const LAST: &str = "p0 = load %x[d0, d1] p1 = r0 p2 = r1
     s0 = param.f32 0 s1 = param.f32 1 s2 = param.f32 2
     s3 = sub.f32 s0 s1 s4 = exp.f32 s3 s5 = div.f32 s4 s2 %y[d0, d1] = store s5";
 
+/// What a row has read stays close until a later stage reads it again, if the row does: then tiles save operations, and otherwise passes
+/// over memory.
 #[test]
-fn a_tile_saves_passes_over_rows() {
+fn a_tile_saves_passes_over_long_rows() {
+    let (short, long_rows) = ([1024, 1024], [4, 1 << 18]);
     let bytes = 4 * 1024 * 1024;
-    let three = step(&softmax(1024, "", LAST));
-    assert_eq!((three.reads, three.writes), (3 * bytes, bytes));
-    let kept = "tile t0: f32[1024] tile t1: f32[1024]";
+    let kept = "tile t0: f32[WIDTH] tile t1: f32[WIDTH]";
     let quotient = "p0 = t1 p1 = r1 s0 = param.f32 0 s1 = param.f32 1 s2 = div.f32 s0 s1
                     %y[d0, d1] = store s2";
-    let row = softmax(1024, kept, quotient);
-    // The exponentials are kept: two passes. The row itself is kept, too: one.
-    let two = row.replace("tile t0: f32[1024] tile t1", "tile t0").replace("t1", "t0");
-    assert_eq!(step(&two).reads, 2 * bytes);
-    let first = "p0 = load %x[d0, d1] s0 = param.f32 0";
-    let one = row
-        .replacen(&format!("{first} r0"), &format!("{first} t0 = keep s0 r0"), 1)
-        .replacen("p0 = load %x[d0, d1] p1 = r0", "p0 = t0 p1 = r0", 1);
-    let one = step(&one);
-    assert_eq!((one.reads, one.writes, one.launches), (bytes, bytes, 1));
-    // Two folds, a difference and a quotient an element, and the exponential.
-    let elements = 1024 * 1024;
-    let ops = Ops { simple: 4 * elements, special: long("exp") * elements, ..Ops::default() };
-    assert_eq!(one.ops, ops);
-    assert_eq!(three.ops.special, 2 * ops.special);
-    assert!(one.seconds < three.seconds);
-    // A buffer that stays close is read once however many passes there are: 32 rows are 128 KiB.
-    assert_eq!(step(&softmax(32, "", LAST)).reads, 32 * 4096);
+    for (extents, passes) in [(short, [1, 1]), (long_rows, [3, 2])] {
+        let three = step(&softmax(extents, "", LAST));
+        assert_eq!((three.reads, three.writes), (passes[0] * bytes, bytes));
+        let row = softmax(extents, &kept.replace("WIDTH", &extents[1].to_string()), quotient);
+        // The exponentials are kept: two passes. The row itself is kept, too: one.
+        let unused = format!("tile t0: f32[{}] ", extents[1]);
+        let two = row.replacen(&unused, "", 1).replace("t1", "t0");
+        assert_eq!(step(&two).reads, passes[1] * bytes);
+        let first = "p0 = load %x[d0, d1] s0 = param.f32 0";
+        let one = row
+            .replacen(&format!("{first} r0"), &format!("{first} t0 = keep s0 r0"), 1)
+            .replacen("p0 = load %x[d0, d1] p1 = r0", "p0 = t0 p1 = r0", 1);
+        let one = step(&one);
+        assert_eq!((one.reads, one.writes, one.launches), (bytes, bytes, 1));
+        // Two folds, a difference and a quotient an element, and the exponential.
+        let elements = extents[0] * extents[1];
+        let ops = Ops { simple: 4 * elements, special: long("exp") * elements, ..Ops::default() };
+        assert_eq!(one.ops, ops);
+        assert_eq!(three.ops.special, 2 * ops.special);
+        assert!(one.seconds < three.seconds);
+    }
+    // A buffer that stays close is read once however many passes there are: 2 rows are 512 KiB.
+    assert_eq!(step(&softmax([2, 1 << 16], "", LAST)).reads, 2 << 18);
 }
 
 #[test]
