@@ -37,8 +37,8 @@ pub(super) struct AttentionAxes {
     of_result: OperandAxes,
 }
 
-/// What axes of an operand of a contraction are, of which `batch` and the results' axes after them are given, and `contracted` is the
-/// axis that is summed.
+/// What the axes of a contraction's operand lie along: its batch axes along `of_batch`, the one that is summed along `contracted`, and
+/// the others along `free`, in order.
 fn operand_axes(
     rank: usize,
     (batch, of_batch): (&[i64], &[AttentionAxis]),
