@@ -37,6 +37,17 @@ const PRODUCTS: &str =
 const TYPES: [&str; 3] = ["f64[2,3,9,130]", "f64[2,3,9]", "f64[2,3,9,5]"];
 const VALUES: &str = "{batch = [0, 1] x [0, 1], contract = [3] x [2]}";
 
+/// `%h` holds where causality shows a key, of places `%i`, from the end on `%i2`, and `%j`.
+macro_rules! causal {
+    () => {
+        "%i = iota {axis = 0} : i32[9,130]
+             %i2 = add %i, 121 : i32[9,130]
+             %j = iota {axis = 1} : i32[9,130]
+             %h = ge %i2, %j : bool[9,130]
+             "
+    };
+}
+
 /// What makes `%s` of the products of heads, with the attributes of the op that comes of each.
 const FORMS: &[(&str, &str)] = &[
     ("", "%s = mul %t, 0.5 : f64[2,3,9,130]"),
@@ -57,26 +68,24 @@ const FORMS: &[(&str, &str)] = &[
     ),
     (
         "causal",
-        "%i = iota {axis = 0} : i32[9,130]
-             %i2 = add %i, 121 : i32[9,130]
-             %j = iota {axis = 1} : i32[9,130]
-             %h = ge %i2, %j : bool[9,130]
-             %b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
+        concat!(
+            causal!(),
+            "%b = broadcast_in_dim %h {dims = [2, 3]} : bool[2,3,9,130]
              %f = mul %t, 0.25 : f64[2,3,9,130]
-             %s = select_n %b, -inf, %f : f64[2,3,9,130]",
+             %s = select_n %b, -inf, %f : f64[2,3,9,130]"
+        ),
     ),
     // Windows: of the keys up to a place, to both sides of it, and hidden by two masks.
     (
         "window [20, 0]",
-        "%i = iota {axis = 0} : i32[9,130]
-             %i2 = add %i, 121 : i32[9,130]
-             %j = iota {axis = 1} : i32[9,130]
-             %h = ge %i2, %j : bool[9,130]
-             %ij = sub %i2, %j : i32[9,130]
+        concat!(
+            causal!(),
+            "%ij = sub %i2, %j : i32[9,130]
              %w = lt %ij, 21 : bool[9,130]
              %x = and %h, %w : bool[9,130]
              %b = broadcast_in_dim %x {dims = [2, 3]} : bool[2,3,9,130]
-             %s = select_n %b, -1e30, %t : f64[2,3,9,130]",
+             %s = select_n %b, -1e30, %t : f64[2,3,9,130]"
+        ),
     ),
     (
         "window [7, 7]",
@@ -105,17 +114,16 @@ const FORMS: &[(&str, &str)] = &[
     // A choice between truth values, and a mask that places do not make: an iota of one element that is repeated is no place.
     (
         "window [30, 0]",
-        "%i = iota {axis = 0} : i32[9,130]
-             %i2 = add %i, 121 : i32[9,130]
-             %j = iota {axis = 1} : i32[9,130]
-             %h = ge %i2, %j : bool[9,130]
-             %l = select_n %h, false, true : bool[9,130]
+        concat!(
+            causal!(),
+            "%l = select_n %h, false, true : bool[9,130]
              %ij = sub %i2, %j : i32[9,130]
              %g = gt %ij, 30 : bool[9,130]
              %u = select_n %g, true, false : bool[9,130]
              %n = and %l, %u : bool[9,130]
              %b = broadcast_in_dim %n {dims = [2, 3]} : bool[2,3,9,130]
-             %s = select_n %b, -inf, %t : f64[2,3,9,130]",
+             %s = select_n %b, -inf, %t : f64[2,3,9,130]"
+        ),
     ),
     (
         "mask",
@@ -140,26 +148,24 @@ const FORMS: &[(&str, &str)] = &[
     // Numbers that are chosen by places, and compared with another; and numbers that are added.
     (
         "causal",
-        "%i = iota {axis = 0} : i32[9,130]
-             %i2 = add %i, 121 : i32[9,130]
-             %j = iota {axis = 1} : i32[9,130]
-             %h = ge %i2, %j : bool[9,130]
-             %l = select_n %h, 0.0, 1.0 : f64[9,130]
+        concat!(
+            causal!(),
+            "%l = select_n %h, 0.0, 1.0 : f64[9,130]
              %g = eq %l, 0.0 : bool[9,130]
              %b = broadcast_in_dim %g {dims = [2, 3]} : bool[2,3,9,130]
-             %s = select_n %b, %t, -1e9 : f64[2,3,9,130]",
+             %s = select_n %b, %t, -1e9 : f64[2,3,9,130]"
+        ),
     ),
     (
         "causal",
-        "%i = iota {axis = 0} : i32[9,130]
-             %i2 = add %i, 121 : i32[9,130]
-             %j = iota {axis = 1} : i32[9,130]
-             %h = ge %i2, %j : bool[9,130]
-             %l = convert_element_type %h : f64[9,130]
+        concat!(
+            causal!(),
+            "%l = convert_element_type %h : f64[9,130]
              %g = gt %l, 0.5 : bool[9,130]
              %x = select_n %g, -1e10, 0.0 : f64[9,130]
              %b = broadcast_in_dim %x {dims = [2, 3]} : f64[2,3,9,130]
-             %s = add %t, %b : f64[2,3,9,130]",
+             %s = add %t, %b : f64[2,3,9,130]"
+        ),
     ),
     // A number that is added where a row sees nothing leaves its scores apart: a bias.
     (

@@ -3,9 +3,7 @@
 use super::attention_layout::AttentionAxes;
 use super::band::seen_band;
 use super::exponential::{quotient, unshifted};
-use super::shape::{
-    REACH, Spread, both_ways, is_widening, made_by, narrowed, number, operand, unrounded,
-};
+use super::shape::{REACH, Spread, both_ways, made_by, narrowed, number, unrounded};
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -55,15 +53,17 @@ pub(super) struct FoundAttention {
 
 /// A contraction of a softmax along the last axis with values.
 pub(super) fn is_attention(m: &Match<'_>) -> Option<FoundAttention> {
-    let root = &m.root;
-    (0..root.args.len()).find_map(|at| attention_of(m.f, root, at))
+    found_at(m.f, &m.root)
+}
+
+fn found_at(f: &Function, root: &Root<'_>) -> Option<FoundAttention> {
+    (0..root.args.len()).find_map(|at| attention_of(f, root, at))
 }
 
 /// Whether an instruction is attention that an engine may have a step for, in a mode.
 pub(super) fn has_step(f: &Function, i: Inst, steps: AttentionSteps, fp: Fp) -> bool {
     let Some(root) = Root::of(f, i).filter(|root| root.op == Op::DotGeneral) else { return false };
-    let found = (0..root.args.len()).find_map(|at| attention_of(f, &root, at));
-    found.is_some_and(|found| {
+    found_at(f, &root).is_some_and(|found| {
         let [depth, width] = found.axes.elements(f).unwrap_or_default();
         steps.has(fp, root.ty.dtype, depth, width)
     })
@@ -76,8 +76,7 @@ fn attention_of(f: &Function, root: &Root<'_>, at: usize) -> Option<FoundAttenti
     let dims = ty.dims()?;
     let keys = ty.rank().checked_sub(1).filter(|&keys| keys > 0)?;
     // Weights of 16-bit floats may be rounded from a softmax in `f32`.
-    let rounded = operand(f, p, Op::ConvertElementType);
-    let weights = rounded.filter(|&w| is_widening(f, p, w)).unwrap_or(p);
+    let weights = unrounded(f, p);
     let soft = made_by(f, weights, Op::Div).or_else(|| made_by(f, weights, Op::Mul))?;
     let sum = quotient(f, soft)?;
     let along_keys = f.attrs(sum.sum).ints("axes") == [keys as i64];

@@ -37,6 +37,11 @@ pub(super) struct AttentionAxes {
     of_result: OperandAxes,
 }
 
+/// What the axes of a value lie along that is repeated over scores.
+fn repeated_axes(of: &Spread) -> OperandAxes {
+    of.along.iter().map(|a| a.map_or(One, Scores)).collect()
+}
+
 /// What the axes of a contraction's operand lie along: its batch axes along `of_batch`, the one that is summed along `contracted`, and
 /// the others along `free`, in order.
 fn operand_axes(
@@ -68,8 +73,7 @@ impl AttentionAxes {
     ) -> Option<AttentionAxes> {
         let made_by = made_by(f, product.value, Op::DotGeneral)?;
         let (rows, keys) = (dims.len() - 2, dims.len() - 1);
-        let along = |a: &Option<usize>| a.map_or(One, Scores);
-        let of_product: OperandAxes = product.along.iter().map(along).collect();
+        let of_product = repeated_axes(&product);
         let [batch, contract] = pairs(f, made_by);
         let of_batch = of_product.get(..batch[0].len())?;
         let mut free = of_product[of_batch.len()..].iter().copied();
@@ -141,6 +145,15 @@ impl AttentionAxes {
         Scores(self.dims.len() - 1)
     }
 
+    /// Extents of these axes, of which those that no score has are this long.
+    fn extents(&self, axes: &[AttentionAxis], other: u64) -> Vec<u64> {
+        let extent = |axis: &AttentionAxis| match axis {
+            Scores(d) => self.dims[*d],
+            _ => other,
+        };
+        axes.iter().map(extent).collect()
+    }
+
     /// Extents with the group merged into the last axis before it, and an axis of heads where there is none.
     fn merged(&self, mut dims: Vec<u64>) -> Vec<u64> {
         let n = self.batch.len();
@@ -173,18 +186,14 @@ impl AttentionAxes {
 
     /// A written mask or bias as an operand of the op; its axes are those of a value that is repeated over the scores.
     pub(super) fn over_scores(&self, b: &mut Builder, x: Value, of: &Spread) -> Value {
-        let axes: OperandAxes = of.along.iter().map(|a| a.map_or(One, Scores)).collect();
+        let axes = repeated_axes(of);
         let order = self.order(true, [self.rows(), self.keys()]);
         let (mut x, mut own) = arranged(b, x, &axes, &order);
         x = reshaped(b, x, &own);
         let n = self.batch.len();
         // Heads that share keys are merged with the group where the mask has both or neither.
         if self.group.is_some() && n > 0 && (own[n - 1] == 1) != (own[n] == 1) {
-            let extent = |axis: &AttentionAxis| match axis {
-                Scores(d) => self.dims[*d],
-                _ => 1,
-            };
-            own = order.iter().map(extent).collect();
+            own = self.extents(&order, 1);
             let whole = TensorType::of(b.ty(x).dtype, &own);
             let all = Attrs::none().with_ints("dims", 0..own.len() as i64);
             x = b.op_as(Op::BroadcastInDim, &[x], all, &whole);
@@ -196,12 +205,7 @@ impl AttentionAxes {
     pub(super) fn result(&self, b: &mut Builder, y: Value, to: &TensorType) -> Value {
         let order = self.order(true, [self.rows(), Elements]);
         let width = b.ty(y).dims().and_then(|d| d.last().copied()).unwrap_or_default();
-        let extent = |axis: &AttentionAxis| match axis {
-            Scores(d) => self.dims[*d],
-            _ => width,
-        };
-        let dims: Vec<u64> = order.iter().map(extent).collect();
-        let y = reshaped(b, y, &dims);
+        let y = reshaped(b, y, &self.extents(&order, width));
         let (y, _) = arranged(b, y, &order, &self.of_result);
         b.reshaped(y, to)
     }

@@ -44,7 +44,7 @@ fn number_within(f: &Function, v: Value, reach: usize) -> Option<Literal> {
 }
 
 /// Whether `wide` is in the type that the 16-bit floats of `narrow` are computed in.
-pub(super) fn is_widening(f: &Function, narrow: Value, wide: Value) -> bool {
+fn is_widening(f: &Function, narrow: Value, wide: Value) -> bool {
     let (narrow, wide) = (f.ty(narrow).dtype, f.ty(wide).dtype);
     narrow != wide && narrow.compute() == wide
 }
