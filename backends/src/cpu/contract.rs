@@ -6,12 +6,14 @@ use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;
-use super::gemm::{Gemm, SubnormalState, best, needs_copy, tiles};
+use super::gemm::{
+    Gemm, GemmSide, MatrixView, SubnormalState, best, needs_copy, packed_windows, tiles,
+};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
 use super::operand::{View, WindowOperand, elements, read, stored, windows};
 use super::shape::volume;
-use super::task_split::{PiecePacking, ProductTasks, chunk_sums};
+use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
@@ -63,6 +65,21 @@ impl OperandSource {
     /// Whether the stride along the depth is so large that pieces copy the operand.
     fn needs_copy(&self, depth: usize, bytes: u64) -> bool {
         matches!(self, OperandSource::View(v) if needs_copy(depth, v.steps[1], bytes))
+    }
+
+    /// It as a side of a product of this depth: a matrix whose first element is at `at`, or windows of a batch of an array that
+    /// begins there.
+    pub(super) fn side(&self, at: *mut u8, batch: i64, depth: i64, left: bool) -> GemmSide<'_> {
+        let [free, deep] = match self {
+            OperandSource::Packed(_) => [depth, 1],
+            OperandSource::View(v) => v.steps,
+            OperandSource::Windows(w) => {
+                return GemmSide::Window(w.window.placed(at.cast_const(), batch as usize, 0));
+            }
+        };
+        let (free, deep) = (free as isize, deep as isize);
+        let (row, column) = if left { (free, deep) } else { (deep, free) };
+        GemmSide::Matrix(MatrixView { at, row, column })
     }
 }
 
@@ -162,6 +179,9 @@ impl CompileContext<'_> {
         };
         let tasks = ProductTasks { size, cuts, followed, bytes: bytes as i64, packing };
         let cut = tasks.split(1);
+        if let Some(MemberOperands::Sources(sources)) = &operands {
+            self.note_windows(sources, (size, cut), m.sum, &to);
+        }
         let to = match to {
             SumTarget::Sums(_, then) => {
                 SumTarget::Sums(self.own.take(cut.rows.saturating_mul(cut.task[1]), bytes)?, then)
@@ -291,6 +311,38 @@ impl CompileContext<'_> {
         ])
     }
 
+    /// Notes the elements of windows that pieces pack, for tiles of the vectors that are asked about.
+    fn note_windows(
+        &mut self,
+        sources: &[OperandSource; 2],
+        (size, cut): ([i64; 4], TaskSplit),
+        sum: DType,
+        to: &SumTarget,
+    ) {
+        let Some(lanes) = self.facts.as_ref().map(|f| f.lanes()) else { return };
+        if !sources.iter().any(|s| matches!(s, OperandSource::Windows(_))) {
+            return;
+        }
+        let [batch, rows, cols, depth] = size;
+        let piece = [cut.rows.min(rows), cut.task[1].min(cols), depth];
+        let none = std::ptr::null_mut();
+        let [lhs, rhs] = [0, 1].map(|k| sources[k].side(none, 0, depth, k == 0));
+        let [row, column] = match to {
+            SumTarget::Sums(..) => [piece[1], 1],
+            SumTarget::View(v) => v.steps,
+        };
+        let out = MatrixView { at: none, row: row as isize, column: column as isize };
+        let each = piece.map(|n| usize::try_from(n).unwrap_or(0));
+        let packed = packed_windows(each, [&lhs, &rhs], out, (sum, lanes));
+        let parts = |n: i64, each: i64| (n + each - 1) / each.max(1);
+        let pieces =
+            batch.saturating_mul(parts(rows, piece[0])).saturating_mul(parts(cols, piece[1]));
+        for elements in packed {
+            let elements = i64::try_from(elements).unwrap_or(i64::MAX);
+            self.note_pass(PassKind::Pack, elements.saturating_mul(depth).saturating_mul(pieces));
+        }
+    }
+
     /// Notes operands that are copied for few rows or columns: a pass over them takes as long as the product.
     fn note_copies(&mut self, operands: &[OperandSource; 2], [batch, rows, cols, depth]: [i64; 4]) {
         let wide = usize::from(cols > rows);
@@ -312,10 +364,7 @@ impl CompileContext<'_> {
     ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
             (Some(view), _) => OperandSource::View(view),
-            (None, Some(windows)) => {
-                self.note_pass(PassKind::Pack, volume(&extents)?);
-                OperandSource::Windows(Box::new(windows))
-            }
+            (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
             (None, None) => OperandSource::Packed(self.operand(feed, extents, to)?),
         })
     }

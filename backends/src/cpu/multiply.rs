@@ -1,8 +1,7 @@
 //! Runs contractions: products piece by piece, and the epilogue of each piece while it is in the cache.
 
 use super::contract::{CompiledMember, MemberOperands, Multiplier, OperandSource, SumTarget};
-use super::gemm::tiles::GemmSide;
-use super::gemm::{GemmArgs, MatrixView, canonical, tiles};
+use super::gemm::{GemmArgs, GemmSide, MatrixView, canonical, tiles};
 use super::machine_code::Code;
 use super::point_tasks::TaskCount;
 use super::task_split::chunks_of;
@@ -198,28 +197,27 @@ impl CompiledMember {
     ) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
-        let matrix = |at, free: i64, deep: i64, left: bool| {
-            let (free, deep) = (free as isize, deep as isize);
-            let (row, column) = if left { (free, deep) } else { (deep, free) };
-            GemmSide::Matrix(MatrixView { at, row, column })
-        };
         let of = |source: &'a OperandSource, free: i64, skipped: i64, left: bool| match source {
             OperandSource::Packed(packed) => {
                 let first = (p.batch * free + skipped) * depth + p.depth[0];
                 let at = worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize);
-                matrix(at, depth, 1, left)
+                source.side(at, 0, depth, left)
             }
             OperandSource::View(v) => {
                 let at = v.start(worker, p.batch, bytes);
                 let deep = p.depth[0].wrapping_mul(v.steps[1]);
                 let skip = skipped.wrapping_mul(v.steps[0]).wrapping_add(deep);
                 let skip = skip.wrapping_mul(bytes as i64);
-                matrix(at.wrapping_offset(skip as isize), v.steps[0], v.steps[1], left)
+                source.side(at.wrapping_offset(skip as isize), 0, depth, left)
             }
             OperandSource::Windows(w) => {
-                let at = worker.table[w.buffer].cast_const();
-                let placed = w.window.placed(at, p.batch as usize, skipped as usize);
-                GemmSide::Window(placed.from(0, p.depth[0] as usize))
+                let at = worker.table[w.buffer];
+                match source.side(at, p.batch, depth, left) {
+                    GemmSide::Window(placed) => {
+                        GemmSide::Window(placed.from(skipped as usize, p.depth[0] as usize))
+                    }
+                    matrix => matrix,
+                }
             }
         };
         let sides = [of(lhs, rows, p.rows[0], true), of(rhs, cols, p.cols[0], false)];

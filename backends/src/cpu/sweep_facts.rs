@@ -34,6 +34,11 @@ impl FactCollector {
         FactCollector { vectors, step: KernelFacts::default(), work: 0 }
     }
 
+    /// Lanes of 32 bits of the vectors.
+    pub(super) fn lanes(&self) -> u32 {
+        self.vectors.bits() / 32
+    }
+
     /// Notes a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
         let wide = self.vectors == Vectors::Avx512;

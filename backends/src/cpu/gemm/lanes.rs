@@ -6,7 +6,7 @@
 //! elements are some six hundred different ones. A table says where each element of a matrix is among them.
 #![allow(unsafe_code)]
 
-use super::tiles::FmaType;
+use super::micro_kernel::FmaType;
 use super::window::{Forms, Window, WindowAxis, WindowWalk, plus};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::SubnormalState;
+use super::window::PlacedWindow;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
@@ -48,6 +49,24 @@ impl MatrixView {
     /// With rows for columns.
     pub(in crate::cpu) fn transposed(self) -> MatrixView {
         MatrixView { row: self.column, column: self.row, ..self }
+    }
+}
+
+/// An operand: a matrix, or what is copied from where forms say.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) enum GemmSide<'a> {
+    /// Of rows and depth, or of depth and columns.
+    Matrix(MatrixView),
+    /// The same, whichever of the two.
+    Window(PlacedWindow<'a>),
+}
+
+impl GemmSide<'_> {
+    pub(super) fn transposed(self) -> Self {
+        match self {
+            GemmSide::Matrix(m) => GemmSide::Matrix(m.transposed()),
+            window => window,
+        }
     }
 }
 

@@ -5,10 +5,14 @@
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod alone;
 pub(in crate::cpu) mod dots;
+mod indirect;
 pub(in crate::cpu) mod lanes;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
+mod macro_kernel;
 mod matrix;
+mod micro_kernel;
+mod orientation;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slab;
@@ -21,7 +25,10 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{Gemm, GemmArgs, MatrixView, Size, canonical, needs_copy};
+pub(in crate::cpu) use matrix::{
+    Gemm, GemmArgs, GemmSide, MatrixView, Size, canonical, needs_copy,
+};
+pub(in crate::cpu) use orientation::packed_windows;
 pub(super) use tiles::found as tiles;
 
 #[cfg(target_arch = "x86_64")]

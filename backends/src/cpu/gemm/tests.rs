@@ -1,6 +1,6 @@
 //! All implementations of products, compared with the defined order.
 
-use super::tiles::{GemmSide, all, all as all_tiles};
+use super::tiles::{all, all as all_tiles};
 use super::window::{Forms, Window, WindowAxes, WindowAxis, merged as merged_axes};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
@@ -168,7 +168,7 @@ fn products_that_underflow_keep_their_sign() {
 /// Windows of an image with two channels against the definition: strides, dilations, padding, several images,
 /// and rows beside each other that are no matrix.
 #[test]
-fn windows_are_copied() {
+fn windows_have_the_sums_of_what_they_show() {
     windows_agree::<f32>(DType::F32, |x| x as f32, f32::mul_add, |a, b| a + b);
     windows_agree::<f64>(DType::F64, |x| x, f64::mul_add, |a, b| a + b);
 }
@@ -180,7 +180,7 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
     plus: fn(T, T) -> T,
 ) {
     // Images, channels, their lines and columns, kernel lines and columns, stride, dilation, padding, rows.
-    const CASES: [[i64; 10]; 12] = [
+    const CASES: [[i64; 10]; 17] = [
         [2, 1, 12, 12, 5, 5, 1, 1, 0, 6],
         [3, 6, 12, 12, 5, 5, 1, 1, 0, 16],
         [1, 3, 9, 7, 3, 3, 1, 1, 1, 1],
@@ -193,6 +193,13 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
         [4, 3, 7, 9, 3, 5, 3, 2, 4, 4],
         [1, 1, 1, 600, 1, 1, 1, 1, 0, 2],
         [1, 1, 64, 64, 3, 3, 1, 1, 1, 70],
+        // Lines of more columns than a vector has, which are no multiple of it.
+        [1, 2, 6, 42, 3, 3, 1, 1, 0, 9],
+        [3, 6, 7, 28, 5, 5, 1, 1, 0, 20],
+        [2, 3, 5, 21, 3, 3, 1, 1, 1, 4],
+        // The same with several chunks of the depth.
+        [1, 70, 4, 36, 3, 3, 1, 1, 1, 5],
+        [1, 60, 5, 35, 3, 3, 1, 1, 0, 13],
     ];
     for case in CASES {
         let [images, channels, high, wide, kh, kw, stride, dilation, pad, rows] = case;
@@ -264,37 +271,34 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
         for tiles in all_tiles() {
             let half = n / 2;
             for (from, to) in [(0, half), (half, n)] {
-                let size = [rows, to - from, k];
-                let mut room =
-                    vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
                 let right = GemmSide::Window(window.placed(image.as_ptr().cast(), 0, from));
-                let mut out = vec![T::default(); rows * (to - from)];
-                let dense = |at: *mut T, row| MatrixView { at: at.cast(), row, column: 1 };
-                let result = dense(out.as_mut_ptr(), (to - from) as isize);
-                let sides = [GemmSide::Matrix(left), right];
-                let room_at = room.as_mut_ptr().cast();
-                // SAFETY: the vectors have these sizes.
-                unsafe { tiles.windows(dtype, size, sides, result, room_at) };
-                for i in 0..rows {
-                    let (found, line) = (&out[i * (to - from)..], &wanted[i * n + from..]);
-                    assert_eq!(found[..to - from], line[..to - from], "{case:?}, row {i}");
-                }
-                assert_eq!(room.last(), Some(&u64::MAX), "{case:?}");
-                // Turned: the window's places are rows.
-                let size = [to - from, rows, k];
-                let mut room =
-                    vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
-                let sides = [right, GemmSide::Matrix(left.transposed())];
-                let mut out = vec![T::default(); rows * (to - from)];
-                let result = dense(out.as_mut_ptr(), rows as isize);
-                // SAFETY: the vectors have these sizes.
-                unsafe { tiles.windows(dtype, size, sides, result, room.as_mut_ptr().cast()) };
-                for i in 0..rows {
-                    for j in from..to {
-                        assert_eq!(out[(j - from) * rows + i], wanted[i * n + j], "{case:?}");
+                let left = GemmSide::Matrix(left);
+                let count = to - from;
+                // Upright, and turned, so that the window's places are rows; the result row-major, and column-major.
+                let upright = ([rows, count, k], [left, right]);
+                let turned = ([count, rows, k], [right, left.transposed()]);
+                for (size, sides, window_rows) in
+                    [upright, turned].into_iter().zip([false, true]).map(|((a, b), c)| (a, b, c))
+                {
+                    for (row, column) in [(size[1], 1), (1, size[0])] {
+                        let words = tiles.room(dtype, size, false).div_ceil(8) as usize;
+                        let mut room = vec![u64::MAX; words + 1];
+                        let mut out = vec![T::default(); rows * count];
+                        let at = out.as_mut_ptr().cast();
+                        let result = MatrixView { at, row: row as isize, column: column as isize };
+                        // SAFETY: the vectors have these sizes.
+                        unsafe {
+                            tiles.windows(dtype, size, sides, result, room.as_mut_ptr().cast())
+                        };
+                        for (i, j) in (0..rows).flat_map(|i| (0..count).map(move |j| (i, j))) {
+                            let [a, b] = if window_rows { [j, i] } else { [i, j] };
+                            let (found, sum) =
+                                (out[a * row + b * column], wanted[i * n + from + j]);
+                            assert_eq!(found, sum, "{case:?}, {window_rows}, {row}: {i}, {j}");
+                        }
+                        assert_eq!(room.last(), Some(&u64::MAX), "{case:?}, {window_rows}, {row}");
                     }
                 }
-                assert_eq!(room.last(), Some(&u64::MAX), "{case:?}");
             }
         }
     }

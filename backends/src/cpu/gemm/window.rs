@@ -50,13 +50,13 @@ pub(in super::super) type WindowAxes = SmallVec<[WindowAxis; 4]>;
 /// A window from a place on.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PlacedWindow<'a> {
-    window: &'a Window,
+    pub(super) window: &'a Window,
     /// The array's first element.
-    at: *const u8,
+    pub(super) at: *const u8,
     /// Forms at the batch.
-    first: Forms,
-    free: usize,
-    depth: usize,
+    pub(super) first: Forms,
+    pub(super) free: usize,
+    pub(super) depth: usize,
 }
 
 /// Neighbours along the innermost axis: where they go in a line, how many there are, and what they add to the
@@ -127,8 +127,8 @@ impl EqualRuns {
     }
 }
 
-/// The bases of a line at which all of its runs lie below a number of elements and all guards hold.
-struct InteriorRange {
+/// The bases at which all of some runs of elements lie below a number of elements and all guards hold.
+pub(super) struct InteriorRange {
     low: Forms,
     high: Forms,
     /// How many forms matter.
@@ -136,36 +136,43 @@ struct InteriorRange {
 }
 
 impl InteriorRange {
+    /// All bases of an array with this many guards.
+    pub(super) fn everywhere(guards: usize) -> InteriorRange {
+        InteriorRange {
+            low: [i64::MIN; 1 + GUARDS],
+            high: [i64::MAX; 1 + GUARDS],
+            forms: 1 + guards,
+        }
+    }
+
+    /// Those of them at which a run whose ends add these forms lies inside too.
+    pub(super) fn narrow(&mut self, ends: [&Forms; 2], guards: &[Range<i64>], elements: i64) {
+        for (k, (&a, &b)) in ends[0].iter().zip(ends[1]).enumerate().take(self.forms) {
+            let (from, end) = match k.checked_sub(1).and_then(|g| guards.get(g)) {
+                Some(range) => (range.start, range.end),
+                None => (0, elements),
+            };
+            self.low[k] = self.low[k].max(from - a.min(b));
+            self.high[k] = self.high[k].min(end - a.max(b));
+        }
+    }
+
     fn of(
         runs: &[ElementRun],
         steps: &Forms,
         guards: &[Range<i64>],
         elements: i64,
     ) -> InteriorRange {
-        let mut inside = InteriorRange {
-            low: [i64::MIN; 1 + GUARDS],
-            high: [i64::MAX; 1 + GUARDS],
-            forms: 1 + guards.len(),
-        };
-        let (low, high) = (&mut inside.low, &mut inside.high);
+        let mut inside = InteriorRange::everywhere(guards.len());
         for run in runs {
-            for (k, (&form, &step)) in
-                run.forms.iter().zip(steps).enumerate().take(1 + guards.len())
-            {
-                let (from, end) = match k.checked_sub(1).and_then(|g| guards.get(g)) {
-                    Some(range) => (range.start, range.end),
-                    None => (0, elements),
-                };
-                let end_form = form + step * (run.count as i64 - 1);
-                low[k] = low[k].max(from - form.min(end_form));
-                high[k] = high[k].min(end - form.max(end_form));
-            }
+            let last = plus(run.forms, times(*steps, run.count as i64 - 1));
+            inside.narrow([&run.forms, &last], guards, elements);
         }
         inside
     }
 
     #[inline(always)]
-    fn holds(&self, base: &Forms) -> bool {
+    pub(super) fn holds(&self, base: &Forms) -> bool {
         (0..self.forms).all(|k| base[k] >= self.low[k] && base[k] < self.high[k])
     }
 }
@@ -174,7 +181,7 @@ pub(super) fn plus(a: Forms, b: Forms) -> Forms {
     std::array::from_fn(|k| a[k].wrapping_add(b[k]))
 }
 
-fn times(a: Forms, n: i64) -> Forms {
+pub(super) fn times(a: Forms, n: i64) -> Forms {
     a.map(|x| x.wrapping_mul(n))
 }
 
@@ -308,6 +315,21 @@ impl Window {
     }
 }
 
+/// Copying, compiled for an instruction set: once, since it is long.
+pub(super) trait CopyLines {
+    /// As [`PlacedWindow::copy`].
+    ///
+    /// # Safety
+    /// As of [`PlacedWindow::copy`], on a processor that has the set.
+    unsafe fn copy<T: Copy + Default>(
+        w: PlacedWindow<'_>,
+        deep: bool,
+        size: [usize; 2],
+        to: *mut T,
+        line: usize,
+    );
+}
+
 impl PlacedWindow<'_> {
     /// From this place and depth on.
     pub(in super::super) fn from(self, free: usize, depth: usize) -> Self {
@@ -319,45 +341,31 @@ impl PlacedWindow<'_> {
         self.window.deep()
     }
 
-    /// Copies `depth` lines of `n` elements, `line` apart.
+    /// Copies lines, `line` apart: `depth` lines of `n` places, or `n` lines of `depth` elements if they are deep.
     ///
     /// # Safety
     /// The elements must be there where guards hold, and `to` have room.
     #[inline(always)]
-    pub(super) unsafe fn columns<T: Copy + Default>(
+    pub(super) unsafe fn copy<T: Copy + Default>(
         self,
-        depth: usize,
-        n: usize,
+        deep: bool,
+        [n, depth]: [usize; 2],
         to: *mut T,
         line: usize,
     ) {
         let w = self.window;
+        let free = (w.free.as_slice(), self.free, n);
+        let along = (w.depth.as_slice(), self.depth, depth);
+        let (outer, inner) = if deep { (free, along) } else { (along, free) };
         // SAFETY: as the caller promises.
-        unsafe { self.lines((&w.depth, self.depth, depth), (&w.free, self.free, n), to, line) }
-    }
-
-    /// Copies `n` lines of `depth` elements, `line` apart.
-    ///
-    /// # Safety
-    /// As of [`PlacedWindow::columns`].
-    #[inline(always)]
-    pub(super) unsafe fn rows<T: Copy + Default>(
-        self,
-        depth: usize,
-        n: usize,
-        to: *mut T,
-        line: usize,
-    ) {
-        let w = self.window;
-        // SAFETY: as the caller promises.
-        unsafe { self.lines((&w.free, self.free, n), (&w.depth, self.depth, depth), to, line) }
+        unsafe { self.lines(outer, inner, to, line) }
     }
 
     /// Copies `count` of the places of the outer axes, as lines of `width` places of the inner ones that begin
     /// `line` elements from each other.
     ///
     /// # Safety
-    /// As of [`PlacedWindow::columns`].
+    /// As of [`PlacedWindow::copy`].
     #[inline(always)]
     unsafe fn lines<T: Copy + Default>(
         self,
@@ -418,7 +426,7 @@ impl PlacedWindow<'_> {
     /// Copies a run, with 0 for what is not there.
     ///
     /// # Safety
-    /// As of [`PlacedWindow::columns`], for the elements of the run.
+    /// As of [`PlacedWindow::copy`], for the elements of the run.
     #[inline(always)]
     unsafe fn run<T: Copy + Default>(
         self,
