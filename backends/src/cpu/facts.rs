@@ -237,6 +237,33 @@ mod tests {
     }
 
     #[test]
+    fn windows_beside_small_operands_are_not_packed() {
+        // Kernels, lines and columns of results.
+        let packed = |kernels: i64, [high, wide]: [i64; 2], lanes: u32| -> u64 {
+            let text = format!(
+                "input %x: f32[8, 32, {}, {}] input %w: f32[{kernels}, 32, 3, 3]
+                 output %z: f32[8, {kernels}, {high}, {wide}]
+                 contract @c {{ member batch [] rows [{kernels}] cols [8, {high}, {wide}] depth [32, 3, 3] sum f32 {{
+                   lhs {{ p0 = load %w[d0, d1, d2, d3] s0 = param.f32 0 out s0 }}
+                   rhs {{ p0 = load %x[d0, d3, d1 + d4, d2 + d5] s0 = param.f32 0 out s0 }}
+                   then {{ p0 = sum s0 = param.f32 0 %z[d1, d0, d2, d3] = store s0 }} }} }}",
+                high + 2,
+                wide + 2,
+            );
+            let passes = step(&text, lanes).passes;
+            passes.iter().filter(|p| p.kind == PassKind::Pack).map(|p| p.elements).sum()
+        };
+        // Columns of a vector's lines, and rows beside few columns.
+        assert_eq!(packed(8, [32, 32], 16), 0);
+        assert_eq!(packed(32, [30, 30], 16), 0);
+        assert_eq!(packed(16, [14, 14], 16), 0);
+        assert_eq!(packed(8, [8, 8], 8), 0);
+        // Lines are shorter than a vector, and each row of tiles is read for many columns.
+        let windows = 8 * 7 * 7 * 288;
+        assert!(packed(512, [7, 7], 16) >= windows);
+    }
+
+    #[test]
     fn large_kernels_are_several_tasks() {
         let body = "s1 = mul.f32 s0 s0 %y[d0] = store s1";
         assert_eq!(step(&map("[64]", "d0", body), 16).tasks, 1);
