@@ -223,11 +223,16 @@ fn other(program: &Program, param: &Param, rank: usize, dim_of: DimOf<'_>) -> Op
 impl BoxProgram {
     /// The first dimension along which no other array is read: lines of elements that share what is read of others begin there.
     pub(crate) fn lines_from(&self) -> usize {
-        let of = |param: &Option<BoxParam>| match param {
-            Some(BoxParam::Of { places, .. }) => places.iter().filter_map(|p| p.dim).max(),
-            _ => None,
+        self.dims().max().map_or(0, |dim| dim + 1)
+    }
+
+    /// The dimensions along which other arrays are read.
+    pub(crate) fn dims(&self) -> impl Iterator<Item = usize> + '_ {
+        let of = |param: &'_ Option<BoxParam>| match param {
+            Some(BoxParam::Of { places, .. }) => places.iter().filter_map(|p| p.dim).collect(),
+            _ => Vec::new(),
         };
-        self.params.iter().filter_map(of).max().map_or(0, |dim| dim + 1)
+        self.params.iter().flat_map(of)
     }
 
     /// About how many instructions compute what all elements of a line share, and what one of them has by itself.

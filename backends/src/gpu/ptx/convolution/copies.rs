@@ -148,7 +148,7 @@ impl WindowKernel<'_> {
         let lane = self.thread.clone().modulo(teams.lanes);
         let extents: Vec<i64> = places[..inner].iter().map(|(n, _)| *n).collect();
         let mut vars = vars.clone();
-        let (at, there) = self.line_of(emit, (&extents, &teams), turn, &mut vars);
+        let (at, there) = self.line_of(emit, walk.staged, turn, &mut vars);
         let numbered = |dims: usize| {
             let all = at.iter().zip(&extents).take(dims);
             all.fold(IndexExpr::Const(0), |n, (at, &m)| n.times(m).sum(at.clone()))
@@ -167,17 +167,19 @@ impl WindowKernel<'_> {
     }
 
     /// The coordinates of a team's line along the dimensions before it, and whether there is that line.
-    fn line_of(
+    pub(super) fn line_of(
         &self,
         emit: &mut Emit<'_>,
-        (extents, teams): (&[i64], &CopyTeams),
+        staged: &StagedBox,
         turn: i64,
         vars: &mut Vars,
     ) -> (Vec<IndexExpr>, Option<Reg>) {
+        let teams = staged.teams(self.product.tiling.threads);
+        let extents: Vec<i64> = staged.places[..staged.inner].iter().map(|(n, _)| *n).collect();
         let team = self.thread.clone().floor_div(teams.lanes);
         let (number, all) = match teams.along {
             // One line after the other of the box.
-            None => (team.plus(turn * teams.teams), elements(extents)),
+            None => (team.plus(turn * teams.teams), elements(&extents)),
             Some(k) => {
                 let through = (extents[k] + teams.teams - 1) / teams.teams;
                 (team.plus(turn % through * teams.teams), extents[k])
@@ -189,7 +191,7 @@ impl WindowKernel<'_> {
             .then(|| emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number_of}, {all}")));
         let Some(along) = teams.along else {
             let number = vars.push(number_of, (turn + 1) * teams.teams);
-            return (coordinates(&number, extents), there);
+            return (coordinates(&number, &extents), there);
         };
         let through = (extents[along] + teams.teams - 1) / teams.teams;
         let others: Vec<i64> =

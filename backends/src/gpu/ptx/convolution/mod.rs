@@ -129,6 +129,7 @@ impl<'p> WindowKernel<'p> {
             emit.asm.copied(at)
         });
         let ahead = tile.ahead;
+        self.read_once(emit);
         if ahead > 0 {
             emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2));
             let now = self.staged_step(emit, (step, 0, end), read);
@@ -137,11 +138,12 @@ impl<'p> WindowKernel<'p> {
         let label = emit.asm.label();
         emit.asm.turn(&label);
         emit.asm.open();
+        let now = match ahead {
+            0 => self.staged_step(emit, (step, 0, end), read),
+            _ => StagedStep::default(),
+        };
         emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2 - ahead));
-        if ahead == 0 {
-            let now = self.staged_step(emit, (step, 0, end), read);
-            self.compute_all(emit, &now);
-        }
+        self.compute_all(emit, &now);
         emit.asm.emit("bar.sync 0");
         self.copy(emit, (step, tile.stages - 1, end), free);
         let next = match ahead {

@@ -10,6 +10,7 @@ use crate::gpu::ptx::isel;
 use crate::gpu::schedule::box_program::{BoxParam, BoxPlace, BoxProgram};
 use crate::gpu::schedule::convolution::BoxPath;
 use crate::gpu::schedule::index::range;
+use crate::gpu::schedule::staged_box::DEEP;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Piece};
@@ -21,6 +22,17 @@ const BATCH: usize = 4;
 /// An operand's box, and what is computed of its elements.
 type StagedOperand<'p> = (BoxWalk<'p>, Option<(&'p BoxProgram, ScalarProgram)>);
 
+/// What a program reads of other arrays; `None` for what it does not read, and for the element.
+type LineParams = Vec<Option<Reg>>;
+
+/// A turn for a unit.
+pub(super) struct StagedTurn {
+    /// The number of its box.
+    number: usize,
+    turn: [i64; 2],
+    params: LineParams,
+}
+
 /// What a thread computes of a step.
 #[derive(Default)]
 pub(super) struct StagedStep<'p> {
@@ -29,8 +41,7 @@ pub(super) struct StagedStep<'p> {
     /// Whether there is that step.
     there: Option<Reg>,
     boxes: Vec<StagedOperand<'p>>,
-    /// The numbers of boxes, and turns for units of them.
-    turns: Vec<(usize, [i64; 2])>,
+    turns: Vec<StagedTurn>,
 }
 
 /// A unit in registers.
@@ -40,6 +51,7 @@ pub(super) struct LoadedUnit {
     unit: BoxUnit,
     words: Vec<Reg>,
     when: Option<Reg>,
+    params: LineParams,
 }
 
 impl WindowKernel<'_> {
@@ -75,10 +87,52 @@ impl WindowKernel<'_> {
             let walk = self.box_walk(side, &deep);
             let program = walk.operand.computed.as_ref();
             let program = program.map(|found| (found, emit.written(&found.program)));
-            made.turns.extend(self.turns(&walk).map(|turn| (made.boxes.len(), turn)));
+            let number = made.boxes.len();
+            for turn in self.turns(&walk) {
+                // Early: what is read comes while copies are waited for.
+                let params = program.as_ref().map_or_else(Vec::new, |(from, _)| {
+                    self.line_params(emit, (&walk, from), &made.vars, turn)
+                });
+                made.turns.push(StagedTurn { number, turn, params });
+            }
             made.boxes.push((walk, program));
         }
         made
+    }
+
+    /// Reads what programs read of other arrays that is the same in each step: the text of a step finds it in registers.
+    pub(super) fn read_once(&self, emit: &mut Emit<'_>) {
+        let first: Vec<IndexExpr> =
+            self.product.tiling.tiles[2].iter().map(|_| IndexExpr::Const(0)).collect();
+        for side in (0..2).filter(|&side| self.is_staged(side)) {
+            let walk = self.box_walk(side, &first);
+            let Some(from) = walk.operand.computed.as_ref() else { continue };
+            let moves = |dim: usize| walk.operand.dims[dim].factors[DEEP].iter().any(|&f| f != 0);
+            if !from.dims().any(moves) {
+                for turn in self.turns(&walk) {
+                    self.line_params(emit, (&walk, from), &self.vars, turn);
+                }
+            }
+        }
+    }
+
+    /// What a program reads of other arrays in a turn. Turns of lines that share it read it once.
+    fn line_params(
+        &self,
+        emit: &mut Emit<'_>,
+        (walk, from): (&BoxWalk<'_>, &BoxProgram),
+        vars: &Vars,
+        [turn, _]: [i64; 2],
+    ) -> LineParams {
+        let mut vars = vars.clone();
+        let (at, _) = self.line_of(emit, walk.staged, turn, &mut vars);
+        let all = from.params.iter().map(|param| match param {
+            Some(BoxParam::Of { buffer, places }) => {
+                Some(walk.element_of(emit, (*buffer, places), (&at, &vars)))
+            }
+            _ => None,
+        });
+        all.collect()
     }
 
     /// Computes all of a step.
@@ -94,13 +148,13 @@ impl WindowKernel<'_> {
         &self,
         emit: &mut Emit<'_>,
         step: &StagedStep<'_>,
-        turns: &[(usize, [i64; 2])],
+        turns: &[StagedTurn],
     ) -> Vec<LoadedUnit> {
         let Some(stage) = step.stage else { return Vec::new() };
         let mut loaded = Vec::new();
-        for &(number, turn) in turns {
-            let walk = &step.boxes[number].0;
-            let unit = self.unit(emit, (walk, &step.vars), stage, turn);
+        for StagedTurn { number, turn, params } in turns {
+            let walk = &step.boxes[*number].0;
+            let unit = self.unit(emit, (walk, &step.vars), stage, *turn);
             let same = emit.same(&unit.vars);
             let reads = holds(&mut emit.asm, &unit.guards, &same, &unit.vars, &[]);
             let there = emit.all(step.there, unit.when);
@@ -109,7 +163,8 @@ impl WindowKernel<'_> {
                 Truth::Always => there,
                 Truth::When(p) => emit.all(there, Some(p)),
             };
-            loaded.push(walk.load(emit, (number, unit), when));
+            let words = walk.load(emit, &unit, when);
+            loaded.push(LoadedUnit { number: *number, unit, words, when, params: params.clone() });
         }
         loaded
     }
@@ -117,7 +172,7 @@ impl WindowKernel<'_> {
 
 impl StagedStep<'_> {
     /// The turns of one of this many parts.
-    pub(super) fn part(&self, n: i64, parts: i64) -> &[(usize, [i64; 2])] {
+    pub(super) fn part(&self, n: i64, parts: i64) -> &[StagedTurn] {
         let all = self.turns.len() as i64;
         let [from, to] = [n, n + 1].map(|n| (all * n / parts.max(1)) as usize);
         &self.turns[from..to]
@@ -141,18 +196,13 @@ fn vector(regs: &[Reg]) -> (String, String) {
 }
 
 impl BoxWalk<'_> {
-    fn load(
-        &self,
-        emit: &mut Emit<'_>,
-        (number, unit): (usize, BoxUnit),
-        when: Option<Reg>,
-    ) -> LoadedUnit {
+    fn load(&self, emit: &mut Emit<'_>, unit: &BoxUnit, when: Option<Reg>) -> Vec<Reg> {
         let words: Vec<Reg> =
             (0..self.staged.unit).map(|_| emit.asm.fresh(Class::Single)).collect();
         let (wide, all) = vector(&words);
-        let (prefix, BoxUnit { to, offset, .. }) = (guard_prefix(when), &unit);
+        let (prefix, BoxUnit { to, offset, .. }) = (guard_prefix(when), unit);
         emit.asm.emit(format_args!("{prefix}ld.shared{wide}.f32 {all}, [{to}+{offset}]"));
-        LoadedUnit { number, unit, words, when }
+        words
     }
 
     /// Stores what is computed of a unit's elements.
@@ -162,12 +212,11 @@ impl BoxWalk<'_> {
         found: LoadedUnit,
         program: Option<&(&BoxProgram, ScalarProgram)>,
     ) {
-        let LoadedUnit { unit, words, when, .. } = found;
-        let params = program.map(|(from, _)| self.params(emit, from, &unit));
+        let LoadedUnit { unit, words, when, params, .. } = found;
         let rounded = words.iter().map(|&word| {
             let mut x = word;
-            if let (Some((from, program)), Some(params)) = (program, &params) {
-                let given = from.params.iter().zip(params).map(|(param, &found)| match param {
+            if let Some((from, program)) = program {
+                let given = from.params.iter().zip(&params).map(|(param, &found)| match param {
                     Some(BoxParam::Element) => Some(word),
                     _ => found,
                 });
@@ -184,27 +233,17 @@ impl BoxWalk<'_> {
         emit.asm.emit(format_args!("{prefix}st.shared{wide}.b32 [{to}+{offset}], {all}"));
     }
 
-    /// What a program reads of other arrays for a unit. Units whose elements share it read it once.
-    fn params(&self, emit: &mut Emit<'_>, from: &BoxProgram, unit: &BoxUnit) -> Vec<Option<Reg>> {
-        let all = from.params.iter().map(|param| match param {
-            Some(BoxParam::Of { buffer, places }) => {
-                Some(self.element_of(emit, (*buffer, places), unit))
-            }
-            _ => None,
-        });
-        all.collect()
-    }
-
+    /// The element of another array for a line at these coordinates.
     fn element_of(
         &self,
         emit: &mut Emit<'_>,
         (buffer, places): (Buffer, &[BoxPlace]),
-        unit: &BoxUnit,
+        (at, vars): (&[IndexExpr], &Vars),
     ) -> Reg {
-        let mut vars = unit.vars.clone();
+        let mut vars = vars.clone();
         let extents = emit.program.buffers[buffer].dims.clone();
         let index = places.iter().zip(&extents).map(|(place, &extent)| {
-            let along = place.dim.map(|k| self.starts[k].0.clone().sum(unit.at[k].clone()));
+            let along = place.dim.map(|k| self.starts[k].0.clone().sum(at[k].clone()));
             let along = along.unwrap_or(IndexExpr::Const(0)).plus(place.offset);
             within(emit, &mut vars, &along, extent)
         });
