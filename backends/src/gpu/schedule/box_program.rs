@@ -29,12 +29,12 @@ pub(crate) enum BoxParam {
     /// The element of the box.
     Element,
     /// An element of another array.
-    Of { buffer: Buffer, places: Vec<BoxPlace> },
+    Of { buffer: Buffer, places: Vec<LinePlace> },
 }
 
 /// A place along an axis of another array: as far along a dimension of the box as its element is, and so much further.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct BoxPlace {
+pub(crate) struct LinePlace {
     pub(crate) dim: Option<usize>,
     pub(crate) offset: i64,
 }
@@ -211,10 +211,10 @@ fn other(program: &Program, param: &Param, rank: usize, dim_of: DimOf<'_>) -> Op
         let factors = e.factors(rank)?;
         let at = e.eval(&zeros, &[]);
         if factors.iter().all(|&f| f == 0) {
-            return Some(BoxPlace { dim: None, offset: at });
+            return Some(LinePlace { dim: None, offset: at });
         }
         let (dim, base) = dim_of(&factors)?;
-        Some(BoxPlace { dim: Some(dim), offset: at.checked_sub(base)? })
+        Some(LinePlace { dim: Some(dim), offset: at.checked_sub(base)? })
     };
     let places = piece.index.iter().map(place).collect::<Option<Vec<_>>>()?;
     Some(BoxParam::Of { buffer, places })

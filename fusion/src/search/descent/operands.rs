@@ -29,7 +29,7 @@ impl Descent<'_, '_> {
             let mut all = readers_of(table, v);
             let computed = matches!(f.op(i).def().body, Body::Map(_))
                 && f.ty(v).dtype == DType::F32
-                && all.all(|m| multiplies_windows(facts, m));
+                && all.all(|m| reads_windows(facts, m, v));
             return if computed { smallvec![KeptInsts::new()] } else { SmallVec::new() };
         }
         let Some(computed) = computed_under(facts, f.args(i)[0]) else {
@@ -60,21 +60,21 @@ fn readers_of<'t>(table: &'t GroupTable<'_>, v: Value) -> impl Iterator<Item = I
     parts.flatten().copied().filter(reads)
 }
 
-/// Whether an operand of a contraction is a view of windows.
-fn multiplies_windows(facts: &Facts<'_>, m: Inst) -> bool {
+/// Whether all operands of a contraction that are views of a value are views of its windows.
+fn reads_windows(facts: &Facts<'_>, m: Inst, value: Value) -> bool {
     let f = facts.f;
-    let views_windows = |&v: &Value| {
-        let mut v = v;
+    let of_windows = |&v: &Value| {
+        let (mut v, mut windows) = (v, false);
         while let Some(i) = facts.free(v) {
-            match (f.op(i), f.op(i).def().body, f.args(i)) {
-                (Op::Skew, ..) => return true,
-                (_, Body::View(_), &[under, ..]) => v = under,
+            windows |= f.op(i) == Op::Skew;
+            match (f.op(i).def().body, f.args(i)) {
+                (Body::View(_), &[under, ..]) => v = under,
                 _ => return false,
             }
         }
-        false
+        windows || v != value
     };
-    f.args(m).iter().any(views_windows)
+    f.args(m).iter().all(of_windows)
 }
 
 /// The inlined instruction that computes a value, or what is viewed.

@@ -21,7 +21,6 @@ use crate::gpu::schedule::shape::axes;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::Stage;
 use adfuse_ir::{DType, Diagnostic, Literal};
-use staging::StagedStep;
 
 /// What one launch knows.
 struct WindowKernel<'p> {
@@ -140,14 +139,14 @@ impl<'p> WindowKernel<'p> {
         emit.asm.open();
         let now = match ahead {
             0 => self.staged_step(emit, (step, 0, end), read),
-            _ => StagedStep::default(),
+            _ => self.no_step(),
         };
         emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2 - ahead));
         self.compute_all(emit, &now);
         emit.asm.emit("bar.sync 0");
         self.copy(emit, (step, tile.stages - 1, end), free);
         let next = match ahead {
-            0 => StagedStep::default(),
+            0 => self.no_step(),
             _ => {
                 let stage = self.stage_after(emit, read);
                 self.staged_step(emit, (step, 1, end), stage)

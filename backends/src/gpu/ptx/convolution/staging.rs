@@ -7,7 +7,7 @@ use crate::gpu::ptx::address::{Truth, Vars, holds, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, guard_prefix, listed};
 use crate::gpu::ptx::emit::{At, Emit};
 use crate::gpu::ptx::isel;
-use crate::gpu::schedule::box_program::{BoxParam, BoxPlace, BoxProgram};
+use crate::gpu::schedule::box_program::{BoxParam, BoxProgram, LinePlace};
 use crate::gpu::schedule::convolution::BoxPath;
 use crate::gpu::schedule::index::range;
 use crate::gpu::schedule::staged_box::DEEP;
@@ -20,7 +20,7 @@ use adfuse_ir::scalar::ScalarProgram;
 const BATCH: usize = 4;
 
 /// An operand's box, and what is computed of its elements.
-type StagedOperand<'p> = (BoxWalk<'p>, Option<(&'p BoxProgram, ScalarProgram)>);
+type StagedProgram<'p> = (BoxWalk<'p>, Option<(&'p BoxProgram, ScalarProgram)>);
 
 /// What a program reads of other arrays; `None` for what it does not read, and for the element.
 type LineParams = Vec<Option<Reg>>;
@@ -40,7 +40,7 @@ pub(super) struct StagedStep<'p> {
     vars: Vars,
     /// Whether there is that step.
     there: Option<Reg>,
-    boxes: Vec<StagedOperand<'p>>,
+    boxes: Vec<StagedProgram<'p>>,
     turns: Vec<StagedTurn>,
 }
 
@@ -133,6 +133,11 @@ impl WindowKernel<'_> {
             _ => None,
         });
         all.collect()
+    }
+
+    /// No step.
+    pub(super) fn no_step(&self) -> StagedStep<'_> {
+        StagedStep::default()
     }
 
     /// Computes all of a step.
@@ -237,7 +242,7 @@ impl BoxWalk<'_> {
     fn element_of(
         &self,
         emit: &mut Emit<'_>,
-        (buffer, places): (Buffer, &[BoxPlace]),
+        (buffer, places): (Buffer, &[LinePlace]),
         (at, vars): (&[IndexExpr], &Vars),
     ) -> Reg {
         let mut vars = vars.clone();
