@@ -250,9 +250,9 @@ impl EngineModel for Counting {
         }
     }
 
-    fn pads_windows(&self, fp: Fp) -> bool {
+    fn window_prologues(&self, fp: Fp) -> bool {
         match &self.by {
-            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.pads_windows(fp),
+            CountedBy::On(session) | CountedBy::OnOrAny(session) => session.window_prologues(fp),
             CountedBy::Any(_) => false,
         }
     }

@@ -140,6 +140,16 @@ fn launches_cost_what_they_move_and_fill_beside_the_structure() {
         let facts = LaunchFacts { timed_multiply_adds: timed, ..one };
         near((seconds(&product, facts) - 1e-3) / exact, due);
     }
+    // What it computes of operands may be part of that time: otherwise it is added.
+    let squares = text.replace(
+        "p0 = load %x[d0, d1] s0 = param.f32 0 out s0",
+        "p0 = load %x[d0, d1] s0 = param.f32 0 s1 = mul.f32 s0 s0 out s1",
+    );
+    let squares = parse(&squares).expect("reads");
+    let timed = LaunchFacts { timed_multiply_adds: 1 << 25, ..one };
+    let whole = LaunchFacts { timed_feeds: true, ..timed };
+    near(seconds(&squares, whole), seconds(&product, timed));
+    assert!(seconds(&squares, timed) > seconds(&product, timed));
 }
 
 #[test]

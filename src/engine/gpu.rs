@@ -197,8 +197,8 @@ impl fusion::EngineModel for Gpu {
         fusion::EngineModel::facts(&self.session(), program, device)
     }
 
-    fn pads_windows(&self, fp: Fp) -> bool {
-        fusion::EngineModel::pads_windows(&self.session(), fp)
+    fn window_prologues(&self, fp: Fp) -> bool {
+        fusion::EngineModel::window_prologues(&self.session(), fp)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

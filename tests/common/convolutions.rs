@@ -100,31 +100,83 @@ impl Convolution {
         )
     }
 
+    /// The axis of the operand's channels.
+    fn operand_channels(&self) -> usize {
+        if self.attributes.contains("lhs_spec") { self.operand.len() - 1 } else { 1 }
+    }
+
+    /// The function of operand, kernel, weights, and scales and shifts of the operand's channels, and scales of the result's: the
+    /// sum of a weighed convolution of `relu(x scale + shift)`, as normalisation has it. What both of its gradients read is
+    /// computed of cotangents, too.
+    pub(crate) fn normalised_text(&self) -> String {
+        let [x, k, y] = [self.operand, self.kernel, self.result].map(listed);
+        let of = |dims: &[u64], axis: usize| listed(&dims[axis..=axis]);
+        let (own, out) = (self.operand_channels(), self.channels());
+        let (s, q) = (of(self.operand, own), of(self.result, out));
+        let all = (0..self.result.len()).map(|a| a.to_string()).collect::<Vec<_>>().join(", ");
+        format!(
+            "func @f(%x: {x}, %k: {k}, %c: {y}, %s: {s}, %b: {s}, %q: {q}) -> f32[] {{
+               %sx = broadcast_in_dim %s {{dims = [{own}]}} : {x}
+               %bx = broadcast_in_dim %b {{dims = [{own}]}} : {x}
+               %m = mul %x, %sx : {x}
+               %a = add %m, %bx : {x}
+               %r = relu %a : {x}
+               %y = conv_general_dilated %r, %k {} : {y}
+               %qy = broadcast_in_dim %q {{dims = [{out}]}} : {y}
+               %z = mul %y, %qy : {y}
+               %w = mul %z, %c : {y}
+               %l = reduce_sum %w {{axes = [{all}]}} : f32[]
+               return %l
+             }}",
+            self.attributes,
+        )
+    }
+
+    /// The arguments of [`Convolution::normalised_text`].
+    pub(crate) fn normalised_arguments(&self) -> Vec<Array> {
+        let own = [self.operand[self.operand_channels()]];
+        let out = [self.result[self.channels()]];
+        arrays(&[self.operand, self.kernel, self.result, &own, &own, &out])
+    }
+
+    /// A function of these with its gradients by all parameters.
+    pub(crate) fn normalised(&self) -> (Module, Function) {
+        self.with_gradients(&self.normalised_text(), &[0, 1, 2, 3, 4, 5])
+    }
+
     /// The function, with its gradients by all parameters.
     pub(crate) fn differentiated(&self) -> (Module, Function) {
-        let text = self.text();
-        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}\n{text}", self.name));
+        self.with_gradients(&self.text(), &[0, 1, 2, 3])
+    }
+
+    fn with_gradients(&self, text: &str, wrt: &[usize]) -> (Module, Function) {
+        let module = parse(text).unwrap_or_else(|e| panic!("{}: {e:?}\n{text}", self.name));
         let f = module.funcs.values().next().expect("a function").clone();
-        let g = forward_and_backward(&module, &f, &[0, 1, 2, 3]);
+        let g = forward_and_backward(&module, &f, wrt);
         let g = g.unwrap_or_else(|d| panic!("{}: {d}", self.name));
         (Module::single(g.clone()), g)
     }
 
     /// Odd numbers, so that no product is 0.
     pub(crate) fn arguments(&self) -> Vec<Array> {
-        let mut state = 0x9e37_79b9u32;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            f64::from(state % 4) * 2.0 - 3.0
-        };
         let channels = [self.result[self.channels()]];
-        let array = |dims: &&[u64]| {
-            let n = dims.iter().product::<u64>();
-            let bits: Vec<u64> = (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
-            Array::from_bits(DType::F32, dims, &bits).expect("fits")
-        };
-        [self.operand, self.kernel, self.result, &channels].iter().map(array).collect()
+        arrays(&[self.operand, self.kernel, self.result, &channels])
     }
+}
+
+/// Arrays of odd numbers.
+fn arrays(all: &[&[u64]]) -> Vec<Array> {
+    let mut state = 0x9e37_79b9u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        f64::from(state % 4) * 2.0 - 3.0
+    };
+    let array = |dims: &&[u64]| {
+        let n = dims.iter().product::<u64>();
+        let bits: Vec<u64> = (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
+        Array::from_bits(DType::F32, dims, &bits).expect("fits")
+    };
+    all.iter().map(array).collect()
 }

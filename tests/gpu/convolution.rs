@@ -7,10 +7,20 @@ use crate::{Outcome, all, gpu};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::Fp;
 
-fn check(gpu: &Gpu, convolution: &Convolution, library: bool) -> Outcome {
-    let name = format!("{}, library {library}", convolution.name);
-    let (module, g) = convolution.differentiated();
-    let args = convolution.arguments();
+/// A convolution, of a parameter or of what is normalised, and whether there is a library.
+#[derive(Clone, Copy)]
+struct Case {
+    convolution: &'static Convolution,
+    normalised: bool,
+    library: bool,
+}
+
+fn check(gpu: &Gpu, Case { convolution, normalised, library }: Case) -> Outcome {
+    let name = format!("{}, normalised {normalised}, library {library}", convolution.name);
+    let (module, g) =
+        if normalised { convolution.normalised() } else { convolution.differentiated() };
+    let args =
+        if normalised { convolution.normalised_arguments() } else { convolution.arguments() };
     let expected = match Cpu::default().compile(&module, &g) {
         Ok(made) => made.executable.run(&args).expect("runs"),
         Err(d) => return Outcome::Wrong(format!("{name}: the other engine: {d}")),
@@ -43,10 +53,11 @@ fn check(gpu: &Gpu, convolution: &Convolution, library: bool) -> Outcome {
 pub(crate) fn convolutions_on_matrix_units() -> Result<(), Skipped> {
     let gpu = gpu()?;
     let forms = CONVOLUTIONS.iter().chain(LARGE);
-    let cases: Vec<(&Convolution, bool)> =
-        forms.flat_map(|convolution| [(convolution, true), (convolution, false)]).collect();
-    all("convolutions_on_matrix_units", &cases, |(convolution, library)| {
-        check(&gpu, convolution, *library)
+    let cases = forms.flat_map(|convolution| {
+        let all = [(false, true), (false, false), (true, true), (true, false)];
+        all.map(|(normalised, library)| Case { convolution, normalised, library })
     });
+    let cases: Vec<Case> = cases.collect();
+    all("convolutions_on_matrix_units", &cases, |case| check(&gpu, *case));
     Ok(())
 }

@@ -64,7 +64,7 @@ fn chunks_of_a_large_result_are_products_of_their_own() {
 struct Windows(bool);
 
 impl EngineModel for Windows {
-    fn pads_windows(&self, _: Fp) -> bool {
+    fn window_prologues(&self, _: Fp) -> bool {
         self.0
     }
 }

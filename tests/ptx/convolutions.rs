@@ -7,6 +7,7 @@ use crate::common::parallel;
 use crate::lowered;
 use crate::machine::run;
 use crate::trials::Skipped;
+use adfuse::backends::Array;
 use adfuse::backends::gpu::facts::{FactsCache, FactsOptions};
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
@@ -20,7 +21,7 @@ use adfuse::ir::{Function, Inst, Kind, Module, Op};
 
 /// The engine, as far as plans depend on it, with no device there.
 #[derive(Default)]
-struct PlannedFor {
+pub(crate) struct PlannedFor {
     facts: FactsCache,
 }
 
@@ -31,7 +32,7 @@ impl EngineModel for PlannedFor {
         self.facts.of(program, &FactsOptions { target, fp, library: true, products })
     }
 
-    fn pads_windows(&self, fp: Fp) -> bool {
+    fn window_prologues(&self, fp: Fp) -> bool {
         fp == Fp::Fast
     }
 }
@@ -43,7 +44,15 @@ fn planned_function(
     effort: Effort,
     engine: &dyn EngineModel,
 ) -> (Function, Plan) {
-    let (_, g) = convolution.differentiated();
+    planned_of(convolution.differentiated().1, (convolution, effort), engine)
+}
+
+/// A function of a convolution, prepared, and its plan.
+pub(crate) fn planned_of(
+    g: Function,
+    (convolution, effort): (&Convolution, Effort),
+    engine: &dyn EngineModel,
+) -> (Function, Plan) {
     let g = with_convolutions(&g).and_then(|g| prepare(&Module::single(g.clone()), &g));
     let g = g.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
     let options = PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Fast };
@@ -59,19 +68,35 @@ fn planned(convolution: &Convolution, effort: Effort) -> Verified<Program> {
 
 /// As [`planned`], where no kernel stores an array with zeros around it that products read.
 fn planned_without_pads(convolution: &Convolution) -> Verified<Program> {
-    let (g, mut plan) = planned_function(convolution, Effort::Default, &AnyEngine);
-    let inlined = |i: &Inst| g.op(*i) == Op::Pad && !g.results().contains(&g.inst_results(*i)[0]);
+    let (g, plan) = planned_function(convolution, Effort::Default, &AnyEngine);
+    inlining(convolution, (&g, plan), &|i| g.op(i) == Op::Pad)
+}
+
+/// The program of a plan in which some instructions are inlined that give no result.
+pub(crate) fn inlining(
+    convolution: &Convolution,
+    (g, mut plan): (&Function, Plan),
+    which: &dyn Fn(Inst) -> bool,
+) -> Verified<Program> {
+    let inlined = |i: &Inst| which(*i) && !g.results().contains(&g.inst_results(*i)[0]);
     for group in &mut plan.groups {
         group.parts.iter_mut().for_each(|members| members.retain(|i| !inlined(i)));
         group.parts.retain(|members| !members.is_empty());
     }
     plan.groups.retain(|group| !group.parts.is_empty());
+    let of_inlined =
+        |v| g.body_insts().iter().any(|i| inlined(i) && g.inst_results(*i).contains(&v));
+    plan.storage.retain(|(v, _)| !of_inlined(*v));
     let free = |i: &Inst| plan.inline.contains(i) || inlined(i);
     plan.inline = g.body_insts().iter().copied().filter(free).collect();
-    program_of(convolution, &g, &plan)
+    program_of(convolution, g, &plan)
 }
 
-fn program_of(convolution: &Convolution, g: &Function, plan: &Plan) -> Verified<Program> {
+pub(crate) fn program_of(
+    convolution: &Convolution,
+    g: &Function,
+    plan: &Plan,
+) -> Verified<Program> {
     let program = lower(g, plan, &MachineModel::h200());
     let program = program.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
     verify(program).unwrap_or_else(|e| panic!("{}: {}", convolution.name, e[0]))
@@ -97,7 +122,7 @@ pub(crate) fn sums_of_windows_are_convolutions() {
 }
 
 /// Decisions that are given instead of the engine's own.
-type Edit<'e> = Option<&'e dyn Fn(&str) -> String>;
+pub(crate) type Edit<'e> = Option<&'e dyn Fn(&str) -> String>;
 
 fn agrees(
     convolution: &Convolution,
@@ -105,16 +130,25 @@ fn agrees(
     target: GpuTarget,
     edit: Edit<'_>,
 ) {
-    let name = format!("{} {}", convolution.name, target.name);
+    agrees_on((convolution.name, &convolution.arguments()), program, target, edit);
+}
+
+/// Whether a program gives the kernel evaluator's numbers for these arguments.
+pub(crate) fn agrees_on(
+    (name, args): (&str, &[Array]),
+    program: &Verified<Program>,
+    target: GpuTarget,
+    edit: Edit<'_>,
+) {
+    let name = format!("{name} {}", target.name);
     let schedule = ptx::schedule(program, target, Fp::Fast).unwrap_or_else(|d| panic!("{d}"));
     let text = edit.map_or_else(|| schedule.to_string(), |edit| edit(&schedule.to_string()));
     let schedule =
         GpuSchedule::parse(&text, program).unwrap_or_else(|d| panic!("{name}: {d}\n{text}"));
     let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{name}: {d}"));
-    let args = convolution.arguments();
-    let expected = kernel::run(program, &args).unwrap_or_else(|d| panic!("{name}: {d}"));
+    let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
     for backwards in [false, true] {
-        let found = run(&module, program, &args, backwards);
+        let found = run(&module, program, args, backwards);
         for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
             for k in 0..found.len() {
                 let [x, y] = [found, expected].map(|array| array.get(k).to_f64());
@@ -134,7 +168,7 @@ pub(crate) fn sums_are_those_of_the_evaluator() {
 }
 
 /// How many products of a schedule have windows.
-fn windows(text: &str) -> usize {
+pub(crate) fn windows(text: &str) -> usize {
     text.lines().filter(|line| line.ends_with(" convolution")).count()
 }
 

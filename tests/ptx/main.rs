@@ -15,6 +15,7 @@ mod lanes;
 mod loops;
 mod machine;
 mod products;
+mod prologues;
 mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
@@ -398,6 +399,11 @@ fn main() -> ExitCode {
         convolutions::arrays_are_padded_for_libraries_alone,
         convolutions::tiles_of_large_ones_assemble_without_spills,
         convolutions::tiles_read_back_or_are_refused,
+        prologues::computed_operands_have_the_sums_of_the_evaluator,
+        prologues::what_is_computed_is_multiplied_by_tensor_cores,
+        prologues::rounding_once_changes_no_bit,
+        prologues::paths_read_back_or_are_refused,
+        prologues::normalised_arrays_are_not_stored,
         warpgroups::large_products_of_16_bit_floats_have_them,
         warpgroups::operands_with_heads_are_read_in_place,
         warpgroups::every_tile_is_assembled_without_spills,

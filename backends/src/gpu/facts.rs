@@ -232,6 +232,7 @@ fn of_works(
             Scheduled::Convolution(product) => {
                 let adds = product.timed_multiply_adds(how.1);
                 launches.timed_multiply_adds = launches.timed_multiply_adds.saturating_add(adds);
+                launches.timed_feeds |= product.form.operands.iter().any(|x| x.computed.is_some());
             }
             Scheduled::Elementwise(flat) => {
                 facts.pass(PassKind::Pack, flat.packing_threads(program));

@@ -101,6 +101,8 @@ struct StepLoad<'d> {
     busy: f64,
     /// Whether time follows from the structure of the program: no engine has said what it makes of the step.
     structural: bool,
+    /// Whether what contractions compute of their operands takes time beside that of multiply-adds.
+    feeds: bool,
 }
 
 impl<'d> StepLoad<'d> {
@@ -113,6 +115,7 @@ impl<'d> StepLoad<'d> {
             contract_s: 0.0,
             busy: 0.0,
             structural: true,
+            feeds: true,
         }
     }
 
@@ -228,7 +231,12 @@ impl<'d> StepLoad<'d> {
             }
             let places = IterationSpace::new(&extents, extents.len());
             let share = self.share(places.points(), 1);
-            self.add(&operations::program(&feed.program, &feed.params, &places), share);
+            let computed = operations::program(&feed.program, &feed.params, &places);
+            if !self.feeds {
+                self.work.join(&computed);
+                continue;
+            }
+            self.add(&computed, share);
             self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
         }
         let deep = IterationSpace::new(&member.depth, member.depth.len()).points();
@@ -357,6 +365,7 @@ fn priced(
         matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Contract(_) | Step::Scatter(_));
     let sweeps = facts.filter(|_| of_sweeps && launched.is_none());
     load.structural = sweeps.is_none();
+    load.feeds = launched.is_none_or(|(_, launched)| !launched.timed_feeds);
     if let Some(facts) = sweeps {
         load.facts(facts);
     }

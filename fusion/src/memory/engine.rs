@@ -33,8 +33,9 @@ pub trait EngineModel: Sync {
         None
     }
 
-    /// Whether products of windows of `f32` read an array with zeros around it where it is, so that no kernel need store it padded.
-    fn pads_windows(&self, _fp: Fp) -> bool {
+    /// Whether products of windows of `f32` have prologues: they read an array with zeros around it where it is, and compute
+    /// elementwise functions of it on the way, so that no kernel need store either.
+    fn window_prologues(&self, _fp: Fp) -> bool {
         false
     }
 
@@ -158,8 +159,8 @@ impl EngineModel for MemoEngine<'_> {
         self.engine.facts(program, device)
     }
 
-    fn pads_windows(&self, fp: Fp) -> bool {
-        self.engine.pads_windows(fp)
+    fn window_prologues(&self, fp: Fp) -> bool {
+        self.engine.window_prologues(fp)
     }
 
     fn donated(&self) -> &[usize] {

@@ -30,6 +30,8 @@ pub struct LaunchFacts {
     /// Multiply-adds that units of a model's rate would do in the time of those contractions whose time an engine knows, in
     /// place of their own.
     pub timed_multiply_adds: u64,
+    /// Whether that time has in it what products compute of their operands.
+    pub timed_feeds: bool,
 }
 
 /// A loop nest over a scalar program.
@@ -111,6 +113,7 @@ impl KernelFacts {
             own.multiply_adds = own.multiply_adds.saturating_add(other.multiply_adds);
             own.timed_multiply_adds =
                 own.timed_multiply_adds.saturating_add(other.timed_multiply_adds);
+            own.timed_feeds |= other.timed_feeds;
         }
     }
 }

@@ -24,7 +24,7 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
         self.backend.facts(program, machine)
     }
 
-    fn pads_windows(&self, fp: Fp) -> bool {
+    fn window_prologues(&self, fp: Fp) -> bool {
         self.attention().multiplies_windows(fp)
     }
 

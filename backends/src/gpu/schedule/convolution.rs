@@ -6,7 +6,7 @@ use super::mma_unit::Unit;
 use super::scalar_form::written;
 use super::shape::volume;
 use super::staged_box::{BoxOperand, StagedBox};
-use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair};
+use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair, wrong};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Member, Program, Sink};
@@ -36,6 +36,32 @@ pub(crate) struct WindowForm {
     pub(crate) operands: [BoxOperand; 2],
 }
 
+/// How elements of an operand come from its boxes to the units that multiply, which take TF32.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BoxPath {
+    /// As they were copied: each is rounded wherever it is read.
+    Copied,
+    /// What is computed of each, rounded, takes its place in shared memory once it is there.
+    Staged,
+}
+
+impl BoxPath {
+    pub(crate) const ALL: [BoxPath; 2] = [BoxPath::Copied, BoxPath::Staged];
+
+    /// Whether an operand may take it: what is computed is computed once.
+    pub(crate) fn is_of(self, operand: &BoxOperand) -> bool {
+        self == BoxPath::Staged || operand.computed.is_none()
+    }
+
+    /// The word for it in the text of a schedule.
+    fn name(self) -> &'static str {
+        match self {
+            BoxPath::Copied => "copied",
+            BoxPath::Staged => "staged",
+        }
+    }
+}
+
 /// The choices of a product with windows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct WindowTile {
@@ -45,8 +71,13 @@ pub(crate) struct WindowTile {
     pub(crate) warps: [i64; 2],
     /// Blocks that a multiprocessor shall have at a time.
     pub(crate) resident: u32,
+    /// How the operands come.
+    pub(crate) paths: [BoxPath; 2],
     /// Steps in shared memory at a time.
     pub(crate) stages: i64,
+    /// Steps from the one that is multiplied to the one whose elements are computed in shared memory meanwhile: 1, or 0 where all
+    /// are computed before.
+    pub(crate) ahead: i64,
     /// Parts of the depth, each by blocks of its own.
     pub(crate) parts: i64,
     pub(crate) combine: Combine,
@@ -221,6 +252,11 @@ impl WindowTiling {
 }
 
 impl WindowTile {
+    /// Whether an operand is staged.
+    pub(crate) fn stages_any(&self) -> bool {
+        self.paths.contains(&BoxPath::Staged)
+    }
+
     /// Where everything lies, for tiles that a target has.
     ///
     /// # Errors
@@ -231,6 +267,10 @@ impl WindowTile {
         m: &Member,
         target: &GpuTarget,
     ) -> Result<WindowTiling, String> {
+        let fits = |k: usize| self.paths[k].is_of(&form.operands[k]);
+        if !fits(0) || !fits(1) {
+            return Err("an operand that is computed is staged".to_owned());
+        }
         let made = WindowTiling::new(form, m, self)?;
         self.check(&made, target)?;
         Ok(made)
@@ -238,7 +278,10 @@ impl WindowTile {
 
     /// Errs for tiles that a target does not have, where everything lies so.
     pub(crate) fn check(&self, made: &WindowTiling, target: &GpuTarget) -> Result<(), String> {
-        let WindowTile { stages, parts, resident, .. } = *self;
+        let WindowTile { stages, parts, resident, ahead, .. } = *self;
+        if ahead > 1 || ahead == 1 && (stages < 3 || !self.stages_any()) {
+            return Err(format!("of {stages} stages none is computed {ahead} steps ahead"));
+        }
         if !(2..=8).contains(&stages) || !(1..=made.steps).contains(&parts) {
             return Err(format!(
                 "there are no {stages} stages and {parts} parts of {} steps",
@@ -282,6 +325,13 @@ pub(crate) fn is_row_sum(m: &Member, sink: &Sink) -> bool {
     typed && volume(&m.batch) == 1 && axes.into_iter().eq(first..first + m.cols.len())
 }
 
+/// How an operand comes, as a line says it.
+fn path(line: &Line<'_>, key: &str) -> Result<BoxPath, Diagnostic> {
+    let (word, span) = line.word(key)?;
+    let found = BoxPath::ALL.into_iter().find(|path| path.name() == word);
+    found.ok_or_else(|| wrong(span, format!("`{word}` is neither `copied` nor `staged`")))
+}
+
 impl DecisionLine for WindowTile {
     fn write(&self, to: &mut Writer) {
         let [rows, cols, depth] = [0, 1, 2].map(|k| listed(&self.sides[k]));
@@ -296,7 +346,9 @@ impl DecisionLine for WindowTile {
                 ("resident", &self.resident),
             ],
         );
-        to.line("pipeline", &[("stages", &self.stages)]);
+        let [lhs, rhs] = self.paths.map(BoxPath::name);
+        to.line("operands", &[("lhs", &lhs), ("rhs", &rhs)]);
+        to.line("pipeline", &[("stages", &self.stages), ("ahead", &self.ahead)]);
         self.combine.write(self.parts, to);
     }
 
@@ -309,8 +361,11 @@ impl DecisionLine for WindowTile {
         let sides = [sides(&line, "rows")?, sides(&line, "cols")?, sides(&line, "depth")?];
         let warps = line.pair("warps")?;
         let resident = u32::try_from(line.int("resident")?).unwrap_or(u32::MAX);
-        let stages = from.line("pipeline", &["stages"])?.int("stages")?;
+        let line = from.line("operands", &["lhs", "rhs"])?;
+        let paths = [path(&line, "lhs")?, path(&line, "rhs")?];
+        let line = from.line("pipeline", &["stages", "ahead"])?;
+        let (stages, ahead) = (line.int("stages")?, line.int("ahead")?);
         let (parts, combine) = Combine::read(from)?;
-        Ok(WindowTile { sides, warps, resident, stages, parts, combine })
+        Ok(WindowTile { sides, warps, resident, paths, stages, ahead, parts, combine })
     }
 }

@@ -1,10 +1,12 @@
 //! The tiles of a product with windows that take the least time by a model of a multiprocessor.
 
+use super::box_program::BoxProgram;
 use super::convolution::{
-    DEEP, MOST_PIECES, MOST_SUMS, NEAR, Sides, WindowForm, WindowTile, WindowTiling, elements,
+    BoxPath, DEEP, MOST_PIECES, MOST_SUMS, NEAR, Sides, WindowForm, WindowTile, WindowTiling,
+    elements,
 };
 use super::shape::volume;
-use super::staged_box::{CopyTeams, StagedBox};
+use super::staged_box::{BoxOperand, CopyTeams, StagedBox};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Buffer, Member};
@@ -25,6 +27,13 @@ const CACHE_LINE: i64 = 128;
 const EXPOSED: f64 = 0.25;
 /// How many times as long a step takes where no other block multiplies while its warps wait.
 const ALONE: f64 = 1.25;
+/// Instructions of a warp that reads two elements of a line, and the time of one that rounds an element.
+const READ: f64 = 2.0;
+const ROUND: f64 = 2.0;
+/// Instructions about elements that are computed in shared memory: tests and addresses, the load and the store. Clocks of shared
+/// memory for a word of each lane, there and back: a part of them is hidden behind products, of which copies have more.
+const STAGED: f64 = 6.0;
+const BOTH_WAYS: f64 = 0.9;
 /// Clocks until the first step of a block is there, and of a barrier.
 const FILL: f64 = 1500.0;
 const BARRIER: f64 = 60.0;
@@ -57,7 +66,10 @@ impl WindowTile {
     pub(crate) fn of(form: &WindowForm, m: &Member, target: &GpuTarget) -> Option<WindowTile> {
         let mut key = (form.clone(), *target);
         // Which arrays they are makes no difference.
-        key.0.operands.iter_mut().for_each(|operand| operand.buffer = Buffer::from_u32(0));
+        for operand in &mut key.0.operands {
+            operand.buffer = Buffer::from_u32(0);
+            operand.computed.iter_mut().for_each(BoxProgram::of_any_buffers);
+        }
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known().get(&key) {
             return found.clone();
@@ -81,7 +93,9 @@ impl WindowTile {
             for depth in depths.iter().take(MOST_STEPS) {
                 let sides = [rows.clone(), cols.clone(), depth.clone()];
                 let combine = Combine::default();
-                let tile = WindowTile { sides, warps, resident, stages: 2, parts: 1, combine };
+                let (paths, stages, parts) = ([BoxPath::Staged; 2], 2, 1);
+                let tile =
+                    WindowTile { sides, warps, resident, paths, stages, ahead: 0, parts, combine };
                 let Some((tile, seconds)) = tile.completed(form, m, target) else { continue };
                 found = true;
                 if best.as_ref().is_none_or(|(least, _)| seconds < *least) {
@@ -116,8 +130,28 @@ impl WindowTile {
             tiling = tiling.split(self.parts);
         }
         self.check(&tiling, target).ok()?;
-        let seconds = self.seconds(form, m, &tiling, target);
-        Some((self, seconds))
+        let of = |k: usize| {
+            let all = BoxPath::ALL.into_iter();
+            all.filter(move |path| path.is_of(&form.operands[k]))
+        };
+        let all = of(0).flat_map(|lhs| of(1).map(move |rhs| [lhs, rhs]));
+        let priced = all.map(|paths| {
+            let mut tile = WindowTile { paths, ..self.clone() };
+            // Where no other block multiplies meanwhile, this one does.
+            let ahead = self.resident == 1 && tile.stages > 2 && tile.stages_any();
+            tile.ahead = i64::from(ahead);
+            let seconds = tile.seconds(form, m, &tiling, target);
+            (tile, seconds)
+        });
+        priced.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// What is done to each operand in shared memory.
+    fn staging(&self, form: &WindowForm) -> [Option<StagedClocks>; 2] {
+        [0, 1].map(|k| {
+            let staged = self.paths[k] == BoxPath::Staged;
+            staged.then(|| StagedClocks::of(&form.operands[k]))
+        })
     }
 
     /// Seconds that a product takes on an H200.
@@ -132,7 +166,8 @@ impl WindowTile {
             tiling.boxes[k].turns(&form.operands[k], [tiling.lanes[k], tiling.lanes[2]]) as f64
         });
         let boxes = [&tiling.boxes[0], &tiling.boxes[1]];
-        let step = step_clocks((&self.sides, self.warps, self.resident), boxes, turns);
+        let staging = self.staging(form);
+        let step = step_clocks((&self.sides, self.warps, self.resident), boxes, turns, staging);
         let resident = f64::from(self.resident);
         // Other blocks multiply while one begins and ends.
         let ends = FILL + finish_clocks([&self.sides[0], &self.sides[1]], m);
@@ -155,6 +190,10 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
         let staged = StagedBox::new(&form.operands[k], &sides, usual);
         (sides, staged)
     };
+    let staging = [0, 1].map(|k| {
+        let operand = &form.operands[k];
+        operand.computed.as_ref().map(|_| StagedClocks::of(operand))
+    });
     let cols: Vec<_> = own_sides(&m.cols).into_iter().map(|sides| staged(1, sides)).collect();
     let mut found: Vec<(f64, SumTile)> = Vec::new();
     for (rows, own) in own_sides(&m.rows).into_iter().map(|sides| staged(0, sides)) {
@@ -166,7 +205,7 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
                     && wide % (NEAR * warps[1]) == 0;
                 if fits {
                     let shape = ([rows.clone(), cols.clone()], warps, resident);
-                    let seconds = rough(m, &shape, (usual, [&own, other]), target);
+                    let seconds = rough(m, &shape, (usual, [&own, other], staging), target);
                     found.push((seconds, shape));
                 }
             }
@@ -180,11 +219,11 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
 fn rough(
     m: &Member,
     (sides, warps, resident): &SumTile,
-    (usual, boxes): (&Sides, [&StagedBox; 2]),
+    (usual, boxes, staging): (&Sides, [&StagedBox; 2], [Option<StagedClocks>; 2]),
     target: &GpuTarget,
 ) -> f64 {
     let all = [sides[0].clone(), sides[1].clone(), usual.clone()];
-    let step = step_clocks((&all, *warps, *resident), boxes, [1.0, 1.0]);
+    let step = step_clocks((&all, *warps, *resident), boxes, [1.0, 1.0], staging);
     let tiles = |k: usize, extents: &[i64]| {
         let along = extents.iter().zip(&sides[k]).map(|(n, side)| ((n + side - 1) / side) as f64);
         along.product::<f64>()
@@ -199,28 +238,51 @@ fn rough(
     waves * resident * (steps * step + alone) / CLOCK
 }
 
+/// Instructions that compute elements in shared memory: what those of a line share, and what each has by itself.
+#[derive(Clone, Copy)]
+struct StagedClocks {
+    line: f64,
+    element: f64,
+}
+
+impl StagedClocks {
+    fn of(operand: &BoxOperand) -> StagedClocks {
+        let [line, element] = operand.computed.as_ref().map_or([0, 0], BoxProgram::instructions);
+        StagedClocks { line: line as f64, element: element as f64 + ROUND }
+    }
+}
+
 /// The clocks of a step, in which lanes read each operand in this many turns.
 fn step_clocks(
     (sides, warps, resident): (&[Sides; 3], [i64; 2], u32),
     boxes: [&StagedBox; 2],
     turns: [f64; 2],
+    staging: [Option<StagedClocks>; 2],
 ) -> f64 {
     let [rows, cols, depth] = [0, 1, 2].map(|k| elements(&sides[k]) as f64);
     let [tall, wide] = [0, 1].map(|k| (elements(&sides[k]) / NEAR / warps[k]) as f64);
     let warps = warps[0] * warps[1];
     let (mut shared, mut issued, mut bytes) = (0.0, 0.0, 0.0);
-    for staged in boxes {
-        let CopyTeams { lanes, turns, units, along, .. } = staged.teams(warps * WARP);
+    for (staged, staging) in boxes.into_iter().zip(staging) {
+        let CopyTeams { lanes, teams, turns, units, along } = staged.teams(warps * WARP);
         let copies = (warps * turns * units) as f64;
         let apart = if 4 * lanes * staged.unit < CACHE_LINE { WARP / lanes } else { 1 };
         shared += copies * COPY * (1 + apart) as f64;
         let addresses = if along.is_some() { 1.0 } else { 12.0 };
         issued += (warps * turns) as f64 * addresses + 1.5 * copies;
         bytes += 4.0 * staged.fetched as f64;
+        if let Some(StagedClocks { line, element }) = staging {
+            let unit = staged.unit as f64;
+            shared += BOTH_WAYS * copies * unit;
+            // Turns of one place along that dimension share what their lines do.
+            let lines = along.map_or(turns, |k| (staged.places[k].0 + teams - 1) / teams);
+            issued += (warps * lines) as f64 * line + copies * (STAGED + unit * element);
+        }
     }
     let pieces = warps as f64 * depth / 8.0;
     shared += pieces * 2.0 * (tall * turns[0] + wide * turns[1]);
-    issued += pieces * (tall * wide / 2.0 + 6.0 * (tall + wide));
+    let read = staging.map(|staged| READ + if staged.is_some() { 0.0 } else { 2.0 * ROUND });
+    issued += pieces * (tall * wide / 2.0 + read[0] * tall + read[1] * wide);
     let multiply = rows * cols * depth / MULTIPLY_ADDS;
     let limits = [shared, issued / ISSUED, bytes / CACHE_BYTES];
     let longest = limits.into_iter().fold(multiply, f64::max);

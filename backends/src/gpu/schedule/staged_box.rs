@@ -5,11 +5,11 @@
 //! of an image under the rows of a kernel. So a tile reads a box, and in shared memory an element is at the sum of what
 //! its line and its place along the depth add.
 
+use super::box_program::{BoxFeed, BoxProgram};
 use super::operand_path::feed;
 use adfuse_ir::DType;
 use adfuse_ir::index::Guard;
-use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Program, Storage};
-use adfuse_ir::scalar::SOp;
+use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Program, Storage};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -52,6 +52,8 @@ pub(crate) struct BoxOperand {
     pub(crate) dims: Vec<BoxDim>,
     /// Extents of the batch, of the operand's own axes and of the depth.
     pub(crate) extents: [Extents; 3],
+    /// What is computed of the elements that are read; `None` where they stay as they are.
+    pub(crate) computed: Option<BoxProgram>,
 }
 
 impl BoxDim {
@@ -87,23 +89,11 @@ impl BoxDim {
 }
 
 impl BoxOperand {
-    /// An operand of a product; `None` where its elements are computed or chosen otherwise.
+    /// An operand of a product; `None` where its elements are chosen otherwise, or computed of more than one element of an array.
     pub(crate) fn of(program: &Program, m: &Member, side: usize) -> Option<BoxOperand> {
         let (feed, own) = feed(m, side);
-        let [Param::Load(pieces)] = feed.params.as_slice() else { return None };
-        let [out] = feed.program.outputs.as_slice() else { return None };
-        if feed.program.insts[*out].op != SOp::Param(0) {
-            return None;
-        }
-        let (piece, guards): (&Piece, &[Guard]) = match pieces.as_slice() {
-            [piece] if piece.guards.is_empty() => (piece, &[]),
-            [piece, Piece { from: Operand::Literal(zero), guards, .. }]
-                if guards.is_empty() && zero.to_f64() == 0.0 =>
-            {
-                (piece, &piece.guards)
-            }
-            _ => return None,
-        };
+        let found = BoxFeed::of(program, feed)?;
+        let (piece, guards) = (found.piece, &found.guards);
         let Operand::Buffer(buffer) = piece.from else { return None };
         let data = &program.buffers[buffer];
         if data.dtype != DType::F32 || data.storage != Storage::Plain {
@@ -123,7 +113,8 @@ impl BoxOperand {
             let mut read = 0..extent;
             for guard in guards.iter().filter(|g| alike(&g.expr, &factors, rank)) {
                 let apart = base - guard.expr.eval(&zeros, &[]);
-                let (from, to) = (guard.range.start + apart, guard.range.end + apart);
+                let Range { start, end } = guard.range;
+                let (from, to) = (start.saturating_add(apart), end.saturating_add(apart));
                 read = read.start.max(from)..read.end.min(to);
             }
             if factors.iter().all(|&f| f == 0) {
@@ -150,7 +141,19 @@ impl BoxOperand {
             return None;
         }
         dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride));
-        Some(BoxOperand { buffer, origin, dims, extents })
+        let dim_of = |factors: &[i128]| {
+            let same = |dim: &BoxDim| {
+                dim.factors.iter().flatten().map(|&f| i128::from(f)).eq(factors.iter().copied())
+            };
+            dims.iter().position(same).map(|dim| (dim, dims[dim].base))
+        };
+        let computed = match found.computes() {
+            true => Some(found.program((program, feed), rank, &dim_of)?),
+            false => None,
+        };
+        // Lines have something that all of their elements share.
+        let lines_from = computed.as_ref().map_or(0, BoxProgram::lines_from);
+        (lines_from < dims.len()).then_some(BoxOperand { buffer, origin, dims, extents, computed })
     }
 
     /// Whether lines share elements.
@@ -249,7 +252,8 @@ impl StagedBox {
         let mut made = StagedBox { tile, places, inner, line, pitch, room, unit, fetched, tests };
         made.tests = (0..operand.dims.len()).map(|k| made.tests_of(operand, k)).collect();
         let mut inner = operand.dims.len().saturating_sub(1);
-        while inner > 0 && made.is_whole(operand, inner) {
+        let least = operand.computed.as_ref().map_or(0, BoxProgram::lines_from);
+        while inner > least && made.is_whole(operand, inner) {
             inner -= 1;
         }
         made.lined(operand, inner)

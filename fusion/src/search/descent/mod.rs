@@ -82,7 +82,7 @@ pub(crate) fn descended(
         fixed: waiting(&table.facts),
         worth: Worth::of(&table, device),
         epilogues: device.contract_epilogue,
-        pads_windows: engine.pads_windows(plan.fp),
+        window_prologues: engine.window_prologues(plan.fp),
         table,
         shifts,
         pricer,
@@ -125,8 +125,8 @@ struct Descent<'a, 'f> {
     fixed: EntitySet<Inst>,
     /// Whether contractions have epilogues.
     epilogues: bool,
-    /// Whether products of windows read arrays with zeros around them where they are.
-    pads_windows: bool,
+    /// Whether products of windows read arrays with zeros around them where they are, and compute functions of them.
+    window_prologues: bool,
     worth: Worth<'a>,
     /// Rounds that have begun.
     round: u32,

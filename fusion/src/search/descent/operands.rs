@@ -1,8 +1,8 @@
-//! Operands of contractions. They are in memory, but for zeros around the arrays that products of windows read, where the engine
-//! has such products.
+//! Operands of contractions. They are in memory, but for zeros around the arrays that products of windows read, and elementwise
+//! functions of these, where the engine has products with such prologues.
 
 use super::Descent;
-use super::table::KeptInsts;
+use super::table::{GroupTable, KeptInsts};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use adfuse_ir::op::Body;
@@ -11,21 +11,26 @@ use smallvec::{SmallVec, smallvec};
 
 impl Descent<'_, '_> {
     /// What its group may compute in its place where an instruction is inlined: nothing, but where contractions read its result.
-    /// What these read then is in memory, alone or with the truth values that are found of it, so that others need not read it for
-    /// those. No way where contractions must read the result as it is.
+    /// Of an array with zeros around it, what they read then is in memory, alone or with the truth values that are found of it, so
+    /// that others need not read it for those; or products of windows compute it. No way where contractions must read the result
+    /// as it is.
     pub(super) fn kept_for_contractions(&self, i: Inst) -> SmallVec<[KeptInsts; 2]> {
         let table = &self.table;
         let facts = &table.facts;
         let f = facts.f;
         let v = f.inst_results(i)[0];
-        let reads =
-            |m: &Inst| facts.class[*m] == InstClass::Contract && table.reads(*m).contains(&v);
-        let readers = table.readers[v].iter().flat_map(|&g| &table.rows[g].group.parts);
-        if !readers.flatten().any(reads) {
+        if readers_of(table, v).next().is_none() {
             return smallvec![KeptInsts::new()];
         }
-        if !self.pads_windows || !surrounds_with_zeros(facts, i) {
+        if !self.window_prologues {
             return SmallVec::new();
+        }
+        if !surrounds_with_zeros(facts, i) {
+            let mut all = readers_of(table, v);
+            let computed = matches!(f.op(i).def().body, Body::Map(_))
+                && f.ty(v).dtype == DType::F32
+                && all.all(|m| reads_windows(facts, m, v));
+            return if computed { smallvec![KeptInsts::new()] } else { SmallVec::new() };
         }
         let Some(computed) = computed_under(facts, f.args(i)[0]) else {
             return smallvec![KeptInsts::new()];
@@ -38,11 +43,38 @@ impl Descent<'_, '_> {
         let users = facts.users[f.inst_results(computed)[0]].iter().copied();
         let masks: KeptInsts = users.filter(is_mask).collect();
         let alone: KeptInsts = smallvec![computed];
-        match masks.is_empty() {
-            true => smallvec![alone],
-            false => smallvec![alone.iter().copied().chain(masks).collect(), alone],
+        let mut ways: SmallVec<[KeptInsts; 2]> = smallvec![alone.clone(), KeptInsts::new()];
+        if !masks.is_empty() {
+            ways.insert(0, alone.into_iter().chain(masks).collect());
         }
+        ways
     }
+}
+
+/// The contractions that read a value, or what is inlined of it.
+fn readers_of<'t>(table: &'t GroupTable<'_>, v: Value) -> impl Iterator<Item = Inst> + 't {
+    let parts = table.readers[v].iter().flat_map(|&g| &table.rows[g].group.parts);
+    let reads = move |m: &Inst| {
+        table.facts.class[*m] == InstClass::Contract && table.reads(*m).contains(&v)
+    };
+    parts.flatten().copied().filter(reads)
+}
+
+/// Whether all operands of a contraction that are views of a value are views of its windows.
+fn reads_windows(facts: &Facts<'_>, m: Inst, value: Value) -> bool {
+    let f = facts.f;
+    let of_windows = |&v: &Value| {
+        let (mut v, mut windows) = (v, false);
+        while let Some(i) = facts.free(v) {
+            windows |= f.op(i) == Op::Skew;
+            match (f.op(i).def().body, f.args(i)) {
+                (Body::View(_), &[under, ..]) => v = under,
+                _ => return false,
+            }
+        }
+        windows || v != value
+    };
+    f.args(m).iter().all(of_windows)
 }
 
 /// The inlined instruction that computes a value, or what is viewed.

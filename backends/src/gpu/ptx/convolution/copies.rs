@@ -9,12 +9,32 @@ use crate::gpu::schedule::index::{coordinates, range, split};
 use crate::gpu::schedule::staged_box::{BoxOperand, CopyTeams, DEEP, OWN, StagedBox};
 use adfuse_ir::index::{Guard, IndexExpr};
 
-/// A box on its way.
-struct BoxCopy<'b> {
-    operand: &'b BoxOperand,
-    staged: &'b StagedBox,
+/// The box of a step.
+pub(super) struct BoxWalk<'b> {
+    pub(super) operand: &'b BoxOperand,
+    pub(super) staged: &'b StagedBox,
     /// Of each dimension the first place of the box, and the coordinates' part of it without the batch's.
-    starts: Vec<(IndexExpr, IndexExpr)>,
+    pub(super) starts: Vec<(IndexExpr, IndexExpr)>,
+    /// Words of a stage before it.
+    before: i64,
+}
+
+/// Neighbours of a line that one thread has.
+pub(super) struct BoxUnit {
+    /// The variables of the expressions below.
+    pub(super) vars: Vars,
+    /// The coordinates of the line along the dimensions before it.
+    pub(super) at: Vec<IndexExpr>,
+    /// The number of the lane in its team, and elements of the line before the first unit of a turn.
+    lane: IndexExpr,
+    on: i64,
+    /// Where it is in shared memory: a register, and bytes.
+    pub(super) to: Reg,
+    pub(super) offset: i64,
+    /// Whether there is that unit.
+    pub(super) when: Option<Reg>,
+    /// What holds where it is read.
+    pub(super) guards: Vec<Guard>,
 }
 
 impl WindowKernel<'_> {
@@ -25,27 +45,30 @@ impl WindowKernel<'_> {
         (step, ahead, end): (Reg, i64, Reg),
         stage: Reg,
     ) {
-        let tiling = &self.product.tiling;
         let (on, more) = (emit.asm.fresh(Class::Word), emit.asm.fresh(Class::Pred));
         emit.asm.emit(format_args!("add.s32 {on}, {step}, {ahead}"));
         emit.asm.emit(format_args!("setp.lt.s32 {more}, {on}, {end}"));
         emit.when(Some(more), |emit| {
-            let mut vars = self.vars.clone();
-            let on = vars.push(on, tiling.steps);
-            // The number along each axis, in a register of its own.
-            let deep: Vec<IndexExpr> = coordinates(&on, &tiling.tiles[2])
-                .iter()
-                .zip(&tiling.tiles[2])
-                .map(|(e, &n)| {
-                    let number = self.number(emit, e, &vars);
-                    vars.push(number, n)
-                })
-                .collect();
+            let (deep, vars) = self.deep(emit, on);
             for side in 0..2 {
                 self.copy_box(emit, side, (&deep, &vars), stage);
             }
         });
         emit.asm.emit("cp.async.commit_group");
+    }
+
+    /// The number of a step along each axis of the depth, with the variables that it is made of.
+    pub(super) fn deep(&self, emit: &mut Emit<'_>, step: Reg) -> (Vec<IndexExpr>, Vars) {
+        let tiling = &self.product.tiling;
+        let mut vars = self.vars.clone();
+        let step = vars.push(step, tiling.steps);
+        // Each in a register of its own.
+        let deep = coordinates(&step, &tiling.tiles[2]).into_iter().zip(&tiling.tiles[2]);
+        let deep = deep.map(|(e, &n)| {
+            let number = self.number(emit, &e, &vars);
+            vars.push(number, n)
+        });
+        (deep.collect(), vars)
     }
 
     fn copy_box(
@@ -55,6 +78,36 @@ impl WindowKernel<'_> {
         (deep, vars): (&[IndexExpr], &Vars),
         stage: Reg,
     ) {
+        let walk = self.box_walk(side, deep);
+        let operand = walk.operand;
+        let element = operand.dims.iter().zip(&walk.starts);
+        let element = element.fold(IndexExpr::Const(operand.origin), |sum, (dim, (start, _))| {
+            sum.sum(start.clone().times(dim.stride))
+        });
+        let element = resolved(&element, &emit.same(vars), vars);
+        let address = emit.address(operand.buffer, &element, 4, vars, &[]);
+        let from = emit.moving(&address);
+        let near = operand.dims.last().map_or(1, |dim| dim.stride);
+        let StagedBox { unit, .. } = *walk.staged;
+        for turn in self.turns(&walk) {
+            let found = self.unit(emit, (&walk, vars), stage, turn);
+            let outer = found.at.iter().zip(&operand.dims);
+            let element = outer.fold(found.lane.clone().times(unit * near), |sum, (at, dim)| {
+                sum.sum(at.clone().times(dim.stride))
+            });
+            let (element, far) = split(&resolved(&element, &emit.same(&found.vars), &found.vars));
+            let element = value(&mut emit.asm, &element, &found.vars, &[]);
+            let op = if element.class == Class::Word { "mad.wide.s32" } else { "mad.lo.s64" };
+            let source = emit.asm.pure(Class::Long, op, format_args!("{element}, 4, {from}"));
+            let BoxUnit { to, offset, on, .. } = found;
+            let far = 4 * (far + on * near);
+            let places = format!("[{to}+{offset}], [{source}+{far}], {}", 4 * unit);
+            copy_unit(emit, &found, (&places, unit));
+        }
+    }
+
+    /// The boxes of an operand at a step whose number along each axis of the depth is given.
+    pub(super) fn box_walk(&self, side: usize, deep: &[IndexExpr]) -> BoxWalk<'_> {
         let (operand, staged) =
             (&self.product.form.operands[side], &self.product.tiling.boxes[side]);
         let numbers = [&self.batch[..], &self.tile[side], deep];
@@ -69,82 +122,64 @@ impl WindowKernel<'_> {
             let own = part(OWN).sum(part(DEEP)).plus(*before);
             (own.clone().sum(part(0)).plus(dim.base), own)
         });
-        let copy = BoxCopy { operand, staged, starts: starts.collect() };
-        let element = operand.dims.iter().zip(&copy.starts);
-        let element = element.fold(IndexExpr::Const(operand.origin), |sum, (dim, (start, _))| {
-            sum.sum(start.clone().times(dim.stride))
-        });
-        let element = resolved(&element, &emit.same(vars), vars);
-        let address = emit.address(operand.buffer, &element, 4, vars, &[]);
-        let from = emit.moving(&address);
         let before = if side == 0 { 0 } else { self.product.tiling.boxes[0].words() };
-        let to = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
-        let to = emit.asm.pure(Class::Word, "add.s32", format_args!("{to}, {stage}"));
-        self.copy_lines(emit, &copy, vars, (from, to, 4 * before));
+        BoxWalk { operand, staged, starts: starts.collect(), before }
     }
 
-    /// Teams of lanes copy a line each, one turn after the other.
-    fn copy_lines(
+    /// Each unit that a thread has of a box, as the turns for lines and for units of a line: teams of lanes have a line each, one turn
+    /// after the other.
+    pub(super) fn turns(&self, walk: &BoxWalk<'_>) -> impl Iterator<Item = [i64; 2]> + use<> {
+        let CopyTeams { turns, units, .. } = walk.staged.teams(self.product.tiling.threads);
+        (0..turns).flat_map(move |turn| (0..units).map(move |k| [turn, k]))
+    }
+
+    /// The unit of a turn, in the stage that is this many bytes in.
+    pub(super) fn unit(
         &self,
         emit: &mut Emit<'_>,
-        copy: &BoxCopy<'_>,
-        vars: &Vars,
-        (from, to, offset): (Reg, Reg, i64),
-    ) {
-        let StagedBox { inner, pitch, room, unit, ref places, .. } = *copy.staged;
-        let teams = copy.staged.teams(self.product.tiling.threads);
+        (walk, vars): (&BoxWalk<'_>, &Vars),
+        stage: Reg,
+        [turn, k]: [i64; 2],
+    ) -> BoxUnit {
+        let StagedBox { inner, pitch, room, unit, ref places, .. } = *walk.staged;
+        let to = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
+        let to = emit.asm.pure(Class::Word, "add.s32", format_args!("{to}, {stage}"));
+        let teams = walk.staged.teams(self.product.tiling.threads);
         let lane = self.thread.clone().modulo(teams.lanes);
-        let near = copy.operand.dims.last().map_or(1, |dim| dim.stride);
         let extents: Vec<i64> = places[..inner].iter().map(|(n, _)| *n).collect();
-        for turn in 0..teams.turns {
-            let mut vars = vars.clone();
-            let (at, there) = self.line_of(emit, (&extents, &teams), turn, &mut vars);
-            let outer = at.iter().zip(&copy.operand.dims);
-            let element = outer.fold(lane.clone().times(unit * near), |sum, (at, dim)| {
-                sum.sum(at.clone().times(dim.stride))
-            });
-            let numbered = |dims: usize| {
-                let all = at.iter().zip(&extents).take(dims);
-                all.fold(IndexExpr::Const(0), |n, (at, &m)| n.times(m).sum(at.clone()))
-            };
-            let rooms = numbered(inner.saturating_sub(1)).times(room);
-            let place = numbered(inner).times(pitch).sum(rooms).sum(lane.clone().times(unit));
-            let [(element, far), (place, further)] =
-                [element, place].map(|e| split(&resolved(&e, &emit.same(&vars), &vars)));
-            let element = value(&mut emit.asm, &element, &vars, &[]);
-            let op = if element.class == Class::Word { "mad.wide.s32" } else { "mad.lo.s64" };
-            let source = emit.asm.pure(Class::Long, op, format_args!("{element}, 4, {from}"));
-            let place = value(&mut emit.asm, &place, &vars, &[]);
-            let target = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, 4, {to}"));
-            for k in 0..teams.units {
-                let on = k * teams.lanes * unit;
-                let unit_place = lane.clone().plus(k * teams.lanes);
-                let has = self.has_unit(emit, copy.staged, &teams, k);
-                let when = emit.all(there, has);
-                let places = format!(
-                    "[{target}+{}], [{source}+{}], {}",
-                    offset + 4 * (further + on),
-                    4 * (far + on * near),
-                    4 * unit
-                );
-                let guards = copy.guards(&at, &unit_place);
-                copy_unit(emit, (&guards, &vars), when, (&places, unit));
-            }
-        }
+        let mut vars = vars.clone();
+        let (at, there) = self.line_of(emit, walk.staged, turn, &mut vars);
+        let numbered = |dims: usize| {
+            let all = at.iter().zip(&extents).take(dims);
+            all.fold(IndexExpr::Const(0), |n, (at, &m)| n.times(m).sum(at.clone()))
+        };
+        let rooms = numbered(inner.saturating_sub(1)).times(room);
+        let place = numbered(inner).times(pitch).sum(rooms).sum(lane.clone().times(unit));
+        let (place, further) = split(&resolved(&place, &emit.same(&vars), &vars));
+        let place = value(&mut emit.asm, &place, &vars, &[]);
+        let to = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, 4, {to}"));
+        let on = k * teams.lanes * unit;
+        let has = self.has_unit(emit, walk.staged, &teams, k);
+        let when = emit.all(there, has);
+        let guards = walk.guards(&at, &lane.clone().plus(k * teams.lanes));
+        let offset = 4 * (walk.before + further + on);
+        BoxUnit { vars, at, lane, on, to, offset, when, guards }
     }
 
     /// The coordinates of a team's line along the dimensions before it, and whether there is that line.
-    fn line_of(
+    pub(super) fn line_of(
         &self,
         emit: &mut Emit<'_>,
-        (extents, teams): (&[i64], &CopyTeams),
+        staged: &StagedBox,
         turn: i64,
         vars: &mut Vars,
     ) -> (Vec<IndexExpr>, Option<Reg>) {
+        let teams = staged.teams(self.product.tiling.threads);
+        let extents: Vec<i64> = staged.places[..staged.inner].iter().map(|(n, _)| *n).collect();
         let team = self.thread.clone().floor_div(teams.lanes);
         let (number, all) = match teams.along {
             // One line after the other of the box.
-            None => (team.plus(turn * teams.teams), elements(extents)),
+            None => (team.plus(turn * teams.teams), elements(&extents)),
             Some(k) => {
                 let through = (extents[k] + teams.teams - 1) / teams.teams;
                 (team.plus(turn % through * teams.teams), extents[k])
@@ -156,7 +191,7 @@ impl WindowKernel<'_> {
             .then(|| emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number_of}, {all}")));
         let Some(along) = teams.along else {
             let number = vars.push(number_of, (turn + 1) * teams.teams);
-            return (coordinates(&number, extents), there);
+            return (coordinates(&number, &extents), there);
         };
         let through = (extents[along] + teams.teams - 1) / teams.teams;
         let others: Vec<i64> =
@@ -186,12 +221,8 @@ impl WindowKernel<'_> {
 }
 
 /// Begins to copy a unit, or zeros where guards do not hold.
-fn copy_unit(
-    emit: &mut Emit<'_>,
-    (guards, vars): (&[Guard], &Vars),
-    when: Option<Reg>,
-    (places, unit): (&str, i64),
-) {
+fn copy_unit(emit: &mut Emit<'_>, found: &BoxUnit, (places, unit): (&str, i64)) {
+    let BoxUnit { guards, vars, when, .. } = found;
     let same = emit.same(vars);
     let zeros = match holds(&mut emit.asm, guards, &same, vars, &[]) {
         Truth::Always => String::new(),
@@ -203,11 +234,11 @@ fn copy_unit(
         }
     };
     let kind = if unit == 4 { "cg" } else { "ca" };
-    let when = guard_prefix(when);
+    let when = guard_prefix(*when);
     emit.asm.emit(format_args!("{when}cp.async.{kind}.shared.global {places}{zeros}"));
 }
 
-impl BoxCopy<'_> {
+impl BoxWalk<'_> {
     /// What holds where the element of a line, whose coordinates along the dimensions before are these, is read.
     fn guards(&self, at: &[IndexExpr], unit: &IndexExpr) -> Vec<Guard> {
         let StagedBox { inner, unit: wide, ref places, .. } = *self.staged;

@@ -4,6 +4,7 @@
 mod copies;
 mod finish;
 mod multiply;
+mod staging;
 
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
@@ -117,7 +118,6 @@ impl<'p> WindowKernel<'p> {
         emit.asm.emit(format_args!("add.s32 {end}, {step}, {}", tiling.per));
         emit.asm.emit(format_args!("min.s32 {end}, {end}, {}", tiling.steps));
         let bytes = tiling.stage();
-        let all = bytes * tile.stages;
         for k in 0..tile.stages - 1 {
             let stage = emit.asm.word(k * bytes);
             self.copy(emit, (step, k, end), stage);
@@ -127,24 +127,52 @@ impl<'p> WindowKernel<'p> {
             let at = emit.asm.word(at);
             emit.asm.copied(at)
         });
+        let ahead = tile.ahead;
+        self.read_once(emit);
+        if ahead > 0 {
+            emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2));
+            let now = self.staged_step(emit, (step, 0, end), read);
+            self.compute_all(emit, &now);
+        }
         let label = emit.asm.label();
         emit.asm.turn(&label);
         emit.asm.open();
-        emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2));
+        let now = match ahead {
+            0 => self.staged_step(emit, (step, 0, end), read),
+            _ => self.no_step(),
+        };
+        emit.asm.emit(format_args!("cp.async.wait_group {}", tile.stages - 2 - ahead));
+        self.compute_all(emit, &now);
         emit.asm.emit("bar.sync 0");
         self.copy(emit, (step, tile.stages - 1, end), free);
-        self.multiply(emit, bases, read, &sums);
+        let next = match ahead {
+            0 => self.no_step(),
+            _ => {
+                let stage = self.stage_after(emit, read);
+                self.staged_step(emit, (step, 1, end), stage)
+            }
+        };
+        self.multiply(emit, (bases, read), &sums, &next);
         emit.asm.set(free, read);
-        emit.asm.emit(format_args!("add.s32 {read}, {read}, {bytes}"));
-        let wraps = emit.asm.fresh(Class::Pred);
-        emit.asm.emit(format_args!("setp.eq.s32 {wraps}, {read}, {all}"));
-        emit.asm.emit(format_args!("selp.b32 {read}, 0, {read}, {wraps}"));
+        let next = self.stage_after(emit, read);
+        emit.asm.set(read, next);
         emit.asm.emit(format_args!("add.s32 {step}, {step}, 1"));
         emit.asm.close();
         let more = emit.asm.fresh(Class::Pred);
         emit.asm.emit(format_args!("setp.lt.s32 {more}, {step}, {end}"));
         emit.asm.emit(format_args!("@{more} bra {label}"));
         sums
+    }
+
+    /// The stage after another, in bytes.
+    fn stage_after(&self, emit: &mut Emit<'_>, stage: Reg) -> Reg {
+        let (bytes, stages) = (self.product.tiling.stage(), self.product.tile.stages);
+        let [next, wrapped] = [0; 2].map(|_| emit.asm.fresh(Class::Word));
+        emit.asm.emit(format_args!("add.s32 {next}, {stage}, {bytes}"));
+        let wraps = emit.asm.fresh(Class::Pred);
+        emit.asm.emit(format_args!("setp.eq.s32 {wraps}, {next}, {}", bytes * stages));
+        emit.asm.emit(format_args!("selp.b32 {wrapped}, 0, {next}, {wraps}"));
+        wrapped
     }
 
     /// Coordinates of the first group of a warp along each axis of rows or columns, in elements of the tile.

@@ -1,6 +1,7 @@
 //! One step: what lanes read of the boxes, and its products.
 
 use super::WindowKernel;
+use super::staging::StagedStep;
 use crate::gpu::ptx::asm::{Class, Reg};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::ptx::mma::multiplied;
@@ -48,8 +49,15 @@ impl WindowKernel<'_> {
         each.map(|(a, (at, step))| at * step * if a == lane { near } else { 1 }).sum()
     }
 
-    /// Adds the products of a step, in the stage that is this many bytes in.
-    pub(super) fn multiply(&self, emit: &mut Emit<'_>, bases: [Reg; 2], stage: Reg, sums: &[Reg]) {
+    /// Adds the products of a step, in the stage that is this many bytes in. Meanwhile elements of the next step are computed: a part
+    /// of them with each piece.
+    pub(super) fn multiply(
+        &self,
+        emit: &mut Emit<'_>,
+        (bases, stage): ([Reg; 2], Reg),
+        sums: &[Reg],
+        next: &StagedStep<'_>,
+    ) {
         let tiling = &self.product.tiling;
         let bases = bases.map(|base| {
             let at = emit.asm.fresh(Class::Word);
@@ -61,14 +69,20 @@ impl WindowKernel<'_> {
         let read = |emit: &mut Emit<'_>, side: usize, line: i64, four: i64| {
             let words = self.group(side, staged_box::OWN, line, &own[side])
                 + self.group(side, staged_box::DEEP, four, &deep[side]);
-            let [found, rounded] = [0; 2].map(|_| emit.asm.fresh(Class::Word));
+            let found = emit.asm.fresh(Class::Word);
             emit.asm.emit(format_args!("ld.shared.b32 {found}, [{}+{}]", bases[side], 4 * words));
+            if self.is_staged(side) {
+                return found;
+            }
+            let rounded = emit.asm.fresh(Class::Word);
             // What tensor cores read of an `f32` is cut off, not rounded.
             emit.asm.emit(format_args!("cvt.rna.tf32.f32 {rounded}, {found}"));
             rounded
         };
         let [tall, wide] = tiling.each;
-        for piece in 0..tiling.pieces() {
+        let pieces = tiling.pieces();
+        for piece in 0..pieces {
+            let loaded = self.load_units(emit, next, next.part(piece, pieces));
             let fours = [2 * piece, 2 * piece + 1];
             let lhs: Vec<[Reg; 4]> = (0..tall / 2)
                 .map(|i| {
@@ -83,6 +97,7 @@ impl WindowKernel<'_> {
                     multiplied(&mut emit.asm, Unit::Tf32, sums, a, *b);
                 }
             }
+            next.store_units(emit, loaded);
         }
     }
 }
