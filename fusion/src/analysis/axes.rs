@@ -20,6 +20,14 @@ pub(crate) type AtomRun = SmallVec<[Atom; 2]>;
 /// The atoms of each axis of a tensor.
 pub(crate) type TensorAxes = SmallVec<[AtomRun; 4]>;
 
+/// A copy of a place, run by run: `clone` goes over the atoms of each run one by one, and places are copied for every operand
+/// of every group that is priced.
+pub(crate) fn copied(place: &TensorAxes) -> TensorAxes {
+    let mut copy = TensorAxes::new();
+    place.iter().for_each(|run| copy.push(AtomRun::from_slice(run)));
+    copy
+}
+
 #[derive(Clone, Copy, Debug)]
 enum AtomState {
     Whole,
@@ -125,7 +133,7 @@ impl LoopAxes {
     /// The undivided atoms that these are.
     pub(crate) fn whole(&self, atoms: &[Atom]) -> AtomRun {
         // Most are.
-        if atoms.iter().all(|&a| matches!(self.data(a).state, AtomState::Whole)) {
+        if atoms.iter().all(|&a| self.is_whole(a)) {
             return AtomRun::from_slice(atoms);
         }
         let mut out = AtomRun::new();
@@ -133,6 +141,11 @@ impl LoopAxes {
             self.push_whole(a, &mut out);
         }
         out
+    }
+
+    /// Whether an atom is undivided, and no other name of one.
+    fn is_whole(&self, a: Atom) -> bool {
+        matches!(self.data(a).state, AtomState::Whole)
     }
 
     fn push_whole(&self, a: Atom, out: &mut AtomRun) {
@@ -148,7 +161,9 @@ impl LoopAxes {
 
     /// A place in undivided atoms.
     pub(crate) fn resolve(&self, place: &TensorAxes) -> TensorAxes {
-        place.iter().map(|run| self.whole(run)).collect()
+        let mut resolved = TensorAxes::new();
+        place.iter().for_each(|run| resolved.push(self.whole(run)));
+        resolved
     }
 
     /// All undivided atoms of a place, axis by axis.
@@ -177,10 +192,9 @@ impl LoopAxes {
                 (None, None) => return true,
                 (Some(x), Some(y)) => {
                     // An atom may have been divided or named since it was listed.
-                    let (wx, wy) = (self.whole(&[x]), self.whole(&[y]));
-                    if wx.as_slice() != [x] || wy.as_slice() != [y] {
-                        a.extend(wx.into_iter().rev());
-                        b.extend(wy.into_iter().rev());
+                    if !self.is_whole(x) || !self.is_whole(y) {
+                        a.extend(self.whole(&[x]).into_iter().rev());
+                        b.extend(self.whole(&[y]).into_iter().rev());
                         continue;
                     }
                     let (nx, ny) = (self.extent(x), self.extent(y));

@@ -1,6 +1,6 @@
 //! Views: where the elements of a result come from, found once for each instruction.
 
-use super::axes::{LoopAxes, TensorAxes};
+use super::axes::{AtomRun, LoopAxes, TensorAxes};
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::{Body, ViewCx};
@@ -51,8 +51,12 @@ impl ViewOrigins {
     ) -> Option<TensorAxes> {
         match &self.axes {
             ViewAxes::Of(of) => {
-                let axis = |d: &Option<u8>| d.map(|d| place[usize::from(d)].clone());
-                Some(of.iter().map(|d| axis(d).unwrap_or_default()).collect())
+                let mut under = TensorAxes::new();
+                for d in of {
+                    let run = d.map(|d| AtomRun::from_slice(&place[usize::from(d)]));
+                    under.push(run.unwrap_or_default());
+                }
+                Some(under)
             }
             ViewAxes::Reshaped => {
                 let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();

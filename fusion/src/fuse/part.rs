@@ -4,7 +4,7 @@
 //! instruction with the loop nest, and refuses with a reason where they do not align, where a value would cross between
 //! points of the domain, or where a row would outgrow its tile. A refusal leaves the part unchanged.
 
-use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes, copied};
 use crate::analysis::class::InstClass;
 pub(crate) use crate::analysis::class::PartKind;
 use crate::analysis::contraction_operands::{depth, side};
@@ -274,10 +274,10 @@ impl Part {
         // What is read from buffers need not be read where it was before, but had better.
         let mut shared = !here.is_empty();
         for leaf in &outside {
-            let known = self.reads.iter().find(|(v, _)| *v == leaf.value).map(|(_, p)| p.clone());
+            let known = self.reads.iter().find(|(v, _)| *v == leaf.value).map(|(_, p)| p);
             if let (Some(p), Some(known)) = (&leaf.place, known) {
                 let mark = self.axes.mark();
-                match self.axes.unify_places(p, &known) {
+                match self.axes.unify_places(p, known) {
                     true => shared = true,
                     false => {
                         self.axes.undo(mark);
@@ -480,7 +480,7 @@ impl Part {
             }
             let at = match (body, place) {
                 (_, None) => None,
-                (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(p.clone()),
+                (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(copied(p)),
                 (Body::Source(_), Some(_)) => Some(TensorAxes::new()),
                 (Body::View(_), Some(p)) if k == 0 => facts.through(&mut self.axes, i, p),
                 _ => None,
@@ -504,9 +504,9 @@ fn result_place(facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> TensorAxes {
     match facts.class[i] {
         InstClass::Reduce(_) => {
             let kept = place.iter().zip(folded(facts, i)).filter(|(_, f)| !f);
-            kept.map(|(run, _)| run.clone()).collect()
+            kept.map(|(run, _)| AtomRun::from_slice(run)).collect()
         }
-        _ => place.clone(),
+        _ => copied(place),
     }
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct EmitContext<'a> {
 /// The most values of one stage: plans of our own have a few thousand.
 const MOST_VALUES: usize = 100_000;
 
+/// Values of most stages: tables have room for these at once, rather than grow three times.
+const EXPECTED: usize = 28;
+
 /// The program of one stage, as it grows.
 pub(crate) struct StageEmitter<'a> {
     pub(crate) cx: &'a EmitContext<'a>,
@@ -65,9 +68,9 @@ impl<'a> StageEmitter<'a> {
             program: ScalarProgram::default(),
             params: Vec::new(),
             places: StagePlaces::default(),
-            values: HashMap::new(),
-            known: HashMap::new(),
-            numbers_of: HashMap::new(),
+            values: HashMap::with_capacity(EXPECTED),
+            known: HashMap::with_capacity(EXPECTED),
+            numbers_of: HashMap::with_capacity(EXPECTED),
         }
     }
 
@@ -83,10 +86,13 @@ impl<'a> StageEmitter<'a> {
     }
 
     /// The value at a point, in its own type.
-    pub(crate) fn value(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
+    pub(crate) fn value(&mut self, v: Value, at: ElementRef) -> EmittedStage {
+        if let Some(l) = self.cx.facts.f.literal(v) {
+            return Ok(self.constant(l));
+        }
         let at = match at {
-            ElementRef::Place(p) => ElementRef::Place(self.axes.resolve(p)),
-            at => at.clone(),
+            ElementRef::Place(p) => ElementRef::Place(self.axes.resolve(&p)),
+            at => at,
         };
         let at = self.places.number(at);
         self.value_at(v, at)
@@ -208,7 +214,7 @@ impl<'a> StageEmitter<'a> {
                 args.push(self.coord(along));
                 for &a in f.args(i) {
                     // Single numbers, the same everywhere.
-                    args.push(self.value(a, &ElementRef::Place(TensorAxes::new()))?);
+                    args.push(self.value(a, ElementRef::Place(TensorAxes::new()))?);
                 }
                 self.inline(i, &args)
             }
@@ -230,7 +236,7 @@ impl<'a> StageEmitter<'a> {
                         ElementRef::Index(spread(kept, &folded, zero), guards.clone())
                     }
                 };
-                self.value(x, &at)
+                self.value(x, at)
             }
             _ => wrong("a fold is read where it is not done"),
         }
@@ -246,23 +252,26 @@ impl<'a> StageEmitter<'a> {
             if let Some(under) = under
                 && !divided
             {
-                return self.value(facts.f.args(i)[0], &ElementRef::Place(under));
+                return self.value(facts.f.args(i)[0], ElementRef::Place(under));
             }
         }
         let Some(map) = facts.view(i) else {
             let m = "a view without a map";
             return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
         };
-        let index = self.index(at);
-        let outer: SmallVec<[Guard; 2]> = match at {
-            ElementRef::Index(_, guards) => guards.clone(),
-            ElementRef::Place(_) => SmallVec::new(),
-        };
+        let (of_place, index, outer): (Index, &Index, &[Guard]);
+        match at {
+            ElementRef::Index(known, guards) => (index, outer) = (known, guards),
+            ElementRef::Place(_) => {
+                of_place = self.index(at);
+                (index, outer) = (&of_place, &[]);
+            }
+        }
         // Guards speak of expressions as they are written; one that has nothing in common with them may be a
         // simpler one.
         let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
         let inner = map.pieces.iter().flat_map(|p| &p.guards);
-        guarded.extend(inner.map(|g| g.expr.compose(&index)));
+        guarded.extend(inner.map(|g| g.expr.compose(index)));
         let simple = |e: IndexExpr| match guarded.iter().any(|g| e.shares(g)) {
             false => simplified(&e, &self.numbers.extents),
             true => e,
@@ -270,7 +279,7 @@ impl<'a> StageEmitter<'a> {
         let mut pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = Vec::new();
         for p in &map.pieces {
             let mut v = facts.f.args(i)[p.operand as usize];
-            let mut at: Index = p.index.iter().map(|e| simple(e.compose(&index))).collect();
+            let mut at: Index = p.index.iter().map(|e| simple(e.compose(index))).collect();
             // A view of what is in memory is another place in it.
             while let ValueDef::Inst(j, _) = facts.f.def(v)
                 && (self.cx.listed)(j)
@@ -281,7 +290,7 @@ impl<'a> StageEmitter<'a> {
                 at = whole.index.iter().map(|e| simple(e.compose(&at))).collect();
                 v = facts.f.args(j)[whole.operand as usize];
             }
-            let guard = |g: &Guard| Guard { expr: g.expr.compose(&index), range: g.range.clone() };
+            let guard = |g: &Guard| Guard { expr: g.expr.compose(index), range: g.range.clone() };
             pieces.push((v, at, p.guards.iter().map(guard).collect()));
         }
         let simple = |v: Value| match facts.f.def(v) {
@@ -295,7 +304,7 @@ impl<'a> StageEmitter<'a> {
         let mut result: Option<SVal> = None;
         for (v, index, guards) in pieces.into_iter().rev() {
             let all = outer.iter().cloned().chain(guards.iter().cloned()).collect();
-            let x = self.value(v, &ElementRef::Index(index, all))?;
+            let x = self.value(v, ElementRef::Index(index, all))?;
             result = Some(match result {
                 None => x,
                 // What is read is that already where the guards do not hold.
@@ -317,7 +326,7 @@ impl<'a> StageEmitter<'a> {
         &mut self,
         i: Inst,
         pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
-        outer: SmallVec<[Guard; 2]>,
+        outer: &[Guard],
     ) -> EmittedStage {
         let facts = self.cx.facts;
         let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;

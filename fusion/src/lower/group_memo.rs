@@ -13,7 +13,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Program, Role, Step, Storage, Verified};
 use adfuse_ir::{DType, Diagnostic, Fp, Literal, Value};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use hashbrown::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -187,12 +187,12 @@ impl LoweringMemo {
         locked(&self.groups).insert(key.tokens, None);
     }
 
-    /// Keeps the steps of a group of a program, in whose buffers these values are. `None` where a step has a buffer that
-    /// holds none of the group's.
+    /// Keeps the steps of a group, in the buffers of a program, in which these values are. `None` where a step has a
+    /// buffer that holds none of the group's.
     pub(crate) fn keep(
         &self,
         key: GroupKey,
-        (program, steps): (&Program, &[Step]),
+        (in_buffers, steps): (&PrimaryMap<Buffer, BufferData>, Vec<Step>),
         buffers: &SecondaryMap<Value, Option<Buffer>>,
     ) -> Option<Arc<LoweredGroup>> {
         let mut number: HashMap<Buffer, usize> = HashMap::new();
@@ -202,12 +202,12 @@ impl LoweringMemo {
             let none = || BufferData::new(String::new(), DType::Bool, Extents::new(), Role::Temp);
             let data = buffers[v].map(|b| {
                 number.insert(b, k);
-                BufferData { name: String::new(), ..program.buffers[b].clone() }
+                BufferData { name: String::new(), ..in_buffers[b].clone() }
             });
             own.buffers.push(data.unwrap_or_else(none));
         }
-        for step in steps {
-            let (mut step, mut all) = (step.clone(), true);
+        for mut step in steps {
+            let mut all = true;
             step.buffers_mut(&mut |b| match number.get(b) {
                 Some(&k) => *b = Buffer::new(k),
                 None => all = false,
@@ -237,7 +237,7 @@ impl LoweringMemo {
             let step = Step::Kernel(fill(&program, b, number));
             let mut buffers = SecondaryMap::new();
             buffers[key.values[0]] = Some(b);
-            self.keep(key, (&program, &[step]), &buffers)
+            self.keep(key, (&program.buffers, vec![step]), &buffers)
         })
     }
 

@@ -107,19 +107,20 @@ impl PartLowering<'_> {
                 Task::Store(v, place) => {
                     let at = ElementRef::Place(place.clone());
                     let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
-                    (e.value(*v, &at)?, Sink::Store { buffer, index: e.index(&at) })
+                    let index = e.index(&at);
+                    (e.value(*v, at)?, Sink::Store { buffer, index })
                 }
                 Task::Leave(v, place) => {
                     let dtype = f.ty(*v).dtype;
                     let row = kernel.rows.push(dtype);
                     left.push(((*v, place.clone()), (Param::Row(row), dtype)));
-                    (e.value(*v, &ElementRef::Place(place.clone()))?, Sink::Leave(row))
+                    (e.value(*v, ElementRef::Place(place.clone()))?, Sink::Leave(row))
                 }
                 Task::Keep(v, place) => {
                     let dtype = f.ty(*v).dtype;
                     let tile = kernel.tiles.push(TileData { dtype, dims: inside.clone() });
                     left.push(((*v, place.clone()), (Param::Tile(tile), dtype)));
-                    (e.value(*v, &ElementRef::Place(place.clone()))?, Sink::Keep(tile))
+                    (e.value(*v, ElementRef::Place(place.clone()))?, Sink::Keep(tile))
                 }
                 Task::Scan(i, place) => {
                     let (s, wide) = operand(&mut e, *i, place)?;
@@ -203,10 +204,11 @@ impl PartLowering<'_> {
         let mut sinks = Vec::new();
         for (v, place) in stored {
             let at = ElementRef::Place(place.clone());
-            let value = e.value(*v, &at)?;
+            let index = e.index(&at);
+            let value = e.value(*v, at)?;
             e.program.outputs.push(value);
             let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
-            sinks.push(Sink::Store { buffer, index: e.index(&at) });
+            sinks.push(Sink::Store { buffer, index });
         }
         let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
         Ok(Stage { axes: Extents::new(), params, program, sinks })
@@ -272,7 +274,7 @@ impl PartLowering<'_> {
             let numbers = Coordinates::new(&self.axes, order.copied());
             let at = ElementRef::Place(side(facts, i, k, place, depth));
             let mut e = StageEmitter::new(&self.cx, &mut self.axes, &numbers, &none);
-            let s = e.value(f.args(i)[k], &at)?;
+            let s = e.value(f.args(i)[k], at)?;
             e.program.outputs.push(s);
             feeds.push(Feed { params: e.params, program: e.program });
         }
@@ -345,7 +347,7 @@ fn operand(
     let f = e.cx.facts.f;
     let x = f.args(i)[0];
     let wide = f.ty(x).dtype.compute();
-    let s = e.value(x, &ElementRef::Place(place.clone()))?;
+    let s = e.value(x, ElementRef::Place(place.clone()))?;
     Ok((e.convert(s, wide), wide))
 }
 

@@ -342,8 +342,8 @@ impl Lower<'_> {
         self.group(g)?;
         schedule(&mut self.program, before);
         if let (Some(memo), Some(key)) = (self.memo, key)
-            && let steps = &self.program.steps[before..]
-            && let Some(kept) = memo.keep(key, (&self.program, steps), &self.buffers)
+            && let steps = self.program.steps[before..].to_vec()
+            && let Some(kept) = memo.keep(key, (&self.program.buffers, steps), &self.buffers)
         {
             self.of_group.extend(steps_of_group(&kept).map(Some));
         }

@@ -38,7 +38,9 @@ impl GroupLowering {
         (device, memo): (&MachineModel, &LoweringMemo),
     ) -> KnownGroup {
         let found = match self.lower(facts, group, stored, device) {
-            Some(program) => memo.keep(key, (&program, &program.steps), &self.buffers),
+            Some(Program { buffers, steps, .. }) => {
+                memo.keep(key, (&buffers, steps), &self.buffers)
+            }
             None => {
                 memo.refuse(key);
                 None

@@ -160,10 +160,10 @@ impl<'a> Nest<'a> {
     /// The operands of a computed value that are asked for at axes of the nest.
     fn operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
         if let Some(known) = self.operands.get(&(i, place)) {
-            return known.clone();
+            return NestOperands::from_slice(known);
         }
         let found = self.found_operands(i, place);
-        self.operands.insert((i, place), found.clone());
+        self.operands.insert((i, place), NestOperands::from_slice(&found));
         found
     }
 
