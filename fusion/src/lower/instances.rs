@@ -90,6 +90,10 @@ struct Copying<'f> {
     inline: EntitySet<Inst>,
     /// What the last copy of an instruction that is written out reads.
     written: SecondaryMap<Inst, Option<Vec<Value>>>,
+    /// The member for which an instruction was written out last, and the number of that which is copied now. What is read twice is
+    /// gone through once: ways through it are exponentially many.
+    written_for: SecondaryMap<Inst, u32>,
+    member: u32,
     /// Copies of what is written out.
     free: Vec<Inst>,
     /// The first instance of a value: the one that results are.
@@ -115,6 +119,8 @@ impl<'f> Copying<'f> {
             copier,
             inline,
             written: SecondaryMap::new(),
+            written_for: SecondaryMap::new(),
+            member: 0,
             free: Vec::new(),
             first: SecondaryMap::new(),
             count: SecondaryMap::new(),
@@ -161,6 +167,7 @@ impl<'f> Copying<'f> {
         if self.inline.contains(i) || is_in_no_group(self.f.op(i).def().body) {
             return self.refuse(i, NOT_ALSO);
         }
+        self.member += 1;
         for a in reads(self.f, i) {
             self.ready(a, i)?;
         }
@@ -170,10 +177,11 @@ impl<'f> Copying<'f> {
     /// Whether a value is there: it is given, or has been computed, or these instructions
     /// compute it, or it is written out in terms of such values.
     fn is_ready(&self, v: Value, members: &[Inst]) -> bool {
-        let mut open = vec![v];
+        let (mut open, mut seen) = (vec![v], EntitySet::new());
         while let Some(v) = open.pop() {
             let ValueDef::Inst(i, _) = self.f.def(v) else { continue };
             match self.inline.contains(i) {
+                true if !seen.insert(i) => {}
                 true => open.extend(self.f.args(i)),
                 false if self.copier.find(v).is_none() && !members.contains(&i) => return false,
                 false => {}
@@ -191,6 +199,10 @@ impl<'f> Copying<'f> {
                 None => self.refuse(reader, "it reads what a later group computes"),
             };
         }
+        if self.written_for[i] == self.member {
+            return Ok(());
+        }
+        self.written_for[i] = self.member;
         for &a in self.f.args(i) {
             self.ready(a, i)?;
         }

@@ -189,9 +189,8 @@ fn applied(
         let key = keys.as_mut().and_then(|keys| keys.key(&facts, group, form));
         lower.keyed_group(g, key)?;
     }
-    let results = lower.program.steps.len();
+    // What fills results is walked in the order of its axes, as it lies in memory: it has no schedule.
     lower.results()?;
-    schedule(&mut lower.program, results);
     lower.of_group.resize(lower.program.steps.len(), None);
     Ok(AppliedPlan { program: lower.program, buffers: lower.buffers, of_group: lower.of_group })
 }

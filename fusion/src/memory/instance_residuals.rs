@@ -31,6 +31,9 @@ struct NumberedInstances<'f> {
     first: SecondaryMap<Value, u32>,
     last: SecondaryMap<Value, u32>,
     latest: Phase,
+    /// The member, counted from 1, for which an instruction was written out last. What is read twice is gone through once, since
+    /// there are as many ways through it as there are products of the numbers of its readers.
+    written_for: SecondaryMap<Inst, u32>,
 }
 
 impl<'f> NumberedInstances<'f> {
@@ -45,10 +48,13 @@ impl<'f> NumberedInstances<'f> {
             first: SecondaryMap::new(),
             last: SecondaryMap::new(),
             latest: Phase::default(),
+            written_for: SecondaryMap::new(),
         };
+        let mut member = 0;
         for (group, g) in plan.groups.iter().zip(0..) {
             for &i in group.parts.iter().flatten() {
-                f.args(i).iter().for_each(|&a| instances.write_out(a));
+                member += 1;
+                f.args(i).iter().for_each(|&a| instances.write_out(a, member));
                 instances.push(i, Some(g));
             }
         }
@@ -78,13 +84,14 @@ impl<'f> NumberedInstances<'f> {
         self.all.push(InstInstance { inst, phase, group, first, reads });
     }
 
-    /// Sees to it that what is written out has an instance that reads the latest ones.
-    fn write_out(&mut self, v: Value) {
+    /// Sees to it that what is written out for a member has an instance that reads the latest ones.
+    fn write_out(&mut self, v: Value, member: u32) {
         let ValueDef::Inst(i, _) = self.f.def(v) else { return };
-        if !self.inline.contains(i) {
+        if !self.inline.contains(i) || self.written_for[i] == member {
             return;
         }
-        self.f.args(i).iter().for_each(|&a| self.write_out(a));
+        self.written_for[i] = member;
+        self.f.args(i).iter().for_each(|&a| self.write_out(a, member));
         let known = self.last[v].checked_sub(1).map(|n| self.made_by[n as usize].0 as usize);
         if known.is_none_or(|known| self.all[known].reads != self.reads(i)) {
             self.push(i, None);
@@ -111,14 +118,19 @@ impl<'f> NumberedInstances<'f> {
         serves
     }
 
-    /// What an instance reads once all is written out that is.
-    fn leaves(&self, at: usize, found: &mut Vec<u32>) {
-        for &n in &self.all[at].reads {
-            let by = self.made_by[n as usize].0 as usize;
-            match self.all[by].group {
-                None => self.leaves(by, found),
-                Some(_) if found.contains(&n) => {}
-                Some(_) => found.push(n),
+    /// What an instance reads once all is written out that is. `seen_for` says for each instance that is written out for which one
+    /// it has been gone through last.
+    fn leaves(&self, reader: usize, seen_for: &mut [Option<usize>], found: &mut Vec<u32>) {
+        let mut open: SmallVec<[usize; 8]> = SmallVec::from_iter([reader]);
+        while let Some(at) = open.pop() {
+            for &n in &self.all[at].reads {
+                let by = self.made_by[n as usize].0 as usize;
+                match self.all[by].group {
+                    None if seen_for[by].replace(reader) == Some(reader) => {}
+                    None => open.push(by),
+                    Some(_) if found.contains(&n) => {}
+                    Some(_) => found.push(n),
+                }
             }
         }
     }
@@ -135,10 +147,11 @@ pub(super) fn left_to_later(known: &Facts<'_>, plan: &Plan) -> Vec<Value> {
         is_result[n as usize] = true;
     }
     let (mut left, mut read) = (Vec::new(), Vec::new());
+    let mut seen_for = vec![None; instances.all.len()];
     for (at, instance) in instances.all.iter().enumerate() {
         let Some(group) = instance.group else { continue };
         read.clear();
-        instances.leaves(at, &mut read);
+        instances.leaves(at, &mut seen_for, &mut read);
         for &n in &read {
             let by = &instances.all[instances.made_by[n as usize].0 as usize];
             let is_left = by.group != Some(group) && !is_result[n as usize];

@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
+use crate::search::fastest::are_alike;
 use crate::search::parallel::each;
 use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
@@ -18,6 +19,22 @@ use adfuse_ir::{Diagnostic, Function};
 
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
+
+/// Plans that may be on a frontier.
+pub(super) struct CandidatePoints {
+    pub(super) points: Vec<PlanPoint>,
+    /// How many of them, the first ones, are those among which the plan without a budget is chosen.
+    unbudgeted: usize,
+}
+
+impl CandidatePoints {
+    /// Those that take no more time than the plan without a budget before its kernels share launches, one of which it is.
+    pub(super) fn fastest_unbudgeted(&self) -> Vec<PlanPoint> {
+        let all = &self.points[..self.unbudgeted];
+        let least = all.iter().map(|p| p.seconds).fold(f64::INFINITY, f64::min);
+        all.iter().filter(|p| are_alike(least, p.seconds)).cloned().collect()
+    }
+}
 
 /// Makes the candidates, in the same order every time.
 ///
@@ -28,7 +45,7 @@ pub(super) fn candidates(
     options: &PlanOptions,
     engine: &dyn EngineModel,
     evaluator: &PlanEvaluator<'_>,
-) -> Result<Vec<PlanPoint>, Diagnostic> {
+) -> Result<CandidatePoints, Diagnostic> {
     let mut points = Vec::new();
     // Without a price, the plan of the wanted effort, improved by single changes.
     let mut improved = None;
@@ -39,6 +56,7 @@ pub(super) fn candidates(
         }
         points.push(point);
     }
+    let unbudgeted = points.len();
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let mut bases: Vec<(f64, Plan)> = Vec::from_iter(improved);
     let layout = bases.first().map_or_else(Layout::default, |(_, plan)| plan.layout);
@@ -53,7 +71,7 @@ pub(super) fn candidates(
         for (_, plan) in bases {
             points.push(measured(f, plan, options, engine)?.point);
         }
-        return Ok(points);
+        return Ok(CandidatePoints { points, unbudgeted });
     }
     let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), options, engine));
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
@@ -62,5 +80,5 @@ pub(super) fn candidates(
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
     let recurring = RecurringPlans::new(&bases, options, evaluator);
     points.extend(recurring.of_schedules(most, &points)?);
-    Ok(points)
+    Ok(CandidatePoints { points, unbudgeted })
 }

@@ -41,10 +41,11 @@ use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::bundles::bundled_points;
+use crate::search::fastest::are_alike;
 use crate::search::measure::Predicted;
 use crate::search::parallel::each;
-use crate::search::planner::search;
-use crate::search::point::measured;
+use crate::search::planner::{plan_among, search};
+use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
@@ -93,7 +94,9 @@ fn plans_beside(
     known: &KnownPoints,
 ) -> Result<FoundPlans, Diagnostic> {
     let evaluator = PlanEvaluator::of(f, options, engine, known)?;
-    let mut points = candidates::candidates(f, options, engine, &evaluator)?;
+    let candidates = candidates::candidates(f, options, engine, &evaluator)?;
+    let unbudgeted = candidates.fastest_unbudgeted();
+    let mut points = candidates.points;
     if options.effort >= Effort::Default
         && let Some(fastest) = undominated(points.iter().collect()).last()
     {
@@ -103,17 +106,26 @@ fn plans_beside(
     if options.effort == Effort::Search {
         found = bettered(f, found, options, engine)?;
     }
-    // Last: what shares a launch is in the way of other changes.
+    // Last: what shares a launch is in the way of other changes. Of plans that are equally fast the leanest is left, and another
+    // one may be faster once its kernels share launches: then that is the plan without a budget.
+    let is_left = |plan: &Plan| found.points.iter().any(|p| p.plan == *plan);
+    let others = unbudgeted.into_iter().filter(|p| !is_left(&p.plan)).collect();
     let fastest = found.points.last().map_or(0.0, |point| point.seconds);
-    let bundled = each(&found.points, |point| {
+    let all: Vec<PlanPoint> = [found.points, others].concat();
+    let bundled = each(&all, |point| {
         // The fastest one is what a plan without a budget is compared with.
-        let least = if point.seconds > fastest { BUNDLED_GAIN } else { 0.0 };
+        let least = if are_alike(point.seconds, fastest) { 0.0 } else { BUNDLED_GAIN };
         bundled_points(evaluator.base(), (f, point), least, options, engine)
     });
     let mut points = found.compact;
-    for (point, bundled) in found.points.into_iter().zip(bundled) {
+    for (point, bundled) in all.into_iter().zip(bundled) {
         points.extend(bundled);
         points.push(point);
+    }
+    if options.effort == Effort::Search {
+        // A search that holds no peak finds what others do not.
+        let unbudgeted = plan_among(f, options, engine)?.plan;
+        points.push(measured(f, unbudgeted, options, engine)?.point);
     }
     Ok(FoundPlans::of(points))
 }

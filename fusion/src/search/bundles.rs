@@ -75,7 +75,7 @@ pub(crate) fn bundled_points<'f>(
     engine: &dyn EngineModel,
 ) -> Vec<PlanPoint> {
     let (mut found, with) = (Vec::new(), (options, engine));
-    if !may_gain(f, &point.plan) {
+    if options.effort == Effort::Off || !may_gain(f, &point.plan) {
         return found;
     }
     let Some(given) = TimedPlan::of(base, (f, &point.plan), with) else { return found };

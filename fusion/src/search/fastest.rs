@@ -128,7 +128,7 @@ pub(crate) fn fastest(
 const ALIKE: f64 = 1e-3;
 
 /// Whether two plans are equally fast.
-pub(super) fn are_alike(a: f64, b: f64) -> bool {
+pub(crate) fn are_alike(a: f64, b: f64) -> bool {
     a.max(b) <= a.min(b) * (1.0 + ALIKE)
 }
 

@@ -4,7 +4,7 @@
 
 use super::indirect::{ColumnVector, ColumnVectors, DepthOffsets};
 use super::micro_kernel::{FmaType, Multiples, TileResult, TileRows, put, tile, tile_of_vectors};
-use super::orientation::{COLUMNS, Orientation, TileShape};
+use super::orientation::{COLUMNS, Orientation, TileExtents};
 use super::pack::pack;
 use super::window::{CopyLines, PlacedWindow};
 use super::{GemmSide, MatrixView, Size};
@@ -257,7 +257,7 @@ pub(super) unsafe fn product<
         }
         return;
     }
-    let shape = TileShape { heights: [R, W, S, U], columns: [C, L] };
+    let shape = TileExtents { heights: [R, W, S, U], columns: [C, L] };
     let how = Orientation::of([m, n, depth], [&lhs, &rhs], out, shape);
     let (size, lhs, rhs, out) = match how.turned {
         false => ([m, n, depth], lhs, rhs, out),

@@ -9,7 +9,7 @@ pub(super) const COLUMNS: usize = 256;
 
 /// Rows and columns of tiles of an instruction set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TileShape {
+pub(super) struct TileExtents {
     /// Rows of a tile, and of those that end a product, the most first.
     pub(super) heights: [usize; 4],
     /// Columns of a tile and of a narrow one, which are those of a vector.
@@ -25,7 +25,7 @@ pub(in super::super) fn packed_windows(
     (dtype, lanes): (DType, u32),
 ) -> [usize; 2] {
     let bytes = usize::try_from(dtype.bytes()).unwrap_or(8);
-    let how = Orientation::of(size, [lhs, rhs], out, TileShape::of_lanes(lanes, bytes));
+    let how = Orientation::of(size, [lhs, rhs], out, TileExtents::of_lanes(lanes, bytes));
     let [m, n, _] = size;
     let is_window = |side: &GemmSide<'_>| matches!(side, GemmSide::Window(_));
     let sides = if how.turned { [(rhs, n), (lhs, m)] } else { [(lhs, m), (rhs, n)] };
@@ -55,9 +55,9 @@ const FEW_TILES: usize = 4;
 /// Elements that are multiplied and added in the time of storing one by itself.
 const STORE: usize = 16;
 
-impl TileShape {
+impl TileExtents {
     /// Of elements of this many bytes, where vectors have this many lanes of 32 bits.
-    pub(super) const fn of_lanes(lanes: u32, bytes: usize) -> TileShape {
+    pub(super) const fn of_lanes(lanes: u32, bytes: usize) -> TileExtents {
         let heights = match lanes {
             16 => [10, 9, 6, 4],
             8 => [5, 4, 3, 2],
@@ -65,7 +65,7 @@ impl TileShape {
         };
         // Two vectors of the wider sets; the compiler makes what it can of others.
         let vector = if lanes == 16 { 64 / bytes } else { 32 / bytes };
-        TileShape { heights, columns: [2 * vector, vector] }
+        TileExtents { heights, columns: [2 * vector, vector] }
     }
 
     /// Rows of the tiles of this many rows.
@@ -84,7 +84,7 @@ impl Orientation {
         [m, n, depth]: Size,
         [lhs, rhs]: [&GemmSide<'_>; 2],
         out: MatrixView,
-        shape: TileShape,
+        shape: TileExtents,
     ) -> Orientation {
         let upright = Self::best([m, n, depth], [lhs, rhs], out, shape);
         let turned = Self::best([n, m, depth], [rhs, lhs], out.transposed(), shape);
@@ -102,7 +102,7 @@ impl Orientation {
         [m, n, depth]: Size,
         [lhs, rhs]: [&GemmSide<'_>; 2],
         out: MatrixView,
-        shape: TileShape,
+        shape: TileExtents,
     ) -> (usize, Orientation) {
         let [tall, ..] = shape.heights;
         let [wide, vector] = shape.columns;

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::macro_kernel::{self, product};
-use super::orientation::TileShape;
+use super::orientation::TileExtents;
 use super::window::{CopyLines, PlacedWindow};
 use super::{Gemm, GemmArgs, GemmSide, MatrixView, Size};
 use adfuse_ir::DType;
@@ -61,7 +61,7 @@ macro_rules! tiles {
 
             // What prices say of tiles holds for these.
             const _: () = {
-                let (wide, narrow) = (TileShape::of_lanes($lanes, 8), TileShape::of_lanes($lanes, 4));
+                let (wide, narrow) = (TileExtents::of_lanes($lanes, 8), TileExtents::of_lanes($lanes, 4));
                 assert!(wide.columns[0] == $c8 && wide.columns[1] == $l8);
                 assert!(narrow.columns[0] == $c4 && narrow.columns[1] == $l4);
                 assert!(wide.heights[0] == $r);
