@@ -10,7 +10,7 @@ use adfuse::budget::choose;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     self, BudgetPoint, Effort, EngineModel, Fp, LoopChoice, Lossy, MachineModel, Narrow, Plan,
-    PlanOptions, budget_frontier, graph_hash, lower, prepare,
+    PlanOptions, budget_frontier, graph_hash, lower, plan_point, prepare,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -42,7 +42,21 @@ fn kept(g: &Function, effort: Effort, seed: u64) -> Result<usize, String> {
     let free = cpu(effort);
     let frontier = models::frontier(&f, &free.plan, Some(&free)).map_err(|d| d.to_string())?;
     let points = frontier.points();
-    let (least, most) = (points[0].peak, points[points.len() - 1].peak);
+    // A budget that excludes nothing gives the plan without a budget, or a faster one.
+    let alone = fusion::plan_for(&f, &free.plan, &free).map_err(|d| d.to_string())?;
+    let alone = plan_point(&f, alone, &free.plan, &free).map_err(|d| d.to_string())?;
+    let fastest = &points[points.len() - 1];
+    if fastest.seconds > alone.seconds * (1.0 + 1e-9) {
+        let (with, without) = (fastest.plan.text(&f), alone.plan.text(&f));
+        return Err(format!("slower with a budget:\n{with}\nthan without:\n{without}\n{f}"));
+    }
+    // One kernel for each instruction shares no launch, with a budget either.
+    if effort == Effort::Off
+        && points.iter().any(|p| p.plan.groups.iter().any(|g| g.parts.len() > 1))
+    {
+        return Err(format!("effort off bundles kernels of\n{f}"));
+    }
+    let (least, most) = (points[0].peak, fastest.peak);
     let (low, span) = (least - least / 4, (most - least) + least / 2 + 2);
     let mut random = seed | 1;
     let (mut peaks, mut refused) = (Vec::new(), f.inst_count() > LONG && !thorough());
@@ -225,6 +239,30 @@ fn checkpoints_fill_a_budget() {
     }
     counts.dedup();
     assert!(counts.len() > 12, "{counts:?}");
+}
+
+/// Values that are inlined and read twice, one after the other: there are 2^60 ways through them, and a plan goes none of them twice.
+#[test]
+fn chains_of_inlined_values_have_frontiers() {
+    let layer = |k: usize| {
+        format!(
+            "%a{k} = mul %x{k}, 0.5 : f32[64,16] %b{k} = mul %x{k}, %a{k} : f32[64,16]
+             %x{} = add %b{k}, %x{k} : f32[64,16]\n",
+            k + 1
+        )
+    };
+    let layers: String = (0..30).map(layer).collect();
+    let text = format!(
+        "func @f(%x0: f32[64,16], %w: f32[16,16]) -> f32[] {{ {layers}
+         %y = dot_general %x30, %w {{contract = [1] x [0]}} : f32[64,16] %z = mul %y, %x30 : f32[64,16]
+         %s = reduce_sum %z {{axes = [0, 1]}} : f32[] return %s }}"
+    );
+    let module = parse(&text).expect("parses");
+    let g = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+    let engine = cpu(Effort::Default);
+    let frontier = budget_frontier(&f, &Lossy::default(), &engine.plan, &engine).expect("plans");
+    assert!(frontier.points().len() > 1, "{:?}", frontier.points().len());
 }
 
 /// The gradient of a loop of 200 steps.

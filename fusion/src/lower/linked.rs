@@ -367,7 +367,7 @@ mod tests {
     use adfuse_ir::text::parse;
 
     const LAYERS: &str =
-        "func @f(%x: f32[8,64], %w: f32[64,64]) -> (f32[8,64], f32[8], f32[64], bool[8,64], f32[64], i32[2]) {
+        "func @f(%x: f32[8,64], %w: f32[64,64]) -> (f32[8,64], f32[8], f32[64], bool[8,64], f32[64,5], i32[2]) {
   %a = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
   %b = tanh %a : f32[8,64]
   %m = gt %b, 0.5 : bool[8,64]
