@@ -311,7 +311,7 @@ impl CompileContext<'_> {
         ])
     }
 
-    /// Notes the elements of windows that pieces pack, for tiles of the vectors that are asked about.
+    /// Notes the elements of windows that are packed, for tiles of the vectors that are asked about.
     fn note_windows(
         &mut self,
         sources: &[OperandSource; 2],
@@ -334,12 +334,13 @@ impl CompileContext<'_> {
         let out = MatrixView { at: none, row: row as isize, column: column as isize };
         let each = piece.map(|n| usize::try_from(n).unwrap_or(0));
         let packed = packed_windows(each, [&lhs, &rhs], out, (sum, lanes));
-        let parts = |n: i64, each: i64| (n + each - 1) / each.max(1);
-        let pieces =
-            batch.saturating_mul(parts(rows, piece[0])).saturating_mul(parts(cols, piece[1]));
-        for elements in packed {
-            let elements = i64::try_from(elements).unwrap_or(i64::MAX);
-            self.note_pass(PassKind::Pack, elements.saturating_mul(depth).saturating_mul(pieces));
+        // Pieces may pack a window more than once. It is priced once, at a price that is three times what packing takes where four
+        // neighbours or more are copied together.
+        for (packed, lines) in packed.into_iter().zip([rows, cols]) {
+            if packed {
+                let all = batch.saturating_mul(lines).saturating_mul(depth);
+                self.note_pass(PassKind::Pack, all);
+            }
         }
     }
 

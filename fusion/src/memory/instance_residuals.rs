@@ -31,8 +31,8 @@ struct NumberedInstances<'f> {
     first: SecondaryMap<Value, u32>,
     last: SecondaryMap<Value, u32>,
     latest: Phase,
-    /// The member, counted from 1, for which an instruction was written out last. What is read twice is gone through once, since
-    /// there are as many ways through it as there are products of the numbers of its readers.
+    /// The member, counted from 1, for which an instruction was written out last. What is read twice is gone through once: ways
+    /// through it are exponentially many.
     written_for: SecondaryMap<Inst, u32>,
 }
 

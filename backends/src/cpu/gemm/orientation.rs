@@ -2,6 +2,7 @@
 
 use super::indirect;
 use super::{GemmSide, MatrixView, Size};
+use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
 /// Columns that are packed at a time, at most.
@@ -16,24 +17,21 @@ pub(super) struct TileExtents {
     pub(super) columns: [usize; 2],
 }
 
-/// Elements of the windows of a product that are packed: of the left and of the right operand, for each step of the depth. The
-/// operands need not be there.
+/// Which operands of a product are windows that are packed, the left and the right one. The operands need not be there.
 pub(in super::super) fn packed_windows(
     size: Size,
     [lhs, rhs]: [&GemmSide<'_>; 2],
     out: MatrixView,
     (dtype, lanes): (DType, u32),
-) -> [usize; 2] {
+) -> [bool; 2] {
     let bytes = usize::try_from(dtype.bytes()).unwrap_or(8);
     let how = Orientation::of(size, [lhs, rhs], out, TileExtents::of_lanes(lanes, bytes));
-    let [m, n, _] = size;
+    let [of_left, of_right] = match how.turned {
+        false => [how.rows_in_place, how.columns_in_place],
+        true => [how.columns_in_place, how.rows_in_place],
+    };
     let is_window = |side: &GemmSide<'_>| matches!(side, GemmSide::Window(_));
-    let sides = if how.turned { [(rhs, n), (lhs, m)] } else { [(lhs, m), (rhs, n)] };
-    let [(rows, high), (columns, wide)] = sides;
-    let as_rows =
-        if is_window(rows) && !how.rows_in_place { high * wide.div_ceil(COLUMNS) } else { 0 };
-    let as_columns = if is_window(columns) && !how.columns_in_place { wide } else { 0 };
-    if how.turned { [as_columns, as_rows] } else { [as_rows, as_columns] }
+    [is_window(lhs) && !of_left, is_window(rhs) && !of_right]
 }
 
 /// How a product is divided into tiles.
@@ -52,7 +50,7 @@ pub(super) struct Orientation {
 /// Tiles beside each other, up to which rows of a window are read in place: for more, packing them pays.
 const FEW_TILES: usize = 4;
 
-/// Elements that are multiplied and added in the time of storing one by itself.
+/// Elements that are multiplied and added in the time of storing or reading one by itself.
 const STORE: usize = 16;
 
 impl TileExtents {
@@ -109,7 +107,11 @@ impl Orientation {
         let rows = shape.rows(m);
         let scattered = match out.column {
             1 => 0,
-            _ => m.saturating_mul(n).saturating_mul(STORE) / depth.max(1),
+            // All but the first chunk of the depth read the result, too.
+            _ => {
+                let accesses = (2 * depth.div_ceil(CONTRACT_CHUNK)).saturating_sub(1);
+                m.saturating_mul(n).saturating_mul(STORE * accesses) / depth.max(1)
+            }
         };
         let all = |columns: usize| rows.saturating_mul(columns).saturating_add(scattered);
         let of_width = |columns: usize| {

@@ -39,8 +39,8 @@ macro_rules! products {
     };
 }
 
-/// An instance for an instruction set, with lanes of 32 bits of its vectors, rows of tiles, the most first, columns of tiles of 8 bytes, of 4, and of 1, and columns
-/// of narrow tiles of 8 bytes and of 4, which are those of a vector where windows are read in place.
+/// An instance for an instruction set: its lanes of 32 bits, the rows of its tiles from most to least, the columns of a tile for
+/// elements of 8, 4 and 1 bytes, and the columns of a narrow tile, which is a vector, for elements of 8 and 4 bytes.
 macro_rules! tiles {
     (
         $set:ident, $name:literal, $lanes:literal, [$r:literal, $($less:literal),*],
@@ -64,7 +64,12 @@ macro_rules! tiles {
                 let (wide, narrow) = (TileExtents::of_lanes($lanes, 8), TileExtents::of_lanes($lanes, 4));
                 assert!(wide.columns[0] == $c8 && wide.columns[1] == $l8);
                 assert!(narrow.columns[0] == $c4 && narrow.columns[1] == $l4);
-                assert!(wide.heights[0] == $r);
+                let heights = [$r, $($less),*];
+                let mut k = 0;
+                while k < heights.len() {
+                    assert!(wide.heights[k] == heights[k]);
+                    k += 1;
+                }
             };
 
             /// The set itself.
