@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
-use crate::search::fastest::are_alike;
+use crate::search::fastest::fastest_ones;
 use crate::search::parallel::each;
 use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
@@ -31,8 +31,7 @@ impl CandidatePoints {
     /// Those that take no more time than the plan without a budget before its kernels share launches, one of which it is.
     pub(super) fn fastest_unbudgeted(&self) -> Vec<PlanPoint> {
         let all = &self.points[..self.unbudgeted];
-        let least = all.iter().map(|p| p.seconds).fold(f64::INFINITY, f64::min);
-        all.iter().filter(|p| are_alike(least, p.seconds)).cloned().collect()
+        fastest_ones(all, |p| p.seconds).into_iter().cloned().collect()
     }
 }
 
