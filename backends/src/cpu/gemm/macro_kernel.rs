@@ -156,7 +156,7 @@ unsafe fn vector_rows<T: FmaType, const H: usize, const L: usize>(
 }
 
 /// The product of dense rows and columns of a window that are read in place, in vectors of `L`. Vectors of which an element
-/// is not there are packed, the wanted columns alone.
+/// is not there are packed.
 ///
 /// # Safety
 /// As of [`product`]; rows have neighbours along the depth.
@@ -184,17 +184,15 @@ unsafe fn vectors<
         while let Some(left) = all.next() {
             // Where no other is left, the second vector is the first one, and none of its columns are wanted.
             let right = all.next().unwrap_or_else(|| left.without_columns());
-            let mut columns = [left, right];
-            let places = from_fn(|side| {
-                let vector = &mut columns[side];
-                if let Some(at) = all.place::<T>(vector, &by) {
-                    return (at, by.all);
+            let columns = [left, right];
+            let places = from_fn(|side| match all.place::<T>(&columns[side], &by) {
+                Some(at) => (at, by.all),
+                None => {
+                    let to = room.wrapping_add(side * L * deep);
+                    // SAFETY: as the caller promises, the room has that of two vectors for a chunk.
+                    unsafe { all.pack::<T, I>(&columns[side], deep, to) };
+                    (to.cast_const(), &Multiples::<L>::ALL[..deep])
                 }
-                let (count, to) = (vector.columns.len(), room.wrapping_add(side * L * deep));
-                // SAFETY: as the caller promises, the room has that of two vectors for a chunk.
-                unsafe { panel::<T, I, L>(w.from(vector.at, 0), deep, count, to) };
-                vector.columns = 0..count;
-                (to.cast_const(), &Multiples::<L>::ALL[..deep])
             });
             let pair = VectorPair { columns, places, first: k == 0 };
             for i in (0..m).step_by(R) {
