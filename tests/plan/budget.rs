@@ -10,7 +10,7 @@ use adfuse::budget::choose;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     self, BudgetPoint, Effort, EngineModel, Fp, LoopChoice, Lossy, MachineModel, Narrow, Plan,
-    PlanOptions, budget_frontier, graph_hash, lower, plan_point, prepare,
+    PlanOptions, budget_frontier, graph_hash, lower, plan_for, plan_point, prepare,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -244,6 +244,37 @@ fn checkpoints_fill_a_budget() {
 /// Values that are inlined and read twice, one after the other: there are 2^60 ways through them, and a plan goes none of them twice.
 #[test]
 fn chains_of_inlined_values_have_frontiers() {
+    let g = doubling(30);
+    let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+    let engine = cpu(Effort::Default);
+    let frontier = budget_frontier(&f, &Lossy::default(), &engine.plan, &engine).expect("plans");
+    assert!(frontier.points().len() > 1, "{:?}", frontier.points().len());
+}
+
+/// The greedy plan of a lesser effort may have more launches to share, or inline less, than the plan that single changes improve.
+#[test]
+fn a_higher_effort_has_no_slower_plan() {
+    let of = |name: &str| model(&models::root().join(name));
+    let functions = ["deep_mlp.ir", "batch_norm.ir", "attention.ir"].map(of);
+    for g in functions.into_iter().chain([doubling(60)]) {
+        let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+        let [quick, default] = [Effort::Quick, Effort::Default].map(|effort| {
+            let engine = cpu(effort);
+            let plans = budget_frontier(&f, &Lossy::default(), &engine.plan, &engine);
+            let within = plans.expect("plans").fastest().expect("a plan").point.seconds;
+            let unbudgeted = plan_for(&f, &engine.plan, &engine).expect("plans");
+            let unbudgeted = plan_point(&f, unbudgeted, &engine.plan, &engine).expect("a point");
+            [within, unbudgeted.seconds]
+        });
+        for (quick, default) in quick.into_iter().zip(default) {
+            // Plans that are as fast are told apart by their peaks.
+            assert!(default <= quick * 1.001, "{}: {default} and {quick} s", f.name);
+        }
+    }
+}
+
+/// The gradient of layers each of which reads the one before twice.
+fn doubling(layers: usize) -> Function {
     let layer = |k: usize| {
         format!(
             "%a{k} = mul %x{k}, 0.5 : f32[64,16] %b{k} = mul %x{k}, %a{k} : f32[64,16]
@@ -251,18 +282,15 @@ fn chains_of_inlined_values_have_frontiers() {
             k + 1
         )
     };
-    let layers: String = (0..30).map(layer).collect();
+    let text: String = (0..layers).map(layer).collect();
     let text = format!(
-        "func @f(%x0: f32[64,16], %w: f32[16,16]) -> f32[] {{ {layers}
-         %y = dot_general %x30, %w {{contract = [1] x [0]}} : f32[64,16] %z = mul %y, %x30 : f32[64,16]
+        "func @f(%x0: f32[64,16], %w: f32[16,16]) -> f32[] {{ {text}
+         %y = dot_general %x{layers}, %w {{contract = [1] x [0]}} : f32[64,16]
+         %z = mul %y, %x{layers} : f32[64,16]
          %s = reduce_sum %z {{axes = [0, 1]}} : f32[] return %s }}"
     );
     let module = parse(&text).expect("parses");
-    let g = gradient(&module, module.find("f").expect("there")).expect("differentiates");
-    let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
-    let engine = cpu(Effort::Default);
-    let frontier = budget_frontier(&f, &Lossy::default(), &engine.plan, &engine).expect("plans");
-    assert!(frontier.points().len() > 1, "{:?}", frontier.points().len());
+    gradient(&module, module.find("f").expect("there")).expect("differentiates")
 }
 
 /// The gradient of a loop of 200 steps.

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
-use crate::search::fastest::fastest_ones;
+use crate::search::fastest::are_alike;
 use crate::search::parallel::each;
 use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
@@ -20,6 +20,9 @@ use adfuse_ir::{Diagnostic, Function};
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
 
+/// Instructions of a function up to which greedy plans of two efforts are what plans for budgets are made of.
+const SMALL: usize = 1000;
+
 /// Plans that may be on a frontier.
 pub(super) struct CandidatePoints {
     pub(super) points: Vec<PlanPoint>,
@@ -28,10 +31,12 @@ pub(super) struct CandidatePoints {
 }
 
 impl CandidatePoints {
-    /// Those that take no more time than the plan without a budget before its kernels share launches, one of which it is.
-    pub(super) fn fastest_unbudgeted(&self) -> Vec<PlanPoint> {
+    /// Those of them that may be the fastest once their kernels share launches, one of which is the plan without a budget.
+    pub(super) fn fastest_unbudgeted(&self, saved: impl Fn(&PlanPoint) -> f64) -> Vec<PlanPoint> {
         let all = &self.points[..self.unbudgeted];
-        fastest_ones(all, |p| p.seconds).into_iter().cloned().collect()
+        let least = all.iter().map(|p| p.seconds).fold(f64::INFINITY, f64::min);
+        let may_be = |p: &&PlanPoint| are_alike(least, p.seconds) || p.seconds - saved(p) <= least;
+        all.iter().filter(may_be).cloned().collect()
     }
 }
 
@@ -59,7 +64,14 @@ pub(super) fn candidates(
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let mut bases: Vec<(f64, Plan)> = Vec::from_iter(improved);
     let layout = bases.first().map_or_else(Layout::default, |(_, plan)| plan.layout);
-    let made = each(&prices[bases.len()..], |&price| (price, plan_at(f, options, price, &blocks)));
+    // Greedy plans of a lesser effort inline less, which suits lower budgets. In small functions those of both efforts are tried.
+    let quick = PlanOptions { effort: options.effort.min(Effort::Quick), ..options.clone() };
+    let is_small = f.inst_count() <= SMALL;
+    let beside = if is_small { 0 } else { bases.len() };
+    let greedy = prices[beside..].iter().map(|&price| (price, &quick));
+    let others = prices.iter().map(|&price| (price, options)).filter(|_| is_small);
+    let greedy: Vec<(f64, &PlanOptions)> = greedy.chain(others).collect();
+    let made = each(&greedy, |&(price, options)| (price, plan_at(f, options, price, &blocks)));
     for (price, plan) in made {
         let plan = Plan { layout, ..plan? };
         if bases.iter().all(|(_, known)| *known != plan) {
@@ -76,7 +88,7 @@ pub(super) fn candidates(
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
     points.extend(bases.iter().map(|base| base.point.clone()));
     points.iter().for_each(|point| evaluator.add(point));
-    let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
+    let most = (MEASURED / bases.len() / f.inst_count().max(1)).clamp(16, 48);
     let recurring = RecurringPlans::new(&bases, options, evaluator);
     points.extend(recurring.of_schedules(most, &points)?);
     Ok(CandidatePoints { points, unbudgeted })

@@ -40,7 +40,7 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::bundles::bundled_points;
+use crate::search::bundles::{bundled_points, launches_saved};
 use crate::search::fastest::are_alike;
 use crate::search::measure::Predicted;
 use crate::search::parallel::each;
@@ -95,7 +95,8 @@ fn plans_beside(
 ) -> Result<FoundPlans, Diagnostic> {
     let evaluator = PlanEvaluator::of(f, options, engine, known)?;
     let candidates = candidates::candidates(f, options, engine, &evaluator)?;
-    let unbudgeted = candidates.fastest_unbudgeted();
+    let unbudgeted = candidates
+        .fastest_unbudgeted(|p| launches_saved(evaluator.base(), (f, &p.plan), options, engine));
     let mut points = candidates.points;
     if options.effort >= Effort::Default
         && let Some(fastest) = undominated(points.iter().collect()).last()

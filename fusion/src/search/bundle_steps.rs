@@ -73,9 +73,10 @@ impl<'b, 'f> TimedPlan<'b, 'f> {
         }
     }
 
-    /// How many steps are elementwise kernels for which a launch counts.
-    pub(super) fn short_steps(&self, launch_s: f64) -> usize {
-        self.steps().into_iter().filter(|&step| is_short(step, launch_s)).count()
+    /// Seconds that shared launches save at the most: one launch stays of all elementwise kernels for which a launch counts.
+    pub(super) fn launches_saved(&self, launch_s: f64) -> f64 {
+        let short = self.steps().into_iter().filter(|&step| is_short(step, launch_s)).count();
+        short.saturating_sub(1) as f64 * launch_s
     }
 
     /// The steps, each in a program that has its buffers, with their seconds.

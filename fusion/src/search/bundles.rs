@@ -7,6 +7,7 @@
 //! given one is not returned.
 
 use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
+use super::fastest::are_alike;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
 use crate::lower::linked::LinkBase;
@@ -65,6 +66,44 @@ pub(crate) fn bundled<'f>(
     }
 }
 
+/// Of some plans of a function, the one that is fastest once its kernels share launches; of equally fast ones it is the one of the
+/// lower peak where memory is planned quickly. The others are bundled only where they would be the fastest with all launches saved
+/// that may be.
+pub(crate) fn fastest_bundled<'f>(
+    base: Option<&LinkBase<'f>>,
+    (f, fastest): (&Function, Plan),
+    others: &[&Plan],
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Plan {
+    let with = (options, engine);
+    let others: Vec<&&Plan> = others.iter().filter(|other| **other != &fastest).collect();
+    let mut best = bundled(base, (f, fastest), options, engine);
+    for other in others {
+        let (Some(ours), Some(theirs)) =
+            (TimedPlan::of(base, (f, &best), with), TimedPlan::of(base, (f, other), with))
+        else {
+            continue;
+        };
+        if theirs.seconds() - theirs.launches_saved(options.device.launch_s) > ours.seconds() {
+            continue;
+        }
+        let made = bundled(base, (f, (*other).clone()), options, engine);
+        let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
+        let is_better = match are_alike(ours.seconds(), theirs.seconds()) {
+            true => {
+                let peaks = (theirs.quick_peak(with), ours.quick_peak(with));
+                matches!(peaks, (Some(theirs), Some(ours)) if theirs < ours)
+            }
+            false => theirs.seconds() < ours.seconds(),
+        };
+        if is_better {
+            best = made;
+        }
+    }
+    best
+}
+
 /// The points that bundling makes of one of a function, where that may gain this part of its time: all are faster, and where
 /// one has no higher peak that is the last.
 pub(crate) fn bundled_points<'f>(
@@ -79,10 +118,7 @@ pub(crate) fn bundled_points<'f>(
         return found;
     }
     let Some(given) = TimedPlan::of(base, (f, &point.plan), with) else { return found };
-    let short = given.short_steps(options.device.launch_s);
-    // One launch stays.
-    let most = short.saturating_sub(1) as f64 * options.device.launch_s;
-    if most >= least * point.seconds {
+    if given.launches_saved(options.device.launch_s) >= least * point.seconds {
         let fits = |made: TimedPlan<'_, 'f>| {
             let made = made.measured(f, with).ok()?;
             let fits = made.peak <= point.peak;
@@ -92,6 +128,20 @@ pub(crate) fn bundled_points<'f>(
         better(base, (f, &point.plan, &given), with, fits);
     }
     found
+}
+
+/// Seconds that shared launches take off a plan at the most.
+pub(crate) fn launches_saved(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> f64 {
+    if options.effort == Effort::Off || !may_gain(f, plan) {
+        return 0.0;
+    }
+    let given = TimedPlan::of(base, (f, plan), (options, engine));
+    given.map_or(0.0, |given| given.launches_saved(options.device.launch_s))
 }
 
 /// Whether two groups may share a launch: most plans are done here, before anything is linked or lowered.

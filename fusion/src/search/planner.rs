@@ -1,11 +1,11 @@
 //! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
 use super::blocks::block_plans;
-use super::bundles::bundled;
-use super::fastest::{UnbudgetedPlan, are_alike, attempts, fastest_of};
+use super::bundles::fastest_bundled;
+use super::fastest::{UnbudgetedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{LinkedPlan, PlanPoint, measured, plan_seconds, priced};
+use super::point::{LinkedPlan, PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
@@ -74,17 +74,8 @@ pub fn plan_among(
         Effort::Search => searched(f, options, engine, &attempts)?,
         _ => fastest_of(f, options, &attempts)?,
     };
-    let mut plan = bundled(base, (f, plan), options, engine);
-    if options.effort == Effort::Search {
-        // More kernels of the other one may have a launch in common.
-        let other = bundled(base, (f, fastest_of(f, options, &attempts)?), options, engine);
-        let seconds = |plan: &Plan| plan_seconds(f, plan, &options.device, engine);
-        let peak = |plan: &Plan| measured(f, plan.clone(), options, engine).map(|m| m.point.peak);
-        let (ours, others) = (seconds(&plan)?, seconds(&other)?);
-        if others < ours || are_alike(ours, others) && peak(&other)? < peak(&plan)? {
-            plan = other;
-        }
-    }
+    let others: Vec<&Plan> = attempts.iter().map(|a| &a.plan).collect();
+    let plan = fastest_bundled(base, (f, plan), &others, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     Ok(PlanWithAttempts { plan, attempts })
 }
