@@ -23,10 +23,13 @@ pub enum Host {
 }
 
 impl Host {
-    /// The engine `cpu` with a number of threads.
+    /// The engine `cpu` with a number of threads. Plans for one thread are made for one core.
     pub fn cpu(threads: usize, fp: Fp) -> Host {
         let mut cpu = Cpu { threads, ..Cpu::default() };
         cpu.plan.fp = fp;
+        if threads == 1 {
+            cpu.plan.device = MachineModel::cpu1();
+        }
         Host::Cpu(Box::new(cpu))
     }
 

@@ -14,7 +14,7 @@ pub(super) fn device(name: &str) -> Result<MachineModel, Failure> {
     if path.extension().is_none_or(|e| e != "toml") {
         // A name near to one that is known may still be another machine's, so that none is offered alone.
         let gpu = ["gpu", "cuda", "nvidia"].iter().any(|engine| name.starts_with(engine));
-        let all = "devices are cpu, h200, and files that end in .toml: `adfuse tune -o mine.toml` measures the machine \
+        let all = "devices are cpu, cpu1, h200, and files that end in .toml: `adfuse tune -o mine.toml` measures the machine \
                    that it runs on, and a file can be written by hand for another";
         let hint = match gpu {
             true => {

@@ -43,7 +43,7 @@ pub(super) struct PlanningArgs {
     grad: bool,
     #[command(flatten)]
     wrt: Wrt,
-    /// The machine: cpu, h200, or a file that describes one; without this, the plan's, or cpu
+    /// The machine: cpu (two cores), cpu1 (one of them), h200, or a file that describes one; without this, the plan's, or cpu
     #[arg(long, value_name = "NAME|FILE.toml")]
     device: Option<String>,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
     /// Its kernels, before the engine rewrites them.
     pub program: Verified<Program>,
-    /// Its memory, after the engine rewrites them.
+    /// Its memory, after the engine rewrites them. The peak is what the engine holds, each block to whole lines of the cache.
     pub memory: Memory,
     /// The executable; the engine caches it too.
     pub executable: Arc<E>,

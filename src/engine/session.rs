@@ -377,8 +377,9 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
         let memory = self.session.memory_to_run(&**prepared)?;
         let layout = arena_layout(&memory);
-        within(self.session.settings.mem_budget, unit.program()?, prepared.peak(&layout)?)?;
-        unit.memory = Some((memory, layout));
+        let peak = prepared.peak(&layout)?;
+        within(self.session.settings.mem_budget, unit.program()?, peak)?;
+        unit.memory = Some((Memory { peak, ..memory }, layout));
         Ok(())
     }
 

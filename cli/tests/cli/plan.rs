@@ -244,7 +244,7 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
     for (args, code, said) in [
         ("loss.ir --wrt w", 2, "--wrt needs --grad"),
         ("loss.ir --device gpu", 2, "no device `gpu`"),
-        ("loss.ir --device h100", 2, "devices are cpu, h200, and files that end in .toml"),
+        ("loss.ir --device h100", 2, "devices are cpu, cpu1, h200, and files that end in .toml"),
         ("loss.ir --device none.toml", 2, "cannot read `none.toml`"),
         ("loss.ir --device bad.toml", 2, "--> bad.toml:2:1"),
         ("loss.ir --device worse.toml", 2, "worse.toml"),

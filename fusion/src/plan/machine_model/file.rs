@@ -88,7 +88,7 @@ numbers! {
 }
 
 impl MachineModel {
-    /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
+    /// Reads a description: TOML with `base = "cpu"`, `"cpu1"` or `"h200"`, and keys named like the
     /// fields of [`MachineModel`] that replace the base's. Each table `[[products]]` has the `form` of a product, and its
     /// `seconds` by the ways in which it was multiplied. Without a name, one that differs from its base
     /// is `custom`.
@@ -109,7 +109,7 @@ impl MachineModel {
         let Some(mut device) = MachineModel::named(base) else {
             let m = format!("no device `{}`", base.escape_debug());
             let d = Diagnostic::new(place(&file.base), Kind::UnknownName, m);
-            return Err(d.hint("`base` is \"cpu\" or \"h200\""));
+            return Err(d.hint("`base` is \"cpu\", \"cpu1\" or \"h200\""));
         };
         if let Some(name) = &file.name {
             let word = name.get_ref();
@@ -164,7 +164,7 @@ mod tests {
         let forms =
             ["bf16 1x64x64x64 \"0\"", "f32 [a]"].map(|form| (form.to_owned(), ways.clone()));
         odd.products = ProductTimes::new(forms.into_iter().collect());
-        for device in [MachineModel::cpu(), MachineModel::h200(), odd] {
+        for device in [MachineModel::cpu(), MachineModel::cpu1(), MachineModel::h200(), odd] {
             let text = device.to_toml();
             assert_eq!(MachineModel::from_toml(&text), Ok(device), "{text}");
         }
