@@ -196,21 +196,25 @@ impl Function {
     }
 
     /// The type of a value.
+    #[inline]
     pub fn ty(&self, v: Value) -> &TensorType {
         &self.types.items[self.values[v].ty]
     }
 
     /// The interned type of a value: equal ids are equal types.
+    #[inline]
     pub fn type_id(&self, v: Value) -> TypeId {
         self.values[v].ty
     }
 
     /// Where a value comes from.
+    #[inline]
     pub fn def(&self, v: Value) -> ValueDef {
         self.values[v].def
     }
 
     /// The literal a value is, if it is one.
+    #[inline]
     pub fn literal(&self, v: Value) -> Option<Literal> {
         match self.values[v].def {
             ValueDef::Literal(l) => Some(l),
@@ -229,26 +233,31 @@ impl Function {
     }
 
     /// What an instruction is: its op, operands, attributes, results, phase and place.
+    #[inline]
     pub fn inst(&self, i: Inst) -> &InstData {
         &self.insts[i]
     }
 
     /// An instruction's op.
+    #[inline]
     pub fn op(&self, i: Inst) -> Op {
         self.insts[i].op
     }
 
     /// An instruction's operands.
+    #[inline]
     pub fn args(&self, i: Inst) -> &[Value] {
         self.insts[i].args.as_slice(&self.pool)
     }
 
     /// An instruction's results.
+    #[inline]
     pub fn inst_results(&self, i: Inst) -> &[Value] {
         self.insts[i].results.as_slice(&self.pool)
     }
 
     /// An instruction's attributes.
+    #[inline]
     pub fn attrs(&self, i: Inst) -> &Attrs {
         &self.attrs.items[self.insts[i].attrs]
     }

@@ -3,7 +3,7 @@
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-use crate::instance::{Instance, Slot, SlotId, align_up};
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::limit::Limit;
 
 /// Which of the free places a slot takes.
@@ -15,8 +15,7 @@ pub(crate) enum Fit {
     Tightest,
 }
 
-/// Which slots overlap in time, for slots that are few or overlap little; else it is found out anew
-/// whenever it is asked.
+/// Which slots overlap in time, where each overlaps few others; else what is placed is gone through in the order of its bytes.
 pub(crate) struct Overlaps {
     /// For each slot where its neighbours start in `neighbours`; empty where there is no list.
     starts: Vec<usize>,
@@ -27,11 +26,17 @@ impl Overlaps {
     /// Lists longer than this take more memory than they save time.
     const MOST_PAIRS: usize = 1 << 24;
 
+    /// A list pays where a slot overlaps less than one in so many of the others: what is placed is sorted, and most of it is
+    /// passed over at a few instructions each, or not looked at.
+    const FEW: usize = 32;
+
     pub(crate) fn of(instance: &Instance) -> Self {
         let mut by_birth: Vec<SlotId> = instance.slots.keys().collect();
         by_birth.sort_by_key(|&id| (instance.slots[id].birth(), id));
-        // A list pays where most slots do not overlap.
-        let worth = instance.slots.len().pow(2) / 16;
+        let worth = instance.slots.len().pow(2) / (2 * Self::FEW);
+        if pairs_of_lives(instance, &by_birth) > worth.min(Self::MOST_PAIRS) {
+            return Self { starts: Vec::new(), neighbours: Vec::new() };
+        }
         let mut pairs: Vec<(SlotId, SlotId)> = Vec::new();
         let mut live: Vec<SlotId> = Vec::new();
         for id in by_birth {
@@ -39,9 +44,6 @@ impl Overlaps {
             live.retain(|&other| instance.slots[other].death() > slot.birth());
             pairs
                 .extend(live.iter().filter(|&&o| slot.meets(&instance.slots[o])).map(|&o| (id, o)));
-            if pairs.len() > worth.min(Self::MOST_PAIRS) {
-                return Self { starts: Vec::new(), neighbours: Vec::new() };
-            }
             live.push(id);
         }
         let mut starts = vec![0; instance.slots.len() + 1];
@@ -69,14 +71,30 @@ impl Overlaps {
     }
 }
 
+/// How many pairs of slots, which are in the order of birth, are live together, gaps apart.
+fn pairs_of_lives(instance: &Instance, by_birth: &[SlotId]) -> usize {
+    let mut deaths: Vec<usize> = instance.slots.values().map(Slot::death).collect();
+    deaths.sort_unstable();
+    let (mut dead, mut pairs) = (0, 0);
+    for (born, &id) in by_birth.iter().enumerate() {
+        let birth = instance.slots[id].birth();
+        while deaths.get(dead).is_some_and(|&death| death <= birth) {
+            dead += 1;
+        }
+        // Slots that are never live are dead before they are born.
+        pairs += born.saturating_sub(dead);
+    }
+    pairs
+}
+
 /// Slots being placed one by one.
 pub(crate) struct Placement<'a> {
     instance: &'a Instance,
     overlaps: &'a Overlaps,
     /// The offset of each slot, or [`UNPLACED`].
     offsets: Vec<i64>,
-    /// The slots placed, by offset, where `overlaps` has no list; with the first section of each, and the end of its last.
-    placed: Vec<(i64, SlotId, [u32; 2])>,
+    /// What is placed, by its first byte, where `overlaps` has no list.
+    placed: Vec<PlacedPart>,
     /// The slots that each may be in place with.
     partners: Vec<SmallVec<[SlotId; 2]>>,
     /// Open intervals in which the offset of the slot at hand cannot be.
@@ -84,6 +102,24 @@ pub(crate) struct Placement<'a> {
 }
 
 const UNPLACED: i64 = -1;
+
+/// A part of a slot that has been placed.
+#[derive(Clone, Copy)]
+struct PlacedPart {
+    start: i64,
+    end: i64,
+    /// The greatest end of all parts up to this one.
+    reach: i64,
+    /// Its first section, and the end of its last.
+    life: [u32; 2],
+    slot: SlotId,
+}
+
+impl PlacedPart {
+    fn is_live_with(&self, [birth, death]: [u32; 2]) -> bool {
+        birth < self.life[1] && self.life[0] < death
+    }
+}
 
 impl<'a> Placement<'a> {
     /// With the fixed slots placed.
@@ -156,16 +192,28 @@ impl<'a> Placement<'a> {
     fn put(&mut self, id: SlotId, offset: i64) {
         self.offsets[id.index()] = offset;
         if self.overlaps.starts.is_empty() {
-            let at = self.placed.partition_point(|&(at, other, _)| (at, other) < (offset, id));
-            self.placed.insert(at, (offset, id, life(&self.instance.slots[id])));
+            for part in &self.instance.slots[id].parts {
+                let (start, end) = (offset + part.lo, offset + part.hi);
+                let at = self.placed.partition_point(|p| (p.start, p.slot) < (start, id));
+                let reach =
+                    at.checked_sub(1).map_or(end, |before| self.placed[before].reach.max(end));
+                self.placed
+                    .insert(at, PlacedPart { start, end, reach, life: life(part), slot: id });
+                let above = self.placed[at + 1..].iter_mut();
+                above.take_while(|p| p.reach < reach).for_each(|p| p.reach = reach);
+            }
         }
     }
 
     fn find(&mut self, id: SlotId, fit: Fit) -> i64 {
         let slot = &self.instance.slots[id];
+        let is_placed = |other: &SlotId| self.offsets[other.index()] != UNPLACED;
+        let is_alone = !self.partners[id.index()].iter().any(is_placed);
         let listed = self.overlaps.listed(id);
-        if listed.is_none() && fit == Fit::Lowest {
-            return self.find_from_below(id, slot);
+        match (listed, fit, slot.parts.as_slice()) {
+            (None, Fit::Lowest, _) => return self.lowest(id, slot),
+            (None, Fit::Tightest, &[part]) if is_alone => return self.tightest(slot, part),
+            _ => {}
         }
         let mut forbidden = std::mem::take(&mut self.forbidden);
         forbidden.clear();
@@ -179,18 +227,27 @@ impl<'a> Placement<'a> {
             Some(neighbours) => {
                 for &other in neighbours {
                     let offset = self.offsets[other.index()];
-                    if offset != UNPLACED {
-                        self.forbid((id, slot), (offset, other), &mut forbid);
+                    if offset == UNPLACED {
+                        continue;
+                    }
+                    match (slot.parts.as_slice(), self.instance.slots[other].parts.as_slice()) {
+                        // Neighbours are live together.
+                        ([q], [p]) if is_alone => {
+                            forbid((offset + p.lo - q.hi, offset + p.hi - q.lo));
+                        }
+                        (_, parts) => parts.iter().for_each(|p| {
+                            let (start, end) = (offset + p.lo, offset + p.hi);
+                            let part =
+                                PlacedPart { start, end, reach: end, life: life(p), slot: other };
+                            self.forbid((id, slot), &part, &mut forbid);
+                        }),
                     }
                 }
             }
             None => {
-                let [birth, death] = life(slot);
-                for &(offset, other, [born, dead]) in &self.placed {
-                    // Most slots are not live together.
-                    if birth < dead && born < death {
-                        self.forbid((id, slot), (offset, other), &mut forbid);
-                    }
+                let whole = [slot.birth(), slot.death()].map(section);
+                for part in self.placed.iter().filter(|part| part.is_live_with(whole)) {
+                    self.forbid((id, slot), part, &mut forbid);
                 }
             }
         }
@@ -200,89 +257,100 @@ impl<'a> Placement<'a> {
         found
     }
 
-    /// The lowest offset for a slot. What is placed is sorted by where it starts, so that the search ends where all that
-    /// is left starts above the first room that is large enough.
-    fn find_from_below(&mut self, id: SlotId, slot: &Slot) -> i64 {
-        let tallest = slot.parts.iter().map(|q| q.hi).max().unwrap_or(0);
-        let [birth, death] = life(slot);
+    /// The lowest offset for a slot.
+    fn lowest(&self, id: SlotId, slot: &Slot) -> i64 {
+        let partners = &self.partners[id.index()];
         let mut free = slot.floor;
-        // Intervals that begin above `free` so far.
-        let mut above = std::mem::take(&mut self.forbidden);
-        above.clear();
-        for &(offset, other, [born, dead]) in &self.placed {
-            if offset - tallest >= free {
-                break;
-            }
-            // Most slots are not live together.
-            if birth >= dead || born >= death {
-                continue;
-            }
+        loop {
             let before = free;
-            self.forbid((id, slot), (offset, other), &mut |(low, high)| {
-                if high > free {
-                    match low < free {
-                        true => free = align_up(high, slot.align),
-                        false => above.push((low, high)),
-                    }
-                }
-            });
-            if free > before {
-                free = freed(&mut above, free, slot.align);
+            for part in &slot.parts {
+                free = self.lowest_of_part(part, (slot.align, partners), free);
+            }
+            // What one part moves up may be in the way of another, and no longer be in place.
+            if free == before || slot.parts.len() == 1 && partners.is_empty() {
+                return free;
             }
         }
-        self.forbidden = above;
+    }
+
+    /// The lowest offset from `free` on at which a part of a slot overlaps nothing, but for what it would be in place with. What is
+    /// placed is sorted by where it starts, so that the search ends where all that is left starts above the room that was found.
+    fn lowest_of_part(
+        &self,
+        part: &SlotPart,
+        (align, partners): (i64, &[SlotId]),
+        mut free: i64,
+    ) -> i64 {
+        let own = life(part);
+        let below = self.placed.partition_point(|p| p.reach <= free + part.lo);
+        for p in &self.placed[below..] {
+            if p.start >= free + part.hi {
+                break;
+            }
+            // Most of what is placed is not live at the time.
+            if !p.is_live_with(own) || p.end <= free + part.lo {
+                continue;
+            }
+            if !partners.is_empty() && partners.contains(&p.slot) {
+                let at = self.offsets[p.slot.index()];
+                if free <= at && align_up(at, align) == at {
+                    free = at;
+                    continue;
+                }
+            }
+            free = align_up(p.end - part.lo, align);
+        }
         free
     }
 
-    /// The open intervals of the offsets at which a slot would overlap another, which is placed.
+    /// The offset for a slot of one part that leaves the fewest bytes free above it. What is placed is sorted already.
+    fn tightest(&self, slot: &Slot, part: SlotPart) -> i64 {
+        let own = life(&part);
+        let live = self.placed.iter().filter(|p| p.is_live_with(own));
+        let intervals = live.map(|p| (p.start - part.hi, p.end - part.lo));
+        best_of_sorted(intervals.filter(|&(_, high)| high > slot.floor), slot, Fit::Tightest)
+    }
+
+    /// The open intervals of the offsets at which a slot would overlap a part of another, which is placed.
     fn forbid(
         &self,
         (id, slot): (SlotId, &Slot),
-        (offset, other_id): (i64, SlotId),
+        placed: &PlacedPart,
         found: &mut impl FnMut((i64, i64)),
     ) {
-        let other = &self.instance.slots[other_id];
-        let in_place = self.partners[id.index()].contains(&other_id);
-        for p in &other.parts {
-            for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
-                let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
-                if in_place {
-                    found((low, offset));
-                    found((offset, high));
-                } else {
-                    found((low, high));
-                }
+        let in_place = self.partners[id.index()].contains(&placed.slot);
+        for q in slot.parts.iter().filter(|q| placed.is_live_with(life(q))) {
+            let (low, high) = (placed.start - q.hi, placed.end - q.lo);
+            if in_place {
+                let offset = self.offsets[placed.slot.index()];
+                found((low, offset));
+                found((offset, high));
+            } else {
+                found((low, high));
             }
         }
     }
 }
 
-/// The first section in which a slot is live, and the end of its last.
-fn life(slot: &Slot) -> [u32; 2] {
-    [slot.birth(), slot.death()].map(|section| u32::try_from(section).unwrap_or(u32::MAX))
+/// The first section of a part, and the end of its last.
+fn life(part: &SlotPart) -> [u32; 2] {
+    [part.from, part.to].map(section)
 }
 
-/// The lowest offset from `free` on that none of some intervals forbids, which stay as far as they are above it.
-fn freed(above: &mut Vec<(i64, i64)>, mut free: i64, align: i64) -> i64 {
-    loop {
-        let before = free;
-        above.retain(|&(low, high)| {
-            if low < free && high > free {
-                free = align_up(high, align);
-            }
-            high > free
-        });
-        if free == before {
-            return free;
-        }
-    }
+fn section(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// An offset that the slot may have in none of the open intervals, which are sorted.
 fn best_free(forbidden: &[(i64, i64)], slot: &Slot, fit: Fit) -> i64 {
+    best_of_sorted(forbidden.iter().copied(), slot, fit)
+}
+
+/// As [`best_free`].
+fn best_of_sorted(forbidden: impl Iterator<Item = (i64, i64)>, slot: &Slot, fit: Fit) -> i64 {
     let mut free = slot.floor;
     let mut best: Option<(i64, i64)> = None;
-    for &(low, high) in forbidden {
+    for (low, high) in forbidden {
         if low >= free {
             // The offsets from `free` to `low` are allowed.
             if fit == Fit::Lowest {

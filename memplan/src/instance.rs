@@ -79,11 +79,15 @@ impl Instance {
     /// Slots of one group have one offset and do not overlap but where they may be in place.
     pub(crate) fn joined(&self, group_of: &[usize]) -> Self {
         let groups = group_of.iter().max().map_or(0, |&last| last + 1);
-        let mut members = vec![Vec::new(); groups];
+        let mut members: Vec<SmallVec<[&Slot; 4]>> = vec![SmallVec::new(); groups];
         for id in self.slots.keys() {
             members[group_of[id.index()]].push(&self.slots[id]);
         }
-        let slots = members.into_iter().map(|slots| Slot::join(&slots)).collect();
+        let joined = |slots: &SmallVec<[&Slot; 4]>| match slots.as_slice() {
+            [alone] => (*alone).clone(),
+            slots => Slot::join(slots),
+        };
+        let slots = members.iter().map(joined).collect();
         Self { slots, section_count: self.section_count, in_place: Vec::new() }
     }
 }

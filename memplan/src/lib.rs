@@ -24,8 +24,9 @@
 //!
 //! # How a plan is found
 //!
-//! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. All
-//! greedy [`PlacementOrder`]s come first, for up to [`MOST_ORDERED`] buffers, since they take time by the square; then best fit
+//! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. What reaches it most often
+//! for its time comes first: the buffers by size with as many in place as may be, then best fit of the same. If neither
+//! does, all greedy [`PlacementOrder`]s are tried, for up to [`MOST_ORDERED`] buffers, since they take time by the square; then best fit
 //! by several rules, and one pass along time, for which there is always time. Then slots
 //! that fit together exactly are joined to boxes, of which there are few, first with fillers where a packing at the
 //! bound leaves something free, then with padding where they nearly fit, and best fit and an exact search try to
@@ -46,6 +47,7 @@ pub mod csv;
 mod error;
 mod fillers;
 mod fit;
+mod greedy_try;
 mod instance;
 mod joined;
 mod limit;

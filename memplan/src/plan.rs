@@ -63,10 +63,11 @@ pub fn plan(problem: &Problem, options: &PackOptions) -> Result<Packing, PlanErr
         // capacity fits with it.
         let free = plan_parts(&instance, &parts, 0, options);
         let (bound, steps) = (found.bound.max(free.bound), found.steps + free.steps);
+        let placements = found.placements + free.placements;
         if free.peak(&instance) < found.peak(&instance) {
             found = free;
         }
-        (found.bound, found.steps) = (bound, steps);
+        (found.bound, found.steps, found.placements) = (bound, steps, placements);
     }
     finish(problem, &instance, &slot_of, found)
 }
@@ -103,7 +104,8 @@ fn plan_parts(
         bound = bound.max(solved.lower_bound);
     }
     let offsets = instance.slots.keys().map(|id| offsets[id]).collect();
-    PackedOffsets { offsets, bound, method, steps: limit.spent() }
+    let placements = solvers.iter().map(|solver| solver.placements).sum();
+    PackedOffsets { offsets, bound, method, steps: limit.spent(), placements }
 }
 
 /// Searches where the peak is, level by level: no part need be better than the worst.
@@ -150,11 +152,12 @@ pub fn plan_in_orders(
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
     let (bound, mut limit) = (lower_bound(&instance), Limit::new(0, None));
-    let mut placed =
-        PackedOffsets { offsets: Vec::new(), bound, method: Method::Greedy(first), steps: 0 };
+    let (offsets, method) = (Vec::new(), Method::Greedy(first));
+    let mut placed = PackedOffsets { offsets, bound, method, steps: 0, placements: 0 };
     let mut least = i64::MAX;
     for &order in [first].iter().chain(others) {
         let ids = ordered(&instance, order);
+        placed.placements += 1;
         let peak = placement.place_all(&ids, Fit::Lowest, least, &mut limit);
         if placed.offsets.is_empty() || peak.is_some_and(|peak| peak < least) {
             least = peak.unwrap_or(i64::MAX);
@@ -174,6 +177,7 @@ pub(crate) struct PackedOffsets {
     pub(crate) bound: i64,
     pub(crate) method: Method,
     pub(crate) steps: u64,
+    pub(crate) placements: u64,
 }
 
 impl PackedOffsets {
@@ -195,7 +199,8 @@ pub(crate) fn finish(
     }
     let offset = |id: BufferId| Offset(placed.offsets[slot_of[id].index()].unsigned_abs());
     let offsets: PrimaryMap<BufferId, Offset> = problem.buffers.keys().map(offset).collect();
-    Ok(Packing { offsets, peak, lower_bound, method: placed.method, steps: placed.steps })
+    let PackedOffsets { method, steps, placements, .. } = placed;
+    Ok(Packing { offsets, peak, lower_bound, method, steps, placements })
 }
 
 /// Slots that are never live together with others.

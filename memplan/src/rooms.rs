@@ -117,6 +117,12 @@ impl Rooms {
         Offset(self.arena.saturating_add(in_arena.bytes()))
     }
 
+    /// The address of the first room of at least so many bytes, or of the arena.
+    fn first_room(&self, bytes: u64) -> i64 {
+        let room = self.rooms.iter().find(|&&(_, room)| room >= bytes);
+        i64::try_from(room.map_or(self.arena, |&(start, _)| start)).unwrap_or(i64::MAX)
+    }
+
     /// The bytes of the arena where all ends at `peak`, an address.
     pub fn arena(&self, peak: u64) -> u64 {
         peak.saturating_sub(self.arena)
@@ -135,9 +141,14 @@ impl Rooms {
     ) -> Result<Option<Packing>, PlanError> {
         let (mut instance, slot_of) = validate(&self.problem)?;
         let floor = i64::try_from(self.arena).unwrap_or(i64::MAX);
-        for id in self.problem.buffers.keys().filter(|&id| self.in_arena[id]) {
+        for (id, buffer) in self.problem.buffers.iter() {
             let slot = &mut instance.slots[slot_of[id]];
-            slot.floor = align_up(floor, slot.align);
+            let least = match self.in_arena[id] {
+                true => floor,
+                // No room before has as many bytes.
+                false => self.first_room(buffer.size),
+            };
+            slot.floor = slot.floor.max(align_up(least, slot.align));
         }
         let bound = lower_bound(&instance);
         if self.arena(bound.unsigned_abs()) >= below {
@@ -147,7 +158,7 @@ impl Rooms {
         let mut placement = Placement::new(&instance, &overlaps);
         let mut limit = Limit::new(0, None);
         let mut best: Option<(i64, PackedOffsets)> = None;
-        for &order in orders {
+        for (&order, placements) in orders.iter().zip(1..) {
             let ids = ordered(&instance, order);
             let below = best.as_ref().map_or(i64::MAX, |&(least, _)| least);
             let peak = placement.place_all(&ids, Fit::Lowest, below, &mut limit);
@@ -155,8 +166,10 @@ impl Rooms {
             if best.as_ref().is_none_or(|&(least, _)| peak < least) {
                 let offsets = placement.offsets().to_vec();
                 let method = Method::Greedy(order);
-                best = Some((peak, PackedOffsets { offsets, bound, method, steps: 0 }));
+                let steps = 0;
+                best = Some((peak, PackedOffsets { offsets, bound, method, steps, placements }));
             }
+            best.iter_mut().for_each(|(_, found)| found.placements = placements);
             if peak <= bound.max(floor) {
                 break;
             }

@@ -4,11 +4,11 @@ use crate::best_fit::{FitRule, best_fit};
 use crate::bound::lower_bound;
 use crate::boxes::{BoxEffort, boxed};
 use crate::fillers::filled;
-use crate::fit::{Fit, Overlaps, Placement};
+use crate::fit::{Fit, Overlaps};
+use crate::greedy_try::{GreedyTry, place_side_by_side};
 use crate::instance::{Instance, SlotId};
 use crate::joined::Joined;
 use crate::limit::Limit;
-use crate::orders::ordered;
 use crate::packing::{Method, PlacementOrder};
 use crate::padded_boxes::{MOST_PADDED, padded};
 use crate::refine::refine;
@@ -16,7 +16,6 @@ use crate::search::{Verdict, decide};
 use crate::shape::InstanceFacts;
 use crate::sharing::{Sharings, sharings};
 use crate::sweep::sweep;
-use std::thread;
 
 /// Offsets for one instance.
 pub(crate) struct Solved {
@@ -61,38 +60,6 @@ const GROWTH: u64 = 4;
 /// Slots from which on a thread is worth beginning to place them in one order.
 const WORTH_A_THREAD: usize = 128;
 
-/// A greedy placement that is tried.
-struct GreedyTry<'a> {
-    placement: Placement<'a>,
-    ids: Vec<SlotId>,
-    /// `None` where time ended before.
-    peak: Option<i64>,
-    limit: Limit,
-}
-
-impl<'a> GreedyTry<'a> {
-    fn new(instance: &'a Instance, overlaps: &'a Overlaps, limit: &Limit) -> Self {
-        let placement = Placement::new(instance, overlaps);
-        Self { placement, ids: Vec::new(), peak: None, limit: limit.clone() }
-    }
-
-    fn place(&mut self, (order, fit): (PlacementOrder, Fit), below: i64) {
-        self.ids = ordered(self.placement.instance(), order);
-        self.peak = self.placement.place_all(&self.ids, fit, below, &mut self.limit);
-    }
-}
-
-/// Places slots in several ways, each by a thread.
-fn place_side_by_side(tries: &mut [GreedyTry<'_>], ways: &[(PlacementOrder, Fit)], below: i64) {
-    let [first, others @ ..] = tries else { return };
-    thread::scope(|scope| {
-        for (made, &way) in others.iter_mut().zip(&ways[1..]) {
-            scope.spawn(move || made.place(way, below));
-        }
-        first.place(ways[0], below);
-    });
-}
-
 /// The search for one group of slots, level by level.
 ///
 /// How a level spends its steps depends on its number and not on how many steps there are in all, so that a
@@ -101,6 +68,8 @@ pub(crate) struct Solver<'a> {
     instance: &'a Instance,
     /// The best so far.
     pub(crate) best: Solved,
+    /// Placements so far.
+    pub(crate) placements: u64,
     /// Which order led to the best greedy placement.
     best_order: Vec<SlotId>,
     sharings: Sharings,
@@ -154,6 +123,7 @@ impl<'a> Solver<'a> {
         let mut solver = Self {
             instance,
             best,
+            placements: 0,
             best_order: Vec::new(),
             sharings: sharings(instance),
             plain: None,
@@ -164,15 +134,18 @@ impl<'a> Solver<'a> {
             goal: goal.max(bound),
         };
         let unchanged = Joined::unchanged(instance);
-        solver.greedy(&unchanged, threads, limit);
-        solver.fit_best(&unchanged, &FitRule::ALL, Method::BestFit, limit);
         // Without in-place pairs the first is the instance itself.
         let joint = if instance.in_place.is_empty() { 1 } else { 0 };
         let variants = if instance.slots.len() > MANY { 1 } else { 2 };
         let all = std::mem::take(&mut solver.sharings.all);
-        for joined in all.iter().skip(joint).take(variants) {
+        let probed = solver.probe(&all[0], limit);
+        solver.greedy(&unchanged, threads, limit);
+        let known = if joint == 1 { probed.as_slice() } else { &[] };
+        solver.fit_best(&unchanged, &FitRule::ALL, Method::BestFit, known, limit);
+        for (k, joined) in all.iter().enumerate().skip(joint).take(variants) {
+            let known = if k == 0 { probed.as_slice() } else { &[] };
             solver.greedy(joined, threads, limit);
-            solver.fit_best(joined, &FitRule::ALL, Method::BestFit, limit);
+            solver.fit_best(joined, &FitRule::ALL, Method::BestFit, known, limit);
         }
         solver.sharings.all = all;
         // There is time for this whatever the time.
@@ -270,7 +243,7 @@ impl<'a> Solver<'a> {
                     return;
                 }
                 let boxes = boxed(&slots.instance, BoxEffort::Wheels, seed, limit);
-                self.fit_best(&boxes.after(slots), &FitRule::ALL[..2], Method::Boxes, limit);
+                self.fit_best(&boxes.after(slots), &FitRule::ALL[..2], Method::Boxes, &[], limit);
             }
         }
     }
@@ -294,13 +267,59 @@ impl<'a> Solver<'a> {
         after.filter_map(|form| SearchForm::of(form, Method::Boxes)).collect()
     }
 
-    /// Best fit by some rules.
-    fn fit_best(&mut self, joined: &Joined, rules: &[FitRule], method: Method, limit: &mut Limit) {
-        for &rule in rules {
+    /// Tries what is cheap and reaches the goal most often, before all that is there for the case that it does not: where as many
+    /// pairs as possible are in place, one order and best fit by each rule. What does not reach the goal changes nothing; gives
+    /// the offsets of best fit, rule by rule.
+    fn probe(&mut self, joined: &Joined, limit: &mut Limit) -> Vec<Vec<i64>> {
+        let mut found = Vec::new();
+        if limit.is_late() || joined.instance.slots.len() > MOST_ORDERED {
+            return found;
+        }
+        let overlaps = Overlaps::of(&joined.instance);
+        let mut first = GreedyTry::new(&joined.instance, &overlaps, limit);
+        let order = PlacementOrder::ALL[0];
+        // A peak above the goal is of no use here.
+        self.placements += 1;
+        first.place((order, Fit::Lowest), self.goal.saturating_add(1));
+        if first.peak.is_some_and(|peak| peak <= self.goal) {
+            let offsets = joined.unpack(first.placement.offsets());
+            self.offer(offsets, Method::Greedy(order));
+            self.best_order = first.ids;
+            return found;
+        }
+        for rule in FitRule::ALL {
+            self.placements += 1;
+            let Some(offsets) = best_fit(&joined.instance, rule, limit) else { return found };
+            if joined.instance.peak(&offsets) <= self.goal {
+                self.offer(joined.unpack(&offsets), Method::BestFit);
+                return found;
+            }
+            found.push(offsets);
+        }
+        found
+    }
+
+    /// Best fit by some rules; `known` has the offsets of the first of them.
+    fn fit_best(
+        &mut self,
+        joined: &Joined,
+        rules: &[FitRule],
+        method: Method,
+        known: &[Vec<i64>],
+        limit: &mut Limit,
+    ) {
+        for (k, &rule) in rules.iter().enumerate() {
             if self.is_done() || limit.is_late() {
                 return;
             }
-            if let Some(offsets) = best_fit(&joined.instance, rule, limit) {
+            let made = match known.get(k) {
+                Some(offsets) => Some(offsets.clone()),
+                None => {
+                    self.placements += 1;
+                    best_fit(&joined.instance, rule, limit)
+                }
+            };
+            if let Some(offsets) = made {
                 self.offer(joined.unpack(&offsets), method);
             }
         }
@@ -309,7 +328,7 @@ impl<'a> Solver<'a> {
     /// Every order, and both ways to fit.
     fn greedy(&mut self, joined: &Joined, threads: usize, limit: &mut Limit) {
         let count = joined.instance.slots.len();
-        if limit.is_late() || count > MOST_ORDERED {
+        if self.is_done() || limit.is_late() || count > MOST_ORDERED {
             return;
         }
         let overlaps = Overlaps::of(&joined.instance);
@@ -334,6 +353,7 @@ impl<'a> Solver<'a> {
                     limit.join(&made.limit);
                     return;
                 };
+                self.placements += u64::from(!self.is_done());
                 if peak < self.best.peak && !self.is_done() {
                     let offsets = joined.unpack(made.placement.offsets());
                     self.offer(offsets, Method::Greedy(order));

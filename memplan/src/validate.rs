@@ -94,6 +94,7 @@ fn check_shares(problem: &Problem) -> Result<(), PlanError> {
 fn slot_of_buffers(problem: &Problem) -> SecondaryMap<BufferId, SlotId> {
     // Union by lowest id, with path halving.
     let mut leader: SecondaryMap<BufferId, BufferId> = SecondaryMap::with_default(BufferId::new(0));
+    leader.resize(problem.buffers.len());
     for id in problem.buffers.keys() {
         leader[id] = id;
     }
@@ -111,6 +112,7 @@ fn slot_of_buffers(problem: &Problem) -> SecondaryMap<BufferId, SlotId> {
         }
     }
     let mut slot_of = SecondaryMap::with_default(SlotId::new(0));
+    slot_of.resize(problem.buffers.len());
     let mut count = 0;
     for id in problem.buffers.keys() {
         let first = find(&mut leader, id);
@@ -219,9 +221,12 @@ fn in_place_pairs(
             declared.push((child.min(parent), child.max(parent)));
         }
     }
+    if declared.is_empty() {
+        return Vec::new();
+    }
     declared.sort_unstable();
     declared.dedup();
-    let mut members: SecondaryMap<SlotId, Vec<BufferId>> = SecondaryMap::new();
+    let mut members: SecondaryMap<SlotId, SmallVec<[BufferId; 2]>> = SecondaryMap::new();
     for id in problem.buffers.keys() {
         members[slot_of[id]].push(id);
     }

@@ -102,6 +102,26 @@ fn the_plan_is_the_fastest_that_was_made() {
     }
 }
 
+/// The plan of effort quick is one that effort default makes on its way: both are found in one grouping.
+#[test]
+fn effort_quick_is_how_effort_default_begins() {
+    let mut different = 0;
+    for (name, f) in model_programs() {
+        let quick = |effort: Effort| {
+            let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+            let all = plan_attempts(&f, &options, &AnyEngine).expect("plans");
+            let made = all.into_iter().find(|(effort, _)| *effort == Effort::Quick);
+            made.map(|(_, point)| (point.plan.inline, point.plan.groups, point.plan.storage))
+        };
+        // Where effort default ends with the same plan, there is one.
+        if let Some(beside) = quick(Effort::Default) {
+            different += 1;
+            assert_eq!(Some(beside), quick(Effort::Quick), "{name}");
+        }
+    }
+    assert!(different > 0, "both efforts make the same plans");
+}
+
 /// On a device on which nothing is as slow as an operation, computing again what is fused does not pay.
 #[test]
 fn a_kernel_for_each_instruction_may_be_the_fastest() {

@@ -1,6 +1,6 @@
 //! The greedy plan: one grouping of a function, as a plan.
 
-use super::group::group;
+use super::group::{RegroupFrom, group, regroup_noting};
 use super::groups::Groups;
 use super::merge;
 use crate::analysis::class::InstClass;
@@ -28,6 +28,24 @@ pub(crate) fn plan_at(
     let (facts, groups) = group(f, options, price)?;
     let plan = of_groups(&facts, &groups, options);
     Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
+}
+
+/// The greedy plans of the wanted effort, which is at least default, and of effort quick: the first rounds of both are the same.
+pub(crate) fn plan_and_quick(
+    f: &Function,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<[Plan; 2], Diagnostic> {
+    let mut quick = None;
+    let mut note = |facts: &Facts<'_>, groups: &Groups| {
+        quick = Some(of_groups(facts, groups, options));
+    };
+    let (facts, groups) = regroup_noting(f, options, 0.0, &RegroupFrom::default(), &mut note)?;
+    let plan = of_groups(&facts, &groups, options);
+    let quick = quick.unwrap_or_else(|| plan.clone());
+    let graph = graph_hash(f);
+    let whole = |plan: Plan| Plan { graph: graph.clone(), blocks: blocks.to_vec(), ..plan };
+    Ok([plan, quick].map(whole))
 }
 
 /// The plan of what has been grouped, without the hash of the function's text and without blocks.

@@ -24,6 +24,9 @@ pub(crate) fn group<'f>(
     regroup(f, options, price, &RegroupFrom::default())
 }
 
+/// How often effort quick groups what is left when values have been inlined.
+const QUICK_ROUNDS: usize = 1;
+
 /// What grouping begins with.
 #[derive(Default)]
 pub(crate) struct RegroupFrom<'a> {
@@ -44,6 +47,17 @@ pub(crate) fn regroup<'f>(
     price: f64,
     from: &RegroupFrom<'_>,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    regroup_noting(f, options, price, from, &mut |_, _| {})
+}
+
+/// As [`regroup`], which notes what effort quick ends with, where the wanted effort goes on after that.
+pub(crate) fn regroup_noting<'f>(
+    f: &'f Function,
+    options: &PlanOptions,
+    price: f64,
+    from: &RegroupFrom<'_>,
+    note_quick: &mut dyn FnMut(&Facts<'f>, &Groups),
+) -> Result<(Facts<'f>, Groups), Diagnostic> {
     let (device, effort) = (&options.device, options.effort);
     let apart = effort == Effort::Off;
     let mut facts = match from.known {
@@ -57,13 +71,16 @@ pub(crate) fn regroup<'f>(
     let rounds = match effort {
         Effort::Off => 0,
         _ if from.inlined.is_some() => 1,
-        Effort::Quick => 1,
+        Effort::Quick => QUICK_ROUNDS,
         Effort::Default | Effort::Search => 4,
     };
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let again = inline::worthwhile(&facts, &groups, device, price);
         if again.is_empty() {
             break;
+        }
+        if round == QUICK_ROUNDS {
+            note_quick(&facts, &groups);
         }
         for i in again {
             facts.set_free(i);

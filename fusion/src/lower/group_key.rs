@@ -13,11 +13,13 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Numbers of shapes of instructions and of literals, equal ones once. Threads share them.
-#[derive(Default)]
 pub(crate) struct FormNumbers {
+    /// Tells them from others.
+    id: u64,
     shapes: Mutex<HashMap<InstShape, u32>>,
     literals: Mutex<HashMap<Literal, u32>>,
 }
@@ -26,6 +28,14 @@ fn numbered<T: Eq + Hash>(of: &Mutex<HashMap<T, u32>>, what: T) -> u32 {
     let mut known = of.lock().unwrap_or_else(PoisonError::into_inner);
     let next = known.len() as u32;
     *known.entry(what).or_insert(next)
+}
+
+impl Default for FormNumbers {
+    fn default() -> FormNumbers {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        FormNumbers { id, shapes: Mutex::default(), literals: Mutex::default() }
+    }
 }
 
 impl FormNumbers {
@@ -85,9 +95,19 @@ type ShapeAddress = (Op, usize, SmallVec<[usize; 6]>);
 pub(crate) struct KeyBuilder<'a> {
     numbers: &'a FormNumbers,
     strict: bool,
+    tables: KeyTables,
+}
+
+/// What keys of one function are made with, whatever plans its groups are of.
+#[derive(Default)]
+pub(crate) struct KeyTables {
+    /// Which [`FormNumbers`] have the numbers in these tables.
+    of: u64,
     /// The number of an instruction's shape and 1; 0 where it has not been asked for.
     shape_of: SecondaryMap<Inst, u32>,
     shapes: HashMap<ShapeAddress, u32>,
+    /// The number of a literal's value and 1; 0 where it has not been asked for.
+    literal_of: SecondaryMap<Value, u32>,
     /// Of slices, by their shapes.
     at_start: HashMap<u32, u32>,
     /// The number of a value in the key that is made, with the number of that key.
@@ -97,6 +117,30 @@ pub(crate) struct KeyBuilder<'a> {
     /// [`GroupKey::at_start`] of the key that is made.
     moved: SmallVec<[(usize, u32); 2]>,
     values: Vec<Value>,
+}
+
+/// The tables of a function that are not in use: threads that link its plans take one, and put it back.
+#[derive(Default)]
+pub(crate) struct SpareTables(Mutex<Vec<KeyTables>>);
+
+impl SpareTables {
+    fn all(&self) -> MutexGuard<'_, Vec<KeyTables>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A builder of keys with tables of the function, which may be new.
+    pub(crate) fn builder<'a>(&self, numbers: &'a FormNumbers, strict: bool) -> KeyBuilder<'a> {
+        let mut all = self.all();
+        let known = all.iter().position(|tables| tables.of == numbers.id);
+        let tables = known.map(|at| all.swap_remove(at));
+        let new = || KeyTables { of: numbers.id, ..KeyTables::default() };
+        KeyBuilder { numbers, strict, tables: tables.unwrap_or_else(new) }
+    }
+
+    /// Puts the tables of a builder back.
+    pub(crate) fn put_back(&self, builder: KeyBuilder<'_>) {
+        self.all().push(builder.tables);
+    }
 }
 
 /// Whether a value is written out where it is read.
@@ -119,18 +163,8 @@ const NUMBERS: u32 = 5;
 
 impl<'a> KeyBuilder<'a> {
     pub(crate) fn new(numbers: &'a FormNumbers, strict: bool) -> KeyBuilder<'a> {
-        KeyBuilder {
-            numbers,
-            strict,
-            shape_of: SecondaryMap::new(),
-            shapes: HashMap::new(),
-            at_start: HashMap::new(),
-            number: SecondaryMap::new(),
-            keys: 0,
-            tokens: Vec::new(),
-            moved: SmallVec::new(),
-            values: Vec::new(),
-        }
+        let tables = KeyTables { of: numbers.id, ..KeyTables::default() };
+        KeyBuilder { numbers, strict, tables }
     }
 
     /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups
@@ -142,23 +176,27 @@ impl<'a> KeyBuilder<'a> {
         group: &Group,
         form: impl Fn(Value) -> Option<BufferForm>,
     ) -> Option<GroupKey> {
-        self.keys += 1;
-        self.tokens.clear();
-        self.moved.clear();
-        self.values.clear();
-        self.tokens.push(if self.strict { STRICT } else { RELAXED });
+        self.tables.keys += 1;
+        self.tables.tokens.clear();
+        self.tables.moved.clear();
+        self.tables.values.clear();
+        self.tables.tokens.push(if self.strict { STRICT } else { RELAXED });
         for members in &group.parts {
-            self.tokens.push(PART);
+            self.tables.tokens.push(PART);
             for &i in members {
-                self.tokens.push(MEMBER);
+                self.tables.tokens.push(MEMBER);
                 self.inst(facts, i)?;
             }
         }
-        for &v in &self.values {
-            self.tokens.push(form(v)?.0);
+        for &v in &self.tables.values {
+            self.tables.tokens.push(form(v)?.0);
         }
-        let at_start = std::mem::take(&mut self.moved);
-        Some(GroupKey { tokens: self.tokens.clone(), at_start, values: self.values.clone() })
+        let at_start = std::mem::take(&mut self.tables.moved);
+        Some(GroupKey {
+            tokens: self.tables.tokens.clone(),
+            at_start,
+            values: self.tables.values.clone(),
+        })
     }
 
     /// Adds an instruction, with what is written out where it reads it.
@@ -178,28 +216,28 @@ impl<'a> KeyBuilder<'a> {
         let shape = self.shape(f, i);
         if f.op(i) == Op::Slice && !f.args(i).iter().any(|&x| is_inlined(facts, x)) {
             let at_start = self.at_start(f, i, shape);
-            self.moved.push((self.tokens.len(), at_start));
+            self.tables.moved.push((self.tables.tokens.len(), at_start));
         }
-        self.tokens.push(shape);
+        self.tables.tokens.push(shape);
         for &a in f.args(i) {
             if let Some(l) = f.literal(a) {
-                self.tokens.push(LITERAL);
-                self.tokens.push(self.numbers.literal(l));
+                let number = self.literal(a, l);
+                self.tables.tokens.extend([LITERAL, number]);
                 continue;
             }
             if let Some(k) = self.numbered(a) {
-                self.tokens.push(NUMBERS + k);
+                self.tables.tokens.push(NUMBERS + k);
                 continue;
             }
             match f.def(a) {
                 ValueDef::Inst(j, _) if facts.class[j] == InstClass::Free => {
-                    self.tokens.push(FREE);
+                    self.tables.tokens.push(FREE);
                     self.inst(facts, j)?;
                     // A result other than the first is not told apart.
                     self.numbered(a).filter(|_| f.inst_results(j).len() == 1)?;
                 }
                 _ => {
-                    self.tokens.push(LEAF);
+                    self.tables.tokens.push(LEAF);
                     self.meet(a);
                 }
             }
@@ -213,29 +251,38 @@ impl<'a> KeyBuilder<'a> {
     fn indirect(&mut self, facts: &Facts<'_>, i: Inst, how: Indirect) {
         let args = facts.f.args(i);
         let forced = args.iter().map(|&v| u32::from(facts.forced[v]));
-        self.tokens.extend(forced);
+        self.tables.tokens.extend(forced);
         if let Indirect::Scatter(_) = how {
             let begin = args.first().and_then(|&x| facts.splat(x));
-            self.tokens.push(begin.map_or(0, |l| 1 + self.numbers.literal(l)));
+            self.tables.tokens.push(begin.map_or(0, |l| 1 + self.numbers.literal(l)));
         }
     }
 
     fn numbered(&self, v: Value) -> Option<u32> {
-        let (key, k) = self.number[v];
-        (key == self.keys).then_some(k)
+        let (key, k) = self.tables.number[v];
+        (key == self.tables.keys).then_some(k)
     }
 
     fn meet(&mut self, v: Value) {
-        self.number[v] = (self.keys, self.values.len() as u32);
-        self.values.push(v);
+        self.tables.number[v] = (self.tables.keys, self.tables.values.len() as u32);
+        self.tables.values.push(v);
+    }
+
+    fn literal(&mut self, v: Value, l: Literal) -> u32 {
+        if let Some(known) = self.tables.literal_of[v].checked_sub(1) {
+            return known;
+        }
+        let number = self.numbers.literal(l);
+        self.tables.literal_of[v] = number + 1;
+        number
     }
 
     fn shape(&mut self, f: &Function, i: Inst) -> u32 {
-        if let Some(known) = self.shape_of[i].checked_sub(1) {
+        if let Some(known) = self.tables.shape_of[i].checked_sub(1) {
             return known;
         }
         let shape = self.shape_by_address(f, i);
-        self.shape_of[i] = shape + 1;
+        self.tables.shape_of[i] = shape + 1;
         shape
     }
 
@@ -244,7 +291,7 @@ impl<'a> KeyBuilder<'a> {
         let address = |ty: &TensorType| std::ptr::from_ref(ty).addr();
         let key = (f.op(i), std::ptr::from_ref(f.attrs(i)).addr(), all().map(address).collect());
         let numbers = self.numbers;
-        *self.shapes.entry(key).or_insert_with(|| {
+        *self.tables.shapes.entry(key).or_insert_with(|| {
             let types = all().cloned().collect();
             numbers.shape(InstShape { op: f.op(i), attrs: f.attrs(i).clone(), types })
         })
@@ -253,7 +300,7 @@ impl<'a> KeyBuilder<'a> {
     /// The shape of a slice of this shape, were it one from the start.
     fn at_start(&mut self, f: &Function, i: Inst, shape: u32) -> u32 {
         let numbers = self.numbers;
-        *self.at_start.entry(shape).or_insert_with(|| {
+        *self.tables.at_start.entry(shape).or_insert_with(|| {
             let attrs = f.attrs(i);
             let (start, limit) = (attrs.ints("start"), attrs.ints("limit"));
             let length = limit.iter().zip(start).map(|(limit, start)| limit - start);
@@ -295,5 +342,49 @@ impl BufferForm {
             Storage::Packed(bits) => u32::from(bits),
         };
         Some(BufferForm(u32::from(strided) * 64 + role * 16 + bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::DType;
+    use adfuse_ir::text::parse;
+
+    /// Tables that are put back serve the numbers that they were made with, and no others.
+    #[test]
+    fn tables_are_of_one_set_of_numbers() {
+        let module = parse(
+            "func @f(%x: f32[8]) -> f32[8] {
+  %a = mul %x, 2.0 : f32[8]
+  %b = add %a, 3.0 : f32[8]
+  return %b
+}",
+        )
+        .expect("parses");
+        let f = module.find("f").expect("it");
+        let facts = Facts::of(f, true).expect("has facts");
+        let group = Group { parts: vec![f.body_insts().to_vec()] };
+        let of = |keys: &mut KeyBuilder<'_>| {
+            let key = keys.key(&facts, &group, |_| Some(BufferForm::NONE));
+            key.expect("has a key").tokens
+        };
+        let (first, second) = (FormNumbers::default(), FormNumbers::default());
+        // The second has numbers for others already.
+        (0..9).for_each(|n| {
+            second.literal(Literal::from_f64(DType::F64, f64::from(n)));
+        });
+        let spare = SpareTables::default();
+        let made = |numbers: &FormNumbers| {
+            let mut keys = spare.builder(numbers, true);
+            let tokens = of(&mut keys);
+            spare.put_back(keys);
+            tokens
+        };
+        for numbers in [&first, &second, &first, &second] {
+            assert_eq!(made(numbers), of(&mut KeyBuilder::new(numbers, true)));
+        }
+        assert_ne!(made(&first), made(&second));
+        assert_eq!(spare.all().len(), 2, "tables are used again");
     }
 }

@@ -5,7 +5,7 @@
 //! in which instances are instructions ([`super::instances`]) is not made either: instances are numbered as groups are
 //! visited. Whatever is unusual is left to lowering: then there is no linked program.
 
-use super::group_key::{BufferForm, KeyBuilder};
+use super::group_key::{BufferForm, SpareTables};
 use super::group_memo::{LoweringMemo, StepOfGroup, steps_of_group};
 use super::instances::recurs;
 use super::single_group::GroupLowering;
@@ -52,6 +52,7 @@ pub(crate) struct LinkBase<'f> {
     ranges: ValueRanges,
     results: EntitySet<Value>,
     inlined: Mutex<KnownInlining<'f>>,
+    keys: SpareTables,
 }
 
 /// The facts of plans, by what these write out; `None` for what no plan may write out.
@@ -86,7 +87,8 @@ impl<'f> LinkBase<'f> {
         let ranges = ValueRanges::of(&facts);
         let mut results = EntitySet::new();
         results.extend(f.results().iter().copied());
-        Ok(Some(LinkBase { facts, ranges, results, inlined: Mutex::default() }))
+        let (inlined, keys) = (Mutex::default(), SpareTables::default());
+        Ok(Some(LinkBase { facts, ranges, results, inlined, keys }))
     }
 
     /// The facts of plans that write these instructions out.
@@ -140,7 +142,7 @@ pub(crate) fn linked(
     for (&v, b) in f.params().iter().zip(frame.buffers.keys()) {
         buffer_of[v] = Some(b);
     }
-    let mut keys = KeyBuilder::new(memo.numbers(), plan.fp == Fp::Strict);
+    let mut keys = base.keys.builder(memo.numbers(), plan.fp == Fp::Strict);
     let mut lowering = None;
     let (mut steps, mut next) = (Vec::new(), 0);
     for group in &plan.groups {
@@ -169,6 +171,7 @@ pub(crate) fn linked(
             steps.push(step);
         }
     }
+    base.keys.put_back(keys);
     steps.extend(filled(base, &frame, memo)?);
     Some(LinkedProgram { frame, steps })
 }

@@ -99,6 +99,24 @@ impl Arena {
         problem
     }
 
+    /// Bytes that the arena takes at the least, however it is packed: those that are live both at a step and at the next, of
+    /// which none is in place of another.
+    pub(super) fn least(&self) -> u64 {
+        let blocks = || self.problem.buffers.values().filter(|block| !block.live.is_empty());
+        let end = blocks().map(|block| block.live.end).max().unwrap_or(0);
+        let mut changes = vec![0i128; end as usize + 1];
+        for block in blocks() {
+            changes[block.live.start as usize] += i128::from(block.size);
+            changes[block.live.end as usize - 1] -= i128::from(block.size);
+        }
+        let live = changes.into_iter().scan(0, |now, change| {
+            *now += change;
+            Some(*now)
+        });
+        let alone = blocks().map(|block| i128::from(block.size)).max().unwrap_or(0);
+        u64::try_from(live.max().unwrap_or(0).max(alone)).unwrap_or(u64::MAX)
+    }
+
     /// Writes a packing into a plan of the memory.
     pub(super) fn places(&self, packing: &Packing, wanted: &ArenaRequest<'_>, memory: &mut Memory) {
         let at = |id: BufferId| packing.offsets[id].bytes();

@@ -37,34 +37,54 @@ const ORDERS: [PlacementOrder; 3] =
 /// The most donors that are used, the largest ones: each is two more blocks to place around.
 const MOST_DONORS: usize = 256;
 
-/// Moves temporaries from an arena into arrays of the caller if that makes the arena smaller; `inputs` says whether donated
-/// inputs are among these arrays. Results that are in donated inputs stay there.
-pub(super) fn use_donors(
-    wanted: &ArenaRequest<'_>,
-    arena: &Arena,
-    inputs: bool,
-    memory: &mut Memory,
-) -> Result<(), DonorError> {
-    let donors = donors(wanted, inputs, memory);
-    if donors.is_empty() || memory.arena == 0 {
-        return Ok(());
+/// Temporaries in arrays of the caller and in what is left of the arena.
+pub(super) struct DonorPacking {
+    flat: WithDonors,
+    offsets: PrimaryMap<BufferId, Offset>,
+    /// Bytes of the arena.
+    pub(super) arena: u64,
+}
+
+impl DonorPacking {
+    /// Moves temporaries from an arena into arrays of the caller; `inputs` says whether donated inputs are among these arrays.
+    /// Results that are in donated inputs stay there. `None` where it is certain that the arena would not be smaller than
+    /// `below` bytes.
+    pub(super) fn of(
+        wanted: &ArenaRequest<'_>,
+        arena: &Arena,
+        inputs: bool,
+        memory: &Memory,
+        below: u64,
+    ) -> Result<Option<DonorPacking>, DonorError> {
+        let donors = donors(wanted, inputs, memory);
+        if donors.is_empty() || below == 0 {
+            return Ok(None);
+        }
+        let mut flat = WithDonors::of(wanted, arena, memory, donors)?;
+        let few = flat.rooms.problem().buffers.len() <= MOST_ORDERED;
+        let orders = if few { &ORDERS[..] } else { &ORDERS[..1] };
+        let Some(packing) = flat.rooms.plan(orders, below)? else { return Ok(None) };
+        // The rest packed by itself is a packing of the whole.
+        let may_shrink = few && !packing.is_optimal();
+        let (mut offsets, mut arena) = (packing.offsets, flat.rooms.arena(packing.peak));
+        if may_shrink && let Some(again) = packed_rest(wanted, memory, &mut flat, &offsets, arena)?
+        {
+            (offsets, arena) = again;
+        }
+        Ok(Some(DonorPacking { flat, offsets, arena }))
     }
-    let mut flat = WithDonors::of(wanted, arena, memory, donors)?;
-    let few = flat.rooms.problem().buffers.len() <= MOST_ORDERED;
-    let orders = if few { &ORDERS[..] } else { &ORDERS[..1] };
-    let Some(packing) = flat.rooms.plan(orders, memory.arena)? else { return Ok(()) };
-    // The rest packed by itself is a packing of the whole.
-    let may_shrink = few && !packing.is_optimal();
-    let (mut offsets, mut arena) = (packing.offsets, flat.rooms.arena(packing.peak));
-    if may_shrink && let Some(again) = packed_rest(wanted, memory, &mut flat, &offsets, arena)? {
-        (offsets, arena) = again;
+
+    /// Writes it into a plan of the memory.
+    pub(super) fn places(
+        &self,
+        wanted: &ArenaRequest<'_>,
+        memory: &mut Memory,
+    ) -> Result<(), DonorError> {
+        check_offsets(self.flat.rooms.problem(), &self.offsets).map_err(DonorError::Found)?;
+        memory.arena = self.arena;
+        self.flat.places(&self.offsets, wanted, memory);
+        Ok(())
     }
-    if arena < memory.arena {
-        check_offsets(flat.rooms.problem(), &offsets).map_err(DonorError::Found)?;
-        memory.arena = arena;
-        flat.places(&offsets, wanted, memory);
-    }
-    Ok(())
 }
 
 /// Offsets in the arena, and its bytes.

@@ -26,8 +26,10 @@ use adfuse_memplan::{Packing, PlanError, Violation, check};
 use arena::{Arena, ArenaRequest};
 use cranelift_entity::SecondaryMap;
 use donation::results_in_inputs;
+use donors::{DonorError, DonorPacking};
 use layout::DonorOf;
 use size::{MOST_BYTES, bytes};
+use std::cell::OnceCell;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use step_uses::StepUses;
@@ -142,10 +144,7 @@ fn planned(
     let wanted =
         ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives, threads };
     let arena = Arena::of(&wanted, &DonorOf::new()).ok_or_else(|| too_large(program))?;
-    let packing = arena.pack(effort, threads).map_err(|e| asked(program, e))?;
-    // Bound or free to share, what is in place must be so as a pair that is free to.
-    check(&arena.with_pairs(false), &packing).map_err(|e| wrong(program, &e))?;
-    let packed = PackedArena { wanted, arena, packing };
+    let packed = PackedArena { wanted, arena, packing: OnceCell::new() };
     let is_given =
         |(b, data): (Buffer, &BufferData)| data.role == Role::Input && is_donor(program, b);
     if !donors || !program.buffers.iter().any(is_given) {
@@ -163,39 +162,72 @@ fn planned(
     Ok(if held(&without) < held(&memory) { without } else { memory })
 }
 
-/// The arena of a program, packed by itself.
+/// The arena of a program.
 struct PackedArena<'a> {
     wanted: ArenaRequest<'a>,
     arena: Arena,
-    packing: Packing,
+    /// The arena packed by itself, where that was asked for.
+    packing: OnceCell<Packing>,
 }
 
 impl PackedArena<'_> {
+    /// The arena packed by itself.
+    fn packing(&self) -> Result<&Packing, Diagnostic> {
+        if let Some(known) = self.packing.get() {
+            return Ok(known);
+        }
+        let PackedArena { wanted, arena, .. } = self;
+        let packing = arena.pack(wanted.effort, wanted.threads);
+        let packing = packing.map_err(|e| asked(wanted.program, e))?;
+        // Bound or free to share, what is in place must be so as a pair that is free to.
+        check(&arena.with_pairs(false), &packing).map_err(|e| wrong(wanted.program, &e))?;
+        Ok(self.packing.get_or_init(|| packing))
+    }
+
     /// Where everything is; `donors` says whether there are arrays of the caller's to use, and `inputs` whether donated
     /// inputs are among them.
     fn memory(&self, donors: bool, inputs: bool) -> Result<Memory, Diagnostic> {
-        let PackedArena { wanted, arena, packing } = self;
-        let program = wanted.program;
+        let program = self.wanted.program;
         let results = match inputs {
-            true => results_in_inputs(wanted),
+            true => results_in_inputs(&self.wanted),
             false => DonorOf::new(),
         };
         let mut memory = outside(program, &results).ok_or_else(|| too_large(program))?;
         memory.in_donor = results;
-        arena.places(packing, wanted, &mut memory);
-        // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
-        if donors {
-            donors::use_donors(wanted, arena, inputs, &mut memory).map_err(|e| match e {
-                donors::DonorError::Asked(e) => asked(program, e),
-                donors::DonorError::Found(e) => wrong(program, &e),
-            })?;
-        }
+        self.places(donors, inputs, &mut memory)?;
         memory.peak = [memory.inputs, memory.constants, memory.outputs]
             .into_iter()
             .try_fold(memory.arena, u64::checked_add)
             .filter(|&peak| peak <= MOST_BYTES)
             .ok_or_else(|| too_large(program))?;
         Ok(memory)
+    }
+
+    /// Places temporaries and scratch: in the arena alone, or in arrays of the caller too where the arena is smaller then.
+    fn places(&self, donors: bool, inputs: bool, memory: &mut Memory) -> Result<(), Diagnostic> {
+        let PackedArena { wanted, arena, .. } = self;
+        let failed = |e| match e {
+            DonorError::Asked(e) => asked(wanted.program, e),
+            DonorError::Found(e) => wrong(wanted.program, &e),
+        };
+        let beside = |memory: &Memory, below: u64| match donors {
+            true => DonorPacking::of(wanted, arena, inputs, memory, below).map_err(failed),
+            false => Ok(None),
+        };
+        // Where the arena is smaller beside arrays of the caller than it can be by itself, it is not packed by itself.
+        let least = arena.least();
+        let mut found = beside(memory, least)?;
+        if let Some(found) = found.as_ref().filter(|found| found.arena < least) {
+            return found.places(wanted, memory).map_err(failed);
+        }
+        arena.places(self.packing()?, wanted, memory);
+        if found.is_none() {
+            found = beside(memory, memory.arena)?;
+        }
+        match found.filter(|found| found.arena < memory.arena) {
+            Some(found) => found.places(wanted, memory).map_err(failed),
+            None => Ok(()),
+        }
     }
 }
 
@@ -240,4 +272,58 @@ fn outside(program: &Program, results: &DonorOf) -> Option<Memory> {
         memory.outputs = memory.outputs.checked_add(bytes(&program.buffers[b])?)?;
     }
     Some(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fuse::greedy::plan_at;
+    use crate::lower::lowered;
+    use crate::plan::machine_model::MachineModel;
+    use crate::plan::options::PlanOptions;
+    use adfuse_ir::Fp;
+    use adfuse_ir::text::parse;
+
+    /// A chain of values, of which the last is a result.
+    const CHAIN: &str = "func @f(%x: f32[1000]) -> f32[1000] {
+  %a = sin %x : f32[1000]
+  %b = exp %a : f32[1000]
+  %c = cos %b : f32[1000]
+  %d = sin %c : f32[1000]
+  return %d
+}";
+
+    /// The same of which a number is the result: no temporary fits into it.
+    const SUM: &str = "func @f(%x: f32[1000]) -> f32[] {
+  %a = sin %x : f32[1000]
+  %b = exp %a : f32[1000]
+  %c = reduce_sum %b {axes = [0]} : f32[]
+  return %c
+}";
+
+    #[test]
+    fn an_arena_is_packed_by_itself_only_where_that_may_be_smaller() {
+        for (text, alone) in [(CHAIN, false), (SUM, true)] {
+            let module = parse(text).expect("parses");
+            let f = module.find("f").expect("it");
+            let off =
+                PlanOptions { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
+            let plan = plan_at(f, &off, 0.0, &[]).expect("has a plan");
+            let program = &lowered(f, &plan, &off.device).expect("has a program");
+            let uses: &dyn StepUses = program;
+            let (effort, lives) = (Effort::Default, uses.lives());
+            let (scratch, reads_again, lives) = (&[][..], &[][..], &lives);
+            let wanted =
+                ArenaRequest { program, uses, effort, scratch, reads_again, lives, threads: 1 };
+            let arena = Arena::of(&wanted, &DonorOf::new()).expect("is small");
+            let least = arena.least();
+            let packed = PackedArena { wanted, arena, packing: OnceCell::new() };
+            let beside = packed.memory(true, false).expect("has memory");
+            assert_eq!(packed.packing.get().is_some(), alone);
+            let by_itself = packed.memory(false, false).expect("has memory");
+            assert!(least <= by_itself.arena, "{least} {}", by_itself.arena);
+            assert_eq!(beside.arena < by_itself.arena, !alone);
+            assert_eq!(beside, memory(program, effort).expect("has memory"));
+        }
+    }
 }

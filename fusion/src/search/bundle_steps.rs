@@ -50,6 +50,14 @@ impl<'b, 'f> TimedPlan<'b, 'f> {
         }
     }
 
+    /// Bytes that the plan takes at the least, however its memory is planned.
+    pub(super) fn least_peak(&self) -> u64 {
+        match self {
+            TimedPlan::Linked(_, plan) => plan.least_peak(),
+            TimedPlan::Lowered(plan) => plan.least_peak(),
+        }
+    }
+
     /// Bytes at the peak where memory is planned quickly.
     pub(super) fn quick_peak(&self, (options, engine): PlanningFor<'_>) -> Option<u64> {
         match self {

@@ -15,7 +15,6 @@ use crate::memory::engine::EngineModel;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use crate::search::parallel::each_of;
 use crate::search::point::PlanPoint;
 use adfuse_ir::kernel::{Buffer, Role};
 use adfuse_ir::op::Body;
@@ -50,15 +49,14 @@ pub(crate) fn bundled<'f>(
     let Some(given) = TimedPlan::of(base, (f, &plan), with) else { return plan };
     let mut most = None;
     let fits = |made: TimedPlan<'_, 'f>| {
-        // The memory of the given plan is planned where there is one to compare it with, beside it.
-        let (peak, most) = match most {
-            Some(most) => (made.quick_peak(with)?, most),
-            None => {
-                let peaks = each_of(f, &[&made, &given], |plan| plan.quick_peak(with));
-                (peaks[0]?, *most.insert(peaks[1]?))
-            }
-        };
-        (peak <= most).then(|| made.plan().groups.clone())
+        let peak = made.quick_peak(with)?;
+        // The memory of the given plan is planned where a bound does not tell which takes more.
+        let fits = peak <= given.least_peak()
+            || match most {
+                Some(most) => peak <= most,
+                None => peak <= *most.insert(given.quick_peak(with)?),
+            };
+        fits.then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {
         Some(groups) => Plan { groups, ..plan },

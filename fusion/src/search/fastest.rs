@@ -11,22 +11,13 @@ use super::parallel::each_of;
 use super::point::{PlanPoint, linked_seconds, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::fuse::greedy::plan_at;
+use crate::fuse::greedy::{plan_and_quick, plan_at};
 use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
-
-/// The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
-fn compared(effort: Effort) -> &'static [Effort] {
-    match effort {
-        Effort::Off => &[],
-        Effort::Quick => &[Effort::Quick],
-        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick],
-    }
-}
 
 /// A plan that was made without a budget.
 pub(super) struct UnbudgetedPlan {
@@ -46,18 +37,26 @@ pub(super) fn attempts(
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
-    let greedy =
-        |effort: Effort| plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks);
+    // The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
+    let greedy: Vec<(Effort, Plan)> = match options.effort {
+        Effort::Off => Vec::new(),
+        Effort::Quick => vec![(Effort::Quick, plan_at(f, options, 0.0, blocks)?)],
+        Effort::Default | Effort::Search => {
+            let [plan, quick] = plan_and_quick(f, options, blocks)?;
+            vec![(Effort::Default, plan), (Effort::Quick, quick)]
+        }
+    };
     // A kernel for each instruction is what all plans are compared with: it is row-major.
     let least = least_unfused(f, device)?;
     let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
-        let (effort, plan) = (Effort::Off, greedy(Effort::Off)?);
+        let effort = Effort::Off;
+        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         Ok(UnbudgetedPlan { effort, plan, seconds })
     };
     // The plan of an effort, and what single changes make of it.
-    let made = |&effort: &Effort| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
-        let plan = Plan { layout, ..greedy(effort)? };
+    let made = |(effort, plan): &(Effort, Plan)| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+        let (effort, plan) = (*effort, Plan { layout, ..plan.clone() });
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
@@ -79,7 +78,7 @@ pub(super) fn attempts(
         }
         Ok(made)
     };
-    let all = each_of(f, compared(options.effort), made);
+    let all = each_of(f, &greedy, made);
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for made in all {
         for made in made? {

@@ -44,6 +44,7 @@ macro_rules! definitions {
     ($($(#[doc = $doc:literal])+ $variant:ident = $row:expr;)*) => {
         impl Op {
             /// The op's row.
+            #[inline]
             pub fn def(self) -> &'static OpDef {
                 static TABLE: &[OpDef] = &[$(OpDef { doc: concat!($($doc),+), ..$row }),*];
                 &TABLE[self as usize]

@@ -115,6 +115,10 @@ pub struct CostGraph {
     /// The bytes of an operation's further results.
     further: SecondaryMap<OpId, u64>,
     has_further: bool,
+    has_views: bool,
+    /// The inputs, and the operations whose values are outputs: each measurement of a schedule goes through them.
+    sources: Vec<OpId>,
+    outputs: Vec<OpId>,
     /// That of the last operation which is no input.
     phase: Phase,
     time: u64,
@@ -181,6 +185,13 @@ impl CostGraph {
             self.further[of] += op.bytes;
             self.has_further = true;
         }
+        self.has_views |= op.alias.is_some();
+        if given {
+            self.sources.push(id);
+        }
+        if op.output {
+            self.outputs.push(id);
+        }
         Ok(self.ops.push(op))
     }
 
@@ -204,9 +215,24 @@ impl CostGraph {
         self.has_further
     }
 
+    /// Whether some operation is a view.
+    pub(crate) fn has_views(&self) -> bool {
+        self.has_views
+    }
+
     /// Whether this is an input, which never runs.
     pub fn is_source(&self, op: OpId) -> bool {
         matches!(self.ops[op].role, OpRole::Source | OpRole::Donated)
+    }
+
+    /// The inputs, in order.
+    pub(crate) fn sources(&self) -> &[OpId] {
+        &self.sources
+    }
+
+    /// The operations whose values are outputs, in order.
+    pub(crate) fn outputs(&self) -> &[OpId] {
+        &self.outputs
     }
 
     /// What runs, in order: everything but inputs.

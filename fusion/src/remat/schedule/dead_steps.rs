@@ -17,16 +17,15 @@ impl DeadSteps {
     pub(crate) fn remove(&mut self, g: &CostGraph, steps: &mut Vec<OpId>) {
         self.seen.clear();
         self.seen.resize(g.ops().len(), false);
+        let seen = &mut self.seen;
+        let is_first = |op: &OpId| !std::mem::replace(&mut seen[op.index()], true);
         self.first.clear();
-        for &op in steps.iter() {
-            self.first.push(!std::mem::replace(&mut self.seen[op.index()], true));
-        }
+        self.first.extend(steps.iter().map(is_first));
         // Backward, `seen` says whether the value is read before its operation runs again.
-        for (id, op) in g.ops().iter() {
-            self.seen[id.index()] = op.output;
-        }
-        for (step, first) in self.first.iter_mut().enumerate().rev() {
-            let op = steps[step];
+        self.seen.fill(false);
+        g.outputs().iter().for_each(|id| self.seen[id.index()] = true);
+        let mut dropped = false;
+        for (first, &op) in self.first.iter_mut().zip(steps.iter()).rev() {
             let read = std::mem::replace(&mut self.seen[op.index()], false);
             *first |= read;
             if *first {
@@ -34,6 +33,10 @@ impl DeadSteps {
                     self.seen[input.index()] = true;
                 }
             }
+            dropped |= !*first;
+        }
+        if !dropped {
+            return;
         }
         let mut kept = self.first.iter();
         steps.retain(|_| kept.next().copied().unwrap_or(true));

@@ -48,9 +48,9 @@ impl LivenessMeter {
         self.last.resize(n, NONE);
         self.memory.clear();
         self.memory.extend(0..n as u32);
-        for (id, op) in g.ops().iter().filter(|(o, _)| g.is_source(*o)) {
+        for &id in g.sources() {
             self.latest[id.index()] = self.last.len() as u32;
-            self.last.push(if op.role == OpRole::Source { END } else { 0 });
+            self.last.push(if g.ops()[id].role == OpRole::Source { END } else { 0 });
         }
         let mut time = 0u64;
         for (step, &op) in steps.iter().enumerate() {
@@ -68,12 +68,14 @@ impl LivenessMeter {
             self.latest[op.index()] = step as u32;
             self.last[step] = step as u32;
         }
-        for (id, _) in g.ops().iter().filter(|(_, o)| o.output) {
+        for id in g.outputs() {
             self.last[self.latest[id.index()] as usize] = END;
         }
-        for step in (0..n).rev() {
-            let (of, last) = (self.memory[step] as usize, self.last[step]);
-            self.last[of] = self.last[of].max(last);
+        if g.has_views() {
+            for step in (0..n).rev() {
+                let (of, last) = (self.memory[step] as usize, self.last[step]);
+                self.last[of] = self.last[of].max(last);
+            }
         }
         let (peak, at) = self.sum(g, steps)?;
         Some(ScheduleTotals { peak, at, time })
@@ -84,8 +86,8 @@ impl LivenessMeter {
         self.freed.clear();
         self.freed.resize(steps.len(), 0);
         let mut now = 0u64;
-        let sources = g.ops().iter().filter(|(o, _)| g.is_source(*o));
-        for ((_, op), &last) in sources.zip(&self.last[steps.len()..]) {
+        let sources = g.sources().iter().map(|&id| &g.ops()[id]);
+        for (op, &last) in sources.zip(&self.last[steps.len()..]) {
             now = now.checked_add(op.bytes)?;
             if let Some(freed) = self.freed.get_mut(last as usize) {
                 *freed = freed.checked_add(op.bytes)?;
@@ -112,8 +114,8 @@ impl LivenessMeter {
     /// The bytes resident at each step of the sequence that was measured last, which is `steps`.
     pub(crate) fn resident(&self, g: &CostGraph, steps: &[OpId]) -> Vec<u64> {
         let (mut now, mut resident) = (0u64, Vec::with_capacity(steps.len()));
-        for (_, op) in g.ops().iter().filter(|(o, _)| g.is_source(*o)) {
-            now += op.bytes;
+        for &id in g.sources() {
+            now += g.ops()[id].bytes;
         }
         for (&op, freed) in steps.iter().zip(&self.freed) {
             // The measured sums are within 64 bits.

@@ -13,7 +13,6 @@ use super::results::with_runs;
 use hashbrown::HashSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A schedule that is the best so far for its peak.
 #[derive(Clone, Debug)]
@@ -271,11 +270,11 @@ const DEEPEST: usize = 8;
 /// The most runs of one eviction.
 const MOST_RUNS: usize = 64;
 
-/// The same for equal sequences, in every process.
+/// The same for equal sequences, in every process: rotations and products by a large odd number, as in Firefox's hash.
 fn hash(steps: &[OpId]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    steps.hash(&mut hasher);
-    hasher.finish()
+    let mix =
+        |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    steps.iter().fold(mix(0, steps.len() as u64), |hash, op| mix(hash, op.as_u32().into()))
 }
 
 #[cfg(test)]
