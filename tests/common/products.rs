@@ -449,7 +449,7 @@ pub(crate) const GRADIENTS: [(usize, [u64; 3]); 5] = [
     (3, [256, 256, 4096]),
     (2, [200, 264, 5000]),
     (1, [768, 768, 16384]),
-    (3, [768, 768, 4096]),
+    (3, [768, 768, 16384]),
 ];
 
 /// The same of many results, whose tiles are whole.

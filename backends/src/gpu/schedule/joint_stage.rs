@@ -80,7 +80,7 @@ mod tests {
         let types = vec![DType::F32; params.len()];
         let program = Recorder::record_any(&types, |x| {
             let sum = x[1..].iter().fold(x[0], |sum, &x| sum + x);
-            sum * times as f32
+            sum * times
         });
         let own = Stage::storing(DType::F32, Buffer::from_u32(100), DType::F32, axes(2));
         Stage { params, program, ..own }
@@ -96,7 +96,10 @@ mod tests {
             (1..=5).map(|x| Literal::from_f64(DType::F32, x as f64)).collect();
         let program = &found[0].program;
         let of = |k: usize| {
-            let alone = ScalarProgram { outputs: vec![program.outputs[k]], ..program.clone() };
+            let alone = ScalarProgram {
+                outputs: [program.outputs[k]].into_iter().collect(),
+                ..program.clone()
+            };
             eval_one(&alone, &values).to_f64()
         };
         assert_eq!([of(0), of(1)], [12.0, 90.0]);
