@@ -57,7 +57,7 @@ fn append_program(to: &mut ScalarProgram, program: &ScalarProgram) {
     for inst in program.insts.values() {
         let op = match inst.op {
             SOp::Param(k) => SOp::Param(first + k),
-            ref op => op.clone(),
+            op => op,
         };
         let args = inst.args.iter().map(|&arg| found[arg]).collect();
         found.push(to.insts.push(SInst { op, args, dtype: inst.dtype }));
