@@ -444,8 +444,13 @@ pub(crate) fn weight_gradients(products: usize, [rows, columns, depth]: [u64; 3]
 }
 
 /// Gradients of weights: how many share a grid, and their rows, columns and depth.
-pub(crate) const GRADIENTS: [(usize, [u64; 3]); 4] =
-    [(1, [256, 512, 8192]), (3, [256, 256, 4096]), (2, [200, 264, 5000]), (1, [768, 768, 16384])];
+pub(crate) const GRADIENTS: [(usize, [u64; 3]); 5] = [
+    (1, [256, 512, 8192]),
+    (3, [256, 256, 4096]),
+    (2, [200, 264, 5000]),
+    (1, [768, 768, 16384]),
+    (3, [768, 768, 16384]),
+];
 
 /// The same of many results, whose tiles are whole.
 pub(crate) const WHOLE_GRADIENTS: [(usize, [u64; 3]); 2] =

@@ -10,6 +10,7 @@ mod bits;
 #[path = "../common/mod.rs"]
 mod common;
 mod convolutions;
+mod folds;
 mod instructions;
 mod lanes;
 mod loops;
@@ -375,6 +376,8 @@ fn main() -> ExitCode {
         bits::pieces_of_a_row_add_up,
         bits::extremes_are_folded_in_pairs,
         bits::lanes_fold_neighbours,
+        folds::few_columns_have_short_chains,
+        folds::trees_of_a_loop_share_launches,
         bits::arithmetic_in_pairs_rounds_as_one,
         arithmetic::pairs_round_once,
         bits::pieces_are_read_by_vectors,

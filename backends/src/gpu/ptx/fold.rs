@@ -26,7 +26,7 @@ pub(crate) fn fold(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<
         (_, Order::Lane) => lanes(s, out, f)?,
         (_, Order::Chain) => chains(s, out, f)?,
     }
-    f.trees.iter().try_for_each(|tree| joined(s, out, tree))
+    joined(s, out, &f.trees)
 }
 
 /// Nothing is folded: the monoid's own value, and what follows.

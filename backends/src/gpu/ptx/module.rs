@@ -182,7 +182,9 @@ fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCo
             Scheduled::Transpose(t) => super::transpose::transposed(s, out, t)?,
             Scheduled::Fold(fold) => super::fold::fold(s, out, fold)?,
             Scheduled::Rows(rows) => super::rows::rows(s, out, rows)?,
-            Scheduled::Join { fold, .. } => super::tree_fold::joined(s, out, fold)?,
+            Scheduled::Join { fold, .. } => {
+                super::tree_fold::joined(s, out, std::slice::from_ref(fold))?
+            }
             Scheduled::Scan { scan, grid } => super::scan::scan(s, out, scan, *grid)?,
             Scheduled::Pack { from, to, grid } => super::pack::pack(s, out, [*from, *to], *grid)?,
             Scheduled::Product(product) => super::matmul::product(s, out, product)?,

@@ -32,7 +32,7 @@ use cranelift_entity::SecondaryMap;
 /// Launches a kernel.
 pub(crate) fn rows(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
     launch(s, out, rows)?;
-    rows.trees.iter().try_for_each(|tree| joined(s, out, tree))
+    joined(s, out, &rows.trees)
 }
 
 /// How far a team's rows go: the numbers of launches, in registers.

@@ -1,7 +1,7 @@
 //! The balanced tree that joins parts of folds in memory.
 
 use super::address::{Vars, resolved, value};
-use super::asm::Class;
+use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
 use super::operands::class;
@@ -15,25 +15,76 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::{DType, Diagnostic};
 
-/// Launches the joining of parts, a level after the other, and goes on with the last.
-pub(crate) fn joined(s: &GpuSchedule, out: &mut Out, fold: &TreeFold) -> Result<(), Diagnostic> {
-    fold.levels.iter().try_for_each(|at| level(s, out, fold, at))
+/// Trees of one launch at most: it is given the parts and the results of each.
+const MOST_TREES: usize = 16;
+
+/// Launches the joining of parts, a level after the other, and goes on with the last. Trees of the folds of one loop do not
+/// depend on each other, so that the same level of several is one launch.
+pub(crate) fn joined(s: &GpuSchedule, out: &mut Out, trees: &[TreeFold]) -> Result<(), Diagnostic> {
+    let alike = trees.chunk_by(|a, b| a.tree.grid == b.tree.grid);
+    for trees in alike.flat_map(|trees| trees.chunks(MOST_TREES)) {
+        let levels = trees.iter().map(|fold| fold.levels.len()).max().unwrap_or(0);
+        for k in 0..levels {
+            let now = trees.iter().filter_map(|fold| Some((fold, fold.levels.get(k)?)));
+            level(s, out, &now.collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
 }
 
+/// A level of some trees, whose blocks have as many threads.
 fn level(
     s: &GpuSchedule,
     out: &mut Out,
-    joins: &TreeFold,
-    at: &TreeLevel,
+    trees: &[(&TreeFold, &TreeLevel)],
 ) -> Result<(), Diagnostic> {
+    let Some(grid) = trees.first().map(|(fold, _)| fold.tree.grid) else { return Ok(()) };
+    let mut ranges = Vec::with_capacity(trees.len());
+    let mut blocks = 0i64;
+    for &(fold, at) in trees {
+        ranges.push((blocks, fold, at));
+        let [tops, across] = at.blocks(&fold.shape);
+        blocks = blocks.saturating_add(tops.saturating_mul(across));
+    }
+    let shares = trees.iter().any(|(_, at)| at.split.groups > 1);
+    let shared = if shares { grid.threads * 16 } else { 0 };
+    let mut emit = begun(s);
+    match ranges.as_slice() {
+        &[(_, fold, at)] => body(&mut emit, fold, at),
+        ranges => {
+            let block = emit.asm.special("ctaid.x");
+            parts_of(&mut emit, block, ranges);
+        }
+    }
+    out.launch(&s.homes, emit, blocks, grid, u32::try_from(shared).unwrap_or(u32::MAX))
+}
+
+/// Writes the code of consecutive ranges of blocks, each of which begins with a number.
+fn parts_of(emit: &mut Emit<'_>, block: Reg, ranges: &[(i64, &TreeFold, &TreeLevel)]) {
+    if let [(first, fold, at)] = *ranges {
+        emit.asm.begin_part(first);
+        body(emit, fold, at);
+        return emit.asm.end_part();
+    }
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let Some((first, ..)) = high.first() else { return };
+    let later = emit.asm.fresh(Class::Pred);
+    emit.asm.emit(format_args!("setp.ge.u32 {later}, {block}, {first}"));
+    let label = emit.asm.label();
+    emit.asm.emit(format_args!("@{later} bra {label}"));
+    parts_of(emit, block, low);
+    emit.asm.place(&label);
+    parts_of(emit, block, high);
+}
+
+/// What the blocks of a level of one tree do.
+fn body(emit: &mut Emit<'_>, joins: &TreeFold, at: &TreeLevel) {
     let TreeFold { domain, shape, fold, tree, .. } = joins;
     let &TreeLevel { from, count, to, ref split } = at;
     let grid = tree.grid;
     let results = shape.results();
-    let tops = (count + split.parts - 1) / split.parts;
-    let across = (results + split.results - 1) / split.results;
+    let [tops, across] = at.blocks(shape);
     let blocks = tops.saturating_mul(across);
-    let mut emit = begun(s);
     let (block, thread) = (emit.asm.special("ctaid.x"), emit.asm.special("tid.x"));
     let mut vars = Vars::default();
     let block = vars.push(block, blocks);
@@ -86,8 +137,8 @@ fn level(
             })
             .collect();
     }
-    let Some(&part) = parts.first() else { return Ok(()) };
-    let part = across_threads(&mut emit, fold, shape.order, part, split);
+    let Some(&part) = parts.first() else { return };
+    let part = across_threads(emit, fold, shape.order, part, split);
     let group = resolved(&group, &emit.same(&vars), &vars);
     let group = value(&mut emit.asm, &group, &vars, &[]);
     let leads = (split.groups > 1)
@@ -109,8 +160,6 @@ fn level(
             emit.follow(&fold.then, value, &At { vars: &vars, coords: &coords });
         }
     });
-    let shared = if split.groups > 1 { grid.threads * 16 } else { 0 };
-    out.launch(&s.homes, emit, blocks, grid, u32::try_from(shared).unwrap_or(u32::MAX))
 }
 
 /// Joins the parts of the threads that have one result, neighbours first, through shared memory: all of them

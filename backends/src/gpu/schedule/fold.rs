@@ -26,6 +26,9 @@ const WIDE_INSTRUCTIONS: usize = 150;
 /// Warps up to which a fold in the order of lanes leaves a chip without work enough, and the elements of a warp at least.
 const FEW_WARPS: i64 = 1 << 12;
 const LEAST_BLOCK: i64 = 256;
+/// Chains up to which a chip is left without loads enough under way, and the elements of a chain at least.
+const FEW_CHAINS: i64 = 1 << 19;
+const LEAST_CHAIN: i64 = 8;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.
 const SHORT: i64 = 8;
 
@@ -88,11 +91,15 @@ fn shape(domain: &[i64], run: Option<&Run>, (monoid, d): (Monoid, DType), fp: Fp
         order = if along && count > SHORT { Order::Lane } else { Order::Chain };
     }
     let mut block = order.block() as i64;
-    // Where warps are few each folds less, and the parts are joined as they are anyway.
+    // Where warps or chains are few each folds less, and the parts are joined as they are anyway.
     let any = fp != Fp::Strict;
-    if order == Order::Lane && any && count > block {
-        let warps = |block: i64| volume(&kept_extents).saturating_mul((count + block - 1) / block);
-        while block > LEAST_BLOCK && warps(block) < FEW_WARPS {
+    if any && count > block {
+        let (least, few) = match order {
+            Order::Lane => (LEAST_BLOCK, FEW_WARPS),
+            Order::Chain => (LEAST_CHAIN, FEW_CHAINS),
+        };
+        let parts = |block: i64| volume(&kept_extents).saturating_mul((count + block - 1) / block);
+        while block > least && parts(block) < few {
             block /= 2;
         }
     }

@@ -31,6 +31,7 @@ pub(crate) mod given;
 pub(crate) mod grid;
 pub(crate) mod index;
 pub(crate) mod inline;
+pub(crate) mod joint_stage;
 pub(crate) mod library_product;
 pub(crate) mod library_split;
 pub(crate) mod mapped_operand;

@@ -80,6 +80,14 @@ pub(crate) struct TreeLevel {
     pub(crate) split: TreeSplit,
 }
 
+impl TreeLevel {
+    /// Blocks along the parts that are left, and along the results.
+    pub(crate) fn blocks(&self, shape: &FoldShape) -> [i64; 2] {
+        let TreeSplit { parts, results, .. } = self.split;
+        [(self.count + parts - 1) / parts, (shape.results() + results - 1) / results]
+    }
+}
+
 /// The launches that join the parts of one fold.
 pub(crate) struct TreeFold {
     pub(crate) domain: Extents,

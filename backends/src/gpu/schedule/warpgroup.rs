@@ -1,6 +1,7 @@
 //! Products by warpgroups as they are run: with their tiles, and what follows their sums.
 
 use super::depth_runs::{DepthRuns, part_extents, part_index};
+use super::joint_stage::joint;
 use super::product::FoldStage;
 use super::shape::{axes, identity, load};
 use super::warpgroup_form::{WarpgroupForm, WarpgroupWork, column_parts};
@@ -37,7 +38,7 @@ impl WarpgroupProduct {
 }
 
 /// Products as they are run, and the loops that follow them: folds of the parts that sums of columns leave, or, where the depth is
-/// cut into runs, sums of the parts of tiles and what becomes of those.
+/// cut into runs, one loop with the sums of the parts of tiles and what becomes of those.
 pub(crate) fn scheduled(
     low: &mut Lowering,
     work: WarpgroupWork,
@@ -46,13 +47,14 @@ pub(crate) fn scheduled(
     let given: Vec<Member> = work.members.iter().map(|(m, _)| m.clone()).collect();
     let runs = tile.depth_runs(&work.members);
     let (mut members, mut follow) = (Vec::new(), Vec::new());
+    let mut combined = Vec::new();
     let parts = runs
         .zip(given.first())
         .map(|(runs, m)| low.temp(DType::F32, part_extents(m, given.len(), runs.parts().1)));
     for ((mut member, form), number) in work.members.into_iter().zip(0i64..) {
         let mut columns = Vec::new();
         if let Some((runs, parts)) = runs.zip(parts) {
-            follow.push((member.result(), runs.combined(&tile, (&member, number), parts)));
+            combined.push(runs.combined(&tile, (&member, number), parts));
             let index = part_index(&member);
             member.then = Stage::storing(DType::F32, parts, DType::F32, index);
             columns.push(None);
@@ -74,6 +76,10 @@ pub(crate) fn scheduled(
             }
         }
         members.push(WarpgroupMember { member, form, parts: columns });
+    }
+    // Products that share a grid have equal extents.
+    if let Some(m) = given.first() {
+        follow.extend(joint(combined).into_iter().map(|stage| (m.result(), stage)));
     }
     (WarpgroupProduct { members, given, tile, runs }, follow)
 }
