@@ -26,7 +26,7 @@ impl Overlaps {
     /// Lists longer than this take more memory than they save time.
     const MOST_PAIRS: usize = 1 << 24;
 
-    /// A list pays where a slot overlaps less than one in so many of the others: what is placed is sorted, and most of it is
+    /// A list pays where a slot overlaps fewer than one of this many others: what is placed is sorted, and most of it is
     /// passed over at a few instructions each, or not looked at.
     const FEW: usize = 32;
 

@@ -117,7 +117,7 @@ impl Rooms {
         Offset(self.arena.saturating_add(in_arena.bytes()))
     }
 
-    /// The address of the first room of at least so many bytes, or of the arena.
+    /// The address of the first room of at least this many bytes, or of the arena.
     fn first_room(&self, bytes: u64) -> i64 {
         let room = self.rooms.iter().find(|&&(_, room)| room >= bytes);
         i64::try_from(room.map_or(self.arena, |&(start, _)| start)).unwrap_or(i64::MAX)
