@@ -17,7 +17,7 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{
     Compiled, Engine as Runs, ReadyFunction, Reference, Session, Settings, WithFallback,
 };
-use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
+use adfuse::fusion::{Effort, Fp, Lossy, MachineModel, PlanOptions};
 use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
@@ -75,6 +75,8 @@ pub(super) struct ResolvedFreedom {
     pub(super) fp: Fp,
     /// The plan that was given.
     given: Option<PlanFile>,
+    /// The machine that it was made for; without a plan, the engine's.
+    machine: MachineModel,
     effort: Effort,
     /// Of memory, in bytes, and of the time to compile.
     budget: (Option<MemBudget>, Option<Duration>),
@@ -120,15 +122,15 @@ impl ResolvedFreedom {
         let budget = (freedom.budget.memory(), freedom.budget.compiling());
         let cache = freedom.budget.cache();
         let code = freedom.budget.code();
-        let machine = engine.engine.unwrap_or_else(registry::usual).row.machine;
+        let named = engine.engine.unwrap_or_else(registry::usual).device();
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
-        let fp = match &given {
+        let (machine, fp) = match &given {
             // The engine knows its machine.
-            Some(plan) => plan.device(Some(machine)).and_then(|_| plan.fp(freedom.fp()))?,
-            None => freedom.fp().unwrap_or_default(),
+            Some(plan) => (plan.machine_of(&named)?, plan.fp(freedom.fp())?),
+            None => (named, freedom.fp().unwrap_or_default()),
         };
         let effort = freedom.effort();
-        Ok(ResolvedFreedom { fp, given, effort, budget, cache, code, lossy, asked })
+        Ok(ResolvedFreedom { fp, given, machine, effort, budget, cache, code, lossy, asked })
     }
 }
 
@@ -244,8 +246,8 @@ impl EngineArgs {
         if !named.row.threads {
             self.no_threads()?;
         }
-        let ResolvedFreedom { fp, effort, budget, cache, code, lossy, .. } = settled;
-        let plan = PlanOptions { device: named.device(), effort, fp };
+        let ResolvedFreedom { fp, machine, effort, budget, cache, code, lossy, .. } = settled;
+        let plan = PlanOptions { device: machine, effort, fp };
         let (threads, vectors) = match named.row.threads {
             true => (self.threads.count(), self.width.vectors()?),
             false => (1, Vectors::host()),

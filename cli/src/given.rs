@@ -78,6 +78,14 @@ impl PlanFile {
         }
     }
 
+    /// The machine that it was made for, where an engine runs on that or on another one that is built in and of the same kind:
+    /// what runs on the cores of `cpu` runs plans for one of them.
+    pub(super) fn machine_of(&self, engine: &MachineModel) -> Result<MachineModel, Failure> {
+        let named = self.says("device").and_then(MachineModel::named);
+        let alike = named.filter(|named| named.is_gpu() == engine.is_gpu());
+        self.device(Some(&alike.as_ref().unwrap_or(engine).name))
+    }
+
     /// What the line of this word says.
     fn says(&self, word: &str) -> Option<&str> {
         let lines = self.source.text.lines().map(str::trim);

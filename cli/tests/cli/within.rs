@@ -108,6 +108,20 @@ fn a_budget_is_kept_by_plan_run_bench_and_emit() {
     }
 }
 
+/// The engine is that of all cores; bits are the same.
+#[test]
+fn plans_for_one_core_are_run() {
+    let d = models(&["recurrent"]);
+    let expected = d.good("run recurrent.ir --grad --digest");
+    d.good("plan recurrent.ir --grad --device cpu1 --save one.plan");
+    for threads in [1, 2] {
+        let run = format!("run recurrent.ir --grad --digest --plan one.plan --threads {threads}");
+        assert_eq!(d.good(&run), expected);
+    }
+    let gpu = d.run("run recurrent.ir --grad --plan one.plan --engine gpu");
+    assert!(gpu.err.contains("the plan is for the device `cpu1`, not `h200`"), "{}", gpu.err);
+}
+
 /// What runs here is counted as it runs here, whatever machine it is planned for.
 #[test]
 fn a_budget_is_kept_by_bench_for_another_device() {
@@ -156,6 +170,8 @@ fn what_does_not_go_with_a_budget_is_said() {
     let d = programs();
     d.good("plan loss.ir --save loss.plan");
     d.good("plan loss.ir --device h200 --save gpu.plan");
+    d.file("other.toml", "base = \"cpu\"\nname = \"other\"\nparallel = 3\n");
+    d.good("plan loss.ir --device other.toml --save other.plan");
     for (args, said) in [
         ("plan loss.ir --mem-budget -5", "not below 0"),
         ("plan loss.ir --mem-budget 16EiB", "below 2^64"),
@@ -186,6 +202,7 @@ fn what_does_not_go_with_a_budget_is_said() {
         ("run loss.ir --plan none.plan", "cannot read `none.plan`"),
         ("run loss.ir --plan loss.plan --fp fast", "the plan is for --fp `strict`"),
         ("run loss.ir --plan gpu.plan", "the plan is for the device `h200`, not `cpu`"),
+        ("run loss.ir --plan other.plan", "the plan is for the device `other #"),
         ("run loss.ir --grad --plan loss.plan", "of another function than this @loss_grad"),
         ("cache", "Usage"),
         ("cache empty", "unrecognized subcommand"),

@@ -83,7 +83,10 @@ pub(crate) fn fastest_bundled<'f>(
         else {
             continue;
         };
-        if theirs.seconds() - theirs.launches_saved(options.device.launch_s) > ours.seconds() {
+        let least = theirs.seconds() - theirs.launches_saved(options.device.launch_s);
+        // A search goes by times alone, so that a plan of another effort may be as fast and take less.
+        let may_be_leaner = options.effort == Effort::Search && are_alike(least, ours.seconds());
+        if least > ours.seconds() && !may_be_leaner {
             continue;
         }
         let made = bundled(base, (f, (*other).clone()), options, engine);
