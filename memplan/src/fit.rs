@@ -252,7 +252,7 @@ impl<'a> Placement<'a> {
             }
         }
         forbidden.sort_unstable();
-        let found = best_free(&forbidden, slot, fit);
+        let found = best_free(forbidden.iter().copied(), slot, fit);
         self.forbidden = forbidden;
         found
     }
@@ -308,7 +308,7 @@ impl<'a> Placement<'a> {
         let own = life(&part);
         let live = self.placed.iter().filter(|p| p.is_live_with(own));
         let intervals = live.map(|p| (p.start - part.hi, p.end - part.lo));
-        best_of_sorted(intervals.filter(|&(_, high)| high > slot.floor), slot, Fit::Tightest)
+        best_free(intervals.filter(|&(_, high)| high > slot.floor), slot, Fit::Tightest)
     }
 
     /// The open intervals of the offsets at which a slot would overlap a part of another, which is placed.
@@ -342,12 +342,7 @@ fn section(number: usize) -> u32 {
 }
 
 /// An offset that the slot may have in none of the open intervals, which are sorted.
-fn best_free(forbidden: &[(i64, i64)], slot: &Slot, fit: Fit) -> i64 {
-    best_of_sorted(forbidden.iter().copied(), slot, fit)
-}
-
-/// As [`best_free`].
-fn best_of_sorted(forbidden: impl Iterator<Item = (i64, i64)>, slot: &Slot, fit: Fit) -> i64 {
+fn best_free(forbidden: impl Iterator<Item = (i64, i64)>, slot: &Slot, fit: Fit) -> i64 {
     let mut free = slot.floor;
     let mut best: Option<(i64, i64)> = None;
     for (low, high) in forbidden {

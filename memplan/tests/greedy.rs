@@ -1,5 +1,7 @@
 //! Greedy placement beside one that tries every offset, and how many placements a plan takes.
 
+mod common;
+
 use std::cmp::Reverse;
 
 use adfuse_memplan::{
@@ -26,16 +28,7 @@ fn problem(end: u64) -> impl Strategy<Value = Problem> {
             }
             problem.push(buffer);
         }
-        let ids: Vec<BufferId> = problem.buffers.keys().collect();
-        for (k, &child) in ids.iter().enumerate() {
-            for (j, &parent) in ids.iter().enumerate() {
-                let (c, p) = (&problem.buffers[child].live, &problem.buffers[parent].live);
-                let meet = p.start < c.start && p.end == c.start + 1;
-                if meet && picks >> ((k * 7 + j) % 64) & 1 == 1 {
-                    problem.may_share(child, parent);
-                }
-            }
-        }
+        common::pair_up(&mut problem, picks);
         problem
     })
 }

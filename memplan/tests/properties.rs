@@ -1,5 +1,7 @@
 //! Properties of plans for random problems.
 
+mod common;
+
 use adfuse_memplan::{
     BufferId, BufferSpec, Gap, Offset, PackOptions, Packing, PlacementOrder, PlanError, Problem,
     Share, check, check_offsets, plan, plan_in_order, plan_in_orders,
@@ -30,15 +32,7 @@ fn problem(count: usize, end: u64, most: u64) -> impl Strategy<Value = Problem> 
     (buffers, any::<u64>(), must).prop_map(|(buffers, picks, must)| {
         let mut problem = Problem { buffers: buffers.into_iter().collect(), ..Problem::new() };
         let ids: Vec<BufferId> = problem.buffers.keys().collect();
-        for (i, &child) in ids.iter().enumerate() {
-            for (j, &parent) in ids.iter().enumerate() {
-                let (c, p) = (&problem.buffers[child].live, &problem.buffers[parent].live);
-                let meet = p.start < c.start && p.end == c.start + 1;
-                if meet && picks >> ((i * 7 + j) % 64) & 1 == 1 {
-                    problem.may_share(child, parent);
-                }
-            }
-        }
+        common::pair_up(&mut problem, picks);
         if let Some((a, b)) = must.filter(|_| ids.len() > 1) {
             problem.must_share(ids[a.index(ids.len())], ids[b.index(ids.len())]);
         }

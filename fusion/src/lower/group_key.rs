@@ -119,6 +119,12 @@ pub(crate) struct KeyTables {
     values: Vec<Value>,
 }
 
+impl KeyTables {
+    fn of(numbers: &FormNumbers) -> KeyTables {
+        KeyTables { of: numbers.id, ..KeyTables::default() }
+    }
+}
+
 /// The tables of a function that are not in use: threads that link its plans take one, and put it back.
 #[derive(Default)]
 pub(crate) struct SpareTables(Mutex<Vec<KeyTables>>);
@@ -133,8 +139,8 @@ impl SpareTables {
         let mut all = self.all();
         let known = all.iter().position(|tables| tables.of == numbers.id);
         let tables = known.map(|at| all.swap_remove(at));
-        let new = || KeyTables { of: numbers.id, ..KeyTables::default() };
-        KeyBuilder { numbers, strict, tables: tables.unwrap_or_else(new) }
+        let tables = tables.unwrap_or_else(|| KeyTables::of(numbers));
+        KeyBuilder { numbers, strict, tables }
     }
 
     /// Puts the tables of a builder back.
@@ -163,8 +169,7 @@ const NUMBERS: u32 = 5;
 
 impl<'a> KeyBuilder<'a> {
     pub(crate) fn new(numbers: &'a FormNumbers, strict: bool) -> KeyBuilder<'a> {
-        let tables = KeyTables { of: numbers.id, ..KeyTables::default() };
-        KeyBuilder { numbers, strict, tables }
+        KeyBuilder { numbers, strict, tables: KeyTables::of(numbers) }
     }
 
     /// The key of a group, where `form` says what the buffer of a value is to steps ([`BufferForm`]). `None` for groups

@@ -66,10 +66,10 @@ pub(super) fn candidates(
     let layout = bases.first().map_or_else(Layout::default, |(_, plan)| plan.layout);
     // Greedy plans of a lesser effort inline less, which suits lower budgets. In small functions those of both efforts are tried.
     let quick = PlanOptions { effort: options.effort.min(Effort::Quick), ..options.clone() };
-    let is_small = f.inst_count() <= SMALL && options.effort > quick.effort;
-    let beside = if is_small { 0 } else { bases.len() };
+    let both = f.inst_count() <= SMALL && options.effort > quick.effort;
+    let beside = if both { 0 } else { bases.len() };
     let greedy = prices[beside..].iter().map(|&price| (price, &quick));
-    let others = prices.iter().map(|&price| (price, options)).filter(|_| is_small);
+    let others = prices.iter().map(|&price| (price, options)).filter(|_| both);
     let greedy: Vec<(f64, &PlanOptions)> = greedy.chain(others).collect();
     let made = each(&greedy, |&(price, options)| (price, plan_at(f, options, price, &blocks)));
     for (price, plan) in made {

@@ -75,21 +75,21 @@ pub(crate) fn fastest_bundled<'f>(
     engine: &dyn EngineModel,
 ) -> Plan {
     let with = (options, engine);
-    let others: Vec<&&Plan> = others.iter().filter(|other| **other != &fastest).collect();
+    let others: Vec<&Plan> = others.iter().copied().filter(|other| *other != &fastest).collect();
     let mut best = bundled(base, (f, fastest), options, engine);
+    if others.is_empty() {
+        return best;
+    }
+    let Some(mut ours) = TimedPlan::of(base, (f, &best), with) else { return best };
     for other in others {
-        let (Some(ours), Some(theirs)) =
-            (TimedPlan::of(base, (f, &best), with), TimedPlan::of(base, (f, other), with))
-        else {
-            continue;
-        };
-        let least = theirs.seconds() - theirs.launches_saved(options.device.launch_s);
+        let Some(given) = TimedPlan::of(base, (f, other), with) else { continue };
+        let least = given.seconds() - given.launches_saved(options.device.launch_s);
         // A search goes by times alone, so that a plan of another effort may be as fast and take less.
         let may_be_leaner = options.effort == Effort::Search && are_alike(least, ours.seconds());
         if least > ours.seconds() && !may_be_leaner {
             continue;
         }
-        let made = bundled(base, (f, (*other).clone()), options, engine);
+        let made = bundled(base, (f, other.clone()), options, engine);
         let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
         let is_better = match are_alike(ours.seconds(), theirs.seconds()) {
             true => {
@@ -99,7 +99,7 @@ pub(crate) fn fastest_bundled<'f>(
             false => theirs.seconds() < ours.seconds(),
         };
         if is_better {
-            best = made;
+            (best, ours) = (made, theirs);
         }
     }
     best

@@ -131,19 +131,15 @@ pub(crate) fn are_alike(a: f64, b: f64) -> bool {
     a.max(b) <= a.min(b) * (1.0 + ALIKE)
 }
 
-/// Those that are as fast as the fastest of all, in their order.
-pub(crate) fn fastest_ones<T>(all: &[T], seconds: impl Fn(&T) -> f64) -> Vec<&T> {
-    let least = all.iter().map(&seconds).fold(f64::INFINITY, f64::min);
-    all.iter().filter(|one| are_alike(least, seconds(one))).collect()
-}
-
 /// The fastest of some plans; of equally fast ones, the one with the lowest peak, and of those the fastest.
 pub(super) fn fastest_of(
     f: &Function,
     options: &PlanOptions,
     attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
-    let fastest = fastest_ones(attempts, |a| a.seconds);
+    let least = attempts.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    let is_fastest = |a: &&UnbudgetedPlan| are_alike(least, a.seconds);
+    let fastest: Vec<&UnbudgetedPlan> = attempts.iter().filter(is_fastest).collect();
     if let [only] = fastest[..] {
         return Ok(only.plan.clone());
     }

@@ -8,6 +8,7 @@ pub(crate) mod address;
 pub(crate) mod asm;
 pub(crate) mod async_copy;
 pub(crate) mod attend;
+pub(crate) mod block_ranges;
 pub(crate) mod bundle;
 pub(crate) mod code_cache;
 pub(crate) mod convert;

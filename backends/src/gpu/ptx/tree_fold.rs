@@ -1,7 +1,8 @@
 //! The balanced tree that joins parts of folds in memory.
 
 use super::address::{Vars, resolved, value};
-use super::asm::{Class, Reg};
+use super::asm::Class;
+use super::block_ranges::in_ranges;
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
 use super::operands::class;
@@ -42,7 +43,7 @@ fn level(
     let mut ranges = Vec::with_capacity(trees.len());
     let mut blocks = 0i64;
     for &(fold, at) in trees {
-        ranges.push((blocks, fold, at));
+        ranges.push((blocks, (fold, at)));
         let [tops, across] = at.blocks(&fold.shape);
         blocks = blocks.saturating_add(tops.saturating_mul(across));
     }
@@ -50,31 +51,10 @@ fn level(
     let shared = if shares { grid.threads * 16 } else { 0 };
     let mut emit = begun(s);
     match ranges.as_slice() {
-        &[(_, fold, at)] => body(&mut emit, fold, at),
-        ranges => {
-            let block = emit.asm.special("ctaid.x");
-            parts_of(&mut emit, block, ranges);
-        }
+        &[(_, (fold, at))] => body(&mut emit, fold, at),
+        ranges => in_ranges(&mut emit, ranges, |emit, &(fold, at)| body(emit, fold, at)),
     }
     out.launch(&s.homes, emit, blocks, grid, u32::try_from(shared).unwrap_or(u32::MAX))
-}
-
-/// Writes the code of consecutive ranges of blocks, each of which begins with a number.
-fn parts_of(emit: &mut Emit<'_>, block: Reg, ranges: &[(i64, &TreeFold, &TreeLevel)]) {
-    if let [(first, fold, at)] = *ranges {
-        emit.asm.begin_part(first);
-        body(emit, fold, at);
-        return emit.asm.end_part();
-    }
-    let (low, high) = ranges.split_at(ranges.len() / 2);
-    let Some((first, ..)) = high.first() else { return };
-    let later = emit.asm.fresh(Class::Pred);
-    emit.asm.emit(format_args!("setp.ge.u32 {later}, {block}, {first}"));
-    let label = emit.asm.label();
-    emit.asm.emit(format_args!("@{later} bra {label}"));
-    parts_of(emit, block, low);
-    emit.asm.place(&label);
-    parts_of(emit, block, high);
 }
 
 /// What the blocks of a level of one tree do.

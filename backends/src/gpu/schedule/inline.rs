@@ -59,7 +59,8 @@ pub(crate) fn data_sources(kernel: &Kernel) -> (Vec<Row>, Vec<Tile>) {
     (rows, tiles)
 }
 
-fn visit(param: &Param, see: &mut dyn FnMut(&IndexExpr)) {
+/// Shows the places at which a parameter reads.
+pub(crate) fn visit(param: &Param, see: &mut dyn FnMut(&IndexExpr)) {
     match param {
         Param::Load(pieces) => {
             for piece in pieces {

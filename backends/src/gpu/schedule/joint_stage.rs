@@ -1,7 +1,7 @@
 //! Stages of equal extents as one: a loop that does what several would, with one launch.
 
-use super::index::data_of;
-use adfuse_ir::index::IndexExpr;
+use super::index::has_data;
+use super::inline::visit;
 use adfuse_ir::kernel::{Param, Stage};
 use adfuse_ir::scalar::{SInst, SOp, SVal, ScalarProgram};
 use cranelift_entity::PrimaryMap;
@@ -27,19 +27,13 @@ pub(crate) fn joint(stages: Vec<Stage>) -> Vec<Stage> {
 
 /// Whether a stage can share a loop: it has no axes of its own, and no place that it reads or writes depends on what is read.
 fn is_joined(stage: &Stage) -> bool {
-    let is_fixed = |e: &IndexExpr| {
-        let mut fixed = true;
-        data_of(e, &mut |_| fixed = false);
-        fixed
-    };
-    let reads = stage.params.iter().all(|param| match param {
-        Param::Load(pieces) => pieces.iter().all(|piece| {
-            piece.index.iter().all(is_fixed) && piece.guards.iter().all(|g| is_fixed(&g.expr))
-        }),
-        Param::Coord(e) => is_fixed(e),
-        Param::Row(_) | Param::Tile(_) | Param::Sum => false,
-    });
-    stage.axes.is_empty() && reads
+    let mut fixed = true;
+    let mut reads_buffers = true;
+    for param in &stage.params {
+        reads_buffers &= matches!(param, Param::Load(_) | Param::Coord(_));
+        visit(param, &mut |e| fixed &= !has_data(e));
+    }
+    stage.axes.is_empty() && reads_buffers && fixed
 }
 
 /// Adds what a stage reads, computes and stores to another.
@@ -69,6 +63,7 @@ fn append_program(to: &mut ScalarProgram, program: &ScalarProgram) {
 mod tests {
     use super::*;
     use crate::gpu::schedule::shape::{axes, load};
+    use adfuse_ir::index::IndexExpr;
     use adfuse_ir::kernel::Buffer;
     use adfuse_ir::scalar::{Recorder, eval_one};
     use adfuse_ir::{DType, Literal};
