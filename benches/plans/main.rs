@@ -22,6 +22,9 @@ struct PlansArgs {
     /// Without effort search, which takes seconds for large programs
     #[arg(long)]
     no_search: bool,
+    /// Write the programs, with their gradients, as `.ir` to this folder, and measure nothing
+    #[arg(long)]
+    save: Option<std::path::PathBuf>,
     /// Exit with status 1 where effort default is more than 3 % slower than another
     #[arg(long)]
     check: bool,
@@ -59,6 +62,15 @@ fn main() -> ExitCode {
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn report(args: &PlansArgs) -> ExitCode {
+    if let Some(folder) = &args.save {
+        return match save(folder, args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(m) => {
+                eprintln!("{m}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (mut slower, mut failed) = (0, 0);
     for &threads in &args.threads {
         let (table, head) = ReportTable::new(COLUMNS);
@@ -79,6 +91,17 @@ fn report(args: &PlansArgs) -> ExitCode {
     }
     println!("effort default is more than 3 % slower than another {slower} times");
     if failed > 0 || args.check && slower > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Writes the text of each program to a folder.
+fn save(folder: &std::path::Path, args: &PlansArgs) -> Result<(), String> {
+    for program in COLLECTION.iter().filter(|p| args.measure.wants(p.name)) {
+        let f = program.program().and_then(|p| p.prepared(args.measure.fp()));
+        let f = f.map_err(|d| format!("{}: {d}", program.name))?;
+        let path = folder.join(format!("{}.ir", program.name));
+        std::fs::write(&path, f.to_string()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// The cells of a program's row, and whether effort `default` is too slow.

@@ -32,6 +32,7 @@ fn machine() -> MachineModel {
         far_ops: 3.0,
         place_ops: 5.0,
         call_ops: 7.0,
+        run_ops: 47.0,
         line_ops: 11.0,
         cut_ops: 13.0,
         line_fold_ops: 17.0,
@@ -77,6 +78,9 @@ fn sweeps_cost_groups_accesses_and_lines() {
         (SweepFacts { far: 2, ..sweep }, 6.0),
         (SweepFacts { placed: 1, ..sweep }, 5.0),
         (SweepFacts { calls: 1, ..sweep }, 7.0),
+        (SweepFacts { runs: N, ..sweep }, 47.0),
+        // Two that move take as long as one that computes.
+        (SweepFacts { moves: 4, ..sweep }, 2.0),
     ] {
         near(one(extra), (4.0 + each) * n + 11.0);
     }
@@ -150,6 +154,26 @@ fn launches_cost_what_they_move_and_fill_beside_the_structure() {
     let whole = LaunchFacts { timed_feeds: true, ..timed };
     near(seconds(&squares, whole), seconds(&product, timed));
     assert!(seconds(&squares, timed) > seconds(&product, timed));
+}
+
+#[test]
+fn products_of_a_sweep_are_priced_once() {
+    let text = "program @f { input %x: f32[64, 64] input %w: f32[64, 64] output %y: f32[64, 64]
+      contract @f { member batch [] rows [64] cols [64] depth [64] sum f32 {
+        lhs { p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }
+        rhs { p0 = load %w[d1, d0] s0 = param.f32 0 out s0 }
+        then { p0 = sum s0 = param.f32 0 %y[d0, d1] = store s0 } } }
+      return %y }";
+    let (product, machine) = (parse(text).expect("reads"), machine());
+    let sweep =
+        SweepFacts { elements: 4096, line: 4096, lanes: 16, slots: 64, ..SweepFacts::default() };
+    let seconds = |swept_products| {
+        let facts = KernelFacts { sweeps: vec![sweep], swept_products, ..KernelFacts::default() };
+        cost_with(&product, &machine, &|_| Some(vec![facts.clone()])).seconds
+    };
+    let products = 64.0 * 4096.0 / machine.contract_f32_per_s;
+    near(seconds(false) - seconds(true), products);
+    near((seconds(true) - machine.launch_s) * machine.ops_per_s, 64.0 * 4096.0 + 11.0);
 }
 
 #[test]

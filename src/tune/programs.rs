@@ -276,7 +276,22 @@ const ROWS: &[ProgramRow] = &[
     ("norm", "layer norm", "%x: f32[{r},1024]", LAYER_NORM, "f32[{r},1024]"),
     ("norm", "l2 norm", "%x: f32[{r},1024]", L2_NORM, "f32[{r},1024]"),
     ("norm", "batch norm", "%x: f32[{w},256]", BATCH_NORM, "f32[{w},256]"),
+    ("norm", "four sums", "%x: f32[4,48]", FOUR_SUMS, "f32[4,48]"),
 ];
+
+/// Of so few elements that calls of its loops take most of the time.
+const FOUR_SUMS: &str = "%s0 = reduce_sum %x {axes = [1]} : f32[4]
+%b0 = broadcast_in_dim %s0 {dims = [0]} : f32[4,48]
+%c0 = sub %x, %b0 : f32[4,48]
+%s1 = reduce_sum %c0 {axes = [1]} : f32[4]
+%b1 = broadcast_in_dim %s1 {dims = [0]} : f32[4,48]
+%c1 = sub %c0, %b1 : f32[4,48]
+%s2 = reduce_sum %c1 {axes = [1]} : f32[4]
+%b2 = broadcast_in_dim %s2 {dims = [0]} : f32[4,48]
+%c2 = sub %c1, %b2 : f32[4,48]
+%s3 = reduce_sum %c2 {axes = [1]} : f32[4]
+%b3 = broadcast_in_dim %s3 {dims = [0]} : f32[4,48]
+%r = sub %c2, %b3";
 
 const FIVE_FUNCTIONS: &str = "%0 = tanh %x : f32[{q}]
 %1 = sin %0 : f32[{q}]

@@ -156,7 +156,10 @@ impl CompileContext<'_> {
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
         let (to, cuts) = match view {
-            Some(view) => (SumTarget::View(view), TaskGranularity::default()),
+            Some(view) => {
+                self.note_stored_sums(results, m.sum);
+                (SumTarget::View(view), TaskGranularity::default())
+            }
             None => {
                 let stages = vec![m.then.clone()];
                 let then = self
@@ -341,6 +344,13 @@ impl CompileContext<'_> {
                 let all = batch.saturating_mul(lines).saturating_mul(depth);
                 self.note_pass(PassKind::Pack, all);
             }
+        }
+    }
+
+    /// Notes the pass over stored sums that makes their NaNs the canonical one. Kernels that follow sums do it themselves.
+    fn note_stored_sums(&mut self, results: i64, sum: DType) {
+        if let Some(facts) = &mut self.facts {
+            facts.stored_sums(results, sum);
         }
     }
 

@@ -9,7 +9,7 @@ use super::codegen::loop_ir::Sweep;
 use super::codegen::vector_width::Vectors;
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
-use super::point_tasks::MOST;
+use super::point_tasks::PointTasks;
 use super::shape::{CodeFold, covers, parted, volume};
 use super::steps::work;
 use super::sweep_facts::FactCollector;
@@ -66,10 +66,14 @@ fn of_step(
 impl CompileContext<'_> {
     /// Makes the code of a sweep, or notes what it would be.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
-        if let Some(facts) = &mut self.facts {
-            facts.sweep(sweep);
-        }
-        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
+        let noted = self.facts.as_mut().map(|facts| facts.sweep(sweep)).unwrap_or_default();
+        self.compiler.as_mut().map_or(Ok(noted), |compiler| compiler.sweep(sweep))
+    }
+
+    /// Instructions of the scalar program of a sweep.
+    pub(super) fn size(&self, id: SweepId) -> i64 {
+        let noted = || self.facts.as_ref().map_or(0, |facts| facts.size(id));
+        self.compiler.as_ref().map_or_else(noted, |compiler| compiler.size(id))
     }
 
     /// Notes a pass over an array, if somebody asks.
@@ -79,19 +83,32 @@ impl CompileContext<'_> {
         }
     }
 
-    /// Notes into how many long tasks a kernel of `points` points is divided, in multiples of `grain`; one where there is none.
-    /// Contractions, which have kernels after them, are divided by their products.
-    pub(super) fn note_tasks(&mut self, (points, grain): (i64, Option<i64>), follows: bool) {
+    /// Notes into how many tasks a kernel may be divided. Contractions, which have kernels after them, are divided by their
+    /// products.
+    pub(super) fn note_tasks(&mut self, tasks: &PointTasks, follows: bool) {
         let Some(facts) = self.facts.as_mut().filter(|_| !follows) else { return };
-        let most = grain.map_or(1, |grain| points / grain.max(1));
-        let tasks = (facts.work / MOST).clamp(1, most.max(1));
-        facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());
+        let count = tasks.points.max(1).unsigned_abs().div_ceil(tasks.shortest().unsigned_abs());
+        facts.step.tasks = facts.step.tasks.max(count);
     }
 
-    /// Notes into how many long tasks a bundle of this many primitives is divided, whatever its kernels would be by themselves.
-    pub(super) fn note_bundle(&mut self, work: i64) {
+    /// Notes how often the code of a sweep is called.
+    pub(super) fn note_runs(&mut self, id: SweepId, runs: i64) {
         if let Some(facts) = &mut self.facts {
-            facts.step.tasks = (work / MOST).max(1).unsigned_abs();
+            facts.runs(id, runs);
+        }
+    }
+
+    /// Notes into how many tasks a bundle is divided, whatever its kernels would be by themselves.
+    pub(super) fn note_bundle(&mut self, tasks: usize) {
+        if let Some(facts) = &mut self.facts {
+            facts.step.tasks = tasks.max(1) as u64;
+        }
+    }
+
+    /// Notes that sweeps multiply.
+    pub(super) fn note_swept_products(&mut self) {
+        if let Some(facts) = &mut self.facts {
+            facts.step.swept_products = true;
         }
     }
 
@@ -204,6 +221,64 @@ mod tests {
     }
 
     #[test]
+    fn loads_and_stores_are_moves() {
+        let with = |x: &str, y: &str, body: &str, from: &str| {
+            format!(
+                "input %x: {x} output %y: {y} kernel @k [4096] {{ stage [] {{
+                   p0 = load %x[d0] s0 = param.{from} 0 {body} }} }}"
+            )
+        };
+        for (x, y, from, body, due) in [
+            // A load, a store, and two instructions for NaNs.
+            ("f32[4096]", "f32[4096]", "f32", "s1 = neg.f32 s0 %y[d0] = store s1", 4),
+            ("f64[4096]", "f64[4096]", "f64", "s1 = neg.f64 s0 %y[d0] = store s1", 8),
+            ("i32[4096]", "i32[4096]", "i32", "s1 = neg.i32 s0 %y[d0] = store s1", 2),
+            // Truth values in bytes, and in bits.
+            ("f32[4096]", "bool[4096]", "f32", "s1 = lt.bool s0 s0 %y[d0] = store s1", 3),
+            ("f32[4096]", "bool[4096] as b1", "f32", "s1 = lt.bool s0 s0 %y[d0] = store s1", 6),
+        ] {
+            let found = step(&with(x, y, body, from), 16);
+            assert_eq!(found.sweeps[0].moves, due, "{x} {y} {body}");
+        }
+        // What does not change along a line is loaded before it.
+        let rows = map("[64, 64]", "d0, 0", "%y[d0, d1] = store s0");
+        assert_eq!(step(&rows, 16).sweeps[0].moves, 3);
+    }
+
+    #[test]
+    fn code_is_called_for_each_batch() {
+        let runs = |n: i64| {
+            let text = map(&format!("[{n}]"), "d0", "%y[d0] = store s0");
+            step(&text, 16).sweeps[0].runs
+        };
+        assert_eq!([runs(1), runs(4096)], [1, 1]);
+        assert!(runs(1 << 24) > 1);
+    }
+
+    #[test]
+    fn few_products_are_part_of_a_sweep() {
+        let product = |n: i64| {
+            step(
+                &format!(
+                    "input %x: f32[{n}, {n}] input %w: f32[{n}, {n}] output %z: f32[{n}, {n}]
+                     contract @c {{ member batch [] rows [{n}] cols [{n}] depth [{n}] sum f32 {{
+                       lhs {{ p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }}
+                       rhs {{ p0 = load %w[d1, d0] s0 = param.f32 0 out s0 }}
+                       then {{ p0 = sum s0 = param.f32 0 %z[d0, d1] = store s0 }} }} }}"
+                ),
+                16,
+            )
+        };
+        let few = product(6);
+        assert!(few.swept_products, "{few:?}");
+        assert!(few.sweeps[0].slots >= 6, "its products are in the sweep: {few:?}");
+        let many = product(256);
+        assert!(!many.swept_products, "{many:?}");
+        // The pass over stored sums.
+        assert_eq!((many.sweeps[0].elements, many.sweeps[0].slots), (256 * 256, 0), "{many:?}");
+    }
+
+    #[test]
     fn narrower_machines_have_narrower_vectors() {
         let text = map("[4096]", "d0", "s1 = mul.f32 s0 s0 s2 = add.f32 s1 s0 %y[d0] = store s2");
         for (lanes, due) in [(16, 16), (8, 8), (4, 4), (1, 4)] {
@@ -268,6 +343,9 @@ mod tests {
     fn large_kernels_are_several_tasks() {
         let body = "s1 = mul.f32 s0 s0 %y[d0] = store s1";
         assert_eq!(step(&map("[64]", "d0", body), 16).tasks, 1);
+        // As the engine divides it: from 2^18 primitives on, into tasks of 2^17 or more.
+        assert_eq!(step(&map("[16384]", "d0", body), 16).tasks, 1);
+        assert_eq!(step(&map("[65536]", "d0", body), 16).tasks, 4);
         assert!(step(&map("[16777216]", "d0", body), 16).tasks > 16);
     }
 }

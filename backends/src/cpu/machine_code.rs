@@ -45,7 +45,7 @@ pub(super) type SweepFn = unsafe extern "C" fn(*const *mut u8, i64, i64);
 
 /// A sweep that has been submitted; its function exists when all have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct SweepId(usize);
+pub(super) struct SweepId(pub(super) usize);
 
 /// Compiles sweeps to functions.
 pub(super) struct SweepCompiler {

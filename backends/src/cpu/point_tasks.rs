@@ -9,7 +9,7 @@ const ALONE: i64 = 1 << 18;
 pub(super) const FEWEST: i64 = 1 << 17;
 
 /// The most: longer tasks leave threads without work at the end.
-pub(super) const MOST: i64 = 1 << 20;
+const MOST: i64 = 1 << 20;
 
 /// Tasks that a kernel has for each thread, where it has work for them.
 const TASKS: i64 = 4;

@@ -7,27 +7,25 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Bundle, Contract, Kernel, Sink, unrolled};
 
 impl CompileContext<'_> {
-    /// A contraction of which every member has few products; `None` for others. Plans price all contractions by their
-    /// products, so no facts are noted of one that is a sweep.
+    /// A contraction of which every member has few products; `None` for others.
     pub(super) fn small_products(
         &mut self,
         step: &Contract,
     ) -> Result<Option<CompiledStep>, Diagnostic> {
-        if self.facts.is_some() {
-            return Ok(None);
-        }
         let kernels: Option<Vec<Kernel>> =
             step.members.iter().map(|m| unrolled(&step.name, m)).collect();
         let Some(kernels) = kernels else { return Ok(None) };
-        Ok(match kernels.as_slice() {
-            [kernel] => Some(CompiledStep::Kernel(self.kernel(kernel, None)?)),
+        let made = match kernels.as_slice() {
+            [kernel] => CompiledStep::Kernel(self.kernel(kernel, None)?),
             // Kernels of a bundle do not fold over their points.
-            all if all.iter().any(folds) => None,
+            all if all.iter().any(folds) => return Ok(None),
             _ => {
                 let bundle = Bundle { name: step.name.clone(), kernels };
-                Some(CompiledStep::Bundle(self.bundle(&bundle)?))
+                CompiledStep::Bundle(self.bundle(&bundle)?)
             }
-        })
+        };
+        self.note_swept_products();
+        Ok(Some(made))
     }
 }
 

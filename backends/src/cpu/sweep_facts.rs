@@ -1,7 +1,7 @@
 //! What machine code of a sweep is like, without emitting it: its vector width, and the accesses that vectors do not make.
 
 use super::codegen::loop_ir::{
-    Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess, WalkedFold,
 };
 use super::codegen::loop_nest::LineForm;
 use super::codegen::loop_program::GridSteps;
@@ -10,12 +10,15 @@ use super::codegen::shuffle::{LANES, RuntimeLanes, Shuffle};
 use super::codegen::supports::partial_nest;
 use super::codegen::vector_width::Vectors;
 use super::codegen::vectorize::QUAD;
-use super::shape::ACCESS;
+use super::machine_code::SweepId;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
+
+/// Instructions that make a NaN the canonical one: a comparison and a choice.
+const CANONICAL: u32 = 2;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
@@ -24,14 +27,14 @@ const CACHE_LINE: i64 = 64;
 pub(super) struct FactCollector {
     vectors: Vectors,
     pub(super) step: KernelFacts,
-    /// Primitives and accesses of all sweeps.
-    pub(super) work: i64,
+    /// Instructions of the scalar program of each sweep, as [`SweepCompiler::size`].
+    sizes: Vec<i64>,
 }
 
 impl FactCollector {
     /// One that has noted nothing, for a machine with vectors of this width.
     pub(super) fn new(vectors: Vectors) -> FactCollector {
-        FactCollector { vectors, step: KernelFacts::default(), work: 0 }
+        FactCollector { vectors, step: KernelFacts::default(), sizes: Vec::new() }
     }
 
     /// Lanes of 32 bits of the vectors.
@@ -39,8 +42,39 @@ impl FactCollector {
         self.vectors.bits() / 32
     }
 
+    /// As [`SweepCompiler::size`].
+    pub(super) fn size(&self, id: SweepId) -> i64 {
+        self.sizes.get(id.0).copied().unwrap_or(0)
+    }
+
+    /// Notes how often the code of a sweep is called.
+    pub(super) fn runs(&mut self, id: SweepId, runs: i64) {
+        if let Some(sweep) = self.step.sweeps.get_mut(id.0) {
+            sweep.runs = runs.max(0).unsigned_abs();
+        }
+    }
+
+    /// Notes a pass over sums that are stored: each is read and compared with itself. NaNs, of which there are few, are
+    /// replaced.
+    pub(super) fn stored_sums(&mut self, results: i64, sum: DType) {
+        let elements = results.max(0).unsigned_abs();
+        let moves = match sum {
+            DType::F32 | DType::F64 => 2 * wide(sum),
+            _ => return,
+        };
+        let lanes = self.lanes();
+        self.step.sweeps.push(SweepFacts {
+            elements,
+            line: elements,
+            lanes,
+            moves,
+            ..SweepFacts::default()
+        });
+        self.sizes.push(0);
+    }
+
     /// Notes a sweep.
-    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> SweepId {
         let wide = self.vectors == Vectors::Avx512;
         let (mut nest, fits) = partial_nest(sweep, false, if wide { 16 } else { 8 });
         let calls = calls(&nest);
@@ -66,10 +100,9 @@ impl FactCollector {
                 of_nest(&nest, if vectors { QUAD } else { 1 }, calls)
             }
         };
-        let each = i64::try_from(nest.body.insts.len()).unwrap_or(i64::MAX).saturating_add(ACCESS);
-        let elements = i64::try_from(facts.elements).unwrap_or(i64::MAX);
-        self.work = self.work.saturating_add(elements.saturating_mul(each));
         self.step.sweeps.push(facts);
+        self.sizes.push(nest.body.insts.len() as i64);
+        SweepId(self.sizes.len() - 1)
     }
 }
 
@@ -92,6 +125,7 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
         line,
         lanes,
         slots: nest.order.iter().copied().fold(folded(nest), sum),
+        moves: read(nest).saturating_add(written(nest)),
         line_slots: fixed.fold(0, sum),
         calls,
         cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
@@ -131,7 +165,6 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
 /// The instructions of a value for a group of elements.
 fn slots(nest: &LoopNest, v: SVal) -> u32 {
     let inst = &nest.body.insts[v];
-    let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
     let widest = inst.args.iter().map(|&a| wide(nest.body.insts[a].dtype));
     let widest = widest.fold(wide(inst.dtype), u32::max);
     match inst.op {
@@ -139,6 +172,47 @@ fn slots(nest: &LoopNest, v: SVal) -> u32 {
         SOp::Prim(prim) => widest * prim.def().weight.max(1),
         SOp::Func(_) => widest,
     }
+}
+
+/// The loads of a group of elements. What is read one element at a time has a price of its own.
+fn read(nest: &LoopNest) -> u32 {
+    let of = |(k, read): (usize, &ParamRead)| match nest.loads[k] {
+        VectorAccess::Single => 0,
+        _ if !nest.varies[k] => 0,
+        _ => {
+            let arrays = read.sources().iter().filter_map(|s| s.from.array());
+            arrays.map(moved).fold(0, u32::saturating_add)
+        }
+    };
+    nest.reads.iter().enumerate().map(of).fold(0, u32::saturating_add)
+}
+
+/// The stores of a group of elements, each with what makes a NaN the canonical one. What is written one element at a time has
+/// a price of its own.
+fn written(nest: &LoopNest) -> u32 {
+    let of = |((access, how), fold): ((&Access, &VectorAccess), &Option<WalkedFold>)| match how {
+        VectorAccess::Single => 0,
+        // Folds keep their parts in registers.
+        _ if fold.is_some() => 0,
+        _ if access.is_canonical() => wide(access.dtype) * (1 + CANONICAL),
+        _ => moved(access),
+    };
+    nest.writes.iter().zip(&nest.stores).zip(&nest.folds).map(of).fold(0, u32::saturating_add)
+}
+
+/// The instructions of a load or a store. Truth values in bytes are tested for, or made, one to an instruction more; of those in
+/// bits the place is computed for each group.
+fn moved(access: &Access) -> u32 {
+    match (access.packed, access.dtype) {
+        (Some(_), _) => 5,
+        (None, DType::Bool) => 2,
+        (None, d) => wide(d),
+    }
+}
+
+/// Vectors that elements of a type take where those of 32 bits take one.
+fn wide(dtype: DType) -> u32 {
+    if dtype.bytes() > 4 { 2 } else { 1 }
 }
 
 /// Folds of a sweep are an operation each.

@@ -4,6 +4,9 @@ use super::StepLoad;
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind, SweepFacts};
 
+/// What an instruction that moves takes, in those that compute: a core begins one of each kind in a cycle or two of one kind.
+const MOVE: f64 = 0.5;
+
 /// The time of a sweep in operations of the whole device.
 fn sweep_ops(sweep: &SweepFacts, device: &MachineModel) -> f64 {
     let full = device.lanes.max(1);
@@ -17,8 +20,9 @@ fn sweep_ops(sweep: &SweepFacts, device: &MachineModel) -> f64 {
         + each(sweep.far, device.far_ops)
         + each(sweep.placed, device.place_ops)
         + each(sweep.calls, device.call_ops);
-    groups * f64::from(sweep.slots) * f64::from(full)
+    groups * (f64::from(sweep.slots) + MOVE * f64::from(sweep.moves)) * f64::from(full)
         + sweep.elements as f64 * access
+        + sweep.runs as f64 * device.run_ops
         + lines as f64
             * (device.line_ops
                 + each(sweep.cuts, device.cut_ops)

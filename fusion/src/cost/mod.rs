@@ -371,6 +371,9 @@ fn priced(
     }
     let mut launches = 1;
     load.step(step, launched.is_some());
+    if sweeps.is_some_and(|facts| facts.swept_products) {
+        load.contract_s = 0.0;
+    }
     // Partial results are joined by a second pass; a library's memory is its own affair.
     let (mut beyond, mut serial) = (0, 0);
     if let Some((facts, of_step)) = launched {

@@ -8,6 +8,8 @@ pub struct KernelFacts {
     pub tasks: u64,
     /// The loops over scalar programs.
     pub sweeps: Vec<SweepFacts>,
+    /// Whether the products of a contraction are part of those loops.
+    pub swept_products: bool,
     /// What is done beside those, to arrays.
     pub passes: Vec<ArrayPass>,
     /// Its launches, on an engine that launches kernels.
@@ -41,11 +43,15 @@ pub struct SweepFacts {
     pub elements: u64,
     /// Elements of the innermost loop.
     pub line: u64,
+    /// Calls of its code, each for a batch of the elements.
+    pub runs: u64,
     /// Elements of 32 bits that an instruction computes: 1 in scalar code.
     pub lanes: u32,
-    /// Instructions for each group of that many elements; one of 64 bits counts twice, and a quotient or a root as many
-    /// times as its [weight](crate::scalar::PrimDef::weight) says. Invariants of the innermost loop do not count.
+    /// Instructions that compute, for each group of that many elements; one of 64 bits counts twice, and a quotient or a root
+    /// as many times as its [weight](crate::scalar::PrimDef::weight) says. Invariants of the innermost loop do not count.
     pub slots: u32,
+    /// Instructions for each group that load, store, or make a NaN the canonical one, counted alike.
+    pub moves: u32,
     /// The same for the invariants of the innermost loop, which each line computes.
     pub line_slots: u32,
     /// Accesses, of each element, that are made one element at a time within the cache line of the element before.
@@ -103,6 +109,7 @@ impl KernelFacts {
     /// Adds what another step does, which the same step was divided into.
     pub fn join(&mut self, other: KernelFacts) {
         self.tasks = self.tasks.max(other.tasks);
+        self.swept_products |= other.swept_products;
         self.sweeps.extend(other.sweeps);
         self.passes.extend(other.passes);
         if let Some(other) = other.launches {

@@ -51,7 +51,7 @@ impl CompileContext<'_> {
         let work = |p: &BundlePiece| (p.to - p.from).saturating_mul(kernels[p.kernel].tasks.work);
         let part = |p: &BundlePiece| work(p) as f64 / FEWEST as f64;
         let tasks = filled(&pieces.iter().map(part).collect::<Vec<_>>());
-        self.note_bundle(pieces.iter().map(work).fold(0, i64::saturating_add));
+        self.note_bundle(tasks.len());
         Ok(CompiledBundle { kernels, pieces, tasks })
     }
 }

@@ -120,18 +120,24 @@ impl CompileContext<'_> {
             made.stages.push(stage);
         }
         self.slots = self.slots.max(next);
+        for (stage, &volume) in made.stages.iter().zip(&volumes) {
+            let count = |all: i64, part: i64| all.saturating_add(part - 1) / part;
+            self.note_runs(
+                stage.sweep,
+                count(points, batch).saturating_mul(count(volume, stage.piece)),
+            );
+        }
         made.cuts = self.cuts(kernel, &made, &volumes);
         made.tasks =
             PointTasks { points, work: self.work(&made, &volumes), grain: made.cuts.grain };
-        self.note_tasks((points, made.cuts.grain), sums.is_some());
+        self.note_tasks(&made.tasks, sums.is_some());
         Ok(made)
     }
 
     /// The primitives of a point.
     fn work(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
-        let size = |s: &CompiledStage| self.compiler.as_ref().map_or(0, |m| m.size(s.sweep));
         let work = |(s, &v): (&CompiledStage, &i64)| {
-            v.max(1).saturating_mul(size(s).saturating_add(ACCESS))
+            v.max(1).saturating_mul(self.size(s.sweep).saturating_add(ACCESS))
         };
         made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add).max(1)
     }

@@ -56,6 +56,7 @@ numbers! {
     stride_ops: f64 = 0.0..=1e6;
     far_ops: f64 = 0.0..=1e6;
     call_ops: f64 = 0.0..=1e6;
+    run_ops: f64 = 0.0..=1e6;
     line_ops: f64 = 0.0..=1e6;
     place_ops: f64 = 0.0..=1e6;
     branch_ops: f64 = 0.0..=1e6;

@@ -41,6 +41,8 @@ pub struct MachineModel {
     pub far_ops: f64,
     /// The same, for a function that is called for an element.
     pub call_ops: f64,
+    /// The same, for a call of a loop's code.
+    pub run_ops: f64,
     /// The same, for beginning an innermost loop.
     pub line_ops: f64,
     /// The same, for an element whose place is computed from data, a quotient or a remainder.
@@ -166,6 +168,7 @@ impl MachineModel {
             stride_ops: 25.0,
             far_ops: 90.0,
             call_ops: 480.0,
+            run_ops: 1400.0,
             line_ops: 150.0,
             place_ops: 32.0,
             branch_ops: 60.0,
@@ -269,6 +272,7 @@ impl MachineModel {
             stride_ops: 0.0,
             far_ops: 0.0,
             call_ops: 0.0,
+            run_ops: 0.0,
             line_ops: 0.0,
             place_ops: 0.0,
             branch_ops: 0.0,
