@@ -18,6 +18,7 @@ pub(crate) mod instances;
 pub(crate) mod kernel;
 pub(crate) mod linked;
 pub(crate) mod loop_schedule;
+pub(crate) mod lower_with;
 pub(crate) mod planned_groups;
 pub(crate) mod single_group;
 mod stage_places;
@@ -50,6 +51,7 @@ use indirect::{argsort, scatter};
 use instances::{Instances, instances};
 use kernel::PartLowering;
 use loop_schedule::schedule;
+pub(crate) use lower_with::LowerWith;
 use smallvec::SmallVec;
 
 /// The program that a plan makes of its prepared function.
@@ -83,25 +85,6 @@ pub(crate) fn lowered(
     device: &MachineModel,
 ) -> Result<Program, Diagnostic> {
     Ok(placed(f, plan, LowerWith::measured(device, None))?.program)
-}
-
-/// What lowering has beside a function and its plan: the machine, and what was lowered before.
-#[derive(Clone, Copy)]
-pub(crate) struct LowerWith<'a> {
-    pub(crate) device: &'a MachineModel,
-    pub(crate) memo: Option<&'a LoweringMemo>,
-    /// Whether buffers have the names of values.
-    pub(crate) is_named: bool,
-}
-
-impl<'a> LowerWith<'a> {
-    /// What is lowered to be measured, with groups of a memo, needs no names.
-    pub(crate) fn measured(
-        device: &'a MachineModel,
-        memo: Option<&'a LoweringMemo>,
-    ) -> LowerWith<'a> {
-        LowerWith { device, memo, is_named: memo.is_none() }
-    }
 }
 
 /// A lowered plan.

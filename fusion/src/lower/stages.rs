@@ -13,6 +13,7 @@ use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// When a stage runs: its time, and whether over the axes inside.
 pub(crate) type StageTime = (u32, bool);
@@ -78,8 +79,8 @@ struct NestPlace(u32);
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct NestValue(u32);
 
-/// The operands of a computed value that are asked for at axes of the nest.
-type NestOperands = SmallVec<[NestValue; 4]>;
+/// The operands of a computed value that are asked for at axes of the nest, among those of all values.
+type NestOperands = Range<usize>;
 
 /// What is known of a value at a place.
 struct ValueAt {
@@ -99,6 +100,7 @@ struct ValueAt {
 struct KnownValues {
     all: Vec<ValueAt>,
     numbers: HashMap<(Value, NestPlace), NestValue>,
+    operands: Vec<NestValue>,
     /// How many stages have asked for what they need.
     stages: u32,
 }
@@ -193,11 +195,16 @@ impl<'a> Nest<'a> {
     fn operands(&mut self, v: NestValue, i: Inst) -> NestOperands {
         let known = self.values.of(v);
         if let Some(operands) = &known.operands {
-            return NestOperands::from_slice(operands);
+            return operands.clone();
         }
         let found = self.found_operands(i, known.place);
-        let found: NestOperands = found.into_iter().map(|(a, p)| self.at(a, p)).collect();
-        self.values.of_mut(v).operands = Some(NestOperands::from_slice(&found));
+        let from = self.values.operands.len();
+        for (a, p) in found {
+            let operand = self.at(a, p);
+            self.values.operands.push(operand);
+        }
+        let found = from..self.values.operands.len();
+        self.values.of_mut(v).operands = Some(found.clone());
         found
     }
 
@@ -246,7 +253,7 @@ impl<'a> Nest<'a> {
                 (!self.in_rows(i, &at)).then_some(i)
             }
             InstClass::Scan(_) => None,
-            _ => self.operands(v, i).into_iter().find_map(|a| self.fold_of(a)),
+            _ => self.operands(v, i).find_map(|k| self.fold_of(self.values.operands[k])),
         };
         self.values.of_mut(v).fold = Some(found);
         found
@@ -277,7 +284,10 @@ impl<'a> Nest<'a> {
                 let x = self.at(facts.f.args(i)[0], place);
                 self.time(x) + 1
             }
-            _ => self.operands(v, i).into_iter().map(|a| self.time(a)).max().unwrap_or(0),
+            _ => {
+                let times = self.operands(v, i).map(|k| self.time(self.values.operands[k]));
+                times.max().unwrap_or(0)
+            }
         };
         self.values.of_mut(v).time = Some(t);
         t
@@ -461,7 +471,10 @@ impl<'a> Nest<'a> {
 
     fn push_parts(&mut self, v: NestValue, stack: &mut Vec<NestValue>) {
         match self.values.of(v).inst {
-            Some(i) => stack.extend(self.operands(v, i).into_iter().rev()),
+            Some(i) => {
+                let operands = self.operands(v, i);
+                stack.extend(self.values.operands[operands].iter().rev());
+            }
             None => stack.push(v),
         }
     }
@@ -487,7 +500,8 @@ impl<'a> Nest<'a> {
                     if value != first && self.facts.weight[i] >= KEPT {
                         loads += 1;
                     } else {
-                        stack.extend(self.operands(v, i));
+                        let operands = self.operands(v, i);
+                        stack.extend_from_slice(&self.values.operands[operands]);
                     }
                 }
                 None if self.facts.f.literal(value).is_some() => {}

@@ -62,15 +62,7 @@ pub(super) fn attempts(
             &own
         }
     };
-    // The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
-    let greedy: Vec<(Effort, Plan)> = match options.effort {
-        Effort::Off => Vec::new(),
-        Effort::Quick => vec![(Effort::Quick, quick_plan(apart, options, blocks)?)],
-        Effort::Default | Effort::Search => {
-            let [plan, quick] = plan_and_quick(apart, options, blocks)?;
-            vec![(Effort::Default, plan), (Effort::Quick, quick)]
-        }
-    };
+    let greedy = greedy_plans(apart, options, blocks)?;
     let least = least_unfused(apart, device);
     let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
         let plan = unfused_plan(f, options, blocks)?;
@@ -126,6 +118,25 @@ pub(super) fn attempts(
     found.plans.retain(|a| a.effort > Effort::Off || least <= fastest);
     found.is_unfused_left_out &= least <= fastest;
     Ok(found)
+}
+
+/// The plans of the efforts that are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
+///
+/// # Errors
+/// As [`plan`](crate::plan()).
+fn greedy_plans(
+    facts: &Facts<'_>,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Vec<(Effort, Plan)>, Diagnostic> {
+    Ok(match options.effort {
+        Effort::Off => Vec::new(),
+        Effort::Quick => vec![(Effort::Quick, quick_plan(facts, options, blocks)?)],
+        Effort::Default | Effort::Search => {
+            let [plan, quick] = plan_and_quick(facts, options, blocks)?;
+            vec![(Effort::Default, plan), (Effort::Quick, quick)]
+        }
+    })
 }
 
 /// A kernel for each instruction: what all plans are compared with. It is row-major.
