@@ -4,7 +4,7 @@
 //! instruction with the loop nest, and refuses with a reason where they do not align, where a value would cross between
 //! points of the domain, or where a row would outgrow its tile. A refusal leaves the part unchanged.
 
-use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes, copied};
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes, copied, same, without};
 use crate::analysis::class::InstClass;
 pub(crate) use crate::analysis::class::PartKind;
 use crate::analysis::contraction_operands::{depth, side};
@@ -513,13 +513,4 @@ fn result_place(facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> TensorAxes {
         }
         _ => copied(place),
     }
-}
-
-/// The atoms that are not among others.
-pub(crate) fn without(all: &AtomRun, others: &AtomRun) -> AtomRun {
-    all.iter().filter(|a| !others.contains(a)).copied().collect()
-}
-
-fn same(a: &AtomRun, b: &AtomRun) -> bool {
-    a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }

@@ -5,10 +5,9 @@
 //! requests its operands. Scalars of earlier times become rows. Elements become tiles if recomputing them costs more,
 //! and are loaded once if several stages read them.
 
-use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes, copied};
+use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes, copied, without};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, folded};
-use crate::fuse::part::without;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
 use hashbrown::HashMap;
@@ -68,7 +67,7 @@ pub(crate) struct Nest<'a> {
     /// Whether lines that stages read from memory one after the other are read again, from the first-level cache, rather than kept.
     pub(crate) rereads_lines: bool,
     known: KnownPlaces,
-    values: KnownValues,
+    values: NestValues,
 }
 
 /// The axes of a tensor in undivided atoms, which do not change while a nest has its axes: a number in place of them.
@@ -91,13 +90,13 @@ struct ValueAt {
     operands: Option<NestOperands>,
     time: Option<u32>,
     fold: Option<Option<Inst>>,
-    /// The last stage whose needs it was among, by the number of [`KnownValues::stages`].
+    /// The last stage whose needs it was among, by the number of [`NestValues::stages`].
     needed: u32,
 }
 
 /// Each value at a place with its number.
 #[derive(Default)]
-struct KnownValues {
+struct NestValues {
     all: Vec<ValueAt>,
     numbers: HashMap<(Value, NestPlace), NestValue>,
     operands: Vec<NestValue>,
@@ -105,7 +104,7 @@ struct KnownValues {
     stages: u32,
 }
 
-impl KnownValues {
+impl NestValues {
     fn of(&self, v: NestValue) -> &ValueAt {
         &self.all[v.0 as usize]
     }
@@ -135,7 +134,7 @@ impl<'a> Nest<'a> {
         tiles: TileUse,
     ) -> Nest<'a> {
         let (domain, inside) = frame;
-        let (known, values) = (KnownPlaces::default(), KnownValues::default());
+        let (known, values) = (KnownPlaces::default(), NestValues::default());
         let rereads_lines = false;
         Nest { facts, axes, domain, inside, listed, places, tiles, rereads_lines, known, values }
     }

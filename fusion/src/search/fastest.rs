@@ -9,7 +9,7 @@ use super::descent::descended;
 use super::layouts::chosen_layout;
 use super::parallel::each_of;
 use super::point::{PlanPoint, linked_seconds, measured};
-use super::unfused::{is_slower_unfused, least_unfused};
+use super::unfused::{is_slower_unfused, least_unfused, unfused_plan};
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::{plan_and_quick, plan_at, quick_plan};
 use crate::lower::linked::LinkBase;
@@ -70,7 +70,8 @@ pub(super) fn attempts(
         Ok(UnbudgetedPlan { effort: Effort::Off, plan, seconds })
     };
     let is_slower = |seconds: f64| {
-        wanted == UnfusedPlan::IfFastest && is_slower_unfused(apart, options, engine, seconds)
+        let limit = seconds * (1.0 + ALIKE);
+        wanted == UnfusedPlan::IfFastest && is_slower_unfused(apart, options, engine, limit)
     };
     // The plan of an effort, and what single changes make of it.
     let made = |(effort, plan): &(Effort, Plan)| -> Result<Attempts, Diagnostic> {
@@ -139,18 +140,6 @@ fn greedy_plans(
     })
 }
 
-/// A kernel for each instruction: what all plans are compared with. It is row-major.
-///
-/// # Errors
-/// As [`plan`](crate::plan()).
-pub(super) fn unfused_plan(
-    f: &Function,
-    options: &PlanOptions,
-    blocks: &[Plan],
-) -> Result<Plan, Diagnostic> {
-    plan_at(f, &PlanOptions { effort: Effort::Off, ..options.clone() }, 0.0, blocks)
-}
-
 /// The plan of a [prepared](crate::prepare()) function without a budget, with these plans of its blocks.
 pub(crate) fn fastest(
     f: &Function,
@@ -169,7 +158,7 @@ pub(crate) fn fastest(
 
 /// Plans are equally fast whose times differ by at most this part: by no model are they told apart, and one may take three
 /// times the memory of the other.
-pub(super) const ALIKE: f64 = 1e-3;
+const ALIKE: f64 = 1e-3;
 
 /// Whether two plans are equally fast.
 pub(crate) fn are_alike(a: f64, b: f64) -> bool {

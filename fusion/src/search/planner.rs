@@ -2,13 +2,14 @@
 
 use super::blocks::block_plans;
 use super::bundles::fastest_bundled;
-use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of, unfused_plan};
+use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::point::{LinkedPlan, PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
+use super::unfused::unfused_plan;
 use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;

@@ -1,24 +1,36 @@
 //! What a kernel for each instruction takes at the least. All plans are compared with that one, and few programs are fastest so: where it is
 //! certain to be slower it is not made.
 
-use super::fastest::ALIKE;
 use super::point::group_price;
 use crate::analysis::class::InstClass;
 use crate::analysis::contraction_operands::depth;
 use crate::analysis::facts::Facts;
+use crate::fuse::greedy::plan_at;
 use crate::lower::group_key::{BufferForm, KeyBuilder};
 use crate::lower::group_memo::LoweringMemo;
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
-use crate::plan::Group;
 use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::PlanOptions;
+use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
 use adfuse_ir::op::Body;
-use adfuse_ir::{DType, Fp, Inst, Op, Value, ValueDef};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Op, Value, ValueDef};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+
+/// A kernel for each instruction: what all plans are compared with. It is row-major.
+///
+/// # Errors
+/// As [`plan`](crate::plan()).
+pub(super) fn unfused_plan(
+    f: &Function,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Plan, Diagnostic> {
+    plan_at(f, &PlanOptions { effort: Effort::Off, ..options.clone() }, 0.0, blocks)
+}
 
 /// Seconds that a kernel for each instruction takes at the least: to be begun, and to write its result. The facts are of
 /// instructions apart.
@@ -33,9 +45,8 @@ pub(super) fn is_slower_unfused(
     facts: &Facts<'_>,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-    seconds: f64,
+    limit: f64,
 ) -> bool {
-    let limit = seconds * (1.0 + ALIKE);
     let mut bound = UnfusedBound::new(facts, options);
     let Some(memo) = engine.memo().filter(|memo| memo.is_for(&options.device)) else {
         return bound.seconds > limit;
@@ -184,8 +195,6 @@ const MOST_PRICED: usize = 24;
 mod tests {
     use super::*;
     use crate::memory::engine::{AnyEngine, MemoEngine};
-    use crate::plan::options::Effort;
-    use crate::search::fastest::unfused_plan;
     use crate::search::point::plan_seconds;
     use adfuse_ir::text::parse;
 
