@@ -2,7 +2,8 @@
 
 use crate::fusion::{
     BudgetPoint, Effort, EngineModel, Lossy, Plan, PlanBudget, PlanOptions, PlanPoint,
-    RewrittenFunction, budget_frontier, graph_hash, lower, plan_for, plan_point, rewritten_as,
+    PlannedGroups, RewrittenFunction, budget_frontier, graph_hash, lower, plan_among, plan_point,
+    rewritten_as,
 };
 use crate::ir::{Diagnostic, Function};
 use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
@@ -69,20 +70,34 @@ pub fn choose(
 /// found.
 const WORTH_KEEPING: usize = 64;
 
-/// The plan of a [prepared](crate::fusion::prepare()) function without a budget, and problems with the plan cache. Where
-/// plans are kept, that of a function of 64 instructions and more is taken from there, and kept.
+/// A plan without a budget.
+pub struct FastestPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// What was lowered to find it.
+    pub groups: Option<PlannedGroups>,
+    /// Problems with the plan cache.
+    pub notes: Vec<String>,
+}
+
+/// The plan of a [prepared](crate::fusion::prepare()) function without a budget. Where plans are kept, that of a function
+/// of 64 instructions and more is taken from there, and kept.
 ///
 /// # Errors
-/// As [`plan_for`].
+/// As [`plan_for`](crate::fusion::plan_for).
 pub fn fastest(
     f: &Function,
     options: &PlanOptions,
     (engine, name): (&dyn EngineModel, &str),
     cache: Option<&PlanCache>,
-) -> Result<(Plan, Vec<String>), Diagnostic> {
+) -> Result<FastestPlan, Diagnostic> {
+    let made = |notes| -> Result<FastestPlan, Diagnostic> {
+        let made = plan_among(f, options, engine)?;
+        Ok(FastestPlan { groups: made.groups().cloned(), plan: made.plan, notes })
+    };
     let worth = f.inst_count() >= WORTH_KEEPING && options.effort >= Effort::Default;
     let Some(cache) = cache.filter(|_| worth) else {
-        return Ok((plan_for(f, options, engine)?, Vec::new()));
+        return made(Vec::new());
     };
     let key = key(f, (options, PlanBudget::default()), (engine, name), &Lossy::default());
     let mut notes = Vec::new();
@@ -94,13 +109,13 @@ pub fn fastest(
         }
     };
     if let Some(plan) = found(cache, &key, &mut notes, follow) {
-        return Ok((plan, notes));
+        return Ok(FastestPlan { plan, groups: None, notes });
     }
-    let plan = plan_for(f, options, engine)?;
+    let mut made = made(notes)?;
     // There is nothing that it is compared with.
-    let entry = CachedPlan { plan: plan.text(f), fastest_seconds: 0.0, fastest_peak: 0 };
-    notes.extend(keep(cache, &key, &entry));
-    Ok((plan, notes))
+    let entry = CachedPlan { plan: made.plan.text(f), fastest_seconds: 0.0, fastest_peak: 0 };
+    made.notes.extend(keep(cache, &key, &entry));
+    Ok(made)
 }
 
 /// What tells a plan from all others.

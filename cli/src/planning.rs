@@ -470,7 +470,11 @@ impl PlanRequest {
 
     /// The program of a plan, verified.
     pub(super) fn program(&self, plan: &Plan) -> Result<Verified<Kernels>, Failure> {
-        let program = lower(&self.function, plan, &self.options.device);
+        let device = &self.options.device;
+        let program = match self.among.get() {
+            Some(among) => among.lower(&self.function, plan, device),
+            None => lower(&self.function, plan, device),
+        };
         let program = program.map_err(|d| self.wrong(d))?;
         verify(program).map_err(|errors| self.source.source.wrong(errors))
     }

@@ -44,6 +44,7 @@ pub use loops::{
 pub use lower::group_memo::LoweringMemo;
 pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
+pub use lower::planned_groups::PlannedGroups;
 pub use lower::steps::{computed_by_steps, steps_of};
 pub use lower::{lower, lower_with_memo};
 pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram, StepSizes};

@@ -17,8 +17,8 @@ use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
 use crate::budget::BudgetChoice;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, PREPASSES, Plan, PlanBudget, Recovered, block_memory,
-    keep_lossy, memory_apart, memory_spaced, recover_operands,
+    self, DecidedLoops, Lossy, Memory, PREPASSES, Plan, PlanBudget, PlannedGroups, Recovered,
+    block_memory, keep_lossy, memory_apart, memory_spaced, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -191,6 +191,7 @@ impl<B: Backend + ?Sized> Session<B> {
         PassState {
             session: self,
             chosen: RefCell::default(),
+            groups: RefCell::default(),
             prepared: RefCell::default(),
             made: RefCell::default(),
             code_time: Cell::default(),
@@ -275,6 +276,8 @@ struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     /// What the budget has chosen, before the first pass whose result that is.
     chosen: RefCell<Option<BudgetChoice>>,
+    /// What was lowered to find the plan.
+    groups: RefCell<Option<PlannedGroups>>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
     /// How long that took.
@@ -352,7 +355,19 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
         match &*self.chosen.borrow() {
             Some(choice) => Ok(choice.point.plan.clone()),
-            None => Ok(self.session.decide(f)?.plan),
+            None => {
+                let made = self.session.decide(f)?;
+                *self.groups.borrow_mut() = made.groups;
+                Ok(made.plan)
+            }
+        }
+    }
+
+    fn lower(&self, f: &Function, plan: &Plan) -> Result<Program, Diagnostic> {
+        let device = &self.options().device;
+        match self.groups.take() {
+            Some(groups) => groups.lower(f, plan, device),
+            None => fusion::lower(f, plan, device),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::unit::{CompileUnit, missing};
 use crate::fusion::{self, DecidedLoops, Plan, Recovered};
+use crate::ir::kernel::Program;
 use crate::ir::rewrite::AttentionSteps;
 use crate::ir::{Diagnostic, Function};
 
@@ -55,6 +56,14 @@ pub trait Compiler {
     /// Where there is none, or none within a budget.
     fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
         fusion::plan(f, self.options())
+    }
+
+    /// The program of a plan, which may be put together from what planning has lowered.
+    ///
+    /// # Errors
+    /// As [`fusion::lower`].
+    fn lower(&self, f: &Function, plan: &Plan) -> Result<Program, Diagnostic> {
+        fusion::lower(f, plan, &self.options().device)
     }
 
     /// Errs for what the engine does not follow.

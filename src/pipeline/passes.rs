@@ -129,7 +129,7 @@ pub(super) fn plan(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassR
 pub(super) fn lower(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let (f, plan) = (unit.function()?, unit.plan()?);
     compiler.admit(f, plan)?;
-    let program = fusion::lower(f, plan, &compiler.options().device)?;
+    let program = compiler.lower(f, plan)?;
     // Only what is verified runs: this is checked in every build, and says what is too large.
     let program = verify(program).map_err(first).map_err(|d| match d.kind {
         Kind::Limit | Kind::Unsupported => d,

@@ -6,7 +6,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     AnyEngine, Effort, EngineModel, Fp, LoweringMemo, MachineModel, PlanOptions, PlanPoint, lower,
-    lower_with_memo, plan, plan_frontier, plan_point, prepare,
+    lower_with_memo, plan, plan_among, plan_frontier, plan_point, prepare,
 };
 use adfuse::ir::kernel::EqualSteps;
 use adfuse::ir::{DType, Function, Module};
@@ -63,6 +63,25 @@ fn models_are_lowered_as_without_a_memo() {
         // The engine says what it makes of steps, and sizes each by itself.
         let cpu = Cpu { plan: options(Effort::Default, Fp::Strict), ..Cpu::default() };
         agrees(&g, &cpu.plan, &cpu).unwrap_or_else(|why| panic!("{stem} on cpu: {why}"));
+    });
+}
+
+/// What is put together from the groups that planning has lowered is the program of the plan, with its names.
+#[test]
+fn a_planned_function_has_the_program_of_its_plan() {
+    parallel::each(&models::all(), |(stem, module, f)| {
+        let Some(g) = gradients(module, f) else { return };
+        for effort in [Effort::Quick, Effort::Default] {
+            let cpu = Cpu { plan: options(effort, Fp::Strict), ..Cpu::default() };
+            let made = plan_among(&g, &cpu.plan, &cpu).expect("is planned");
+            let found = made.lower(&g, &made.plan, &cpu.plan.device).expect("has a program");
+            let due = lower(&g, &made.plan, &cpu.plan.device).expect("has a program");
+            assert_eq!(found, due, "{stem}");
+            // The plan of another function is refused, as without those groups.
+            let other =
+                adfuse::fusion::Plan { graph: String::from("another"), ..made.plan.clone() };
+            assert!(made.lower(&g, &other, &cpu.plan.device).is_err(), "{stem}");
+        }
     });
 }
 

@@ -28,6 +28,16 @@ pub(crate) fn copied(place: &TensorAxes) -> TensorAxes {
     copy
 }
 
+/// The atoms that are not among others.
+pub(crate) fn without(all: &AtomRun, others: &AtomRun) -> AtomRun {
+    all.iter().filter(|a| !others.contains(a)).copied().collect()
+}
+
+/// Whether two runs have the same atoms.
+pub(crate) fn same(a: &AtomRun, b: &AtomRun) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}
+
 #[derive(Clone, Copy, Debug)]
 enum AtomState {
     Whole,

@@ -101,8 +101,27 @@ impl<'f> Facts<'f> {
         }
         for &i in f.body_insts() {
             self.demands(i);
+            let weight = self.program(i).map_or(0, |(_, w)| w);
+            self.own().weight[i] = weight;
         }
         self.classify(apart);
+    }
+
+    /// The facts of the same function as they are before anything is decided; `apart` as in [`Facts::of`].
+    pub(crate) fn undecided(&self, apart: bool) -> Facts<'f> {
+        Facts::with(self.f, Arc::clone(&self.fixed), apart)
+    }
+
+    /// Facts of a function, of which those are known that no decision changes.
+    pub(crate) fn with(f: &'f Function, fixed: Arc<FixedFacts>, apart: bool) -> Facts<'f> {
+        let mut facts = Facts { f, class: SecondaryMap::with_capacity(f.inst_count()), fixed };
+        facts.classify(apart);
+        facts
+    }
+
+    /// Those that no decision changes.
+    pub(crate) fn fixed(&self) -> &Arc<FixedFacts> {
+        &self.fixed
     }
 
     /// Finds extents and users; `known` has extents that need not be found.
@@ -360,8 +379,6 @@ impl<'f> Facts<'f> {
             if self.class[i] == InstClass::Free {
                 shifted[v] = shifts;
             }
-            let weight = self.program(i).map_or(0, |(_, w)| w);
-            self.own().weight[i] = weight;
         }
     }
 }

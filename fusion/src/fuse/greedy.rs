@@ -1,6 +1,6 @@
 //! The greedy plan: one grouping of a function, as a plan.
 
-use super::group::{RegroupFrom, group, regroup_noting};
+use super::group::{RegroupFrom, group, regroup, regroup_noting};
 use super::groups::Groups;
 use super::merge;
 use crate::analysis::class::InstClass;
@@ -30,17 +30,31 @@ pub(crate) fn plan_at(
     Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
 }
 
-/// The greedy plans of the wanted effort, which is at least default, and of effort quick: the first rounds of both are the same.
+/// The greedy plan of effort quick, of a function with these facts.
+pub(crate) fn quick_plan(
+    known: &Facts<'_>,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Plan, Diagnostic> {
+    let (f, from) = (known.f, RegroupFrom { own: Some(known.fixed()), ..RegroupFrom::default() });
+    let (facts, groups) = regroup(f, options, 0.0, &from)?;
+    let plan = of_groups(&facts, &groups, options);
+    Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
+}
+
+/// The greedy plans of the wanted effort, which is at least default, and of effort quick: the first rounds of both are the
+/// same. The function has these facts.
 pub(crate) fn plan_and_quick(
-    f: &Function,
+    known: &Facts<'_>,
     options: &PlanOptions,
     blocks: &[Plan],
 ) -> Result<[Plan; 2], Diagnostic> {
+    let (f, from) = (known.f, RegroupFrom { own: Some(known.fixed()), ..RegroupFrom::default() });
     let mut quick = None;
     let mut note = |facts: &Facts<'_>, groups: &Groups| {
         quick = Some(of_groups(facts, groups, options));
     };
-    let (facts, groups) = regroup_noting(f, options, 0.0, &RegroupFrom::default(), &mut note)?;
+    let (facts, groups) = regroup_noting(f, options, 0.0, &from, &mut note)?;
     let plan = of_groups(&facts, &groups, options);
     let quick = quick.unwrap_or_else(|| plan.clone());
     let graph = graph_hash(f);

@@ -7,10 +7,11 @@
 
 use super::groups::Groups;
 use super::inline;
-use crate::analysis::facts::Facts;
+use crate::analysis::facts::{Facts, FixedFacts};
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function, Inst, Value};
 use cranelift_entity::SecondaryMap;
+use std::sync::Arc;
 
 /// Groups the instructions of a prepared function.
 ///
@@ -37,6 +38,8 @@ pub(crate) struct RegroupFrom<'a> {
     pub(crate) inlined: Option<&'a [Inst]>,
     /// The facts of the function that the instructions are instances of, and of which value each is one.
     pub(crate) known: Option<(&'a Facts<'a>, &'a SecondaryMap<Value, Option<Value>>)>,
+    /// Facts of the function itself.
+    pub(crate) own: Option<&'a Arc<FixedFacts>>,
 }
 
 /// As [`group`], with instructions that compute again what was computed before. Where it is known what another plan
@@ -60,9 +63,10 @@ pub(crate) fn regroup_noting<'f>(
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
     let (device, effort) = (&options.device, options.effort);
     let apart = effort == Effort::Off;
-    let mut facts = match from.known {
-        Some(known) => Facts::of_instances(f, apart, known)?,
-        None => Facts::of(f, apart)?,
+    let mut facts = match (from.known, from.own) {
+        (Some(known), _) => Facts::of_instances(f, apart, known)?,
+        (None, Some(own)) => Facts::with(f, Arc::clone(own), apart),
+        (None, None) => Facts::of(f, apart)?,
     };
     for &i in from.inlined.unwrap_or_default() {
         facts.set_free(i);

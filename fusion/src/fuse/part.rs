@@ -4,7 +4,7 @@
 //! instruction with the loop nest, and refuses with a reason where they do not align, where a value would cross between
 //! points of the domain, or where a row would outgrow its tile. A refusal leaves the part unchanged.
 
-use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes, copied};
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes, copied, same, without};
 use crate::analysis::class::InstClass;
 pub(crate) use crate::analysis::class::PartKind;
 use crate::analysis::contraction_operands::{depth, side};
@@ -473,28 +473,33 @@ impl Part {
         place: Option<&TensorAxes>,
         reach: &mut ReachedLeaves,
     ) {
-        let body = facts.f.op(i).def().body;
+        let (body, nowhere) = (facts.f.op(i).def().body, TensorAxes::new());
         for (k, &a) in facts.f.args(i).iter().enumerate() {
             if facts.f.literal(a).is_some() {
                 continue;
             }
+            let of_view;
             let at = match (body, place) {
                 (_, None) => None,
-                (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(copied(p)),
-                (Body::Source(_), Some(_)) => Some(TensorAxes::new()),
-                (Body::View(_), Some(p)) if k == 0 => facts.through(&mut self.axes, i, p),
+                (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(p),
+                (Body::Source(_), Some(_)) => Some(&nowhere),
+                (Body::View(_), Some(p)) if k == 0 => {
+                    of_view = facts.through(&mut self.axes, i, p);
+                    of_view.as_ref()
+                }
                 _ => None,
             };
+            // Most places are known, and are not copied.
             match facts.free(a) {
                 Some(j) => {
-                    let known = (j, at);
-                    if !reach.seen.contains(&known) {
-                        self.operands(facts, j, known.1.as_ref(), reach);
-                        reach.seen.push(known);
+                    let is_known = |(i, p): &(Inst, Option<_>)| *i == j && p.as_ref() == at;
+                    if !reach.seen.iter().any(is_known) {
+                        self.operands(facts, j, at, reach);
+                        reach.seen.push((j, at.map(copied)));
                     }
                 }
-                None if reach.leaves.iter().any(|l| l.value == a && l.place == at) => {}
-                None => reach.leaves.push(ReadLeaf { value: a, place: at }),
+                None if reach.leaves.iter().any(|l| l.value == a && l.place.as_ref() == at) => {}
+                None => reach.leaves.push(ReadLeaf { value: a, place: at.map(copied) }),
             }
         }
     }
@@ -508,13 +513,4 @@ fn result_place(facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> TensorAxes {
         }
         _ => copied(place),
     }
-}
-
-/// The atoms that are not among others.
-pub(crate) fn without(all: &AtomRun, others: &AtomRun) -> AtomRun {
-    all.iter().filter(|a| !others.contains(a)).copied().collect()
-}
-
-fn same(a: &AtomRun, b: &AtomRun) -> bool {
-    a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }

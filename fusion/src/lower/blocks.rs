@@ -171,10 +171,12 @@ impl Lower<'_> {
         };
         let around = inputs.iter().filter_map(element).chain(stacks.iter().copied());
         let forms: Vec<Storage> = around.map(|b| self.program.buffers[b].storage).collect();
-        if let Some(known) = self.memo.and_then(|memo| memo.block(plan, &forms)) {
+        // Blocks of the memo have no names.
+        let memo = self.memo.filter(|_| !self.is_named);
+        if let Some(known) = memo.and_then(|memo| memo.block(plan, &forms)) {
             return Ok(Block { program: (*known).clone(), inputs });
         }
-        let with = LowerWith { device: self.device, memo: self.memo };
+        let with = LowerWith { device: self.device, memo, is_named: self.is_named };
         let mut program = placed(&block.func, plan, with).map_err(located)?.program;
         let params: Vec<Buffer> = program.inputs().collect();
         for (&b, input) in params.iter().zip(&inputs) {
@@ -190,7 +192,7 @@ impl Lower<'_> {
             }
         }
         let program = verify(program).map_err(|mut all| located(all.swap_remove(0)))?;
-        if let Some(memo) = self.memo {
+        if let Some(memo) = memo {
             memo.keep_block(plan, &forms, program.clone());
         }
         Ok(Block { program, inputs })

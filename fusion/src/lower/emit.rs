@@ -13,9 +13,10 @@ use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{DType, Diagnostic, Inst, Kind, Literal, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use hashbrown::hash_table::{Entry, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap};
 use smallvec::SmallVec;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 /// What stages stand on: the function, where its values are, and the nest.
@@ -46,8 +47,10 @@ pub(crate) struct StageEmitter<'a> {
     pub(crate) params: Vec<Param>,
     places: StagePlaces,
     values: HashMap<(Value, PlaceNumber), SVal>,
-    known: HashMap<SInst, SVal>,
-    numbers_of: HashMap<Param, usize>,
+    /// The instructions of the program, and the numbers of the parameters, by what they are.
+    known: HashTable<SVal>,
+    numbers_of: HashTable<usize>,
+    hasher: DefaultHashBuilder,
 }
 
 type EmittedStage = Result<SVal, Diagnostic>;
@@ -69,8 +72,9 @@ impl<'a> StageEmitter<'a> {
             params: Vec::new(),
             places: StagePlaces::default(),
             values: HashMap::with_capacity(EXPECTED),
-            known: HashMap::with_capacity(EXPECTED),
-            numbers_of: HashMap::with_capacity(EXPECTED),
+            known: HashTable::with_capacity(EXPECTED),
+            numbers_of: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
         }
     }
 
@@ -450,23 +454,31 @@ impl<'a> StageEmitter<'a> {
     }
 
     fn push(&mut self, inst: SInst) -> SVal {
-        match self.known.entry(inst) {
+        let (insts, hasher) = (&mut self.program.insts, &self.hasher);
+        let hash = hasher.hash_one(&inst);
+        let of = |s: &SVal| hasher.hash_one(&insts[*s]);
+        match self.known.entry(hash, |s| insts[*s] == inst, of) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                let s = self.program.insts.push(new.key().clone());
-                *new.insert(s)
+                let s = insts.next_key();
+                new.insert(s);
+                insts.push(inst)
             }
         }
     }
 
     /// A parameter, and its number.
     pub(crate) fn numbered(&mut self, param: Param, dtype: DType) -> (SVal, usize) {
-        let k = match self.numbers_of.entry(param) {
+        let (params, hasher) = (&mut self.params, &self.hasher);
+        let hash = hasher.hash_one(&param);
+        let of = |k: &usize| hasher.hash_one(&params[*k]);
+        let k = match self.numbers_of.entry(hash, |k| params[*k] == param, of) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                self.params.push(new.key().clone());
+                let k = *new.insert(params.len()).get();
+                params.push(param);
                 self.program.params.push(dtype);
-                *new.insert(self.params.len() - 1)
+                k
             }
         };
         let op = SOp::Param(k as u32);

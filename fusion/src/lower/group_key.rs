@@ -11,7 +11,6 @@ use adfuse_ir::{Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,8 +58,6 @@ struct InstShape {
 /// The canonical form of a group.
 pub(crate) struct GroupKey {
     pub(crate) tokens: Vec<u32>,
-    /// Tokens of slices of what is stored, by their places, as they would be from the start.
-    at_start: SmallVec<[(usize, u32); 2]>,
     /// The values by their numbers.
     pub(crate) values: Vec<Value>,
 }
@@ -77,14 +74,7 @@ impl GroupKey {
         for extent in dims {
             tokens.extend([*extent as u32, (*extent >> 32) as u32]);
         }
-        GroupKey { tokens, at_start: SmallVec::new(), values: vec![v] }
-    }
-
-    /// The tokens, but for where slices of what is stored begin: groups with equal ones take the same time.
-    pub(crate) fn alike(&self) -> Cow<'_, [u32]> {
-        let mut alike = Cow::Borrowed(self.tokens.as_slice());
-        self.at_start.iter().for_each(|&(at, shape)| alike.to_mut()[at] = shape);
-        alike
+        GroupKey { tokens, values: vec![v] }
     }
 }
 
@@ -114,8 +104,10 @@ pub(crate) struct KeyTables {
     number: SecondaryMap<Value, (u32, u32)>,
     keys: u32,
     tokens: Vec<u32>,
-    /// [`GroupKey::at_start`] of the key that is made.
+    /// Tokens of slices of what is stored, by their places, as they would be from the start.
     moved: SmallVec<[(usize, u32); 2]>,
+    /// What [`KeyBuilder::alike`] gives.
+    alike: Vec<u32>,
     values: Vec<Value>,
 }
 
@@ -181,6 +173,34 @@ impl<'a> KeyBuilder<'a> {
         group: &Group,
         form: impl Fn(Value) -> Option<BufferForm>,
     ) -> Option<GroupKey> {
+        self.build(facts, group, form)?;
+        Some(self.built())
+    }
+
+    /// The key that was built last.
+    pub(crate) fn built(&self) -> GroupKey {
+        GroupKey { tokens: self.tables.tokens.clone(), values: self.tables.values.clone() }
+    }
+
+    /// The tokens of the key that was built last, but for where slices of what is stored begin: groups with equal ones take
+    /// the same time.
+    pub(crate) fn alike(&mut self) -> &[u32] {
+        let KeyTables { tokens, moved, alike, .. } = &mut self.tables;
+        if moved.is_empty() {
+            return tokens;
+        }
+        alike.clone_from(tokens);
+        moved.iter().for_each(|&(at, shape)| alike[at] = shape);
+        alike
+    }
+
+    /// As [`KeyBuilder::key`], which [`KeyBuilder::built`] gives then: most keys are looked up and not kept.
+    pub(crate) fn build(
+        &mut self,
+        facts: &Facts<'_>,
+        group: &Group,
+        form: impl Fn(Value) -> Option<BufferForm>,
+    ) -> Option<()> {
         self.tables.keys += 1;
         self.tables.tokens.clear();
         self.tables.moved.clear();
@@ -196,12 +216,7 @@ impl<'a> KeyBuilder<'a> {
         for &v in &self.tables.values {
             self.tables.tokens.push(form(v)?.0);
         }
-        let at_start = std::mem::take(&mut self.tables.moved);
-        Some(GroupKey {
-            tokens: self.tables.tokens.clone(),
-            at_start,
-            values: self.tables.values.clone(),
-        })
+        Some(())
     }
 
     /// Adds an instruction, with what is written out where it reads it.
@@ -322,9 +337,24 @@ impl<'a> KeyBuilder<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufferForm(u32);
 
+/// Numbers of roles, and what they are multiplied by in a form.
+const INPUT: u32 = 1;
+const OUTPUT: u32 = 2;
+const TEMPORARY: u32 = 3;
+const ROLE: u32 = 16;
+
 impl BufferForm {
     /// That of a value without a buffer.
     pub(crate) const NONE: BufferForm = BufferForm(0);
+    /// That of a row-major input.
+    pub(crate) const INPUT: BufferForm = BufferForm(INPUT * ROLE);
+    /// That of a row-major result.
+    pub(crate) const OUTPUT: BufferForm = BufferForm(OUTPUT * ROLE);
+
+    /// That of a temporary.
+    pub(crate) fn temporary(storage: Storage, strided: bool) -> BufferForm {
+        BufferForm::with(TEMPORARY, storage, strided)
+    }
 
     /// That of a buffer of a program, or of a value without one; `None` for constants.
     pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
@@ -337,16 +367,20 @@ impl BufferForm {
     /// constants, whose elements are not part of keys.
     pub(crate) fn of(role: &Role, storage: Storage, strided: bool) -> Option<BufferForm> {
         let role = match role {
-            Role::Input => 1,
-            Role::Output => 2,
-            Role::Temp => 3,
+            Role::Input => INPUT,
+            Role::Output => OUTPUT,
+            Role::Temp => TEMPORARY,
             Role::Constant(_) => return None,
         };
+        Some(BufferForm::with(role, storage, strided))
+    }
+
+    fn with(role: u32, storage: Storage, strided: bool) -> BufferForm {
         let bits = match storage {
             Storage::Plain => 0,
             Storage::Packed(bits) => u32::from(bits),
         };
-        Some(BufferForm(u32::from(strided) * 64 + role * 16 + bits))
+        BufferForm(u32::from(strided) * 4 * ROLE + role * ROLE + bits)
     }
 }
 

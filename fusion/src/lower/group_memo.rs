@@ -195,8 +195,9 @@ impl LoweringMemo {
         (in_buffers, steps): (&PrimaryMap<Buffer, BufferData>, Vec<Step>),
         buffers: &SecondaryMap<Value, Option<Buffer>>,
     ) -> Option<Arc<LoweredGroup>> {
-        let mut number: HashMap<Buffer, usize> = HashMap::new();
-        let mut own = Program::default();
+        let mut number: HashMap<Buffer, usize> = HashMap::with_capacity(key.values.len());
+        let mut own = Program { steps: Vec::with_capacity(steps.len()), ..Program::default() };
+        own.buffers.reserve(key.values.len());
         for (k, &v) in key.values.iter().enumerate() {
             // What has no buffer has a number all the same.
             let none = || BufferData::new(String::new(), DType::Bool, Extents::new(), Role::Temp);

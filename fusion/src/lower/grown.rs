@@ -29,7 +29,15 @@ pub(crate) fn regrow<'f>(
 
 /// The facts of a function in which a plan writes instructions out.
 pub(crate) fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
-    let mut facts = Facts::of(f, true)?;
+    decided(Facts::of(f, true)?, plan)
+}
+
+/// Facts of instructions apart, with what a plan writes out.
+///
+/// # Errors
+/// For what it may not write out.
+pub(crate) fn decided<'f>(mut facts: Facts<'f>, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
+    let f = facts.f;
     for &i in &plan.inline {
         if facts.class[i] != InstClass::Point {
             let m = "only elementwise instructions and views are written out where they are used";

@@ -18,7 +18,7 @@ pub fn lower_with_values(
     device: &MachineModel,
 ) -> Result<(Program, SecondaryMap<Buffer, Option<Value>>), Diagnostic> {
     belongs(f, plan)?;
-    let placed = placed(f, plan, LowerWith { device, memo: None })?;
+    let placed = placed(f, plan, LowerWith::measured(device, None))?;
     let mut held = SecondaryMap::new();
     for (v, buffers) in placed.holders.iter() {
         buffers.iter().for_each(|&b| held[b] = Some(v));

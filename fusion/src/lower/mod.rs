@@ -18,6 +18,8 @@ pub(crate) mod instances;
 pub(crate) mod kernel;
 pub(crate) mod linked;
 pub(crate) mod loop_schedule;
+pub(crate) mod lower_with;
+pub(crate) mod planned_groups;
 pub(crate) mod single_group;
 mod stage_places;
 pub(crate) mod stages;
@@ -49,6 +51,7 @@ use indirect::{argsort, scatter};
 use instances::{Instances, instances};
 use kernel::PartLowering;
 use loop_schedule::schedule;
+pub(crate) use lower_with::LowerWith;
 use smallvec::SmallVec;
 
 /// The program that a plan makes of its prepared function.
@@ -72,7 +75,7 @@ pub fn lower_with_memo(
     (device, memo): (&MachineModel, &LoweringMemo),
 ) -> Result<Program, Diagnostic> {
     belongs(f, plan)?;
-    Ok(placed(f, plan, LowerWith { device, memo: Some(memo) })?.program)
+    Ok(placed(f, plan, LowerWith::measured(device, Some(memo)))?.program)
 }
 
 /// As [`lower`], of a plan that is known to be one of this function.
@@ -81,14 +84,7 @@ pub(crate) fn lowered(
     plan: &Plan,
     device: &MachineModel,
 ) -> Result<Program, Diagnostic> {
-    Ok(placed(f, plan, LowerWith { device, memo: None })?.program)
-}
-
-/// What lowering has beside a function and its plan: the machine, and what was lowered before.
-#[derive(Clone, Copy)]
-pub(crate) struct LowerWith<'a> {
-    pub(crate) device: &'a MachineModel,
-    pub(crate) memo: Option<&'a LoweringMemo>,
+    Ok(placed(f, plan, LowerWith::measured(device, None))?.program)
 }
 
 /// A lowered plan.
@@ -113,8 +109,7 @@ pub(crate) fn placed(
 ) -> Result<PlacedProgram, Diagnostic> {
     in_order(f, plan)?;
     let mut holders = Holders::new();
-    // What is lowered to be measured needs no names.
-    let is_named = with.memo.is_none();
+    let is_named = with.is_named;
     let mut instances = instances(f, plan)?;
     let instance_names = instances.as_mut().filter(|_| is_named).map(|x| x.name(f));
     let (program, of_group) = match &instances {
@@ -173,6 +168,7 @@ fn applied(
         plan,
         device: with.device,
         memo,
+        is_named: with.is_named,
         of_group: Vec::new(),
         grown,
         program: Program { name: f.name.clone(), ..Program::default() },
@@ -200,6 +196,7 @@ struct Lower<'a> {
     plan: &'a Plan,
     device: &'a MachineModel,
     memo: Option<&'a LoweringMemo>,
+    is_named: bool,
     /// For each step, which step of a group in the memo it is.
     of_group: Vec<Option<StepOfGroup>>,
     grown: Grown,
@@ -294,6 +291,10 @@ impl Lower<'_> {
 
     fn declare(&mut self, v: Value, role: Role) -> Buffer {
         let name = self.fresh_name(v);
+        self.declare_as(name, v, role)
+    }
+
+    fn declare_as(&mut self, name: String, v: Value, role: Role) -> Buffer {
         let dtype = self.facts.f.ty(v).dtype;
         let dims = self.facts.dims[v].clone();
         let b = self.program.buffers.push(BufferData::new(name, dtype, dims, role));
@@ -356,7 +357,6 @@ impl Lower<'_> {
         let shared = share(self.facts, &mut parts);
         let mut members: SmallVec<[Member; 1]> = SmallVec::new();
         let mut kernels: Vec<Kernel> = Vec::new();
-        let name = self.name(&parts);
         for part in &parts {
             let stores = self.stores(part);
             let class = &self.facts.class;
@@ -408,6 +408,7 @@ impl Lower<'_> {
         if members.is_empty() {
             return Ok(());
         }
+        let name = self.name(&parts);
         if shared && (alike(|m| &m.lhs) || alike(|m| &m.rhs)) {
             self.program.steps.push(Step::Contract(Contract { name, members }));
         } else {

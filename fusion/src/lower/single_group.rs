@@ -68,6 +68,7 @@ impl GroupLowering {
             plan: &plan,
             device,
             memo: None,
+            is_named: false,
             of_group: Vec::new(),
             grown,
             program: Program::default(),
@@ -88,7 +89,8 @@ impl GroupLowering {
 impl Lower<'_> {
     fn single(&mut self, stored: &[(Value, Role, Storage)]) -> Result<(), Diagnostic> {
         for (v, role, storage) in stored.iter().filter(|(v, ..)| is_stored(self.facts.f, *v)) {
-            let b = self.declare(*v, role.clone());
+            // The memo keeps no names.
+            let b = self.declare_as(String::new(), *v, role.clone());
             self.program.buffers[b].storage = *storage;
             self.plan.layout.lay_out(&mut self.program.buffers[b]);
         }

@@ -5,14 +5,14 @@
 //! requests its operands. Scalars of earlier times become rows. Elements become tiles if recomputing them costs more,
 //! and are loaded once if several stages read them.
 
-use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes};
+use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes, copied, without};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, folded};
-use crate::fuse::part::without;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// When a stage runs: its time, and whether over the axes inside.
 pub(crate) type StageTime = (u32, bool);
@@ -67,17 +67,52 @@ pub(crate) struct Nest<'a> {
     /// Whether lines that stages read from memory one after the other are read again, from the first-level cache, rather than kept.
     pub(crate) rereads_lines: bool,
     known: KnownPlaces,
-    times: HashMap<(Value, NestPlace), u32>,
-    folds: HashMap<(Value, NestPlace), Option<Inst>>,
-    operands: HashMap<(Inst, NestPlace), NestOperands>,
+    values: NestValues,
 }
 
 /// The axes of a tensor in undivided atoms, which do not change while a nest has its axes: a number in place of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct NestPlace(u32);
 
-/// The operands of a computed value that are asked for at axes of the nest.
-type NestOperands = SmallVec<[(Value, NestPlace); 4]>;
+/// A value at a place: a number in place of both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NestValue(u32);
+
+/// The operands of a computed value that are asked for at axes of the nest, among those of all values.
+type NestOperands = Range<usize>;
+
+/// What is known of a value at a place.
+struct ValueAt {
+    value: Value,
+    place: NestPlace,
+    /// The instruction that computes it in the nest; `None` for what is read.
+    inst: Option<Inst>,
+    operands: Option<NestOperands>,
+    time: Option<u32>,
+    fold: Option<Option<Inst>>,
+    /// The last stage whose needs it was among, by the number of [`NestValues::stages`].
+    needed: u32,
+}
+
+/// Each value at a place with its number.
+#[derive(Default)]
+struct NestValues {
+    all: Vec<ValueAt>,
+    numbers: HashMap<(Value, NestPlace), NestValue>,
+    operands: Vec<NestValue>,
+    /// How many stages have asked for what they need.
+    stages: u32,
+}
+
+impl NestValues {
+    fn of(&self, v: NestValue) -> &ValueAt {
+        &self.all[v.0 as usize]
+    }
+
+    fn of_mut(&mut self, v: NestValue) -> &mut ValueAt {
+        &mut self.all[v.0 as usize]
+    }
+}
 
 /// Each place with its number, and whether it has an axis inside.
 #[derive(Default)]
@@ -99,23 +134,21 @@ impl<'a> Nest<'a> {
         tiles: TileUse,
     ) -> Nest<'a> {
         let (domain, inside) = frame;
-        let (known, times, folds) = (KnownPlaces::default(), HashMap::new(), HashMap::new());
-        let operands = HashMap::new();
+        let (known, values) = (KnownPlaces::default(), NestValues::default());
         let rereads_lines = false;
-        Nest {
-            facts,
-            axes,
-            domain,
-            inside,
-            listed,
-            places,
-            tiles,
-            rereads_lines,
-            known,
-            times,
-            folds,
-            operands,
+        Nest { facts, axes, domain, inside, listed, places, tiles, rereads_lines, known, values }
+    }
+
+    /// The number of a value at a place.
+    fn at(&mut self, value: Value, place: NestPlace) -> NestValue {
+        let next = NestValue(self.values.all.len() as u32);
+        let number = *self.values.numbers.entry((value, place)).or_insert(next);
+        if number == next {
+            let inst = self.computed(value);
+            let (operands, time, fold, needed) = (None, None, None, 0);
+            self.values.all.push(ValueAt { value, place, inst, operands, time, fold, needed });
         }
+        number
     }
 
     /// The number of a place in undivided atoms.
@@ -125,7 +158,7 @@ impl<'a> Nest<'a> {
         }
         let inner = place.iter().flatten().any(|a| self.inside.contains(a));
         let number = NestPlace(self.known.all.len() as u32);
-        self.known.all.push((place.clone(), inner));
+        self.known.all.push((copied(&place), inner));
         self.known.numbers.insert(place, number);
         number
     }
@@ -158,16 +191,23 @@ impl<'a> Nest<'a> {
     }
 
     /// The operands of a computed value that are asked for at axes of the nest.
-    fn operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
-        if let Some(known) = self.operands.get(&(i, place)) {
-            return NestOperands::from_slice(known);
+    fn operands(&mut self, v: NestValue, i: Inst) -> NestOperands {
+        let known = self.values.of(v);
+        if let Some(operands) = &known.operands {
+            return operands.clone();
         }
-        let found = self.found_operands(i, place);
-        self.operands.insert((i, place), NestOperands::from_slice(&found));
+        let found = self.found_operands(i, known.place);
+        let from = self.values.operands.len();
+        for (a, p) in found {
+            let operand = self.at(a, p);
+            self.values.operands.push(operand);
+        }
+        let found = from..self.values.operands.len();
+        self.values.of_mut(v).operands = Some(found.clone());
         found
     }
 
-    fn found_operands(&mut self, i: Inst, place: NestPlace) -> NestOperands {
+    fn found_operands(&mut self, i: Inst, place: NestPlace) -> SmallVec<[(Value, NestPlace); 4]> {
         let facts = self.facts;
         let f = facts.f;
         match f.op(i).def().body {
@@ -199,9 +239,10 @@ impl<'a> Nest<'a> {
     }
 
     /// The fold over points of the domain that a value is made of.
-    fn fold_of(&mut self, v: Value, place: NestPlace) -> Option<Inst> {
-        let i = self.computed(v)?;
-        if let Some(&known) = self.folds.get(&(v, place)) {
+    fn fold_of(&mut self, v: NestValue) -> Option<Inst> {
+        let &ValueAt { inst, fold, .. } = self.values.of(v);
+        let i = inst?;
+        if let Some(known) = fold {
             return known;
         }
         let facts = self.facts;
@@ -211,12 +252,9 @@ impl<'a> Nest<'a> {
                 (!self.in_rows(i, &at)).then_some(i)
             }
             InstClass::Scan(_) => None,
-            _ => {
-                let operands = self.operands(i, place);
-                operands.iter().find_map(|&(a, p)| self.fold_of(a, p))
-            }
+            _ => self.operands(v, i).find_map(|k| self.fold_of(self.values.operands[k])),
         };
-        self.folds.insert((v, place), found);
+        self.values.of_mut(v).fold = Some(found);
         found
     }
 
@@ -228,24 +266,29 @@ impl<'a> Nest<'a> {
     }
 
     /// How many folds lie before a value.
-    fn time(&mut self, v: Value, place: NestPlace) -> u32 {
-        let Some(i) = self.computed(v) else { return 0 };
-        if let Some(&t) = self.times.get(&(v, place)) {
+    fn time(&mut self, v: NestValue) -> u32 {
+        let &ValueAt { inst, time, place, .. } = self.values.of(v);
+        let Some(i) = inst else { return 0 };
+        if let Some(t) = time {
             return t;
         }
         let facts = self.facts;
         let t = match facts.class[i] {
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {
-                let x = self.place_under(i);
-                self.time(facts.f.args(i)[0], x) + 1
+                let under = self.place_under(i);
+                let x = self.at(facts.f.args(i)[0], under);
+                self.time(x) + 1
             }
-            InstClass::Scan(_) => self.time(facts.f.args(i)[0], place) + 1,
+            InstClass::Scan(_) => {
+                let x = self.at(facts.f.args(i)[0], place);
+                self.time(x) + 1
+            }
             _ => {
-                let operands = self.operands(i, place);
-                operands.iter().map(|&(a, p)| self.time(a, p)).max().unwrap_or(0)
+                let times = self.operands(v, i).map(|k| self.time(self.values.operands[k]));
+                times.max().unwrap_or(0)
             }
         };
-        self.times.insert((v, place), t);
+        self.values.of_mut(v).time = Some(t);
         t
     }
 
@@ -266,15 +309,17 @@ impl<'a> Nest<'a> {
         for (v, place) in stores {
             let place = self.axes.resolve(place);
             let number = self.numbered(place.clone());
-            let Some(i) = self.fold_of(*v, number) else {
-                let slot = (self.time(*v, number), self.is_inner(number));
+            let at = self.at(*v, number);
+            let Some(i) = self.fold_of(at) else {
+                let slot = (self.time(at), self.is_inner(number));
                 last = last.max(slot.0);
                 tasks.entry(slot).or_default().push(Task::Store(*v, place));
                 continue;
             };
             let at = self.under(i);
             let under = self.numbered(at.clone());
-            let slot = (self.time(self.facts.f.args(i)[0], under), self.is_inner(under));
+            let folded = self.at(self.facts.f.args(i)[0], under);
+            let slot = (self.time(folded), self.is_inner(under));
             last = last.max(slot.0);
             let list = tasks.entry(slot).or_default();
             let known = list.iter_mut().find_map(|t| match t {
@@ -287,7 +332,7 @@ impl<'a> Nest<'a> {
             }
         }
         // What was read at axes inside, by stage; and what was asked for already.
-        let mut loads: Vec<(Value, NestPlace, Vec<u32>)> = Vec::new();
+        let mut loads: Vec<(NestValue, SmallVec<[u32; 4]>)> = Vec::new();
         for t in (0..=last).rev() {
             for inner in [true, false] {
                 self.needs((t, inner), &mut tasks, &mut loads);
@@ -295,9 +340,10 @@ impl<'a> Nest<'a> {
         }
         let mut tile_bytes = 0u64;
         let points = self.axes.points(&self.inside).unsigned_abs();
-        for (v, place, mut times) in loads {
+        for (v, mut times) in loads {
             times.sort_unstable();
-            let place = self.axes_of(place).clone();
+            let &ValueAt { value: v, place, .. } = self.values.of(v);
+            let place = copied(self.axes_of(place));
             // What every point reads alike stays in the cache by itself.
             let own = without(&self.domain, &self.axes.all(&place)).is_empty();
             if self.tiles >= TileUse::Read && own && times.len() > 1 && !self.is_reread(v, &place) {
@@ -335,52 +381,59 @@ impl<'a> Nest<'a> {
         &mut self,
         slot: StageTime,
         tasks: &mut HashMap<StageTime, Vec<Task>>,
-        loads: &mut Vec<(Value, NestPlace, Vec<u32>)>,
+        loads: &mut Vec<(NestValue, SmallVec<[u32; 4]>)>,
     ) {
         let Some(list) = tasks.get(&slot) else { return };
         let facts = self.facts;
-        let mut seen: HashSet<(Value, NestPlace)> = HashSet::new();
-        let mut stack: Vec<(Value, NestPlace)> = Vec::new();
+        self.values.stages += 1;
+        let stage = self.values.stages;
+        let mut stack: Vec<NestValue> = Vec::new();
         // In the order of the tasks; what is made of what is asked for first.
         for task in list.iter().rev() {
             match task {
-                Task::Store(v, p) => stack.push((*v, self.resolved(p))),
+                Task::Store(v, p) => {
+                    let place = self.resolved(p);
+                    stack.push(self.at(*v, place));
+                }
                 Task::Row(i, p) | Task::Fold(i, p, _) | Task::Scan(i, p) => {
-                    stack.push((facts.f.args(*i)[0], self.resolved(p)));
+                    let place = self.resolved(p);
+                    stack.push(self.at(facts.f.args(*i)[0], place));
                 }
                 Task::Leave(v, p) | Task::Keep(v, p) => {
                     let place = self.resolved(p);
-                    self.push_parts(*v, place, &mut stack);
+                    let v = self.at(*v, place);
+                    self.push_parts(v, &mut stack);
                 }
             }
         }
-        while let Some((v, place)) = stack.pop() {
-            if facts.f.literal(v).is_some() || !seen.insert((v, place)) {
+        while let Some(v) = stack.pop() {
+            let known = self.values.of_mut(v);
+            if std::mem::replace(&mut known.needed, stage) == stage {
                 continue;
             }
-            let inner = self.is_inner(place);
-            let Some(i) = self.computed(v) else {
-                if inner && slot.1 {
-                    match loads.iter_mut().find(|(w, p, _)| *w == v && *p == place) {
-                        Some((.., times)) => {
+            let &mut ValueAt { value, place, inst, .. } = known;
+            let Some(i) = inst else {
+                if slot.1 && self.is_inner(place) && facts.f.literal(value).is_none() {
+                    match loads.iter_mut().find(|(w, _)| *w == v) {
+                        Some((_, times)) => {
                             if !times.contains(&slot.0) {
                                 times.push(slot.0);
                             }
                         }
-                        None => loads.push((v, place, vec![slot.0])),
+                        None => loads.push((v, SmallVec::from_slice(&[slot.0]))),
                     }
                 }
                 continue;
             };
-            let t = self.time(v, place);
-            match self.asked(v, i, place, (slot, t)) {
+            let t = self.time(v);
+            match self.asked(v, i, (slot, t)) {
                 Some((slot, task)) => {
                     let list = tasks.entry(slot).or_default();
                     if !list.contains(&task) {
                         list.push(task);
                     }
                 }
-                None => self.push_parts(v, place, &mut stack),
+                None => self.push_parts(v, &mut stack),
             }
         }
     }
@@ -389,13 +442,13 @@ impl<'a> Nest<'a> {
     /// it needs it.
     fn asked(
         &mut self,
-        v: Value,
+        v: NestValue,
         i: Inst,
-        place: NestPlace,
         (slot, t): (StageTime, u32),
     ) -> Option<(StageTime, Task)> {
         let facts = self.facts;
-        let at = |nest: &Self| nest.axes_of(place).clone();
+        let &ValueAt { value, place, .. } = self.values.of(v);
+        let at = |nest: &Self| copied(nest.axes_of(place));
         match facts.class[i] {
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 return Some(((t - 1, true), Task::Row(i, self.under(i))));
@@ -406,24 +459,27 @@ impl<'a> Nest<'a> {
         let map = matches!(facts.f.op(i).def().body, Body::Map(_));
         let inner = self.is_inner(place);
         if map && (slot.1 && !inner || !slot.1 && t < slot.0) {
-            return Some(((t, false), Task::Leave(v, at(self))));
+            return Some(((t, false), Task::Leave(value, at(self))));
         }
         let keeps = self.tiles == TileUse::Computed;
-        if slot.1 && inner && t < slot.0 && keeps && self.is_kept(v, i, place) {
-            return Some(((t, true), Task::Keep(v, at(self))));
+        if slot.1 && inner && t < slot.0 && keeps && self.is_kept(v, i) {
+            return Some(((t, true), Task::Keep(value, at(self))));
         }
         None
     }
 
-    fn push_parts(&mut self, v: Value, place: NestPlace, stack: &mut Vec<(Value, NestPlace)>) {
-        match self.computed(v) {
-            Some(i) => stack.extend(self.operands(i, place).into_iter().rev()),
-            None => stack.push((v, place)),
+    fn push_parts(&mut self, v: NestValue, stack: &mut Vec<NestValue>) {
+        match self.values.of(v).inst {
+            Some(i) => {
+                let operands = self.operands(v, i);
+                stack.extend(self.values.operands[operands].iter().rev());
+            }
+            None => stack.push(v),
         }
     }
 
     /// Whether an element that a later stage needs is kept, not computed again.
-    fn is_kept(&mut self, v: Value, i: Inst, place: NestPlace) -> bool {
+    fn is_kept(&mut self, v: NestValue, i: Inst) -> bool {
         // A view is kept as what it is a view of.
         if !matches!(self.facts.f.op(i).def().body, Body::Map(_)) {
             return false;
@@ -431,25 +487,26 @@ impl<'a> Nest<'a> {
         if self.facts.weight[i] >= KEPT {
             return true;
         }
-        let (mut loads, mut seen, mut stack) = (0, Vec::new(), vec![(v, place)]);
-        while let Some((v, p)) = stack.pop() {
-            if seen.contains(&(v, p)) || !self.is_inner(p) {
+        let first = self.values.of(v).value;
+        let (mut loads, mut seen, mut stack) = (0, Vec::new(), vec![v]);
+        while let Some(v) = stack.pop() {
+            let &ValueAt { value, place, inst, .. } = self.values.of(v);
+            if seen.contains(&v) || !self.is_inner(place) {
                 continue;
             }
-            match self.computed(v) {
+            match inst {
                 Some(i) => {
-                    if v != seen.first().map_or(v, |(f, _): &(Value, NestPlace)| *f)
-                        && self.facts.weight[i] >= KEPT
-                    {
+                    if value != first && self.facts.weight[i] >= KEPT {
                         loads += 1;
                     } else {
-                        stack.extend(self.operands(i, p));
+                        let operands = self.operands(v, i);
+                        stack.extend_from_slice(&self.values.operands[operands]);
                     }
                 }
-                None if self.facts.f.literal(v).is_some() => {}
+                None if self.facts.f.literal(value).is_some() => {}
                 None => loads += 1,
             }
-            seen.push((v, p));
+            seen.push(v);
             if loads > 1 || seen.len() > 16 {
                 return true;
             }

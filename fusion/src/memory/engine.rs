@@ -138,6 +138,11 @@ impl<'e> MemoEngine<'e> {
         MemoEngine { engine, own: (!known).then(|| Arc::new(LoweringMemo::new(device))) }
     }
 
+    /// The memo of its own, where the engine had none.
+    pub(crate) fn own_memo(&self) -> Option<Arc<LoweringMemo>> {
+        self.own.clone()
+    }
+
     /// What plans of blocks are made for: no particular engine, with what was lowered of the blocks of plans for this
     /// one.
     pub(crate) fn of_blocks(&self) -> MemoEngine<'static> {

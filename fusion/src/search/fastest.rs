@@ -9,13 +9,12 @@ use super::descent::descended;
 use super::layouts::chosen_layout;
 use super::parallel::each_of;
 use super::point::{PlanPoint, linked_seconds, measured};
-use crate::analysis::class::InstClass;
+use super::unfused::{is_slower_unfused, least_unfused, unfused_plan};
 use crate::analysis::facts::Facts;
-use crate::fuse::greedy::{plan_and_quick, plan_at};
+use crate::fuse::greedy::{plan_and_quick, plan_at, quick_plan};
 use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
-use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 
@@ -27,86 +26,118 @@ pub(super) struct UnbudgetedPlan {
     seconds: f64,
 }
 
-/// The plans of an effort and the lesser ones, equal ones once, which are linked where there is a base for that. A kernel for each
+/// What is wanted of the plan that has a kernel for each instruction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnfusedPlan {
+    /// It is one of the plans, unless it is slower than another by a simple bound.
+    Wanted,
+    /// It need not be one of them either where it can be shown that it is slower.
+    IfFastest,
+}
+
+/// The plans of an effort and the lesser ones.
+pub(super) struct Attempts {
+    /// Equal ones once.
+    pub(super) plans: Vec<UnbudgetedPlan>,
+    /// Whether a kernel for each instruction would be one of them, and was not made since it is slower than another.
+    pub(super) is_unfused_left_out: bool,
+}
+
+/// The plans of an effort and the lesser ones, which are linked where there is a base for that. A kernel for each
 /// instruction is left out where it is certain to be slower than another.
 pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
     (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
-) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+    wanted: UnfusedPlan,
+) -> Result<Attempts, Diagnostic> {
     let device = &options.device;
     let layout = chosen_layout(f, options, blocks, engine)?;
-    // The efforts whose plans are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
-    let greedy: Vec<(Effort, Plan)> = match options.effort {
-        Effort::Off => Vec::new(),
-        Effort::Quick => vec![(Effort::Quick, plan_at(f, options, 0.0, blocks)?)],
-        Effort::Default | Effort::Search => {
-            let [plan, quick] = plan_and_quick(f, options, blocks)?;
-            vec![(Effort::Default, plan), (Effort::Quick, quick)]
+    let own;
+    let apart = match base {
+        Some(base) => &base.facts,
+        None => {
+            own = Facts::of(f, true)?;
+            &own
         }
     };
-    // A kernel for each instruction is what all plans are compared with: it is row-major.
-    let least = least_unfused(f, device)?;
+    let greedy = greedy_plans(apart, options, blocks)?;
+    let least = least_unfused(apart, device);
     let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
-        let effort = Effort::Off;
-        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
+        let plan = unfused_plan(f, options, blocks)?;
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
-        Ok(UnbudgetedPlan { effort, plan, seconds })
+        Ok(UnbudgetedPlan { effort: Effort::Off, plan, seconds })
+    };
+    let is_slower = |seconds: f64| {
+        let limit = seconds * (1.0 + ALIKE);
+        wanted == UnfusedPlan::IfFastest && is_slower_unfused(apart, options, engine, limit)
     };
     // The plan of an effort, and what single changes make of it.
-    let made = |(effort, plan): &(Effort, Plan)| -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+    let made = |(effort, plan): &(Effort, Plan)| -> Result<Attempts, Diagnostic> {
         let (effort, plan) = (*effort, Plan { layout, ..plan.clone() });
+        let mut is_unfused_left_out = false;
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
         // What is improved is the plan of the wanted effort.
         let better = match effort >= Effort::Default {
-            true => descended(f, &plan, options, engine)?,
+            true => descended(apart, &plan, options, engine)?,
             false => None,
         };
-        let mut made = vec![UnbudgetedPlan { effort, plan, seconds }];
+        let mut plans = vec![UnbudgetedPlan { effort, plan, seconds }];
         // While others are improved: it may be left out then.
         if effort == Effort::Quick && least <= seconds {
-            made.push(unfused()?);
+            is_unfused_left_out = is_slower(seconds);
+            if !is_unfused_left_out {
+                plans.push(unfused()?);
+            }
         }
         if let Some(plan) = better {
             let seconds = linked_seconds(base, (f, &plan), device, engine);
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {
-                made.push(UnbudgetedPlan { effort, plan, seconds });
+                plans.push(UnbudgetedPlan { effort, plan, seconds });
             }
         }
-        Ok(made)
+        Ok(Attempts { plans, is_unfused_left_out })
     };
-    let all = each_of(f, &greedy, made);
-    let mut found: Vec<UnbudgetedPlan> = Vec::new();
-    for made in all {
-        for made in made? {
-            if found.iter().all(|known| known.plan != made.plan) {
-                found.push(made);
+    if options.effort == Effort::Off {
+        return Ok(Attempts { plans: vec![unfused()?], is_unfused_left_out: false });
+    }
+    let mut found = Attempts { plans: Vec::new(), is_unfused_left_out: false };
+    for made in each_of(f, &greedy, made) {
+        let made = made?;
+        found.is_unfused_left_out |= made.is_unfused_left_out;
+        for made in made.plans {
+            if found.plans.iter().all(|known| known.plan != made.plan) {
+                found.plans.push(made);
             }
         }
     }
-    if options.effort == Effort::Off {
-        return Ok(vec![unfused()?]);
-    }
-    let fused = found.iter().filter(|a| a.effort > Effort::Off);
+    let fused = found.plans.iter().filter(|a| a.effort > Effort::Off);
     let fastest = fused.map(|a| a.seconds).fold(f64::INFINITY, f64::min);
-    found.retain(|a| a.effort > Effort::Off || least <= fastest);
+    found.plans.retain(|a| a.effort > Effort::Off || least <= fastest);
+    found.is_unfused_left_out &= least <= fastest;
     Ok(found)
 }
 
-/// Seconds that a kernel for each instruction takes at the least: to be begun, and to write its result.
-fn least_unfused(f: &Function, device: &MachineModel) -> Result<f64, Diagnostic> {
-    let facts = Facts::of(f, true)?;
-    let bandwidth = device.memory_bytes_per_s.max(device.cache_bytes_per_s);
-    let kernel = |&i: &_| {
-        let v = f.inst_results(i)[0];
-        let bits = facts.elements[v].saturating_mul(f.ty(v).dtype.bits() as i64);
-        device.launch_s + bits as f64 / 8.0 / bandwidth
-    };
-    let made = f.body_insts().iter().filter(|&&i| facts.class[i] != InstClass::Constant);
-    Ok(made.map(kernel).sum())
+/// The plans of the efforts that are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
+///
+/// # Errors
+/// As [`plan`](crate::plan()).
+fn greedy_plans(
+    facts: &Facts<'_>,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Vec<(Effort, Plan)>, Diagnostic> {
+    Ok(match options.effort {
+        Effort::Off => Vec::new(),
+        Effort::Quick => vec![(Effort::Quick, quick_plan(facts, options, blocks)?)],
+        Effort::Default | Effort::Search => {
+            let [plan, quick] = plan_and_quick(facts, options, blocks)?;
+            vec![(Effort::Default, plan), (Effort::Quick, quick)]
+        }
+    })
 }
 
 /// The plan of a [prepared](crate::prepare()) function without a budget, with these plans of its blocks.
@@ -118,7 +149,10 @@ pub(crate) fn fastest(
 ) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Off => plan_at(f, options, 0.0, blocks),
-        _ => fastest_of(f, options, &attempts(f, options, blocks, (base, engine))?),
+        _ => {
+            let made = attempts(f, options, blocks, (base, engine), UnfusedPlan::IfFastest)?;
+            fastest_of(f, options, &made.plans)
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod policy;
 pub(crate) mod price;
 pub(crate) mod space;
 pub(crate) mod state;
+mod unfused;
 pub(crate) mod walk;
 
 pub use apply::Undo;

@@ -2,19 +2,24 @@
 
 use super::blocks::block_plans;
 use super::bundles::fastest_bundled;
-use super::fastest::{UnbudgetedPlan, attempts, fastest_of};
+use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::point::{LinkedPlan, PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
+use super::unfused::unfused_plan;
 use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;
+use crate::lower::lower;
+use crate::lower::planned_groups::PlannedGroups;
 use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
+use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
 
 /// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
@@ -46,6 +51,10 @@ pub struct PlanWithAttempts {
     pub plan: Plan,
     /// Plans of greedy grouping and of single changes, each with the effort that made it, before kernels share launches.
     attempts: Vec<(Effort, Plan)>,
+    /// Whether a kernel for each instruction, which is slower, was left out of these.
+    is_unfused_left_out: bool,
+    /// What was lowered on the way; `None` where the engine keeps that.
+    groups: Option<PlannedGroups>,
 }
 
 /// As [`plan_for`], with the plans that it was chosen from.
@@ -58,16 +67,18 @@ pub fn plan_among(
     engine: &dyn EngineModel,
 ) -> Result<PlanWithAttempts, Diagnostic> {
     // Plans that are compared have most groups in common.
-    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    let with_memo = MemoEngine::new(engine, &options.device);
+    let engine: &dyn EngineModel = &with_memo;
     let blocks = block_plans(f, options, engine)?;
     let base = match options.effort {
         Effort::Off => None,
         _ => LinkBase::of(f)?,
     };
     let base = base.as_ref();
-    let attempts = match options.effort {
-        Effort::Off => Vec::new(),
-        _ => attempts(f, options, &blocks, (base, engine))?,
+    let none = || Attempts { plans: Vec::new(), is_unfused_left_out: false };
+    let Attempts { plans: attempts, is_unfused_left_out } = match options.effort {
+        Effort::Off => none(),
+        _ => attempts(f, options, &blocks, (base, engine), UnfusedPlan::IfFastest)?,
     };
     let plan = match options.effort {
         Effort::Off => plan_at(f, options, 0.0, &blocks)?,
@@ -77,10 +88,32 @@ pub fn plan_among(
     let others: Vec<&Plan> = attempts.iter().map(|a| &a.plan).collect();
     let plan = fastest_bundled(base, (f, plan), &others, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
-    Ok(PlanWithAttempts { plan, attempts })
+    let groups = with_memo.own_memo().map(|memo| PlannedGroups::new(&plan.graph, memo));
+    Ok(PlanWithAttempts { plan, attempts, is_unfused_left_out, groups })
 }
 
 impl PlanWithAttempts {
+    /// The program of a plan of the function: as [`lower`](crate::lower()), from what was lowered on the way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lower(
+        &self,
+        f: &Function,
+        plan: &Plan,
+        device: &MachineModel,
+    ) -> Result<Program, Diagnostic> {
+        match &self.groups {
+            Some(groups) => groups.lower(f, plan, device),
+            None => lower(f, plan, device),
+        }
+    }
+
+    /// What was lowered on the way.
+    pub fn groups(&self) -> Option<&PlannedGroups> {
+        self.groups.as_ref()
+    }
+
     /// Of the plans that this one was chosen from, the one of the least peak where memory is planned quickly, if its peak is
     /// below a number of bytes. Only that one has its memory planned with the wanted effort: this takes longer than planning.
     ///
@@ -96,7 +129,12 @@ impl PlanWithAttempts {
         let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
         let base = LinkBase::of(f)?;
         let mut best: Option<(u64, Effort, &Plan)> = None;
-        for (effort, plan) in self.attempts.iter().filter(|(_, plan)| *plan != self.plan) {
+        let unfused = match self.is_unfused_left_out {
+            true => Some((Effort::Off, unfused_plan(f, options, &self.plan.blocks)?)),
+            false => None,
+        };
+        let attempts = self.attempts.iter().chain(&unfused);
+        for (effort, plan) in attempts.filter(|(_, plan)| *plan != self.plan) {
             let most = best.map_or(below, |(peak, ..)| peak);
             let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
             let quick = options.effort.min(Effort::Quick);
@@ -227,7 +265,7 @@ pub(crate) fn measured_attempts(
     blocks: &[Plan],
     (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, blocks, (base, engine))?.into_iter();
+    let made = attempts(f, options, blocks, (base, engine), UnfusedPlan::Wanted)?;
     let point = |plan: Plan| {
         let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
         match (base, linked) {
@@ -235,5 +273,5 @@ pub(crate) fn measured_attempts(
             _ => Ok(measured(f, plan, options, engine)?.point),
         }
     };
-    made.map(|a| Ok((a.effort, point(a.plan)?))).collect()
+    made.plans.into_iter().map(|a| Ok((a.effort, point(a.plan)?))).collect()
 }

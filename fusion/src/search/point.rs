@@ -92,7 +92,7 @@ pub(crate) fn priced(
         given => plan.donating(given),
     };
     let device = &options.device;
-    let placed = placed(f, &plan, LowerWith { device, memo: engine.memo() })?;
+    let placed = placed(f, &plan, LowerWith::measured(device, engine.memo()))?;
     let of_steps = seconds_of_steps(&placed, device, engine);
     let (seconds, compile) = (total(&of_steps), compile(&placed, device));
     Ok(PricedPlan { plan, placed, of_steps, seconds, compile })
@@ -309,7 +309,7 @@ pub(crate) fn plan_seconds(
     device: &MachineModel,
     engine: &dyn EngineModel,
 ) -> Result<f64, Diagnostic> {
-    let placed = placed(f, plan, LowerWith { device, memo: engine.memo() })?;
+    let placed = placed(f, plan, LowerWith::measured(device, engine.memo()))?;
     Ok(total(&seconds_of_steps(&placed, device, engine)))
 }
 

@@ -2,9 +2,10 @@
 
 use super::{Session, Settings};
 use crate::backends::backend::Backend;
-use crate::budget::{BudgetChoice, choose, fastest};
+use crate::budget::{BudgetChoice, FastestPlan, choose, fastest};
 use crate::fusion::{
-    self, DecidedLoops, Narrowed, PREPASSES, Plan, decide_loops, narrow_storage, plan_frontier,
+    self, DecidedLoops, Narrowed, PREPASSES, Plan, PlannedGroups, decide_loops, narrow_storage,
+    plan_frontier,
 };
 use crate::ir::{Diagnostic, Function, Module};
 use crate::pipeline::{self, CompileUnit, missing};
@@ -14,6 +15,8 @@ use crate::pipeline::{self, CompileUnit, missing};
 pub struct PlanDecision {
     /// The plan.
     pub plan: Plan,
+    /// What was lowered to find it; `None` where it was found in the cache, or within a budget.
+    pub groups: Option<PlannedGroups>,
     /// Problems with the plan cache.
     pub notes: Vec<String>,
 }
@@ -49,7 +52,7 @@ impl<B: Backend + ?Sized> Session<B> {
             return Ok(PreparedPlan { narrowed, plan, notes: choice.notes });
         }
         let narrowed = self.narrowed(function)?;
-        let PlanDecision { plan, notes } = self.decide(&narrowed.function)?;
+        let PlanDecision { plan, notes, .. } = self.decide(&narrowed.function)?;
         let (inverses, loops) = (narrowed.inverses.clone(), narrowed.loops.clone());
         Ok(PreparedPlan { plan: Plan { inverses, loops, ..plan }, narrowed, notes })
     }
@@ -86,12 +89,13 @@ impl<B: Backend + ?Sized> Session<B> {
         let budget = self.settings.budget();
         if budget.is_free() {
             let engine = (self as &dyn fusion::EngineModel, self.backend.name());
-            let (plan, notes) = fastest(function, options, engine, cache.as_ref())?;
-            return Ok(PlanDecision { plan: plan.donating(donated), notes });
+            let made = fastest(function, options, engine, cache.as_ref())?;
+            let FastestPlan { plan, groups, notes } = made;
+            return Ok(PlanDecision { plan: plan.donating(donated), groups, notes });
         }
         let frontier = plan_frontier(function, options, self)?;
         let plan = frontier.within(&budget)?.plan.clone();
-        Ok(PlanDecision { plan, notes: Vec::new() })
+        Ok(PlanDecision { plan, groups: None, notes: Vec::new() })
     }
 
     /// A function of a verified module as it is planned, and its plan.

@@ -23,19 +23,20 @@ mod worth;
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
 use crate::lower::group_memo::LoweringMemo;
-use crate::lower::grown::plan_facts;
+use crate::lower::grown::decided;
 use crate::lower::instances::recurs;
 use crate::memory::engine::EngineModel;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
 use adfuse_ir::Op;
 use adfuse_ir::op::Body;
-use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use adfuse_ir::{Diagnostic, Inst, Value, ValueDef};
 use allowance::{Allowance, PricedFor};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use inlined_shifts::InlinedShifts;
 use pricer::{Added, GroupPricer, TouchedPrices};
 use smallvec::{SmallVec, smallvec};
+use std::rc::Rc;
 use table::{AppliedChange, GroupId, GroupTable, KeptInsts, SingleChange};
 use worth::Worth;
 
@@ -48,16 +49,18 @@ const NEAR: usize = 2;
 /// The most bytes of one number. What computing a number once saves is operations, which the model tells by itself.
 const NUMBER: i128 = 8;
 
-/// A plan that no single change makes faster, found from another; `None` where nothing is changed.
+/// A plan that no single change makes faster, found from another; `None` where nothing is changed. The function has these
+/// facts.
 ///
 /// # Errors
 /// For what has no lowering.
 pub(crate) fn descended(
-    f: &Function,
+    known: &Facts<'_>,
     plan: &Plan,
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Option<Plan>, Diagnostic> {
+    let f = known.f;
     // Which instance of a value is meant is a question of the whole plan.
     if recurs(plan) {
         return Ok(None);
@@ -70,7 +73,7 @@ pub(crate) fn descended(
             &own
         }
     };
-    let facts = plan_facts(f, plan)?;
+    let facts = decided(known.undecided(true), plan)?;
     let Ok(shifts) = InlinedShifts::of(&facts) else { return Ok(None) };
     let mut table = GroupTable::of(facts, plan);
     let mut pricer = GroupPricer::new(engine, &options.device, (plan.fp, plan.layout), memo);
@@ -274,7 +277,7 @@ impl Descent<'_, '_> {
     /// Makes a change that may be taken back; `None` where no plan may have it.
     fn step(&mut self, change: SingleChange) -> Option<MadeChange> {
         let flipped = change.inlined.clone();
-        let applied = self.table.apply(change);
+        let applied = self.table.apply(&change);
         let prices = self.pricer.added(&self.table, &applied);
         let Some((_, now)) = prices.filter(|_| self.shifts.follow_all(&self.table, &flipped))
         else {
@@ -326,7 +329,7 @@ impl Descent<'_, '_> {
                 members.push(i);
                 let group = Group { parts: vec![self.in_order(members)] };
                 changes.push(SingleChange {
-                    replaced: SmallVec::from_iter([(g, group, row.place)]),
+                    replaced: SmallVec::from_iter([(g, Rc::new(group), row.place)]),
                     new: SmallVec::new(),
                     inlined: smallvec![(i, false)],
                 });
@@ -344,7 +347,7 @@ impl Descent<'_, '_> {
         if to > from + 1 {
             // As late as may be, so that it is in memory for a short time.
             let place = to - ((to - from) / 8).max(1);
-            let group = Group { parts: vec![vec![i]] };
+            let group = Rc::new(Group { parts: vec![vec![i]] });
             let (new, inlined) = (SmallVec::from_iter([(group, place)]), smallvec![(i, false)]);
             changes.push(SingleChange { replaced: SmallVec::new(), new, inlined });
         }
@@ -399,14 +402,14 @@ impl Descent<'_, '_> {
             return SmallVec::new();
         }
         let change = |kept: &KeptInsts| {
-            let mut group = row.group.clone();
+            let mut group = Group::clone(&row.group);
             for members in group.parts.iter_mut().filter(|members| members.contains(&i)) {
                 let others = members.iter().copied().filter(|&j| j != i);
                 *members = self.in_order(others.chain(kept.iter().copied()).collect());
             }
             group.parts.retain(|members| !members.is_empty());
             SingleChange {
-                replaced: SmallVec::from_iter([(g, group, row.place)]),
+                replaced: SmallVec::from_iter([(g, Rc::new(group), row.place)]),
                 new: SmallVec::new(),
                 inlined: kept.iter().map(|&j| (j, false)).chain([(i, true)]).collect(),
             }
@@ -468,11 +471,12 @@ impl Descent<'_, '_> {
         }
         let rows = [early, late].map(|g| &self.table.rows[g]);
         let members = rows.iter().flat_map(|row| row.group.parts.iter().flatten()).copied();
-        let group = Group { parts: vec![self.in_order(members.collect())] };
+        let group = Rc::new(Group { parts: vec![self.in_order(members.collect())] });
+        let none = Rc::new(Group { parts: Vec::new() });
         let at = |place: u64| SingleChange {
             replaced: SmallVec::from_iter([
-                (early, Group { parts: Vec::new() }, rows[0].place),
-                (late, group.clone(), place),
+                (early, Rc::clone(&none), rows[0].place),
+                (late, Rc::clone(&group), place),
             ]),
             new: SmallVec::new(),
             inlined: SmallVec::new(),

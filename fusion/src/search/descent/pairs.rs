@@ -13,6 +13,7 @@ use crate::plan::Group;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
 use smallvec::{SmallVec, smallvec};
+use std::rc::Rc;
 
 /// The most values of a group that are inlined so that it may join another, and the most spread values that are kept so that
 /// it may be divided.
@@ -115,7 +116,7 @@ impl Descent<'_, '_> {
         let [members] = row.group.parts.as_slice() else { return None };
         let members = members.iter().copied().chain([i]).collect();
         let group = Group { parts: vec![self.in_order(members)] };
-        let replaced = SmallVec::from_iter([(g, group, row.place)]);
+        let replaced = SmallVec::from_iter([(g, Rc::new(group), row.place)]);
         Some(SingleChange { replaced, new: SmallVec::new(), inlined: smallvec![(i, false)] })
     }
 

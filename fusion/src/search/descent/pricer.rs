@@ -94,12 +94,12 @@ impl<'a> GroupPricer<'a> {
         if table.facts.class[*first] == InstClass::Attention {
             return None;
         }
-        let key = self.keys.key(&table.facts, group, |v| table.form(v))?;
-        let alike = key.alike();
-        if let Some(known) = self.known.get(&*alike) {
+        self.keys.build(&table.facts, group, |v| table.form(v))?;
+        if let Some(known) = self.known.get(self.keys.alike()) {
             return *known;
         }
-        let alike = alike.into_owned();
+        let alike = self.keys.alike().to_vec();
+        let key = self.keys.built();
         let form = GroupForm::new(self.known.len());
         let lowered = self.memo.find(&key).unwrap_or_else(|| {
             let stored = key.values.iter().filter_map(|&v| {
@@ -152,7 +152,7 @@ impl<'a> GroupPricer<'a> {
         worth: &Worth<'_>,
         change: &SingleChange,
     ) -> Option<Added> {
-        let applied = table.apply(change.clone());
+        let applied = table.apply(change);
         let found = match table.is_ordered(&applied) && worth.may_gain(table, &applied) {
             true => self.added(table, &applied),
             false => None,

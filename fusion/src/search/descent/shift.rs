@@ -10,6 +10,7 @@ use crate::analysis::class::InstClass;
 use crate::plan::Group;
 use adfuse_ir::Inst;
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 impl Descent<'_, '_> {
     /// Moves the folds of a group to other groups, each to the best, where that is better than nothing; whether one was
@@ -50,7 +51,7 @@ impl Descent<'_, '_> {
             let other = &table.rows[r];
             let mut more: Vec<Inst> = other.group.parts.iter().flatten().copied().collect();
             more.push(i);
-            let of = |members: Vec<Inst>| Group { parts: vec![members] };
+            let of = |members: Vec<Inst>| Rc::new(Group { parts: vec![members] });
             let replaced =
                 [(g, of(rest.clone()), row.place), (r, of(self.in_order(more)), other.place)];
             SingleChange { replaced: replaced.into(), ..SingleChange::default() }

@@ -13,6 +13,7 @@ use crate::analysis::facts::space;
 use crate::plan::Group;
 use adfuse_ir::{Inst, Value};
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// The most members of a group that is divided.
 const MOST_MEMBERS: usize = 64;
@@ -88,7 +89,7 @@ impl Descent<'_, '_> {
         let group = |piece: MemberSet| {
             let there = |k: &usize| piece >> k & 1 == 1;
             let part = (0..members.len()).filter(there).map(|k| members[k]).collect();
-            Group { parts: vec![part] }
+            Rc::new(Group { parts: vec![part] })
         };
         let new = pieces.iter().zip(0..).skip(1);
         Some(SingleChange {

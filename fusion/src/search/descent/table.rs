@@ -13,11 +13,16 @@ use adfuse_ir::kernel::{Role, Storage};
 use adfuse_ir::{Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap, entity_impl};
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// A row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct GroupId(u32);
 entity_impl!(GroupId, "group");
+
+/// Room for what most groups read, and for values that most changes concern.
+const READS: usize = 16;
+const NEAR: usize = 32;
 
 /// Steps between the places of neighbours, so that groups fit between them.
 pub(super) const STEP: u64 = 1 << 24;
@@ -26,7 +31,7 @@ pub(super) const STEP: u64 = 1 << 24;
 #[derive(Clone, Debug)]
 pub(super) struct TableRow {
     /// Without parts where the group is no more.
-    pub(super) group: Group,
+    pub(super) group: Rc<Group>,
     /// Groups run in the order of this number.
     pub(super) place: u64,
     /// The values that it reads from buffers.
@@ -80,9 +85,20 @@ pub(super) struct GroupTable<'f> {
     operands: SecondaryMap<Inst, Operands>,
     /// Rows of groups that were taken back.
     spare: Vec<GroupId>,
+    /// A group that is no more.
+    none: Rc<Group>,
 }
 
 type Operands = SmallVec<[Value; 8]>;
+
+/// What holds a value between groups.
+enum BufferKind {
+    None,
+    Constant,
+    Input,
+    Output,
+    Temporary,
+}
 
 /// Instructions that a group computes in place of one that is inlined.
 pub(super) type KeptInsts = SmallVec<[Inst; 2]>;
@@ -94,8 +110,8 @@ pub(super) type FlippedInsts = SmallVec<[(Inst, bool); 1]>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SingleChange {
     /// Groups with what they become; without parts, they are no more.
-    pub(super) replaced: SmallVec<[(GroupId, Group, u64); 2]>,
-    pub(super) new: SmallVec<[(Group, u64); 1]>,
+    pub(super) replaced: SmallVec<[(GroupId, Rc<Group>, u64); 2]>,
+    pub(super) new: SmallVec<[(Rc<Group>, u64); 1]>,
     /// Instructions, and whether each is inlined after the change.
     pub(super) inlined: FlippedInsts,
 }
@@ -143,12 +159,13 @@ impl<'f> GroupTable<'f> {
             order,
             operands: SecondaryMap::new(),
             spare: Vec::new(),
+            none: Rc::new(Group { parts: Vec::new() }),
         };
         for &i in plan.groups.iter().flat_map(|group| &group.parts).flatten() {
             table.operands[i] = leaves(&table.facts, i);
         }
         for (group, n) in plan.groups.iter().zip(1..) {
-            table.push(group.clone(), n * STEP);
+            table.push(Rc::new(group.clone()), n * STEP);
         }
         for g in table.rows.keys().collect::<Vec<_>>() {
             table.enter(g);
@@ -170,7 +187,7 @@ impl<'f> GroupTable<'f> {
         let narrow = self.temporaries().filter(|&v| self.storage[v] != Storage::Plain);
         Plan {
             inline: f.body_insts().iter().copied().filter(inlined).collect(),
-            groups: live.into_iter().map(|row| row.group.clone()).collect(),
+            groups: live.into_iter().map(|row| Group::clone(&row.group)).collect(),
             storage: narrow.map(|v| (v, self.storage[v])).collect(),
             ..head.clone()
         }
@@ -192,28 +209,42 @@ impl<'f> GroupTable<'f> {
 
     /// What the buffer of a value is to steps; `None` for what keys do not have.
     pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
-        match self.buffer(v) {
-            None => Some(BufferForm::NONE),
-            Some((role, storage)) => {
-                let strided =
-                    self.layout.concerns(&role, storage) && has_short_rows(self.facts.f.ty(v));
-                BufferForm::of(&role, storage, strided)
+        Some(match self.kind(v) {
+            BufferKind::None => BufferForm::NONE,
+            BufferKind::Constant => return None,
+            BufferKind::Input => BufferForm::INPUT,
+            BufferKind::Output => BufferForm::OUTPUT,
+            BufferKind::Temporary => {
+                let storage = self.storage[v];
+                let strided = self.layout.concerns(&Role::Temp, storage)
+                    && has_short_rows(self.facts.f.ty(v));
+                BufferForm::temporary(storage, strided)
             }
-        }
+        })
     }
 
     /// The buffer of a value, if it has one.
     pub(super) fn buffer(&self, v: Value) -> Option<(Role, Storage)> {
+        match self.kind(v) {
+            BufferKind::None => None,
+            BufferKind::Constant => Some((Role::Constant(Vec::new()), Storage::Plain)),
+            BufferKind::Input => Some((Role::Input, Storage::Plain)),
+            BufferKind::Output => Some((Role::Output, Storage::Plain)),
+            BufferKind::Temporary => Some((Role::Temp, self.storage[v])),
+        }
+    }
+
+    fn kind(&self, v: Value) -> BufferKind {
         match self.facts.f.def(v) {
-            ValueDef::Literal(_) => None,
-            ValueDef::Inst(i, _) if self.facts.class[i] == InstClass::Constant => {
-                Some((Role::Constant(Vec::new()), Storage::Plain))
-            }
-            ValueDef::Inst(i, _) if self.facts.class[i] == InstClass::Free => None,
-            ValueDef::Inst(..) if self.results.contains(v) => Some((Role::Output, Storage::Plain)),
-            ValueDef::Inst(..) if self.readers[v].is_empty() => None,
-            ValueDef::Inst(..) => Some((Role::Temp, self.storage[v])),
-            _ => Some((Role::Input, Storage::Plain)),
+            ValueDef::Literal(_) => BufferKind::None,
+            ValueDef::Inst(i, _) => match self.facts.class[i] {
+                InstClass::Constant => BufferKind::Constant,
+                InstClass::Free => BufferKind::None,
+                _ if self.results.contains(v) => BufferKind::Output,
+                _ if self.readers[v].is_empty() => BufferKind::None,
+                _ => BufferKind::Temporary,
+            },
+            _ => BufferKind::Input,
         }
     }
 
@@ -259,7 +290,7 @@ impl<'f> GroupTable<'f> {
         &self.operands[member]
     }
 
-    fn push(&mut self, group: Group, place: u64) -> GroupId {
+    fn push(&mut self, group: Rc<Group>, place: u64) -> GroupId {
         let latest = Phase::default();
         let row = TableRow { group, place, reads: Vec::new(), latest, price: None };
         match self.spare.pop() {
@@ -273,20 +304,23 @@ impl<'f> GroupTable<'f> {
 
     /// Notes what a group computes and reads.
     fn enter(&mut self, g: GroupId) {
-        let members: Vec<Inst> = self.rows[g].group.parts.iter().flatten().copied().collect();
-        for &v in members.iter().flat_map(|&i| self.facts.f.inst_results(i)) {
-            self.home[v] = Some(g);
+        let group = Rc::clone(&self.rows[g].group);
+        let f = self.facts.f;
+        let mut latest = Phase::default();
+        for &i in group.parts.iter().flatten() {
+            f.inst_results(i).iter().for_each(|&v| self.home[v] = Some(g));
+            latest = latest.max(f.inst(i).phase);
         }
-        let mut reads = Vec::new();
-        for &v in members.iter().flat_map(|&i| &self.operands[i]) {
-            // A group that is not entered yet is no reader, and one that is being entered is the last.
-            if self.home[v] != Some(g) && self.readers[v].last() != Some(&g) {
-                self.readers[v].push(g);
-                reads.push(v);
+        let mut reads = Vec::with_capacity(READS);
+        for &i in group.parts.iter().flatten() {
+            for &v in &self.operands[i] {
+                // A group that is not entered yet is no reader, and one that is being entered is the last.
+                if self.home[v] != Some(g) && self.readers[v].last() != Some(&g) {
+                    self.readers[v].push(g);
+                    reads.push(v);
+                }
             }
         }
-        let phases = members.iter().map(|&i| self.facts.f.inst(i).phase);
-        let latest = phases.max().unwrap_or_default();
         self.rows[g].latest = latest;
         for &v in &reads {
             self.later[v] += u32::from(self.is_later(v, latest));
@@ -304,14 +338,15 @@ impl<'f> GroupTable<'f> {
 
     /// Forgets what a group computes and reads.
     fn leave(&mut self, g: GroupId) {
-        let latest = self.rows[g].latest;
-        for v in std::mem::take(&mut self.rows[g].reads) {
+        let (latest, reads) = (self.rows[g].latest, std::mem::take(&mut self.rows[g].reads));
+        for &v in &reads {
             // Values that a whole step reads, such as a rate, have hundreds of readers; those that change are the last.
             if let Some(at) = self.readers[v].iter().rposition(|r| *r == g) {
                 self.readers[v].remove(at);
             }
             self.later[v] -= u32::from(self.is_later(v, latest));
         }
+        self.rows[g].reads = reads;
         let f = self.facts.f;
         for &i in self.rows[g].group.parts.iter().flatten() {
             f.inst_results(i).iter().for_each(|&v| self.home[v] = None);
@@ -333,7 +368,7 @@ impl<'f> GroupTable<'f> {
     }
 
     /// Applies a change. What it makes need not be a plan: [`GroupTable::is_ordered`] and prices say.
-    pub(super) fn apply(&mut self, change: SingleChange) -> AppliedChange {
+    pub(super) fn apply(&mut self, change: &SingleChange) -> AppliedChange {
         let mut edited: SmallVec<[GroupId; 8]> = change.replaced.iter().map(|(g, ..)| *g).collect();
         let mut using: Vec<Inst> =
             change.inlined.iter().flat_map(|(i, _)| self.using(*i)).collect();
@@ -343,10 +378,8 @@ impl<'f> GroupTable<'f> {
         edited.extend(self.homes(&using));
         edited.sort_unstable();
         edited.dedup();
-        let before: Vec<(GroupId, TableRow)> =
-            edited.iter().map(|&g| (g, self.rows[g].clone())).collect();
         // Values that others may read now, or no longer do.
-        let mut near: Vec<Value> = Vec::new();
+        let mut near: Vec<Value> = Vec::with_capacity(NEAR);
         near.extend(edited.iter().flat_map(|&g| &self.rows[g].reads));
         if !change.new.is_empty() {
             // One half of a group may read what the other computes.
@@ -371,11 +404,18 @@ impl<'f> GroupTable<'f> {
             near.into_iter().map(|v| (v, state(self, v))).collect();
         // Those that entered last leave first: they are the last readers of what hundreds read.
         edited.iter().rev().for_each(|&g| self.leave(g));
-        for (g, group, place) in change.replaced {
-            (self.rows[g].group, self.rows[g].place) = (group, place);
+        let mut before: Vec<(GroupId, TableRow)> = Vec::with_capacity(edited.len());
+        for &g in &edited {
+            let row = &mut self.rows[g];
+            let TableRow { place, latest, price, .. } = *row;
+            let (group, reads) = (Rc::clone(&row.group), std::mem::take(&mut row.reads));
+            before.push((g, TableRow { group, place, reads, latest, price }));
+        }
+        for (g, group, place) in &change.replaced {
+            (self.rows[*g].group, self.rows[*g].place) = (Rc::clone(group), *place);
         }
         let new: SmallVec<[GroupId; 1]> =
-            change.new.into_iter().map(|(group, place)| self.push(group, place)).collect();
+            change.new.iter().map(|(group, place)| self.push(Rc::clone(group), *place)).collect();
         edited.extend(new.iter().copied());
         edited.iter().for_each(|&g| self.enter(g));
         let mut touched = edited;
@@ -383,6 +423,9 @@ impl<'f> GroupTable<'f> {
         let more = |was: bool, is: bool| i128::from(is) - i128::from(was);
         for (v, was) in near {
             let is = state(self, v);
+            if was == is {
+                continue;
+            }
             if was.0 != is.0 {
                 touched.extend(self.home[v]);
             }
@@ -392,7 +435,8 @@ impl<'f> GroupTable<'f> {
         }
         touched.sort_unstable();
         touched.dedup();
-        AppliedChange { before, new, inlined: change.inlined, operands, touched, bytes, saved }
+        let inlined = change.inlined.clone();
+        AppliedChange { before, new, inlined, operands, touched, bytes, saved }
     }
 
     /// Takes back the change that was applied last.
@@ -418,7 +462,7 @@ impl<'f> GroupTable<'f> {
             self.rows[g] = row;
         }
         for g in applied.new {
-            self.rows[g].group.parts.clear();
+            self.rows[g].group = Rc::clone(&self.none);
             self.spare.push(g);
         }
     }
