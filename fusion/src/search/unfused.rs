@@ -101,7 +101,9 @@ fn multiplied(facts: &Facts<'_>, i: Inst, device: &MachineModel) -> f64 {
         return 0.0;
     }
     let deep = depth(facts, i).iter().fold(1, |all: i64, &n| all.saturating_mul(n));
-    facts.elements[v].saturating_mul(deep) as f64 / device.contract_f32_per_s
+    // Few of them may be part of a loop.
+    let rate = device.contract_f32_per_s.max(device.ops_per_s);
+    facts.elements[v].saturating_mul(deep) as f64 / rate
 }
 
 /// Bounds of the seconds of all kernels.
