@@ -24,6 +24,7 @@ pub(crate) mod nontemporal;
 pub(crate) mod predicate;
 pub(crate) mod program_builder;
 pub(crate) mod reciprocal;
+pub(crate) mod scalar_form;
 pub(crate) mod scalar_loop;
 pub(crate) mod scalarize;
 pub(crate) mod short_axes;
