@@ -35,6 +35,7 @@ pub(crate) mod split_at_quotients;
 pub(crate) mod spread_sources;
 pub(crate) mod supports;
 pub(crate) mod sweep_form;
+pub(crate) mod transposed_tiles;
 pub(crate) mod unused;
 pub(crate) mod vector_width;
 pub(crate) mod vectorize;
