@@ -1,5 +1,6 @@
 //! Argsort: elements become integers that compare in the same way, with the position in the low bits, and lines of
-//! these are sorted. No two are equal, so the order is unique.
+//! these are sorted. No two are equal, so the order is unique. Elements of 64 bits are sorted by their upper halves, then those
+//! whose upper halves are equal by the lower ones, which are read again.
 //!
 //! Tasks are groups of lines; each task has memory for the integers of one line, or of neighbouring lines whose elements are not
 //! neighbours: these are read and written side by side.
@@ -8,7 +9,7 @@
 use super::kernel::compile::CompileContext;
 use super::point_tasks::TaskCount;
 use super::shape::volume;
-use super::sort_lines::{SortEntry, further_entries};
+use super::sort_lines::{Entry, first_in_order, further_entries, in_order};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
@@ -74,13 +75,8 @@ impl CompileContext<'_> {
         let beside = others.last().is_some_and(|(_, steps)| *steps == [1, 1]);
         let abreast = if beside { (together / AT_ONCE.0).min(ABREAST) } else { 1 };
         let tasks = lines.min(together / abreast).min(elements / PIECE + 1);
-        let wide = is_wide(from.dtype);
-        let further = if wide {
-            further_entries::<u128>(long, count)
-        } else {
-            further_entries::<u64>(long, count)
-        };
-        let bytes = if wide { 16 } else { 8 };
+        let further = further_entries(long, count);
+        let bytes = size_of::<Entry>() as u64;
         Ok(CompiledArgsort {
             from: step.from.index(),
             out: step.out.index(),
@@ -101,11 +97,6 @@ impl CompileContext<'_> {
             abreast,
         })
     }
-}
-
-/// Whether a number and a place take more than 64 bits.
-fn is_wide(dtype: DType) -> bool {
-    dtype.bytes() > 4
 }
 
 impl CompiledArgsort {
@@ -177,50 +168,57 @@ impl CompiledArgsort {
     /// Lines of elements whose numbers have 32 bits at most: that of a line and a position.
     fn narrow(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u32) {
         let turned = if self.descending { u32::MAX } else { 0 };
-        self.ordered(worker, of, to, |l, k| u64::from(number(l, k) ^ turned) << 32 | k as u64);
+        self.ordered(
+            worker,
+            of,
+            to,
+            |l, k| Entry::of(number(l, k) ^ turned, k),
+            |_| None::<fn(i64) -> u32>,
+        );
     }
 
     /// Lines of elements whose numbers have more bits.
     fn wide(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u64) {
         let turned = if self.descending { u64::MAX } else { 0 };
-        self.ordered(worker, of, to, |l, k| u128::from(number(l, k) ^ turned) << 32 | k as u128);
+        let number = &|l, k| number(l, k) ^ turned;
+        let upper = |l, k| Entry::of((number(l, k) >> 32) as u32, k);
+        self.ordered(worker, of, to, upper, |l| Some(move |k| number(l, k) as u32));
     }
 
-    /// Sorts the entries of a task's lines side by side and writes the places that are asked for.
-    fn ordered<T: SortEntry>(
+    /// Sorts the entries of a task's lines side by side and writes the places that are asked for. `lower` gives what decides
+    /// between equal numbers of a line, where something does.
+    fn ordered<L: Fn(i64) -> u32>(
         &self,
         worker: &Worker,
         (task, beside): (i64, i64),
         to: i64,
-        entry: impl Fn(i64, i64) -> T,
+        entry: impl Fn(i64, i64) -> Entry,
+        lower: impl Fn(i64) -> Option<L>,
     ) {
         let (long, count) = (self.long as usize, self.count as usize);
-        let all = worker.all(self.numbers).cast::<T>();
+        let all = worker.all(self.numbers).cast::<Entry>();
         let all = all.wrapping_add((task * self.abreast) as usize * long);
         let out = worker.table[self.out].cast::<i32>().wrapping_offset(to as isize);
         let lines = beside as usize;
-        // SAFETY: there is room for this many entries of each task, of 16 bytes where entries have that, at a
-        // line of the cache, and for those of a line that is sorted; nobody else uses this task's and this worker's.
+        // SAFETY: there is room for this many entries of each task, at a line of the cache, and for those of a line that is sorted; nobody else uses this task's and this worker's.
         let (entries, room) = unsafe {
             for k in 0..long {
                 for l in 0..lines {
                     all.add(l * long + k).write(entry(l as i64, k as i64));
                 }
             }
-            let further = further_entries::<T>(self.long, self.count) as usize;
-            let room = worker.at(self.room).cast::<T>();
+            let further = further_entries(self.long, self.count) as usize;
+            let room = worker.at(self.room).cast::<Entry>();
             (
                 std::slice::from_raw_parts_mut(all, lines * long),
                 std::slice::from_raw_parts_mut(room, further),
             )
         };
-        for entries in entries.chunks_exact_mut(long) {
+        for (l, entries) in (0..).zip(entries.chunks_exact_mut(long)) {
             if count < long {
-                entries.select_nth_unstable(count - 1);
-                // What is selected is in no order.
-                entries[..count].sort_unstable();
+                first_in_order(entries, count, lower(l));
             } else {
-                T::sort(entries, room);
+                in_order(entries, room, lower(l));
             }
         }
         for k in 0..count {

@@ -1,5 +1,6 @@
 //! Loops that are one function since all that their blocks compute is scalars: which loops these are, and what they become.
 
+use super::codegen::scalar_form::written;
 use super::codegen::scalar_loop::{
     ScalarBlock, ScalarCarry, ScalarInput, ScalarLoop, ScalarStage, ScalarStart,
 };
@@ -9,7 +10,7 @@ use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, BufferData, Carry, Kernel, Loop, LoopTrips, Operand, Param, Program,
     Role, Row, Sink, Stage, Step, Storage,
 };
-use adfuse_ir::scalar::{ScalarProgram, contracted, expand};
+use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::EntityRef;
 use hashbrown::HashMap;
@@ -192,10 +193,7 @@ impl<'a> BlockPlanner<'a> {
     }
 
     fn stage(&mut self, stage: &Stage, zeros: &[i64]) -> Option<()> {
-        let program = match self.contract {
-            true => expand(&contracted(&stage.program)),
-            false => expand(&stage.program),
-        };
+        let program = written(&stage.program, self.contract);
         let mut params = Vec::with_capacity(stage.params.len());
         for (param, &dtype) in stage.params.iter().zip(&program.params) {
             params.push(self.param(param, dtype, zeros)?);

@@ -13,58 +13,114 @@ const BITS: u32 = 8;
 /// Digits of a number.
 const COUNT: usize = (32 / BITS) as usize;
 
-/// A number above a position of 32 bits. No two entries of a line are equal.
-pub(super) trait SortEntry: Ord + Copy {
-    /// The shortest and the longest lines that are sorted by digits, by way of as many further entries; none where there are
-    /// none.
-    const BY_DIGITS: Option<[usize; 2]>;
+/// Equal numbers of at least this many entries are put in order like a line, and fewer by comparisons.
+const RUN: usize = 64;
 
-    /// Puts entries in order. They come in the order of their positions; there is room for [`further_entries`] of them.
-    fn sort(entries: &mut [Self], room: &mut [Self]);
+/// A number above a position of 32 bits. No two entries of a line are equal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
+pub(super) struct Entry(u64);
+
+impl Entry {
+    /// The entry of a number at a position.
+    #[inline(always)]
+    pub(super) fn of(number: u32, position: i64) -> Entry {
+        Entry(u64::from(number) << 32 | position as u64)
+    }
+
+    fn number(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 
     /// The position.
-    fn place(self) -> u32;
+    pub(super) fn place(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// How many further entries a line of this length has room for while it is sorted, of which this many first ones are wanted.
-pub(super) fn further_entries<T: SortEntry>(long: i64, count: i64) -> i64 {
-    let lengths = T::BY_DIGITS.filter(|_| count >= long);
-    let sorts = |[least, most]: [usize; 2]| (least as i64..=most as i64).contains(&long);
-    if lengths.is_some_and(sorts) { long } else { 0 }
+pub(super) fn further_entries(long: i64, count: i64) -> i64 {
+    let [least, most] = DIGITS.map(|n| n as i64);
+    if count >= long && (least..=most).contains(&long) { long } else { 0 }
 }
 
-impl SortEntry for u64 {
-    const BY_DIGITS: Option<[usize; 2]> = Some(DIGITS);
+/// Puts the entries of a line in order, which come in that of their positions; there is room for [`further_entries`] of them.
+/// Among equal numbers a lower half decides, where positions have that. Entries are then known by their positions alone.
+pub(super) fn in_order(
+    entries: &mut [Entry],
+    room: &mut [Entry],
+    lower: Option<impl Fn(i64) -> u32>,
+) {
+    sort(entries, room);
+    let Some(lower) = lower else { return };
+    let mut begin = 0;
+    while begin < entries.len() {
+        let end = begin + equal_numbers(&entries[begin..]);
+        let run = &mut entries[begin..end];
+        if run.len() > 1 {
+            by_lower_halves(run, &lower);
+            // They are in the order of their positions.
+            if run.len() < RUN { run.sort_unstable() } else { sort(run, room) }
+        }
+        begin = end;
+    }
+}
 
-    fn sort(entries: &mut [u64], room: &mut [u64]) {
-        match entries.len() {
-            0..=RANKED => by_ranks(entries),
-            n if n >= DIGITS[0] && room.len() >= n => by_digits(entries, &mut room[..n]),
-            _ => entries.sort_unstable(),
+/// Puts the first ones of a line in order, this many, which is fewer than all.
+pub(super) fn first_in_order(
+    entries: &mut [Entry],
+    count: usize,
+    lower: Option<impl Fn(i64) -> u32>,
+) {
+    entries.select_nth_unstable(count - 1);
+    let Some(lower) = lower else { return entries[..count].sort_unstable() };
+    let last = entries[count - 1].number();
+    // Entries with the last number that is wanted may be among the first ones or not, by their lower halves.
+    let mut end = count;
+    for k in count..entries.len() {
+        if entries[k].number() == last {
+            entries.swap(k, end);
+            end += 1;
         }
     }
+    entries[..count].sort_unstable();
+    let same = entries[..count].partition_point(|e| e.number() < last);
+    in_order(&mut entries[..same], &mut [], Some(&lower));
+    let run = &mut entries[same..end];
+    by_lower_halves(run, &lower);
+    let wanted = count - same;
+    if wanted < run.len() {
+        run.select_nth_unstable(wanted - 1);
+    }
+    run[..wanted].sort_unstable();
+}
 
-    fn place(self) -> u32 {
-        self as u32
+/// How many entries from the first on have its number.
+fn equal_numbers(entries: &[Entry]) -> usize {
+    let number = entries.first().map(|e| e.number());
+    entries.iter().take_while(|e| Some(e.number()) == number).count()
+}
+
+/// Entries of equal numbers have lower halves in their place.
+fn by_lower_halves(run: &mut [Entry], lower: &impl Fn(i64) -> u32) {
+    for e in run {
+        *e = Entry::of(lower(e.place().into()), e.place().into());
     }
 }
 
-impl SortEntry for u128 {
-    const BY_DIGITS: Option<[usize; 2]> = None;
-
-    fn sort(entries: &mut [u128], _: &mut [u128]) {
-        entries.sort_unstable();
-    }
-
-    fn place(self) -> u32 {
-        self as u32
+/// Puts entries in order, which come in that of their positions.
+fn sort(entries: &mut [Entry], room: &mut [Entry]) {
+    match entries.len() {
+        0..=RANKED => by_ranks(entries),
+        n if n >= DIGITS[0] && room.len() >= n => by_digits(entries, &mut room[..n]),
+        _ => entries.sort_unstable(),
     }
 }
 
 /// Each entry goes to as many places behind the first as there are smaller ones. No comparison decides where to go on.
-fn by_ranks(entries: &mut [u64]) {
+fn by_ranks(entries: &mut [Entry]) {
     // Whole groups of eight, so that loops have no rest.
-    let (n, mut all, mut sorted) = (entries.len(), [u64::MAX; RANKED], [0; RANKED]);
+    let (n, mut all, mut sorted) = (entries.len(), [Entry(u64::MAX); RANKED], [Entry(0); RANKED]);
     all[..n].copy_from_slice(entries);
     let others = &all[..n.next_multiple_of(8)];
     for &x in entries.iter() {
@@ -76,14 +132,14 @@ fn by_ranks(entries: &mut [u64]) {
 
 /// By the lowest digit of the numbers first, each pass keeping the order of the one before. Digits that all have in common are left out, and
 /// positions are in order from the beginning.
-fn by_digits(entries: &mut [u64], room: &mut [u64]) {
-    let digit = |x: u64, d: usize| (x >> (32 + BITS * d as u32) & ((1 << BITS) - 1)) as usize;
+fn by_digits(entries: &mut [Entry], room: &mut [Entry]) {
+    let digit = |x: u32, d: usize| (x >> (BITS * d as u32) & ((1 << BITS) - 1)) as usize;
     let mut counts = [[0u32; 1 << BITS]; COUNT];
-    let (first, mut varying) = (entries.first().copied().unwrap_or(0), 0);
+    let (first, mut varying) = (entries.first().map_or(0, |e| e.number()), 0);
     for &x in entries.iter() {
-        varying |= x ^ first;
+        varying |= x.number() ^ first;
         for (d, counts) in counts.iter_mut().enumerate() {
-            counts[digit(x, d)] += 1;
+            counts[digit(x.number(), d)] += 1;
         }
     }
     let mut is_moved = false;
@@ -100,7 +156,7 @@ fn by_digits(entries: &mut [u64], room: &mut [u64]) {
             true => (&*room, &mut *entries),
         };
         for &x in from {
-            let next = &mut next[digit(x, d)];
+            let next = &mut next[digit(x.number(), d)];
             to[*next as usize] = x;
             *next += 1;
         }
@@ -115,26 +171,63 @@ fn by_digits(entries: &mut [u64], room: &mut [u64]) {
 mod tests {
     use super::*;
 
-    /// Lines of every length near the limits, of many equal numbers and of few.
+    fn random() -> impl FnMut() -> u64 {
+        let mut state = 9u64;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state ^ state >> 32
+        }
+    }
+
+    /// Lines of every length near the limits.
+    fn lengths() -> impl Iterator<Item = usize> {
+        (0..70).chain(250..262).chain([1000, DIGITS[1], DIGITS[1] + 1])
+    }
+
+    fn room(n: usize, count: usize) -> Vec<Entry> {
+        vec![Entry(0); further_entries(n as i64, count as i64) as usize]
+    }
+
+    /// Of many equal numbers and of few.
     #[test]
     fn lines_are_sorted() {
-        let mut state = 9u64;
-        let mut random = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state >> 32
-        };
-        let lengths = (0..70).chain(250..262).chain([1000, DIGITS[1], DIGITS[1] + 1]);
-        for n in lengths {
+        let mut random = random();
+        for n in lengths() {
             for mask in [0, 3, 0xff00, 0xffff_0000, 0xffff_ffff] {
-                let entries: Vec<u64> =
-                    (0..n as u64).map(|k| (random() & mask) << 32 | k).collect();
+                let entries: Vec<Entry> =
+                    (0..n as i64).map(|k| Entry::of(random() as u32 & mask, k)).collect();
                 let (mut found, mut wanted) = (entries.clone(), entries);
-                u64::sort(
-                    &mut found,
-                    &mut vec![0; further_entries::<u64>(n as i64, n as i64) as usize],
-                );
+                in_order(&mut found, &mut room(n, n), None::<fn(i64) -> u32>);
                 wanted.sort_unstable();
                 assert_eq!(found, wanted, "{n} numbers of {mask:x}");
+            }
+        }
+    }
+
+    /// Of upper halves that are equal, in part or never, all of a line or the first ones.
+    #[test]
+    fn lines_of_numbers_of_64_bits_are_sorted() {
+        let mut random = random();
+        for n in lengths().filter(|&n| n > 0) {
+            for mask in [0, 3, 0xff00_0000, 7 << 31, 0x1f << 30, 0xff << 32 | 1, u64::MAX] {
+                let numbers: Vec<u64> = (0..n).map(|_| random() & mask).collect();
+                let mut wanted: Vec<(u64, u32)> = numbers.iter().copied().zip(0..).collect();
+                wanted.sort_unstable();
+                let lower = || Some(|k: i64| numbers[k as usize] as u32);
+                let entries: Vec<Entry> =
+                    numbers.iter().zip(0..).map(|(x, k)| Entry::of((x >> 32) as u32, k)).collect();
+                for count in [n, n.div_ceil(2), n - 1, 1].into_iter().filter(|&c| c > 0) {
+                    let mut found = entries.clone();
+                    match count < n {
+                        true => first_in_order(&mut found, count, lower()),
+                        false => in_order(&mut found, &mut room(n, n), lower()),
+                    }
+                    let found = found[..count].iter().map(|e| e.place());
+                    assert!(
+                        found.eq(wanted[..count].iter().map(|w| w.1)),
+                        "{count} of {n}, {mask:x}"
+                    );
+                }
             }
         }
     }

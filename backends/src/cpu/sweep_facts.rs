@@ -20,6 +20,9 @@ use smallvec::SmallVec;
 /// Instructions that make a NaN the canonical one: a comparison and a choice.
 const CANONICAL: u32 = 2;
 
+/// Instructions of a group whose elements are read by a transposed tile: a sixteenth of sixteen loads, 64 shuffles and sixteen stores.
+const TILED: u32 = 6;
+
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
 
@@ -131,8 +134,12 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
         cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
         ..SweepFacts::default()
     };
+    let tiles = nest.transposed(lanes);
     for (k, read) in nest.reads.iter().enumerate().filter(|(k, _)| nest.varies[*k]) {
         match (nest.loads[k], read) {
+            _ if tiles.iter().any(|(tiled, _)| *tiled == k) => {
+                facts.slots = facts.slots.saturating_add(TILED);
+            }
             (VectorAccess::Single, _) => facts.placed += 1,
             (VectorAccess::Even, ParamRead::Guarded(sources)) => {
                 if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {

@@ -13,6 +13,7 @@ pub mod math;
 mod prim;
 mod program;
 mod record;
+mod remainder;
 mod table;
 
 pub use contract::contracted;
@@ -21,4 +22,5 @@ pub use expand::{expand, expand_but};
 pub use prim::{Prim, PrimDef, Typing};
 pub use program::{Func, SInst, SOp, SVal, ScalarProgram};
 pub use record::{Recorder, S};
+pub use remainder::expand_remainders;
 pub use table::Table;

@@ -7,6 +7,7 @@
 use super::loop_program::{LoopOp, LoopVal};
 use super::lower::GroupTarget;
 use super::program_builder::ProgramBuilder;
+use super::transposed_tiles::TILE_LINES;
 
 /// Lines of at most this many elements have a loop of their own: computing where a line begins, by quotients of its place,
 /// would take longer than computing its elements.
@@ -25,7 +26,7 @@ impl ProgramBuilder<'_> {
         let start = self.mul(line, n);
         let low = self.sub(place, start);
         let mut outer = self.outer(line);
-        if n > SHORT {
+        if n > SHORT && self.tiles.is_empty() {
             return self.one_line([place, low], LoopVal::END, outer, target);
         }
         let Some(first) = outer.pop() else { return place };
@@ -35,14 +36,43 @@ impl ProgramBuilder<'_> {
         let rest = self.sub(rest, low);
         let end = self.add(place, rest);
         let end = self.min(end, LoopVal::END);
-        self.preheader = Some(self.open.len());
+        if self.tiles.is_empty() {
+            return self.line_loop([place, low, first], [end, end], &outer, target)[0];
+        }
         let [behind, ..] = self.turns([place, low, first], end, |b, [place, low, at]| {
+            let (extent, most) = (b.int(p.walk.extents[around]), b.int(TILE_LINES));
+            let left = b.sub(extent, at);
+            let lines = b.min(left, most);
+            b.line.outer = outer.iter().copied().chain([at]).collect();
+            b.fill_tiles(lines);
+            let rest = b.mul(lines, n);
+            let rest = b.sub(rest, low);
+            let stop = b.add(place, rest);
+            let stop = b.min(stop, end);
+            let [behind, next] = b.line_loop([place, low, at], [stop, end], &outer, target);
+            [behind, b.int(0), next]
+        });
+        behind
+    }
+
+    /// Lines along the axis around them from a place up to another; gives the place and the line behind them. Tiles have the lines from
+    /// the first one on.
+    fn line_loop(
+        &mut self,
+        [place, low, first]: [LoopVal; 3],
+        [stop, end]: [LoopVal; 2],
+        outer: &[LoopVal],
+        target: GroupTarget,
+    ) -> [LoopVal; 2] {
+        self.preheader = Some(self.open.len());
+        let [behind, _, next] = self.turns([place, low, first], stop, |b, [place, low, at]| {
+            b.line.in_tile = (!b.tiles.is_empty()).then(|| b.sub(at, first));
             let outer = outer.iter().copied().chain([at]).collect();
             let behind = b.one_line([place, low], end, outer, target);
             [behind, b.int(0), b.plus(at, 1)]
         });
         self.preheader = None;
-        behind
+        [behind, next]
     }
 
     /// How many blocks are open where an operation is defined: those around it, or, where it does not change in the loop

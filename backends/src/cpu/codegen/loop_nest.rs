@@ -6,13 +6,14 @@ use super::loop_ir::{
     SweepOutput, WalkedFold,
 };
 use super::loop_order::order;
+use super::scalar_form::written;
 use super::short_axes::may_be_grids;
 use super::spread_sources::{SpreadSources, spread_sources};
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Operand, Order, Param, Storage};
-use adfuse_ir::scalar::{SOp, contracted, expand};
+use adfuse_ir::scalar::SOp;
 use cranelift_entity::EntityRef;
 
 /// What lines of the innermost axis are.
@@ -146,10 +147,7 @@ impl LoopNest {
 
     fn of(sweep: &Sweep<'_>, contract: bool, lines: LineForm) -> LoopNest {
         let mut p = NestPlanner { sweep, forms: Vec::new() };
-        let body = match contract {
-            true => expand(&contracted(sweep.body)),
-            false => expand(sweep.body),
-        };
+        let body = written(sweep.body, contract);
         let types: Vec<DType> = body.params.to_vec();
         let reads: Vec<ParamRead> =
             sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();

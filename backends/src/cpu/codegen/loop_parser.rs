@@ -2,7 +2,7 @@
 
 use super::loop_program::{
     GridGuard, GridSteps, GroupFold, GroupRead, GroupShape, GroupWrite, LoopBlock, LoopCond,
-    LoopOp, LoopProgram, LoopStmt, LoopVal,
+    LoopOp, LoopProgram, LoopStmt, LoopVal, TransposedTile,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram, Table};
@@ -38,10 +38,18 @@ pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
         let line = p.line(&format!("o{}", writes.len()))?;
         writes.push(group_write(line)?);
     }
+    let mut tiles = Vec::new();
+    while p.begins(&format!("t{} ", tiles.len())) {
+        let mut line = p.line(&format!("t{}", tiles.len()))?;
+        let (dtype, count) = (line.dtype()?, line.number()?);
+        line.expect("step")?;
+        tiles.push(TransposedTile { dtype, count, step: line.number()? });
+        line.ends()?;
+    }
     p.line("code")?;
     let (code, _) = p.block()?;
     match p.lines.pop_front() {
-        None => Ok(LoopProgram { lanes, body, order, reads, writes, code }),
+        None => Ok(LoopProgram { lanes, body, order, reads, writes, tiles, code }),
         Some((n, _)) => Err(format!("line {n}: the program ends before this")),
     }
 }
@@ -141,6 +149,7 @@ impl<'s> LineWords<'s> {
             "int" => LoopOp::Int(self.number()?),
             "literal" => LoopOp::Literal(self.typed_literal()?),
             "pointer" => LoopOp::Pointer(self.number()?),
+            "tile" => LoopOp::Tile(self.number()?),
             "repeated" => LoopOp::Repeated(self.typed_literal()?),
             "add" => LoopOp::Add(self.value()?, self.value()?),
             "sub" => LoopOp::Sub(self.value()?, self.value()?),
@@ -213,6 +222,11 @@ impl<'s> LineWords<'s> {
                     });
                 }
                 LoopStmt::Groups { last, from, to, shapes, nontemporal }
+            }
+            "transpose" => {
+                let (tile, from) = (self.numbered('t')?, self.value()?);
+                self.expect("lines")?;
+                LoopStmt::Transpose { tile, from, lines: self.value()? }
             }
             "partial" => {
                 let at = self.value()?;

@@ -31,6 +31,9 @@ impl Display for LoopProgram {
         for (k, write) in self.writes.iter().enumerate() {
             writeln!(f, "o{k} {write}")?;
         }
+        for (k, t) in self.tiles.iter().enumerate() {
+            writeln!(f, "t{k} {} {} step {}", t.dtype, t.count, t.step)?;
+        }
         writeln!(f, "code {{")?;
         block(f, &self.code, 1)?;
         writeln!(f, "}}")
@@ -112,6 +115,7 @@ impl Display for LoopOp {
             LoopOp::Int(x) => write!(f, "int {x}"),
             LoopOp::Literal(l) => write!(f, "literal {} {l}", l.dtype()),
             LoopOp::Pointer(k) => write!(f, "pointer {k}"),
+            LoopOp::Tile(k) => write!(f, "tile {k}"),
             LoopOp::Repeated(l) => write!(f, "repeated {} {l}", l.dtype()),
             LoopOp::Add(a, b) => write!(f, "add {a} {b}"),
             LoopOp::Sub(a, b) => write!(f, "sub {a} {b}"),
@@ -171,6 +175,9 @@ fn stmt(f: &mut Formatter<'_>, s: &LoopStmt, depth: usize) -> Result {
             block(f, body, depth + 1)?;
             write!(f, "{indent}}} next")?;
             next.iter().try_for_each(|v| write!(f, " {v}"))?;
+        }
+        LoopStmt::Transpose { tile, from, lines } => {
+            write!(f, "transpose t{tile} {from} lines {lines}")?;
         }
         LoopStmt::Groups { last, from, to, shapes, nontemporal } => {
             write!(f, "groups {last} from {from} to {to}{}", word(*nontemporal, "nontemporal"))?;

@@ -32,6 +32,8 @@ pub(crate) enum LoopOp {
     Literal(Literal),
     /// An entry of the table of pointers.
     Pointer(u32),
+    /// Where a transposed tile begins.
+    Tile(u32),
     /// Where a literal is, as often as groups read it at once.
     Repeated(Literal),
     Add(LoopVal, LoopVal),
@@ -100,6 +102,12 @@ pub(crate) enum LoopStmt {
         below: LoopVal,
         body: LoopBlock,
         next: Vec<LoopVal>,
+    },
+    /// Fills a tile with this many lines that begin at an address, of which the next one is the neighbour.
+    Transpose {
+        tile: usize,
+        from: LoopVal,
+        lines: LoopVal,
     },
     /// Whole groups while they fit below an end, in the first of the shapes that the registers allow; `last` is the
     /// coordinate behind them. Where lanes are held, the first group must begin with a block's first lane: there are
@@ -224,6 +232,24 @@ impl GridSteps {
     }
 }
 
+/// A block of an array in memory of the function, a few lines of the sweep one after the other. In the array, elements along a line are in
+/// steps, and the lines are neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TransposedTile {
+    pub(crate) dtype: DType,
+    /// Elements of a line.
+    pub(crate) count: i64,
+    /// Elements of the array from one of a line to the next.
+    pub(crate) step: i64,
+}
+
+impl TransposedTile {
+    /// Bytes from one of the tile's lines to the next, which are whole vectors.
+    pub(crate) fn pitch(&self) -> i64 {
+        self.count.saturating_add(15) / 16 * 16 * self.dtype.bytes() as i64
+    }
+}
+
 /// How the values of an output are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GroupFold {
@@ -260,6 +286,7 @@ pub(crate) struct LoopProgram {
     pub(crate) reads: Vec<GroupRead>,
     /// Of each output.
     pub(crate) writes: Vec<GroupWrite>,
+    pub(crate) tiles: Vec<TransposedTile>,
     pub(crate) code: LoopBlock,
 }
 
@@ -306,9 +333,11 @@ impl LoopOp {
     /// The values that it names.
     pub(crate) fn operands(&self) -> LoopOperands {
         match *self {
-            LoopOp::Int(_) | LoopOp::Literal(_) | LoopOp::Pointer(_) | LoopOp::Repeated(_) => {
-                LoopOperands::new()
-            }
+            LoopOp::Int(_)
+            | LoopOp::Literal(_)
+            | LoopOp::Pointer(_)
+            | LoopOp::Tile(_)
+            | LoopOp::Repeated(_) => LoopOperands::new(),
             LoopOp::Mul(a, _)
             | LoopOp::FloorDiv(a, _)
             | LoopOp::Rem(a, _)
@@ -335,6 +364,7 @@ impl LoopStmt {
             LoopStmt::If { .. } | LoopStmt::While { .. } | LoopStmt::FillLanes { .. } => {
                 LoopOperands::new()
             }
+            LoopStmt::Transpose { from, lines, .. } => smallvec![*from, *lines],
             LoopStmt::Groups { from, to, .. } => smallvec![*from, *to],
             LoopStmt::Partial { at, first, count } => {
                 first.iter().copied().chain([*at, *count]).collect()

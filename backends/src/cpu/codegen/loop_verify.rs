@@ -80,6 +80,9 @@ impl LoopVerifier<'_> {
             LoopOp::FloorDiv(_, by) | LoopOp::Rem(_, by) | LoopOp::Div(_, by) if by < 1 => {
                 Err(format!("a division by {by}"))
             }
+            LoopOp::Tile(k) if k as usize >= self.program.tiles.len() => {
+                Err(format!("no tile {k}"))
+            }
             LoopOp::Literal(l) => Ok(l.dtype()),
             LoopOp::Load(d, _) | LoopOp::LoadBits(d, ..) => Ok(d),
             _ => Ok(DType::I64),
@@ -144,6 +147,12 @@ impl LoopVerifier<'_> {
                 }
                 self.groups()?;
                 self.define(*last, DType::I64)
+            }
+            LoopStmt::Transpose { tile, .. } => {
+                if *tile >= self.program.tiles.len() {
+                    return Err(format!("no tile {tile}"));
+                }
+                s.operands().into_iter().try_for_each(|v| self.int(v))
             }
             LoopStmt::Partial { .. } => {
                 s.operands().into_iter().try_for_each(|v| self.int(v))?;

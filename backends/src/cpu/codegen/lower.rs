@@ -28,6 +28,7 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         GroupTarget::Partial { lanes } => lanes,
     };
     let mut b = ProgramBuilder::new(p, lanes);
+    b.find_tiles(target);
     b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| [b.lines_from(place, target)]);
     let code = b.finish();
     let program = LoopProgram {
@@ -36,6 +37,7 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         order: p.order.clone(),
         reads: b.reads,
         writes: b.writes,
+        tiles: b.tiles,
         code,
     };
     without_unused(program)
@@ -55,7 +57,7 @@ impl ProgramBuilder<'_> {
         let (rest, left) = (self.sub(length, low), self.sub(end, place));
         let count = self.min(rest, left);
         let high = self.add(low, count);
-        self.line = LineState { outer, ..LineState::default() };
+        self.line = LineState { outer, in_tile: self.line.in_tile, ..LineState::default() };
         self.fixed_params();
         match target {
             GroupTarget::Whole(groups) => self.whole_line([low, high], groups),
@@ -121,10 +123,13 @@ impl ProgramBuilder<'_> {
             (reach, ParamRead::Guarded(sources)) => {
                 let a = sources.first()?.from.array()?;
                 match (reach, a.packed) {
-                    (VectorAccess::Even, None) => {
-                        let pointer = self.line_pointer(a);
-                        GroupRead::Even { pointer, step: p.step(a.form) }
-                    }
+                    (VectorAccess::Even, None) => match self.tile_line(k) {
+                        Some(pointer) => GroupRead::Even { pointer, step: 1 },
+                        None => {
+                            let pointer = self.line_pointer(a);
+                            GroupRead::Even { pointer, step: p.step(a.form) }
+                        }
+                    },
                     (VectorAccess::Packed, Some(bits)) => {
                         let pointer = self.op(LoopOp::Pointer(a.at));
                         GroupRead::Packed { bits, pointer, first: self.fixed_form(a.form) }

@@ -1,7 +1,9 @@
 //! Builds loop programs: blocks, integers computed once in a block, and structured loops and branches.
 
 use super::loop_ir::LoopNest;
-use super::loop_program::{GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopStmt, LoopVal};
+use super::loop_program::{
+    GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopStmt, LoopVal, TransposedTile,
+};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::{DType, Literal};
 use hashbrown::HashMap;
@@ -21,6 +23,9 @@ pub(crate) struct ProgramBuilder<'a> {
     pub(crate) line: LineState,
     pub(crate) reads: Vec<GroupRead>,
     pub(crate) writes: Vec<GroupWrite>,
+    pub(crate) tiles: Vec<TransposedTile>,
+    /// Of each parameter, the tile that it is read from, if it is.
+    pub(crate) tile_of: Vec<Option<usize>>,
 }
 
 /// What the code of a line has computed.
@@ -33,6 +38,8 @@ pub(crate) struct LineState {
     /// Of each parameter that is read through guards, where the source of the segment is, and which bits of the
     /// coordinate count.
     pub(crate) chosen: Vec<Option<(LoopVal, LoopVal)>>,
+    /// Its number among the lines of a block, where tiles have that.
+    pub(crate) in_tile: Option<LoopVal>,
 }
 
 /// What is known of a value.
@@ -62,6 +69,8 @@ impl<'a> ProgramBuilder<'a> {
             line: LineState::default(),
             reads: p.reads.iter().map(|_| GroupRead::Element).collect(),
             writes: p.writes.iter().map(|_| GroupWrite::Element).collect(),
+            tiles: Vec::new(),
+            tile_of: vec![None; p.reads.len()],
         }
     }
 

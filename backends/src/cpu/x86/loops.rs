@@ -10,7 +10,10 @@ use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
-use crate::cpu::codegen::loop_program::{GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal};
+use crate::cpu::codegen::loop_program::{
+    GroupShape, LoopBlock, LoopProgram, LoopStmt, LoopVal, TransposedTile,
+};
+use crate::cpu::codegen::transposed_tiles::TILE_LINES;
 use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -56,6 +59,11 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
         partial.masks = [0; 3].map(|_| frame.vector());
     }
     let first = frame.long();
+    let room = |t: &TransposedTile| u32::try_from(t.pitch().saturating_mul(TILE_LINES));
+    let mut tiles = Vec::new();
+    for tile in &p.tiles {
+        tiles.push(frame.room(room(tile).map_err(|_| Unsupported::Frame)?));
+    }
     let mut lines = SweepEmitter {
         p,
         wide,
@@ -67,6 +75,7 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
         still: vec![None; p.body.insts.len()],
         partial,
         first,
+        tiles,
     };
     lines.begin();
     lines.block(&p.code)?;
@@ -164,6 +173,7 @@ impl SweepEmitter<'_> {
                 self.jump(Code::Jl_rel32_64, top);
                 self.bind(exit);
             }
+            LoopStmt::Transpose { tile, from, lines } => self.transpose(*tile, [*from, *lines])?,
             LoopStmt::Groups { last, from, to, shapes, nontemporal } => {
                 self.fetch(ALONG, *from);
                 self.fetch(HIGH, *to);

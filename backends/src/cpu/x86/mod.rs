@@ -29,6 +29,7 @@ pub(crate) mod scalar_asm;
 pub(crate) mod scalarized;
 pub(crate) mod scalars;
 pub(crate) mod state;
+pub(crate) mod transpose;
 
 use super::codegen::loop_program::LoopProgram;
 use super::codegen::vector_width::{Unsupported, Vectors};

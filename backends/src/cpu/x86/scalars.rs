@@ -48,6 +48,12 @@ impl SweepEmitter<'_> {
                 to = self.result(v, &[]);
                 self.pointer(to, k);
             }
+            LoopOp::Tile(k) => {
+                let slot = self.tiles.get(k as usize).copied().ok_or(Unsupported::Order)?;
+                to = self.result(v, &[]);
+                let m = AllocatedOperand::Mem(Mem::Frame(slot));
+                self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(to), m]);
+            }
             LoopOp::Repeated(l) => {
                 let offset = self.pool.place(&in_memory(l));
                 let m = Mem::Const { offset, every: false };

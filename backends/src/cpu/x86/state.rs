@@ -163,4 +163,6 @@ pub(crate) struct SweepEmitter<'a> {
     pub(crate) partial: Partial,
     /// Where the first element of one is, where that is not always 0.
     pub(crate) first: u32,
+    /// Where the transposed tiles are.
+    pub(crate) tiles: Vec<u32>,
 }
