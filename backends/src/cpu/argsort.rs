@@ -9,7 +9,7 @@
 use super::kernel::compile::CompileContext;
 use super::point_tasks::TaskCount;
 use super::shape::volume;
-use super::sort_lines::{Entry, first_in_order, further_entries, in_order};
+use super::sort_lines::{SortEntry, first_in_order, further_entries, in_order};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
@@ -76,7 +76,7 @@ impl CompileContext<'_> {
         let abreast = if beside { (together / AT_ONCE.0).min(ABREAST) } else { 1 };
         let tasks = lines.min(together / abreast).min(elements / PIECE + 1);
         let further = further_entries(long, count);
-        let bytes = size_of::<Entry>() as u64;
+        let bytes = size_of::<SortEntry>() as u64;
         Ok(CompiledArgsort {
             from: step.from.index(),
             out: step.out.index(),
@@ -172,7 +172,7 @@ impl CompiledArgsort {
             worker,
             of,
             to,
-            |l, k| Entry::of(number(l, k) ^ turned, k),
+            |l, k| SortEntry::of(number(l, k) ^ turned, k),
             |_| None::<fn(i64) -> u32>,
         );
     }
@@ -181,7 +181,7 @@ impl CompiledArgsort {
     fn wide(&self, worker: &Worker, of: (i64, i64), to: i64, number: impl Fn(i64, i64) -> u64) {
         let turned = if self.descending { u64::MAX } else { 0 };
         let number = &|l, k| number(l, k) ^ turned;
-        let upper = |l, k| Entry::of((number(l, k) >> 32) as u32, k);
+        let upper = |l, k| SortEntry::of((number(l, k) >> 32) as u32, k);
         self.ordered(worker, of, to, upper, |l| Some(move |k| number(l, k) as u32));
     }
 
@@ -192,11 +192,11 @@ impl CompiledArgsort {
         worker: &Worker,
         (task, beside): (i64, i64),
         to: i64,
-        entry: impl Fn(i64, i64) -> Entry,
+        entry: impl Fn(i64, i64) -> SortEntry,
         lower: impl Fn(i64) -> Option<L>,
     ) {
         let (long, count) = (self.long as usize, self.count as usize);
-        let all = worker.all(self.numbers).cast::<Entry>();
+        let all = worker.all(self.numbers).cast::<SortEntry>();
         let all = all.wrapping_add((task * self.abreast) as usize * long);
         let out = worker.table[self.out].cast::<i32>().wrapping_offset(to as isize);
         let lines = beside as usize;
@@ -208,7 +208,7 @@ impl CompiledArgsort {
                 }
             }
             let further = further_entries(self.long, self.count) as usize;
-            let room = worker.at(self.room).cast::<Entry>();
+            let room = worker.at(self.room).cast::<SortEntry>();
             (
                 std::slice::from_raw_parts_mut(all, lines * long),
                 std::slice::from_raw_parts_mut(room, further),

@@ -187,7 +187,8 @@ mod tests {
             ("[4096]", "d0", "d0", [16, 0, 0, 0]),
             ("[4096]", "d0 * -1 + 4095", "d0", [16, 0, 0, 0]),
             ("[4096]", "d0", "d0 * -1 + 4095", [16, 1, 0, 0]),
-            ("[64, 64]", "d1, d0", "d0, d1", [16, 0, 1, 0]),
+            // By a transposed tile.
+            ("[64, 64]", "d1, d0", "d0, d1", [16, 0, 0, 0]),
             ("[64, 64]", "d0, 0", "d0, d1", [16, 0, 0, 0]),
         ] {
             let found = step(&map(dims, from, &same(to)), 16);
@@ -206,6 +207,8 @@ mod tests {
             ("[4096]", "d0 * -1 + 4095", 8, 0),
             ("[4096]", "d0 * 2", 16, 2),
             ("[64, 2]", "d0, 0", 16, 1),
+            ("[64, 64]", "d1, d0", 16, 12),
+            ("[64, 64]", "d1, d0", 8, 0),
             ("[16, 8, 4, 4]", "d0, d1, d2 * 2, d3 * 2", 16, 6),
         ] {
             let to: Vec<String> = (0..dims.split(',').count()).map(|k| format!("d{k}")).collect();
@@ -290,8 +293,10 @@ mod tests {
     #[test]
     fn functions_that_are_called_have_no_wide_vectors() {
         let text = map("[4096]", "d0", "s1 = rem.f32 s0 s0 %y[d0] = store s1");
-        let sweep = step(&text, 16).sweeps[0];
+        let sweep = step(&text.replace("f32", "f64"), 16).sweeps[0];
         assert!(sweep.calls == 1 && sweep.lanes < 16, "{sweep:?}");
+        let sweep = step(&text, 16).sweeps[0];
+        assert!(sweep.calls == 0 && sweep.lanes == 16, "{sweep:?}");
     }
 
     #[test]

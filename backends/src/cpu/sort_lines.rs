@@ -19,13 +19,13 @@ const RUN: usize = 64;
 /// A number above a position of 32 bits. No two entries of a line are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(transparent)]
-pub(super) struct Entry(u64);
+pub(super) struct SortEntry(u64);
 
-impl Entry {
+impl SortEntry {
     /// The entry of a number at a position.
     #[inline(always)]
-    pub(super) fn of(number: u32, position: i64) -> Entry {
-        Entry(u64::from(number) << 32 | position as u64)
+    pub(super) fn of(number: u32, position: i64) -> SortEntry {
+        SortEntry(u64::from(number) << 32 | position as u64)
     }
 
     fn number(self) -> u32 {
@@ -47,8 +47,8 @@ pub(super) fn further_entries(long: i64, count: i64) -> i64 {
 /// Puts the entries of a line in order, which come in that of their positions; there is room for [`further_entries`] of them.
 /// Among equal numbers a lower half decides, where positions have that. Entries are then known by their positions alone.
 pub(super) fn in_order(
-    entries: &mut [Entry],
-    room: &mut [Entry],
+    entries: &mut [SortEntry],
+    room: &mut [SortEntry],
     lower: Option<impl Fn(i64) -> u32>,
 ) {
     sort(entries, room);
@@ -68,7 +68,7 @@ pub(super) fn in_order(
 
 /// Puts the first ones of a line in order, this many, which is fewer than all.
 pub(super) fn first_in_order(
-    entries: &mut [Entry],
+    entries: &mut [SortEntry],
     count: usize,
     lower: Option<impl Fn(i64) -> u32>,
 ) {
@@ -96,20 +96,20 @@ pub(super) fn first_in_order(
 }
 
 /// How many entries from the first on have its number.
-fn equal_numbers(entries: &[Entry]) -> usize {
+fn equal_numbers(entries: &[SortEntry]) -> usize {
     let number = entries.first().map(|e| e.number());
     entries.iter().take_while(|e| Some(e.number()) == number).count()
 }
 
 /// Entries of equal numbers have lower halves in their place.
-fn by_lower_halves(run: &mut [Entry], lower: &impl Fn(i64) -> u32) {
+fn by_lower_halves(run: &mut [SortEntry], lower: &impl Fn(i64) -> u32) {
     for e in run {
-        *e = Entry::of(lower(e.place().into()), e.place().into());
+        *e = SortEntry::of(lower(e.place().into()), e.place().into());
     }
 }
 
 /// Puts entries in order, which come in that of their positions.
-fn sort(entries: &mut [Entry], room: &mut [Entry]) {
+fn sort(entries: &mut [SortEntry], room: &mut [SortEntry]) {
     match entries.len() {
         0..=RANKED => by_ranks(entries),
         n if n >= DIGITS[0] && room.len() >= n => by_digits(entries, &mut room[..n]),
@@ -118,9 +118,10 @@ fn sort(entries: &mut [Entry], room: &mut [Entry]) {
 }
 
 /// Each entry goes to as many places behind the first as there are smaller ones. No comparison decides where to go on.
-fn by_ranks(entries: &mut [Entry]) {
+fn by_ranks(entries: &mut [SortEntry]) {
     // Whole groups of eight, so that loops have no rest.
-    let (n, mut all, mut sorted) = (entries.len(), [Entry(u64::MAX); RANKED], [Entry(0); RANKED]);
+    let (n, mut all, mut sorted) =
+        (entries.len(), [SortEntry(u64::MAX); RANKED], [SortEntry(0); RANKED]);
     all[..n].copy_from_slice(entries);
     let others = &all[..n.next_multiple_of(8)];
     for &x in entries.iter() {
@@ -132,7 +133,7 @@ fn by_ranks(entries: &mut [Entry]) {
 
 /// By the lowest digit of the numbers first, each pass keeping the order of the one before. Digits that all have in common are left out, and
 /// positions are in order from the beginning.
-fn by_digits(entries: &mut [Entry], room: &mut [Entry]) {
+fn by_digits(entries: &mut [SortEntry], room: &mut [SortEntry]) {
     let digit = |x: u32, d: usize| (x >> (BITS * d as u32) & ((1 << BITS) - 1)) as usize;
     let mut counts = [[0u32; 1 << BITS]; COUNT];
     let (first, mut varying) = (entries.first().map_or(0, |e| e.number()), 0);
@@ -184,8 +185,8 @@ mod tests {
         (0..70).chain(250..262).chain([1000, DIGITS[1], DIGITS[1] + 1])
     }
 
-    fn room(n: usize, count: usize) -> Vec<Entry> {
-        vec![Entry(0); further_entries(n as i64, count as i64) as usize]
+    fn room(n: usize, count: usize) -> Vec<SortEntry> {
+        vec![SortEntry(0); further_entries(n as i64, count as i64) as usize]
     }
 
     /// Of many equal numbers and of few.
@@ -194,8 +195,8 @@ mod tests {
         let mut random = random();
         for n in lengths() {
             for mask in [0, 3, 0xff00, 0xffff_0000, 0xffff_ffff] {
-                let entries: Vec<Entry> =
-                    (0..n as i64).map(|k| Entry::of(random() as u32 & mask, k)).collect();
+                let entries: Vec<SortEntry> =
+                    (0..n as i64).map(|k| SortEntry::of(random() as u32 & mask, k)).collect();
                 let (mut found, mut wanted) = (entries.clone(), entries);
                 in_order(&mut found, &mut room(n, n), None::<fn(i64) -> u32>);
                 wanted.sort_unstable();
@@ -214,8 +215,11 @@ mod tests {
                 let mut wanted: Vec<(u64, u32)> = numbers.iter().copied().zip(0..).collect();
                 wanted.sort_unstable();
                 let lower = || Some(|k: i64| numbers[k as usize] as u32);
-                let entries: Vec<Entry> =
-                    numbers.iter().zip(0..).map(|(x, k)| Entry::of((x >> 32) as u32, k)).collect();
+                let entries: Vec<SortEntry> = numbers
+                    .iter()
+                    .zip(0..)
+                    .map(|(x, k)| SortEntry::of((x >> 32) as u32, k))
+                    .collect();
                 for count in [n, n.div_ceil(2), n - 1, 1].into_iter().filter(|&c| c > 0) {
                     let mut found = entries.clone();
                     match count < n {

@@ -8,6 +8,7 @@ use super::codegen::loop_program::GridSteps;
 use super::codegen::short_axes::GridSource;
 use super::codegen::shuffle::{LANES, RuntimeLanes, Shuffle};
 use super::codegen::supports::partial_nest;
+use super::codegen::transposed_tiles::TILE_LINES;
 use super::codegen::vector_width::Vectors;
 use super::codegen::vectorize::QUAD;
 use super::machine_code::SweepId;
@@ -20,8 +21,9 @@ use smallvec::SmallVec;
 /// Instructions that make a NaN the canonical one: a comparison and a choice.
 const CANONICAL: u32 = 2;
 
-/// Instructions of a group whose elements are read by a transposed tile: a sixteenth of sixteen loads, 64 shuffles and sixteen stores.
-const TILED: u32 = 6;
+/// Instructions of sixteen groups, one of each line of a block, whose elements are read by a transposed tile. Sixteen loads, 64 shuffles
+/// and sixteen stores took as long as this many.
+const TILED: i64 = 192;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
@@ -135,10 +137,14 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
         ..SweepFacts::default()
     };
     let tiles = nest.transposed(lanes);
+    // The last block of an axis takes as long as a full one.
+    let lines = extents.iter().rev().nth(1).map_or(1, |&n| n.max(1));
+    let blocks = (lines - 1) / TILE_LINES + 1;
+    let tiled = u32::try_from(blocks.saturating_mul(TILED) / lines).unwrap_or(u32::MAX);
     for (k, read) in nest.reads.iter().enumerate().filter(|(k, _)| nest.varies[*k]) {
         match (nest.loads[k], read) {
             _ if tiles.iter().any(|(tiled, _)| *tiled == k) => {
-                facts.slots = facts.slots.saturating_add(TILED);
+                facts.slots = facts.slots.saturating_add(tiled);
             }
             (VectorAccess::Single, _) => facts.placed += 1,
             (VectorAccess::Even, ParamRead::Guarded(sources)) => {

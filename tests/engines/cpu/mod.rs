@@ -16,6 +16,7 @@ mod slices;
 mod small_loops;
 mod sorting;
 mod targets;
+mod transposes;
 mod widths;
 mod windows;
 

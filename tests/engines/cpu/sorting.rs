@@ -19,6 +19,10 @@ fn keys(dtype: DType, dims: &[u64], seed: u64) -> Array {
             2 => -0.0,
             3 => 0.0,
             4..8 => ((state >> 40) % 7) as f64 - 3.0,
+            // Upper halves of 64 bits that differ, each with many lower ones.
+            8 if dtype.bytes() == 8 => {
+                ((state >> 40) % 5) as f64 * 2f64.powi(32) + (state >> 33) as f64
+            }
             _ => (state >> 33) as f64 - f64::from(1u32 << 30),
         }
     };

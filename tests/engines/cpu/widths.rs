@@ -124,6 +124,7 @@ fn emitters_are_said() {
         one("convert_element_type %x", "f32[300]", "i8[300]"),
         one("convert_element_type %x", "f64[300]", "bf16[300]"),
         one("rem %x, %x", "i32[300]", "i32[300]"),
+        one("rem %x, 0.75", "f32[300]", "f32[300]"),
         one("div %x, 7", "i64[300]", "i64[300]"),
         // Guards along one axis, and what a reshape leaves of the others.
         "func @f(%x: f32[2,4,6,20], %y: f32[2,4,6,20]) -> (f32[2,6,2,4,20], f32[2,4,20]) {
@@ -137,7 +138,7 @@ fn emitters_are_said() {
          }"
         .into(),
     ];
-    let refused = [(one("rem %x, %x", "f32[300]", "f32[300]"), "no vectors have Rem of f32")];
+    let refused = [(one("rem %x, %x", "f64[300]", "f64[300]"), "no vectors have Rem of f64")];
     for vectors in wide() {
         for text in &taken {
             for (emitter, _) in made(text, vectors) {

@@ -10,7 +10,6 @@ use cranelift_module::{FuncId, Linkage, Module, ModuleResult};
 /// A function that machine code may call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RuntimeFunction {
-    Fmod32,
     Fmod64,
     Fma32,
     Fma64,
@@ -20,18 +19,13 @@ pub(crate) enum RuntimeFunction {
     ToF16,
 }
 
-const ALL: [(RuntimeFunction, &str); 6] = [
-    (RuntimeFunction::Fmod32, "adfuse_fmod32"),
+const ALL: [(RuntimeFunction, &str); 5] = [
     (RuntimeFunction::Fmod64, "adfuse_fmod64"),
     (RuntimeFunction::Fma32, "adfuse_fma32"),
     (RuntimeFunction::Fma64, "adfuse_fma64"),
     (RuntimeFunction::ToBf16, "adfuse_to_bf16"),
     (RuntimeFunction::ToF16, "adfuse_to_f16"),
 ];
-
-extern "C" fn fmod32(a: f32, b: f32) -> f32 {
-    a % b
-}
 
 extern "C" fn fmod64(a: f64, b: f64) -> f64 {
     a % b
@@ -69,7 +63,6 @@ rounding! {
 /// itself calls where the host lacks an instruction.
 pub(crate) fn provide(builder: &mut JITBuilder) {
     let places = [
-        fmod32 as *const u8,
         fmod64 as *const u8,
         fma32 as *const u8,
         fma64 as *const u8,
@@ -122,7 +115,6 @@ impl RuntimeFunctions {
 
 fn signature(call: RuntimeFunction, convention: CallConv) -> Signature {
     let (arg, count, result): (Type, usize, Type) = match call {
-        RuntimeFunction::Fmod32 => (types::F32, 2, types::F32),
         RuntimeFunction::Fmod64 => (types::F64, 2, types::F64),
         RuntimeFunction::Fma32 => (types::F32, 3, types::F32),
         RuntimeFunction::Fma64 => (types::F64, 3, types::F64),

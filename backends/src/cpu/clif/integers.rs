@@ -20,7 +20,6 @@ impl FunctionEmitter<'_, '_> {
                 let offset = i32::try_from(u64::from(k) * 8).ok()?;
                 self.b.ins().load(types::I64, MemFlagsData::trusted(), s.table, offset)
             }
-            // Vectors of 128 bits have no tiles.
             LoopOp::Tile(_) => return None,
             LoopOp::Repeated(l) => {
                 let copies = self.most_copies(s.p);

@@ -184,10 +184,9 @@ impl FunctionEmitter<'_, '_> {
             Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
             Prim::Fma => self
                 .call(if double { RuntimeFunction::Fma64 } else { RuntimeFunction::Fma32 }, args)?,
-            Prim::Rem => self.call(
-                if double { RuntimeFunction::Fmod64 } else { RuntimeFunction::Fmod32 },
-                args,
-            )?,
+            Prim::Rem if double => self.call(RuntimeFunction::Fmod64, args)?,
+            // Those of `f32` are written out.
+            Prim::Rem => return None,
             Prim::And
             | Prim::Or
             | Prim::Xor

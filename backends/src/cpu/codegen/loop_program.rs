@@ -103,7 +103,7 @@ pub(crate) enum LoopStmt {
         body: LoopBlock,
         next: Vec<LoopVal>,
     },
-    /// Fills a tile with this many lines that begin at an address, of which the next one is the neighbour.
+    /// Fills a tile with this many lines. The first element of the first one is at an address, and those of the others follow it.
     Transpose {
         tile: usize,
         from: LoopVal,

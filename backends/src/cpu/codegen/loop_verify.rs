@@ -80,9 +80,7 @@ impl LoopVerifier<'_> {
             LoopOp::FloorDiv(_, by) | LoopOp::Rem(_, by) | LoopOp::Div(_, by) if by < 1 => {
                 Err(format!("a division by {by}"))
             }
-            LoopOp::Tile(k) if k as usize >= self.program.tiles.len() => {
-                Err(format!("no tile {k}"))
-            }
+            LoopOp::Tile(k) => self.tile(k as usize).map(|()| DType::I64),
             LoopOp::Literal(l) => Ok(l.dtype()),
             LoopOp::Load(d, _) | LoopOp::LoadBits(d, ..) => Ok(d),
             _ => Ok(DType::I64),
@@ -148,16 +146,8 @@ impl LoopVerifier<'_> {
                 self.groups()?;
                 self.define(*last, DType::I64)
             }
-            LoopStmt::Transpose { tile, .. } => {
-                if *tile >= self.program.tiles.len() {
-                    return Err(format!("no tile {tile}"));
-                }
-                s.operands().into_iter().try_for_each(|v| self.int(v))
-            }
-            LoopStmt::Partial { .. } => {
-                s.operands().into_iter().try_for_each(|v| self.int(v))?;
-                self.groups()
-            }
+            LoopStmt::Transpose { tile, .. } => self.tile(*tile).and_then(|()| self.named(s)),
+            LoopStmt::Partial { .. } => self.named(s).and_then(|()| self.groups()),
             LoopStmt::Invariants { params } => {
                 self.is_known = true;
                 params.iter().try_for_each(|&(k, v)| self.param(k, v))
@@ -193,6 +183,15 @@ impl LoopVerifier<'_> {
                 self.folded(*output)
             }
         }
+    }
+
+    /// The values that a statement names are integers.
+    fn named(&self, s: &LoopStmt) -> VerifyResult {
+        s.operands().into_iter().try_for_each(|v| self.int(v))
+    }
+
+    fn tile(&self, k: usize) -> VerifyResult {
+        if k < self.program.tiles.len() { Ok(()) } else { Err(format!("no tile {k}")) }
     }
 
     fn output(&self, k: usize) -> VerifyResult<DType> {
@@ -304,6 +303,21 @@ code {
         let program = parse(&text).expect("a program");
         assert_eq!(program.to_string(), text);
         assert_eq!(verify(&program), Ok(()));
+    }
+
+    #[test]
+    fn tiles_read_back() {
+        let tile = "t0 f32 20 step 100\n";
+        let fill = "v5 = int 8\n    v10 = tile 0\n    transpose t0 v3 lines v5\n";
+        let text = SUM.replacen("code {\n", &format!("{tile}code {{\n"), 1);
+        let text = text.replacen("v5 = int 8\n", fill, 1);
+        let program = parse(&text).expect("a program");
+        assert_eq!(program.to_string(), text);
+        assert_eq!(verify(&program), Ok(()));
+        for without in ["    v10 = tile 0\n", "    transpose t0 v3 lines v5\n"] {
+            let text = text.replacen(tile, "", 1).replacen(without, "", 1);
+            assert_eq!(verify(&parse(&text).expect("a program")), Err("no tile 0".into()));
+        }
     }
 
     #[test]

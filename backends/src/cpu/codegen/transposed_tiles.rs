@@ -12,8 +12,11 @@ use super::program_builder::ProgramBuilder;
 /// Lines of a block.
 pub(crate) const TILE_LINES: i64 = 16;
 
-/// Elements of a vector, which lines have at least.
+/// Lanes of 32 bits of the vectors that tiles are for: their masks suppress accesses.
 const LANES: u32 = 16;
+
+/// Elements of a line, at least: each line has a loop of its own.
+const SHORTEST: i64 = 4;
 
 /// Lines of fewer neighbours than this are read element by element.
 const LEAST: i64 = 8;
@@ -29,7 +32,7 @@ impl LoopNest {
     pub(crate) fn transposed(&self, lanes: u32) -> Vec<(usize, TransposedTile)> {
         let Some(around) = self.inner().checked_sub(1) else { return Vec::new() };
         let n = self.line_length();
-        if lanes != LANES || n < LANES.into() || self.walk.extents[around] < LEAST {
+        if lanes != LANES || n < SHORTEST || self.walk.extents[around] < LEAST {
             return Vec::new();
         }
         let (mut found, mut bytes) = (Vec::new(), 0i64);
