@@ -35,9 +35,9 @@ const KEYS: &[FittedKey] = &[
     FittedKey { name: "call_ops", program: ["rem", "rem f32"], of: |m| &mut m.call_ops },
     FittedKey { name: "cut_ops", program: ["concat", "pad"], of: |m| &mut m.cut_ops },
     FittedKey { name: "line_ops", program: ["softmax", "rows of 64"], of: |m| &mut m.line_ops },
-    FittedKey { name: "run_ops", program: ["norm", "four sums"], of: |m| &mut m.run_ops },
     FittedKey { name: "fold_ops", program: ["reduce", "rows of 8"], of: |m| &mut m.fold_ops },
     FittedKey { name: "line_fold_ops", program: ["mask", "any"], of: |m| &mut m.line_fold_ops },
+    FittedKey { name: "run_ops", program: ["norm", "four sums"], of: |m| &mut m.run_ops },
     FittedKey {
         name: "extremum_ops",
         program: ["argmax", "argmax rows"],

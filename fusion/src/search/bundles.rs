@@ -64,39 +64,50 @@ pub(crate) fn bundled<'f>(
     }
 }
 
+/// What another plan must gain over that of effort quick, as a part of its time, if it takes as much memory or more. Prices tell
+/// plans that differ by less no better than chance does.
+const LEAST_GAIN: f64 = 1e-2;
+
 /// Of some plans of a function, the one that is fastest once its kernels share launches; of equally fast ones it is the one of the
 /// lower peak where memory is planned quickly. The others are bundled only where they would be the fastest with all launches saved
-/// that may be.
+/// that may be. The plan of effort quick is taken, too, in place of one that gains little over it and is no leaner.
 pub(crate) fn fastest_bundled<'f>(
     base: Option<&LinkBase<'f>>,
     (f, fastest): (&Function, Plan),
-    others: &[&Plan],
+    others: &[(Effort, &Plan)],
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Plan {
     let with = (options, engine);
-    let others: Vec<&Plan> = others.iter().copied().filter(|other| *other != &fastest).collect();
+    let mut others: Vec<(Effort, &Plan)> = others.to_vec();
+    others.retain(|(_, other)| *other != &fastest);
+    // It is compared with the fastest of the others.
+    others.sort_by_key(|(effort, _)| *effort == Effort::Quick);
     let mut best = bundled(base, (f, fastest), options, engine);
     if others.is_empty() {
         return best;
     }
     let Some(mut ours) = TimedPlan::of(base, (f, &best), with) else { return best };
-    for other in others {
+    for (effort, other) in others {
         let Some(given) = TimedPlan::of(base, (f, other), with) else { continue };
         let least = given.seconds() - given.launches_saved(options.device.launch_s);
         // A search goes by times alone, so that a plan of another effort may be as fast and take less.
         let may_be_leaner = options.effort == Effort::Search && are_alike(least, ours.seconds());
-        if least > ours.seconds() && !may_be_leaner {
+        let is_simple = effort == Effort::Quick && options.effort == Effort::Default;
+        let close = if is_simple { 1.0 + LEAST_GAIN } else { 1.0 };
+        if least > ours.seconds() * close && !may_be_leaner {
             continue;
         }
         let made = bundled(base, (f, other.clone()), options, engine);
         let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
+        let is_leaner = |strictly: bool| match (theirs.quick_peak(with), ours.quick_peak(with)) {
+            (Some(theirs), Some(ours)) => theirs < ours || !strictly && theirs == ours,
+            _ => false,
+        };
+        let is_close = theirs.seconds() <= ours.seconds() * close;
         let is_better = match are_alike(ours.seconds(), theirs.seconds()) {
-            true => {
-                let peaks = (theirs.quick_peak(with), ours.quick_peak(with));
-                matches!(peaks, (Some(theirs), Some(ours)) if theirs < ours)
-            }
-            false => theirs.seconds() < ours.seconds(),
+            true => is_leaner(!is_simple),
+            false => theirs.seconds() < ours.seconds() || is_close && is_leaner(false),
         };
         if is_better {
             (best, ours) = (made, theirs);

@@ -165,52 +165,30 @@ pub(crate) fn are_alike(a: f64, b: f64) -> bool {
     a.max(b) <= a.min(b) * (1.0 + ALIKE)
 }
 
-/// What another plan must gain over that of effort quick, as a part of its time, if it takes as much memory or more. Prices tell
-/// plans that differ by less no better than chance does.
-const LEAST_GAIN: f64 = 1e-2;
-
-/// The fastest of some plans; of equally fast ones, the one with the lowest peak, and of those the fastest. The plan of effort
-/// quick is taken in place of one that gains little over it and is no leaner.
+/// The fastest of some plans; of equally fast ones, the one with the lowest peak, and of those the fastest.
 pub(super) fn fastest_of(
     f: &Function,
     options: &PlanOptions,
     attempts: &[UnbudgetedPlan],
 ) -> Result<Plan, Diagnostic> {
-    let fastest = leanest_of_fastest(f, options, attempts)?;
-    let close = |a: &&UnbudgetedPlan| {
-        a.effort == Effort::Quick && a.seconds <= fastest.seconds * (1.0 + LEAST_GAIN)
-    };
-    let Some(quick) = attempts.iter().find(close).filter(|a| a.plan != fastest.plan) else {
-        return Ok(fastest.plan.clone());
-    };
-    let [ours, theirs] = [quick, fastest].map(|a| measured(f, a.plan.clone(), options, &AnyEngine));
-    let is_leaner = theirs?.point.peak < ours?.point.peak;
-    Ok(if is_leaner { fastest.plan.clone() } else { quick.plan.clone() })
-}
-
-fn leanest_of_fastest<'a>(
-    f: &Function,
-    options: &PlanOptions,
-    attempts: &'a [UnbudgetedPlan],
-) -> Result<&'a UnbudgetedPlan, Diagnostic> {
     let least = attempts.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
     let is_fastest = |a: &&UnbudgetedPlan| are_alike(least, a.seconds);
     let fastest: Vec<&UnbudgetedPlan> = attempts.iter().filter(is_fastest).collect();
     if let [only] = fastest[..] {
-        return Ok(only);
+        return Ok(only.plan.clone());
     }
-    let mut leanest: Option<(PlanPoint, &UnbudgetedPlan)> = None;
+    let mut leanest: Option<(PlanPoint, f64)> = None;
     for attempt in fastest {
         let point = measured(f, attempt.plan.clone(), options, &AnyEngine)?.point;
-        let is_leaner = |(other, known): &(PlanPoint, &UnbudgetedPlan)| {
+        let is_leaner = |(other, seconds): &(PlanPoint, f64)| {
             let peaks = (point.peak, point.saved).cmp(&(other.peak, other.saved));
-            peaks.then(attempt.seconds.total_cmp(&known.seconds)).is_lt()
+            peaks.then(attempt.seconds.total_cmp(seconds)).is_lt()
         };
         if leanest.as_ref().is_none_or(is_leaner) {
-            leanest = Some((point, attempt));
+            leanest = Some((point, attempt.seconds));
         }
     }
-    leanest.map(|(_, attempt)| attempt).ok_or_else(|| no_plan(f))
+    leanest.map(|(point, _)| point.plan).ok_or_else(|| no_plan(f))
 }
 
 fn no_plan(f: &Function) -> Diagnostic {
