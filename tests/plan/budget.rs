@@ -191,10 +191,11 @@ fn budgets_choose_from_the_frontier() {
     // loops have.
     let recovering = model(&models::root().join("attention.ir"));
     let looping = looping();
+    let transformer = model(&models::root().join("transformer_block.ir"));
     let bf16 = Some(Narrow::Bf16);
     for (f, fp, every, least) in [
         (&recovering, Fp::Fast, None, 2),
-        (&recovering, Fp::Fast, bf16, 2),
+        (&transformer, Fp::Fast, bf16, 2),
         (&looping, Fp::Strict, None, 4),
     ] {
         let options = PlanOptions { fp, ..cpu(Effort::Default).plan };
@@ -286,7 +287,9 @@ fn doubling(layers: usize) -> Function {
     let text = format!(
         "func @f(%x0: f32[64,16], %w: f32[16,16]) -> f32[] {{ {text}
          %y = dot_general %x{layers}, %w {{contract = [1] x [0]}} : f32[64,16]
-         %z = mul %y, %x{layers} : f32[64,16]
+         %t = tanh %y : f32[64,16]
+         %q = dot_general %t, %w {{contract = [1] x [0]}} : f32[64,16]
+         %z = mul %q, %x{layers} : f32[64,16]
          %s = reduce_sum %z {{axes = [0, 1]}} : f32[] return %s }}"
     );
     let module = parse(&text).expect("parses");

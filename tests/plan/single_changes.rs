@@ -176,7 +176,7 @@ fn seconds(f: &Function, effort: Effort) -> f64 {
 #[test]
 fn changes_that_gain_together_are_made_together() {
     for (model, grad, gain) in
-        [("dropout_mlp", false, 1.3), ("l2_norm", true, 1.05), ("mlp_tanh_mse", false, 1.05)]
+        [("dropout_mlp", false, 1.3), ("l2_norm", true, 1.04), ("mlp_tanh_mse", false, 1.05)]
     {
         let all = models::all();
         let (.., module, f) = all.iter().find(|(stem, ..)| stem == model).expect("a model");

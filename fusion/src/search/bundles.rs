@@ -64,9 +64,12 @@ pub(crate) fn bundled<'f>(
     }
 }
 
-/// What another plan must gain over that of effort quick, as a part of its time, if it takes as much memory or more. Prices tell
-/// plans that differ by less no better than chance does.
+/// What another plan must gain over that of effort quick, as a part of its time or of its peak. Prices tell plans that differ by
+/// less no better than chance does.
 const LEAST_GAIN: f64 = 1e-2;
+
+/// How much slower than the fastest plan that of effort quick may be for its launches to be shared on several cores.
+const WITH_CORES: f64 = 1.25;
 
 /// Of some plans of a function, the one that is fastest once its kernels share launches; of equally fast ones it is the one of the
 /// lower peak where memory is planned quickly. The others are bundled only where they would be the fastest with all launches saved
@@ -95,13 +98,16 @@ pub(crate) fn fastest_bundled<'f>(
         let may_be_leaner = options.effort == Effort::Search && are_alike(least, ours.seconds());
         let is_simple = effort == Effort::Quick && options.effort == Effort::Default;
         let close = if is_simple { 1.0 + LEAST_GAIN } else { 1.0 };
-        if least > ours.seconds() * close && !may_be_leaner {
+        // What shares a launch may keep more cores busy, too.
+        let reach = if is_simple && options.device.parallel > 1 { WITH_CORES } else { close };
+        if least > ours.seconds() * reach && !may_be_leaner {
             continue;
         }
         let made = bundled(base, (f, other.clone()), options, engine);
         let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
         let is_leaner = |strictly: bool| match (theirs.quick_peak(with), ours.quick_peak(with)) {
-            (Some(theirs), Some(ours)) => theirs < ours || !strictly && theirs == ours,
+            (Some(theirs), Some(ours)) if strictly => theirs < ours,
+            (Some(theirs), Some(ours)) => theirs as f64 <= ours as f64 * close,
             _ => false,
         };
         let is_close = theirs.seconds() <= ours.seconds() * close;
