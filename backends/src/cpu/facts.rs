@@ -238,7 +238,7 @@ mod tests {
             ("i32[4096]", "i32[4096]", "i32", "s1 = neg.i32 s0 %y[d0] = store s1", 2),
             // Truth values in bytes, and in bits.
             ("f32[4096]", "bool[4096]", "f32", "s1 = lt.bool s0 s0 %y[d0] = store s1", 3),
-            ("f32[4096]", "bool[4096] as b1", "f32", "s1 = lt.bool s0 s0 %y[d0] = store s1", 6),
+            ("f32[4096]", "bool[4096] as b1", "f32", "s1 = lt.bool s0 s0 %y[d0] = store s1", 3),
         ] {
             let found = step(&with(x, y, body, from), 16);
             assert_eq!(found.sweeps[0].moves, due, "{x} {y} {body}");

@@ -213,13 +213,12 @@ fn written(nest: &LoopNest) -> u32 {
     nest.writes.iter().zip(&nest.stores).zip(&nest.folds).map(of).fold(0, u32::saturating_add)
 }
 
-/// The instructions of a load or a store. Truth values in bytes are tested for, or made, one to an instruction more; of those in
-/// bits the place is computed for each group.
+/// The instructions of a load or a store. Truth values are tested for, or made, by one more; the places of those in bits are
+/// computed beside vectors.
 fn moved(access: &Access) -> u32 {
-    match (access.packed, access.dtype) {
-        (Some(_), _) => 5,
-        (None, DType::Bool) => 2,
-        (None, d) => wide(d),
+    match access.dtype {
+        DType::Bool => 2,
+        d => wide(d),
     }
 }
 
