@@ -64,56 +64,45 @@ pub(crate) fn bundled<'f>(
     }
 }
 
-/// What another plan must gain over that of effort quick, as a part of its time or of its peak. Prices tell plans that differ by
-/// less no better than chance does.
-const LEAST_GAIN: f64 = 1e-2;
-
 /// How much slower than the fastest plan that of effort quick may be for its launches to be shared on several cores.
 const WITH_CORES: f64 = 1.25;
 
 /// Of some plans of a function, the one that is fastest once its kernels share launches; of equally fast ones it is the one of the
 /// lower peak where memory is planned quickly. The others are bundled only where they would be the fastest with all launches saved
-/// that may be. The plan of effort quick is taken, too, in place of one that gains little over it and is no leaner.
+/// that may be. The plan of effort quick, which is marked, is bundled where it may keep more cores busy, too.
 pub(crate) fn fastest_bundled<'f>(
     base: Option<&LinkBase<'f>>,
     (f, fastest): (&Function, Plan),
-    others: &[(Effort, &Plan)],
+    others: &[(bool, &Plan)],
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Plan {
     let with = (options, engine);
-    let mut others: Vec<(Effort, &Plan)> = others.to_vec();
+    let mut others: Vec<(bool, &Plan)> = others.to_vec();
     others.retain(|(_, other)| *other != &fastest);
-    // It is compared with the fastest of the others.
-    others.sort_by_key(|(effort, _)| *effort == Effort::Quick);
     let mut best = bundled(base, (f, fastest), options, engine);
     if others.is_empty() {
         return best;
     }
     let Some(mut ours) = TimedPlan::of(base, (f, &best), with) else { return best };
-    for (effort, other) in others {
+    for (is_quick, other) in others {
         let Some(given) = TimedPlan::of(base, (f, other), with) else { continue };
         let least = given.seconds() - given.launches_saved(options.device.launch_s);
         // A search goes by times alone, so that a plan of another effort may be as fast and take less.
         let may_be_leaner = options.effort == Effort::Search && are_alike(least, ours.seconds());
-        let is_simple = effort == Effort::Quick && options.effort == Effort::Default;
-        let close = if is_simple { 1.0 + LEAST_GAIN } else { 1.0 };
-        // What shares a launch may keep more cores busy, too.
-        let reach = if is_simple && options.device.parallel > 1 { WITH_CORES } else { close };
+        // What shares a launch may keep more cores busy.
+        let reach = if is_quick && options.device.parallel > 1 { WITH_CORES } else { 1.0 };
         if least > ours.seconds() * reach && !may_be_leaner {
             continue;
         }
         let made = bundled(base, (f, other.clone()), options, engine);
         let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
-        let is_leaner = |strictly: bool| match (theirs.quick_peak(with), ours.quick_peak(with)) {
-            (Some(theirs), Some(ours)) if strictly => theirs < ours,
-            (Some(theirs), Some(ours)) => theirs as f64 <= ours as f64 * close,
-            _ => false,
-        };
-        let is_close = theirs.seconds() <= ours.seconds() * close;
         let is_better = match are_alike(ours.seconds(), theirs.seconds()) {
-            true => is_leaner(!is_simple),
-            false => theirs.seconds() < ours.seconds() || is_close && is_leaner(false),
+            true => {
+                let peaks = (theirs.quick_peak(with), ours.quick_peak(with));
+                matches!(peaks, (Some(theirs), Some(ours)) if theirs < ours)
+            }
+            false => theirs.seconds() < ours.seconds(),
         };
         if is_better {
             (best, ours) = (made, theirs);

@@ -20,7 +20,10 @@ use adfuse_ir::{At, Diagnostic, Function, Kind};
 
 /// A plan that was made without a budget.
 pub(super) struct UnbudgetedPlan {
+    /// The highest of the efforts that make it.
     pub(super) effort: Effort,
+    /// Whether effort quick does.
+    pub(super) is_quick: bool,
     pub(super) plan: Plan,
     /// Predicted seconds.
     seconds: f64,
@@ -67,7 +70,7 @@ pub(super) fn attempts(
     let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
         let plan = unfused_plan(f, options, blocks)?;
         let seconds = linked_seconds(base, (f, &plan), device, engine)?;
-        Ok(UnbudgetedPlan { effort: Effort::Off, plan, seconds })
+        Ok(UnbudgetedPlan { effort: Effort::Off, is_quick: false, plan, seconds })
     };
     let is_slower = |seconds: f64| {
         let limit = seconds * (1.0 + ALIKE);
@@ -83,7 +86,8 @@ pub(super) fn attempts(
             true => descended(apart, &plan, options, engine)?,
             false => None,
         };
-        let mut plans = vec![UnbudgetedPlan { effort, plan, seconds }];
+        let is_quick = effort == Effort::Quick;
+        let mut plans = vec![UnbudgetedPlan { effort, is_quick, plan, seconds }];
         // While others are improved: it may be left out then.
         if effort == Effort::Quick && least <= seconds {
             is_unfused_left_out = is_slower(seconds);
@@ -96,7 +100,7 @@ pub(super) fn attempts(
             debug_assert!(seconds.is_ok(), "a change made no plan: {seconds:?}");
             // Whatever is wrong with it, there is the greedy plan.
             if let Ok(seconds) = seconds {
-                plans.push(UnbudgetedPlan { effort, plan, seconds });
+                plans.push(UnbudgetedPlan { effort, is_quick: false, plan, seconds });
             }
         }
         Ok(Attempts { plans, is_unfused_left_out })
@@ -109,8 +113,9 @@ pub(super) fn attempts(
         let made = made?;
         found.is_unfused_left_out |= made.is_unfused_left_out;
         for made in made.plans {
-            if found.plans.iter().all(|known| known.plan != made.plan) {
-                found.plans.push(made);
+            match found.plans.iter_mut().find(|known| known.plan == made.plan) {
+                Some(known) => known.is_quick |= made.is_quick,
+                None => found.plans.push(made),
             }
         }
     }

@@ -85,7 +85,7 @@ pub fn plan_among(
         Effort::Search => searched(f, options, engine, &attempts)?,
         _ => fastest_of(f, options, &attempts)?,
     };
-    let others: Vec<(Effort, &Plan)> = attempts.iter().map(|a| (a.effort, &a.plan)).collect();
+    let others: Vec<(bool, &Plan)> = attempts.iter().map(|a| (a.is_quick, &a.plan)).collect();
     let plan = fastest_bundled(base, (f, plan), &others, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     let groups = with_memo.own_memo().map(|memo| PlannedGroups::new(&plan.graph, memo));
