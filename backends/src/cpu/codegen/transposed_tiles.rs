@@ -76,7 +76,7 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Fills all tiles with a block of lines, of which the first is at the coordinates of `line`.
+    /// Fills all tiles with a block of lines. The current line is the first of them.
     pub(crate) fn fill_tiles(&mut self, lines: LoopVal) {
         let p = self.p;
         for (k, read) in p.reads.iter().enumerate() {

@@ -132,11 +132,7 @@ impl SweepEmitter<'_> {
             Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64,
         ];
         let (rows, spare) = (0, 16);
-        for k in 0..8 {
-            let [a, b] = [rows + 2 * k, rows + 2 * k + 1];
-            self.shuffled(low, spare + 2 * k, [a, b], None);
-            self.shuffled(high, spare + 2 * k + 1, [a, b], None);
-        }
+        self.interleaved([low, high], [rows, spare], 8);
         // Columns 4 lane + c of rows 4 k to 4 k + 3, in register 4 k + c.
         for k in 0..4 {
             for half in 0..2 {
@@ -155,12 +151,16 @@ impl SweepEmitter<'_> {
             Code::EVEX_Vunpckhpd_zmm_k1z_zmm_zmmm512b64,
         ];
         let (rows, spare) = (0, 16);
-        for k in 0..4 {
-            let [a, b] = [rows + 2 * k, rows + 2 * k + 1];
-            self.shuffled(low, spare + 2 * k, [a, b], None);
-            self.shuffled(high, spare + 2 * k + 1, [a, b], None);
-        }
+        self.interleaved([low, high], [rows, spare], 4);
         self.across_lanes(Code::EVEX_Vshuff64x2_zmm_k1z_zmm_zmmm512b64_imm8, [spare, rows], 2)
+    }
+
+    /// The low and the high halves of this many pairs of neighbouring registers, interleaved.
+    fn interleaved(&mut self, [low, high]: [Code; 2], [from, to]: [i64; 2], pairs: i64) {
+        for k in (0..2 * pairs).step_by(2) {
+            self.shuffled(low, to + k, [from + k, from + k + 1], None);
+            self.shuffled(high, to + k + 1, [from + k, from + k + 1], None);
+        }
     }
 
     /// Registers `k * each + c` have in 128-bit lane l what column `l * each + c` has in lane k, of four lanes. Gives columns in order,
@@ -175,9 +175,9 @@ impl SweepEmitter<'_> {
         }
         let mut columns = vec![Register::None; 4 * each as usize];
         for c in 0..each {
-            for (odd, l) in [(0, 0), (1, 1)] {
+            for odd in 0..2 {
                 let pair = [spare + 4 * c + odd, spare + 4 * c + 2 + odd];
-                for (lane, choice) in [(l, EVEN), (l + 2, ODD)] {
+                for (lane, choice) in [(odd, EVEN), (odd + 2, ODD)] {
                     let to = from + lane * each + c;
                     self.shuffled(code, to, pair, Some(choice));
                     columns[(lane * each + c) as usize] = vector(to);
@@ -188,9 +188,7 @@ impl SweepEmitter<'_> {
     }
 
     fn shuffled(&mut self, code: Code, to: i64, [a, b]: [i64; 2], choice: Option<u8>) {
-        let mut ops = vec![to, a, b];
-        let mut ops: Vec<AllocatedOperand> =
-            ops.drain(..).map(|r| AllocatedOperand::Reg(vector(r))).collect();
+        let mut ops = Vec::from([to, a, b].map(|r| AllocatedOperand::Reg(vector(r))));
         ops.extend(choice.map(AllocatedOperand::Byte));
         self.ins(code, &ops);
     }

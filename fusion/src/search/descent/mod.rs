@@ -472,10 +472,9 @@ impl Descent<'_, '_> {
         let rows = [early, late].map(|g| &self.table.rows[g]);
         let members = rows.iter().flat_map(|row| row.group.parts.iter().flatten()).copied();
         let group = Rc::new(Group { parts: vec![self.in_order(members.collect())] });
-        let none = Rc::new(Group { parts: Vec::new() });
         let at = |place: u64| SingleChange {
             replaced: SmallVec::from_iter([
-                (early, Rc::clone(&none), rows[0].place),
+                (early, Rc::clone(&self.table.none), rows[0].place),
                 (late, Rc::clone(&group), place),
             ]),
             new: SmallVec::new(),

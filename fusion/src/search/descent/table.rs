@@ -86,7 +86,7 @@ pub(super) struct GroupTable<'f> {
     /// Rows of groups that were taken back.
     spare: Vec<GroupId>,
     /// A group that is no more.
-    none: Rc<Group>,
+    pub(super) none: Rc<Group>,
 }
 
 type Operands = SmallVec<[Value; 8]>;
