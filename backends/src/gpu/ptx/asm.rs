@@ -92,6 +92,8 @@ pub(crate) struct Asm {
     pub(crate) table: bool,
     /// Whether quotients and roots of `f32` may be near what they round to.
     pub(crate) near: bool,
+    /// Which outputs of the program that is being written are terms of the sum of a softmax.
+    pub(crate) terms: Vec<bool>,
     /// Whether the chip adds, subtracts and multiplies pairs of 16-bit floats.
     pub(crate) pairs: bool,
     /// Blocks of a cluster; 0 and 1 say that there are none.

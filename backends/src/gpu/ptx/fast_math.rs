@@ -6,6 +6,7 @@
 
 use super::asm::{Asm, Class, Reg};
 use super::operands::{class, constant, select, spelled};
+use super::rough_exp::is_rough;
 use adfuse_ir::scalar::math::{ERF_32, ERF_TAIL_32};
 use adfuse_ir::scalar::{Func, Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
@@ -18,8 +19,10 @@ pub(crate) fn function(
     func: Func,
     x: Reg,
 ) -> Reg {
+    let is_rough = func == Func::Exp && is_rough(program, inst, &asm.terms);
     let mut f = Fast { asm };
     match func {
+        Func::Exp if is_rough => f.rough_exp(x),
         Func::Exp2 => f.one("ex2.approx.f32", x),
         Func::Rsqrt => f.one("rsqrt.approx.f32", x),
         Func::Logistic => f.logistic(x),
@@ -147,6 +150,13 @@ impl Fast<'_> {
         const MOST: f64 = 127.999_992_370_605_47;
         let most = self.lit(MOST);
         self.exp_of(x, Some(most))
+    }
+
+    /// e^x as 2^t alone.
+    fn rough_exp(&mut self, x: Reg) -> Reg {
+        let scale = self.lit(LOG2_E);
+        let t = self.two("mul.rn.f32", x, scale);
+        self.one("ex2.approx.ftz.f32", t)
     }
 
     /// e^x as 2^t (1 + w), with t = x log2(e) rounded and w = x - t ln 2; t is at most `most`. What is below the normal

@@ -35,6 +35,7 @@ pub(crate) mod radix_pass;
 pub(crate) mod radix_sort;
 pub(crate) mod read_order;
 pub(crate) mod remainder;
+mod rough_exp;
 pub(crate) mod row_hoist;
 pub(crate) mod row_match;
 pub(crate) mod row_pieces;

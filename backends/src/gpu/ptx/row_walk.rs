@@ -11,6 +11,7 @@ use super::isel::outputs;
 use super::operands::not;
 use super::packed_extremes::with_pairs;
 use super::partial_fold::Part;
+use super::rough_exp::softmax_terms;
 use super::row_match::is_among;
 use super::row_point::{Ahead, Point};
 use super::row_registers::{held, keep, name_registers, shared_row};
@@ -36,6 +37,8 @@ struct Walk<'a> {
     /// The parameter with which places are compared, and the program without those comparisons.
     matched: Option<(usize, ScalarProgram)>,
     folds: Vec<Reduction>,
+    /// Which outputs are terms of the sum of a softmax.
+    terms: Vec<bool>,
     /// Where in shared memory what warps leave of each fold is.
     places: Vec<i64>,
     /// What a warp's pieces come to together, where they are not parts of their own.
@@ -112,8 +115,21 @@ pub(crate) fn elements(
         let without = emit.written(&found.without(&stage.program));
         Some((param, with_pairs(stage, &folds, without)))
     });
-    let walk =
-        Walk { stage, number, program, matched, folds, places, sums, text, batch, done, next };
+    let terms = softmax_terms(&p.layout.kernel, number);
+    let walk = Walk {
+        stage,
+        number,
+        program,
+        matched,
+        folds,
+        terms,
+        places,
+        sums,
+        text,
+        batch,
+        done,
+        next,
+    };
     name_registers(emit, p, stage, &pieces);
     if team.warps() == 1 {
         let Some(&piece) = pieces.first() else { return false };
@@ -406,6 +422,7 @@ fn batch(
         reads.push(Read { near, here, cell, params });
     }
     let paired = emit.asm.paired(span.program);
+    emit.asm.terms.clone_from(&walk.terms);
     // Groups of one element are computed two at a time.
     let together = if paired.is_some() && width % 2 == 1 { 2 } else { 1 };
     for some in reads.chunks(together) {
@@ -426,6 +443,7 @@ fn batch(
             put(emit, p, walk, span, read, &values, now);
         }
     }
+    emit.asm.terms.clear();
 }
 
 /// What becomes of the values of neighbours.
