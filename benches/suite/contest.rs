@@ -187,15 +187,15 @@ impl Contest {
             let begin = Instant::now();
             let session = session(effort);
             let decided = session.plan_prepared(function)?;
-            let (function, plan) = (decided.narrowed.function, decided.plan);
+            let (function, plan) = (&decided.narrowed.function, &decided.plan);
             instructions = instructions.max(function.body_insts().len());
-            let text = plan.text(&function);
+            let text = plan.text(function);
             let same = |(f, p): &(Function, Plan)| p.text(f) == text;
             if let Some(known) = plans.iter().position(same) {
                 contenders[known].efforts.push(effort);
                 continue;
             }
-            let made = session.follow(&function, &plan)?;
+            let made = session.follow_prepared(&decided)?;
             let machine: &MachineModel = &session.settings.plan.device;
             // As its engine's plans are priced.
             let cost = session.cost(&made.program, machine);
@@ -212,7 +212,7 @@ impl Contest {
                 runner,
                 times: 1,
             });
-            plans.push((function, plan));
+            plans.push((decided.narrowed.function, decided.plan));
         }
         Ok(Contest { instructions, contenders })
     }

@@ -187,7 +187,7 @@ impl EngineArgs {
             };
             losses::tell(&engine.settings.lossy, &decided.narrowed, streams);
             budget::tell(&decided.notes, streams);
-            Ok(engine.follow(&decided.narrowed.function, &decided.plan))
+            Ok(engine.follow_prepared(&decided))
         };
         match make()? {
             Ok(made) => {

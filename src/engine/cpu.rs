@@ -182,6 +182,14 @@ impl Cpu {
         self.session().follow(function, plan)
     }
 
+    /// As [`Session::follow_prepared`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow_prepared(&self, made: &PreparedPlan) -> Result<Compiled, Diagnostic> {
+        self.session().follow_prepared(made)
+    }
+
     /// As [`Session::of_program`].
     ///
     /// # Errors

@@ -169,6 +169,14 @@ impl Gpu {
         self.session().follow(function, plan)
     }
 
+    /// As [`Session::follow_prepared`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow_prepared(&self, made: &PreparedPlan) -> Result<OnGpu, Diagnostic> {
+        self.session().follow_prepared(made)
+    }
+
     /// As [`Session::of_program`].
     ///
     /// # Errors

@@ -152,6 +152,20 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::planned(function, plan), Some("lower"))
     }
 
+    /// As [`Session::follow`], for a plan of this session: its program is put together from what was lowered to find it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow_prepared(
+        &self,
+        made: &PreparedPlan,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        let running = self.passes();
+        running.groups.replace(made.groups.clone());
+        let unit = CompileUnit::planned(&made.narrowed.function, &made.plan);
+        self.run_with(&running, unit, Some("lower"))
+    }
+
     /// Compiles a program.
     ///
     /// # Errors
@@ -167,15 +181,23 @@ impl<B: Backend + ?Sized> Session<B> {
     /// and makes what runs all the same.
     fn run(
         &self,
+        unit: CompileUnit<'_>,
+        from: Option<&str>,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        self.run_with(&self.passes(), unit, from)
+    }
+
+    fn run_with(
+        &self,
+        running: &PassState<'_, B>,
         mut unit: CompileUnit<'_>,
         from: Option<&str>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        let running = self.passes();
         let mut own = pipeline::own_passes(self.backend.name()).map(|pass| pass.name);
         let (first, last) = (own.next(), own.next_back());
         if let Some(from) = from.or(first) {
             let to = last.or(first).unwrap_or("lower");
-            pipeline::run(&running, &mut unit, from, to)?;
+            pipeline::run(running, &mut unit, from, to)?;
         }
         if first.is_none() {
             running.arrange(&mut unit)?;

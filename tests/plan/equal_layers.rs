@@ -10,6 +10,7 @@ use adfuse::fusion::{
 };
 use adfuse::ir::kernel::EqualSteps;
 use adfuse::ir::{DType, Function, Module};
+use std::sync::Arc;
 
 fn options(effort: Effort, fp: Fp) -> PlanOptions {
     PlanOptions { device: MachineModel::cpu(), effort, fp }
@@ -114,4 +115,23 @@ fn equal_layers_are_lowered_once() {
     let (some, many) = (counted(6), counted(18));
     assert!(many.0 >= some.0 + 12 * 3, "{some:?}, {many:?}");
     assert_eq!((some.1, some.2), (many.1, many.2));
+}
+
+/// What runs a plan that was put together from what planning has lowered is what runs the plan by itself: engines find the
+/// same program, with the same layout, in their cache. Another plan has another one.
+#[test]
+fn planned_groups_make_the_program_of_the_plan() {
+    for effort in [Effort::Quick, Effort::Default] {
+        let engine = Cpu { plan: options(effort, Fp::Strict), ..Cpu::default() };
+        let f = layers::gradients(3);
+        let made = engine.plan_prepared(&f).expect("is planned");
+        assert!(made.groups.is_some());
+        let found = engine.follow_prepared(&made).expect("is made");
+        let due = engine.follow(&made.narrowed.function, &made.plan).expect("is made");
+        assert_eq!(found.program, due.program);
+        assert!(Arc::ptr_eq(&found.executable, &due.executable), "{effort:?}");
+        let unfused = plan(&f, &options(Effort::Off, Fp::Strict)).expect("is planned");
+        let other = engine.follow(&f, &unfused).expect("is made");
+        assert!(!Arc::ptr_eq(&found.executable, &other.executable), "{effort:?}");
+    }
 }

@@ -5,6 +5,7 @@ use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{Diagnostic, Kind};
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Of a program, its layout and how it is made.
@@ -12,9 +13,10 @@ pub(crate) type CacheKey = [u8; 32];
 
 /// The hash of a program, its layout, and what else says how it is made.
 pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> CacheKey {
+    let mut fields = FieldBytes(Vec::new());
+    program.hash(&mut fields);
     let mut hash = Sha256::new();
-    // The text reads back as the same program.
-    hash.update(program.to_string());
+    hash.update(&fields.0);
     hash.update(arena.bytes.to_le_bytes());
     let place = |hash: &mut Sha256, at: Option<u64>| {
         hash.update([u8::from(at.is_some())]);
@@ -31,6 +33,20 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
     }
     hash.update(how);
     hash.finalize().into()
+}
+
+/// The bytes of all that a value hashes, one after the other: those of values that differ are different.
+struct FieldBytes(Vec<u8>);
+
+impl Hasher for FieldBytes {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    // The bytes are hashed as a whole.
+    fn finish(&self) -> u64 {
+        0
+    }
 }
 
 /// A bounded cache of the executables that were requested last. Each lives as long as it has an owner. Engines find
@@ -125,6 +141,7 @@ fn touch<E, K: PartialEq>(entries: &mut Vec<(K, Arc<E>)>, key: &K) -> Option<Arc
 mod tests {
     use super::*;
     use adfuse_ir::At;
+    use adfuse_ir::kernel::verify;
     use std::cell::Cell;
 
     #[test]
@@ -138,6 +155,16 @@ mod tests {
         assert_eq!([again(1), again(3), again(2)], [Ok(1), Ok(3), Ok(102)]);
         cache.clear();
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn keys_tell_programs_apart() {
+        let of = |name: &str| {
+            let program = Program { name: name.into(), ..Program::default() };
+            key(&verify(program).expect("verifies"), &ArenaLayout::default(), "")
+        };
+        assert_eq!(of("f"), of("f"));
+        assert_ne!(of("f"), of("g"));
     }
 
     #[test]

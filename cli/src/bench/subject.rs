@@ -74,9 +74,9 @@ impl Subject {
         // Here it has a place in the text.
         cpu.functions.check(&ready.function, CallSide::Host).map_err(wrong)?;
         clock.end("plan");
-        let cost = cpu.cost(&program, &ready.options.device);
         let made = cpu.of_program(program).map_err(wrong)?;
         clock.end_both(["memory", "codegen"], made.code_time);
+        let cost = cpu.cost(&made.program, &ready.options.device);
         map_for_profilers(&*made.executable, streams);
         Ok(Subject { effort: name, made, cost, clock, outputs: Vec::new() })
     }

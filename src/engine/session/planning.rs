@@ -28,6 +28,8 @@ pub struct PreparedPlan {
     pub narrowed: Narrowed,
     /// The plan.
     pub plan: Plan,
+    /// As [`PlanDecision::groups`].
+    pub groups: Option<PlannedGroups>,
     /// Problems with the plan cache.
     pub notes: Vec<String>,
 }
@@ -49,12 +51,12 @@ impl<B: Backend + ?Sized> Session<B> {
     pub fn plan_prepared(&self, function: &Function) -> Result<PreparedPlan, Diagnostic> {
         if let Some(choice) = self.chosen(function)? {
             let (narrowed, plan) = (choice.rewritten.narrowed(), choice.point.plan);
-            return Ok(PreparedPlan { narrowed, plan, notes: choice.notes });
+            return Ok(PreparedPlan { narrowed, plan, groups: None, notes: choice.notes });
         }
         let narrowed = self.narrowed(function)?;
-        let PlanDecision { plan, notes, .. } = self.decide(&narrowed.function)?;
+        let PlanDecision { plan, groups, notes } = self.decide(&narrowed.function)?;
         let (inverses, loops) = (narrowed.inverses.clone(), narrowed.loops.clone());
-        Ok(PreparedPlan { plan: Plan { inverses, loops, ..plan }, narrowed, notes })
+        Ok(PreparedPlan { plan: Plan { inverses, loops, ..plan }, narrowed, groups, notes })
     }
 
     /// The rewrites and the plan of a prepared function that the budget chooses together; `None` without a budget.
