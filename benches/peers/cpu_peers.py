@@ -1,7 +1,7 @@
 """adfuse beside JAX and PyTorch on this machine's CPU: `python benches/peers/cpu_peers.py --adfuse target/release/adfuse`.
 
-Every side computes a loss and its gradients at random inputs of one distribution, in a process of its own, with the same
-threads on the same cores. Sides take turns, and each round begins with another one, so that what else the machine does meets
+Every side computes a loss and its gradients at the same random inputs, in a process of its own, with the same threads on
+the same cores. Sides take turns, and each round begins with another one, so that what else the machine does meets
 all of them. The table goes to standard output, what is going on to standard error.
 """
 
@@ -91,6 +91,9 @@ class Adfuse:
         self.common = [self.program, *derivative, "--threads", str(options.threads), "--fp", options.fp]
         self.dim = [] if elements is None else ["--dim", f"n={workload.extent(elements)}"]
         self.report, self.speeds = {}, []
+        self.folder = tempfile.TemporaryDirectory()
+        self.inputs = Path(self.folder.name, "inputs.npz")
+        np.savez(self.inputs, **workload.inputs(elements or 0, options.seed))
 
     def run(self, *arguments):
         """Standard output, and the most memory that the process held, which is looked at while it runs."""
@@ -110,17 +113,22 @@ class Adfuse:
             return out.read().decode(), peak
 
     def sample(self, seconds):
-        text, peak = self.run("bench", *self.common, *self.dim, "--json", "--min-seconds", str(seconds))
+        at = [*self.dim, *self.given(self.inputs)]
+        text, peak = self.run("bench", *self.common, *at, "--json", "--min-seconds", str(seconds))
         self.report = json.loads(text)
         self.speeds.append((self.report["gbs"], self.report["copy_gbs"]))
         return self.report["median_ms"], peak
 
-    def check(self, inputs, out):
-        given = [part for name in self.workload.inputs(SIZES["4K"], 0, False) for part in ("--input", f"{name}={inputs}")]
-        self.run("run", *self.common, "--engine", "cpu", *given, "--save", out)
+    def given(self, archive):
+        """Options that give every input as an archive has it."""
+        names = self.workload.shapes(SIZES["4K"])
+        return [part for name in names for part in ("--input", f"{name}={archive}")]
+
+    def check(self, out):
+        self.run("run", *self.common, "--engine", "cpu", *self.given(self.inputs), "--save", out)
 
     def close(self):
-        pass
+        self.folder.cleanup()
 
 
 def held_mb(pid):
@@ -194,16 +202,15 @@ def checked(workload, size, options):
     if not agree:
         print(f"{workload.name} {size or ''}: nothing to compare with")
     with tempfile.TemporaryDirectory() as folder:
-        inputs, own = Path(folder, "inputs.npz"), Path(folder, "adfuse.npz")
-        given = workload.inputs(elements or 0, options.seed, True)
-        np.savez(inputs, **given)
+        own = Path(folder, "adfuse.npz")
+        given = workload.inputs(elements or 0, options.seed)
         try:
-            ready[0].check(inputs, own)
+            ready[0].check(own)
             with np.load(own) as results:
                 mine = [results[name] for name in results.files]
             for peer in ready[1:]:
                 out = Path(folder, "peer.npz")
-                peer.ask(check=str(inputs), out=str(out))
+                peer.ask(check=str(ready[0].inputs), out=str(out))
                 with np.load(out) as results:
                     theirs = [results[name] for name in results.files]
                 pairs = list(zip(mine, theirs, strict=True))
@@ -274,7 +281,7 @@ def options_of(arguments):
     p.add_argument("--peers", default=",".join(PEERS), help="peers, of " + ", ".join(PEERS))
     p.add_argument("--rounds", type=int, default=5, help="turns of each side (5)")
     p.add_argument("--seconds", type=float, default=0.3, help="how long a turn takes samples (.3)")
-    p.add_argument("--seed", type=int, default=0, help="of the peers' inputs")
+    p.add_argument("--seed", type=int, default=0, help="of the inputs")
     p.add_argument("--check", action="store_true", help="compare values and gradients in place of times, at the least size")
     p.add_argument("--json", type=Path, help="also write what was measured to this file")
     o = p.parse_args(arguments)

@@ -161,7 +161,7 @@ def main(side, name, elements, threads, seed):
     else:
         prepare, version = torch_side(workload, RATE, int(threads), side == "torch compile")
     loaded = time.perf_counter()
-    step = prepare(workload.inputs(int(elements), int(seed), False))
+    step = prepare(workload.inputs(int(elements), int(seed)))
     step()
     first = time.perf_counter()
     for _ in range(3):

@@ -65,10 +65,10 @@ class Workload:
     updates: bool = False
     # Largest distance of each result in the check, against its norm.
     tolerance: float = 2e-5
-    # Factors that keep random parameters in a sensible range in the check.
+    # Factors that keep random parameters in a sensible range.
     scale: dict = field(default_factory=dict)
 
-    def inputs(self, elements, seed, scaled):
+    def inputs(self, elements, seed):
         """Random inputs by name, in the order of the parameters."""
         rng = np.random.default_rng(seed)
         made = {}
@@ -78,7 +78,7 @@ class Workload:
                 made[name] = rng.integers(0, 4, shape).astype(kind)
                 continue
             x = rng.standard_normal(shape, dtype=np.float32)
-            made[name] = np.asarray(x * np.float32(self.scale.get(name, 1.0) if scaled else 1.0))
+            made[name] = np.asarray(x * np.float32(self.scale.get(name, 1.0)))
         return made
 
 

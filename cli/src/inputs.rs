@@ -4,18 +4,32 @@ use super::failure::{Failure, mean};
 use super::npz;
 use super::params::{NamedParam, fits, params};
 use super::source::SourceText;
-use super::spec::{Fill, InputArg, Spec};
+use super::spec::{Fill, InputArg, Spec, input};
 use super::weights::Weights;
 use adfuse::backends::Array;
 use adfuse::ir::diag::listed;
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Diagnostic, Dim, Function, Literal, Symbol, TensorType};
 use adfuse::sample::{rng, sample};
+use clap::Args;
 use rand::Rng;
 use rand_distr::StandardNormal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
+
+/// The inputs that are given, by name.
+#[derive(Args)]
+pub(super) struct InputArgs {
+    /// An input: x.npy, file.npz#name, zeros, ones, randn, uniform, a number, or a nested list
+    ///
+    /// SPEC is x.npy, file.npz#name (or file.npz, for the array named like the input), zeros, ones,
+    /// randn (normal, mean 0, variance 1), uniform (from 0 to 1), a number for every element, or a
+    /// nested list such as [[1,2],[3,4]]. Files must hold the parameter's element type; bf16 is read
+    /// from float32, rounded to nearest. For `run`, extents of files and lists bind symbolic dimensions.
+    #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
+    pub(super) inputs: Vec<InputArg>,
+}
 
 /// What is given on the command line.
 pub(super) struct Inputs {
@@ -133,6 +147,17 @@ impl Inputs {
         };
         Array::splat(&dims, literal)
     }
+}
+
+/// The arguments of a function that is measured, whose extents are known, and which has this many parameters before cotangents.
+pub(super) fn measured_arguments(
+    source: &SourceText,
+    measured: (&Function, usize),
+    inputs: &Inputs,
+) -> Result<Vec<Array>, Failure> {
+    let (f, count) = measured;
+    let given = params(f).iter().take(count).map(|p| inputs.read(p)).collect::<Result<_, _>>()?;
+    arguments(source, f, inputs, given)
 }
 
 /// The arguments of the function to run, which has the parameters of the function asked for, then

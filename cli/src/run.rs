@@ -5,7 +5,7 @@ use super::derivative::Wrt;
 use super::engine::{EngineArgs, ResolvedFreedom, exchanges};
 use super::failure::Failure;
 use super::freedom::{Freedom, PlanArg};
-use super::inputs::{self, GivenValue, Inputs, arguments};
+use super::inputs::{self, GivenValue, InputArgs, Inputs, arguments};
 use super::json::ElementForm;
 use super::losses::{Donated, Losses};
 use super::machine::SeedArg;
@@ -14,7 +14,6 @@ use super::params;
 use super::program::LoadedProgram;
 use super::serve::serve;
 use super::source::is_stdin;
-use super::spec::{InputArg, input};
 use super::stable_forms::in_mode;
 use super::streams::{Streams, VisibleWriter};
 use super::target::{FunctionArgs, all_bound, specialized};
@@ -43,14 +42,8 @@ use std::rc::Rc;
 pub(super) struct RunCommand {
     #[command(flatten)]
     target: FunctionArgs,
-    /// An input: x.npy, file.npz#name, zeros, ones, randn, uniform, a number, or a nested list
-    ///
-    /// SPEC is x.npy, file.npz#name (or file.npz, for the array named like the input), zeros, ones,
-    /// randn (normal, mean 0, variance 1), uniform (from 0 to 1), a number for every element, or a
-    /// nested list such as [[1,2],[3,4]]. Files must hold the parameter's element type; bf16 is read
-    /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
-    #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
-    inputs: Vec<InputArg>,
+    #[command(flatten)]
+    inputs: InputArgs,
     /// Values for inputs that are not given, by their names, from a .safetensors file
     ///
     /// Default: the model's own weights; for NAME.ir, those in NAME.safetensors beside it.
@@ -107,7 +100,7 @@ impl RunCommand {
         weights.some_known(&params::params(f), &f.name)?;
         let weights = Rc::new(weights);
         let inputs =
-            Inputs::new(self.inputs.clone(), self.seed.seed)?.with_weights(weights.clone());
+            Inputs::new(self.inputs.inputs.clone(), self.seed.seed)?.with_weights(weights.clone());
         let (f, given) = self.at_extents(&program, f, &inputs)?;
         let (module, running, wrt) = self.derived(&program, &f, settled.fp)?;
         let names = names(&f, &wrt);

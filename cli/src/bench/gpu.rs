@@ -6,7 +6,6 @@ use super::spread::SampleStats;
 use super::{Bench, events};
 use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::inputs::{Inputs, arguments};
 use crate::machine::gpu;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
@@ -199,9 +198,7 @@ impl Bench {
         let wrong = |d| ready.source.wrong(d);
         let ranks = self.ranks(&ready)?;
         let gpu = gpu.among(ranks.clone()).map_err(wrong)?;
-        let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
-        let given = (0..ready.arguments).map(|_| None).collect();
-        let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
+        let args = self.arguments(&ready)?;
         clock.begin();
         let plan = ready.decide(streams)?.plan;
         let effort = (ready.options.effort, ready.effort());

@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::engine::{Threads, VectorsArg, ranks_of};
 use super::failure::Failure;
 use super::freedom::EffortArg;
-use super::inputs::{Inputs, arguments};
+use super::inputs::{InputArgs, Inputs, measured_arguments};
 use super::machine::{MeasuredOn, SeedArg, TripLimit};
 use super::outputs::OutputFile;
 use super::planning::{PlanRequest, PlanningArgs};
@@ -21,7 +21,7 @@ use super::streams::Streams;
 use super::whole;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::limits::RunLimits;
-use adfuse::backends::{RankGroup, Silent, with_effects};
+use adfuse::backends::{Array, RankGroup, Silent, with_effects};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::{Effort, Plan};
 use adfuse::ir::Module;
@@ -36,7 +36,7 @@ use subject::{RunOptions, Subject};
 
 /// Measures a step of a function on the engine `cpu` or `gpu`
 ///
-/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
+/// Inputs that are not given are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond, or one step
 /// if that takes longer. Samples of the step, of what --compare names and of a copy take turns, so that other load
 /// on the machine affects all of them alike. Bytes and operations are those of the cost model. On a GPU inputs stay there,
 /// a sample takes two milliseconds, and times are the device's. Under `launch` all ranks take as many samples, and rank 0 prints
@@ -53,6 +53,8 @@ pub(super) struct Bench {
     width: VectorsArg,
     #[command(flatten)]
     trips: TripLimit,
+    #[command(flatten)]
+    inputs: InputArgs,
     #[command(flatten)]
     seed: SeedArg,
     /// How many seconds to take samples for, from 0 to 3600; at least five samples are taken
@@ -105,9 +107,7 @@ impl Bench {
             let name = effort.name();
             subjects.push(Subject::new(&ready, &plan, (effort, name), &how, clock, streams)?);
         }
-        let inputs = Inputs::new(Vec::new(), self.seed.seed)?;
-        let given = (0..ready.arguments).map(|_| None).collect();
-        let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
+        let args = self.arguments(&ready)?;
         let wrong = |d| ready.source.wrong(d);
         let least = (self.min_seconds, &ranks);
         let measures = measured(&mut subjects, &args, threads, least).map_err(wrong)?;
@@ -134,6 +134,12 @@ impl Bench {
             streams.out.write_all(printed.as_bytes())?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The inputs that the function is measured at.
+    fn arguments(&self, ready: &PlanRequest) -> Result<Vec<Array>, Failure> {
+        let inputs = Inputs::new(self.inputs.inputs.clone(), self.seed.seed)?;
+        measured_arguments(&ready.source.source, (&ready.function, ready.arguments), &inputs)
     }
 
     /// The ranks that run the function with this process, where it exchanges with others.
@@ -178,8 +184,8 @@ pub(super) fn here(
         subjects.push(Subject::new(ready, plan, made, &how, Clock::new(), streams)?);
     }
     let inputs = Inputs::new(Vec::new(), 0)?;
-    let given = (0..ready.arguments).map(|_| None).collect();
-    let args = arguments(&ready.source.source, &ready.function, &inputs, given)?;
+    let function = (&ready.function, ready.arguments);
+    let args = measured_arguments(&ready.source.source, function, &inputs)?;
     let wrong = |d| ready.source.wrong(d);
     let measure = || {
         let measures = measured(&mut subjects, &args, threads, (least, &ranks))?;

@@ -169,6 +169,28 @@ fn code_is_shown_step_by_step() {
     assert!(text.contains("for sin_reduce_sum.folded"), "{text}");
 }
 
+/// What is measured is what is given: this many steps are within the limit, and one more is not.
+#[test]
+fn inputs_are_those_that_are_given() {
+    let d = Folder::new();
+    let steps = "func @count(%n: f32[]) -> f32[] {
+  %x = while %n : f32[] cond(%c: f32[]) {
+    %0 = gt %c, 0.0 : bool[]
+    yield %0
+  } body(%c: f32[]) {
+    %1 = sub %c, 1.0 : f32[]
+    yield %1
+  }
+  return %x
+}
+";
+    d.file("count.ir", steps);
+    let bench = "bench count.ir --min-seconds 0 --max-trips 5";
+    d.good(&format!("{bench} --input n=5"));
+    let ran = d.run(&format!("{bench} --input n=6"));
+    assert!(ran.code != 0 && ran.err.contains("more than 5 steps"), "{}", ran.err);
+}
+
 #[test]
 fn what_cannot_be_measured_is_said() {
     let d = sums();
@@ -191,6 +213,10 @@ fn what_cannot_be_measured_is_said() {
         ("sum.ir --dim n=4 --min-seconds nan", 2, "seconds from 0 to 3600"),
         ("sum.ir --dim n=4 --min-seconds 0 --trace none/t.json", 2, "cannot write `none/t.json`"),
         ("sum.ir --dim n=4 --min-seconds 0 --trace .", 2, "not a regular file"),
+        ("sum.ir --dim n=4 --input y=1", 2, "@f has no input `y`"),
+        ("sum.ir --dim n=4 --input x=1 --input x=2", 2, "--input x is given twice"),
+        ("sum.ir --dim n=4 --input x=[1,2]", 2, "input x: %x is f32[4], the list is f32[2]"),
+        ("sum.ir --dim n=4 --input x=none.npy", 2, "cannot read `none.npy`"),
         ("none.ir", 2, "cannot read `none.ir`"),
     ] {
         let ran = d.run(&format!("bench {args}"));
