@@ -5,7 +5,7 @@ use super::bundles::fastest_bundled;
 use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{LinkedPlan, PlanPoint, measured, priced};
+use super::point::{LinkedPlan, PlanPoint, linked_seconds, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
@@ -15,34 +15,12 @@ use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;
 use crate::lower::lower;
 use crate::lower::planned_groups::PlannedGroups;
-use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
-
-/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
-/// equally fast it is the one of the lower peak.
-///
-/// # Errors
-/// For what has no lowering: symbolic extents and calls. The error names the symbol
-/// or the instruction.
-pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
-    plan_for(f, options, &AnyEngine)
-}
-
-/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
-///
-/// # Errors
-/// As there.
-pub fn plan_for(
-    f: &Function,
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> Result<Plan, Diagnostic> {
-    Ok(plan_among(f, options, engine)?.plan)
-}
 
 /// A plan without a budget, and those that it was chosen from.
 #[derive(Clone, Debug)]
@@ -57,14 +35,20 @@ pub struct PlanWithAttempts {
     groups: Option<PlannedGroups>,
 }
 
-/// As [`plan_for`], with the plans that it was chosen from.
+/// What makes a plan better that was linked from this, with an engine; `None` where nothing does.
+pub(crate) type BetterPlan<'a> =
+    dyn Fn(&LinkBase<'_>, &Plan, &dyn EngineModel) -> Result<Option<Plan>, Diagnostic> + 'a;
+
+/// The plan of a [prepared](crate::prepare()) function without a budget, with the plans that it was chosen from: one of them is
+/// what becomes of the fastest of the others.
 ///
 /// # Errors
-/// As there.
-pub fn plan_among(
+/// As [`plan`](crate::plan()).
+pub(crate) fn plan_with(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
+    better: &BetterPlan<'_>,
 ) -> Result<PlanWithAttempts, Diagnostic> {
     // Plans that are compared have most groups in common.
     let with_memo = MemoEngine::new(engine, &options.device);
@@ -76,10 +60,18 @@ pub fn plan_among(
     };
     let base = base.as_ref();
     let none = || Attempts { plans: Vec::new(), is_unfused_left_out: false };
-    let Attempts { plans: attempts, is_unfused_left_out } = match options.effort {
+    let Attempts { plans: mut attempts, is_unfused_left_out } = match options.effort {
         Effort::Off => none(),
         _ => attempts(f, options, &blocks, (base, engine), UnfusedPlan::IfFastest)?,
     };
+    if options.effort >= Effort::Default
+        && let Some(base) = base
+        && let Some(plan) = better(base, &fastest_of(f, options, &attempts)?, engine)?
+    {
+        let seconds = linked_seconds(Some(base), (f, &plan), &options.device, engine)?;
+        let effort = Effort::Default;
+        attempts.push(UnbudgetedPlan { effort, is_quick: false, plan, seconds });
+    }
     let plan = match options.effort {
         Effort::Off => plan_at(f, options, 0.0, &blocks)?,
         Effort::Search => searched(f, options, engine, &attempts)?,
