@@ -26,7 +26,7 @@ pub(super) struct UnbudgetedPlan {
     pub(super) is_quick: bool,
     pub(super) plan: Plan,
     /// Predicted seconds.
-    pub(super) seconds: f64,
+    seconds: f64,
 }
 
 /// What is wanted of the plan that has a kernel for each instruction.

@@ -5,7 +5,7 @@ use super::bundles::fastest_bundled;
 use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
-use super::point::{LinkedPlan, PlanPoint, linked_seconds, measured, priced};
+use super::point::{LinkedPlan, PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
@@ -39,8 +39,8 @@ pub struct PlanWithAttempts {
 pub(crate) type BetterPlan<'a> =
     dyn Fn(&LinkBase<'_>, &Plan, &dyn EngineModel) -> Result<Option<Plan>, Diagnostic> + 'a;
 
-/// The plan of a [prepared](crate::prepare()) function without a budget, with the plans that it was chosen from: one of them is
-/// what becomes of the fastest of the others.
+/// The plan of a [prepared](crate::prepare()) function without a budget, which was made better last, with the plans that it was
+/// chosen from.
 ///
 /// # Errors
 /// As [`plan`](crate::plan()).
@@ -60,25 +60,24 @@ pub(crate) fn plan_with(
     };
     let base = base.as_ref();
     let none = || Attempts { plans: Vec::new(), is_unfused_left_out: false };
-    let Attempts { plans: mut attempts, is_unfused_left_out } = match options.effort {
+    let Attempts { plans: attempts, is_unfused_left_out } = match options.effort {
         Effort::Off => none(),
         _ => attempts(f, options, &blocks, (base, engine), UnfusedPlan::IfFastest)?,
     };
-    if options.effort >= Effort::Default
-        && let Some(base) = base
-        && let Some(plan) = better(base, &fastest_of(f, options, &attempts)?, engine)?
-    {
-        let seconds = linked_seconds(Some(base), (f, &plan), &options.device, engine)?;
-        let effort = Effort::Default;
-        attempts.push(UnbudgetedPlan { effort, is_quick: false, plan, seconds });
-    }
     let plan = match options.effort {
         Effort::Off => plan_at(f, options, 0.0, &blocks)?,
         Effort::Search => searched(f, options, engine, &attempts)?,
         _ => fastest_of(f, options, &attempts)?,
     };
     let others: Vec<(bool, &Plan)> = attempts.iter().map(|a| (a.is_quick, &a.plan)).collect();
-    let plan = fastest_bundled(base, (f, plan), &others, options, engine);
+    let mut plan = fastest_bundled(base, (f, plan), &others, options, engine);
+    // Last, since some decisions are better for nothing once kernels share launches.
+    if options.effort >= Effort::Default
+        && let Some(base) = base
+        && let Some(found) = better(base, &plan, engine)?
+    {
+        plan = found;
+    }
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     let groups = with_memo.own_memo().map(|memo| PlannedGroups::new(&plan.graph, memo));
     Ok(PlanWithAttempts { plan, attempts, is_unfused_left_out, groups })
