@@ -104,6 +104,11 @@ pub(crate) fn fastest_bundled<'f>(
         if least > ours.seconds() * reach && !may_be_leaner {
             continue;
         }
+        // Even if what shares launches took no time.
+        let bound = given.seconds() - given.short_seconds(options.device.launch_s);
+        if bound > ours.seconds() && !are_alike(bound, ours.seconds()) {
+            continue;
+        }
         let made = bundled(base, (f, other.clone()), options, engine);
         let Some(theirs) = TimedPlan::of(base, (f, &made), with) else { continue };
         let is_better = match are_alike(ours.seconds(), theirs.seconds()) {

@@ -70,4 +70,27 @@ mod tests {
         assert_eq!(format!("{head}{bodies}"), text);
         assert_eq!(pieces(head).len(), 1);
     }
+
+    #[test]
+    fn a_piece_is_long_by_one_entry_alone_and_warps_that_hand_registers_over_are_apart() {
+        let entry = |name: &str, line: &str, lines: usize| {
+            format!(".visible .entry {name}(\n) {{\n{}}}\n\n", line.repeat(lines))
+        };
+        let of = |name: &str, bytes: usize| entry(name, "  ret;\n", bytes / 7);
+        let moving = |name: &str| entry(name, "  setmaxnreg.inc.sync.aligned.u32 240;\n", 2);
+        let head = ".version 8.0\n\n";
+        let all = [
+            of("short", 100),
+            of("long", 3 * PIECE),
+            of("next", PIECE / 2),
+            of("more", PIECE / 4),
+            of("other", PIECE / 2),
+            moving("first"),
+            moving("second"),
+            of("last", 100),
+        ];
+        let found = pieces(&format!("{head}{}", all.concat()));
+        let names: Vec<String> = found.iter().map(|p| p.entries.join(" ")).collect();
+        assert_eq!(names, ["short", "long", "next more", "other", "first second", "last"]);
+    }
 }
