@@ -437,6 +437,33 @@ pub(crate) fn pieces_are_read_by_vectors() {
     }
 }
 
+/// Where several arrays are read, an address is chosen and one load follows, once for all neighbours of a thread and all its rows of
+/// neighbours.
+pub(crate) fn an_address_of_pieces_is_chosen() {
+    let text = "func @f(%a: i32[3,512], %b: i32[6,512], %c: i32[2,512], %w: i32[512]) -> (i32[11], i32[11,512]) {
+      %d = concatenate %a, %b, %c {axis = 0} : i32[11,512]
+      %v = broadcast_in_dim %w {dims = [1]} : i32[11,512]
+      %e = mul %d, %v : i32[11,512]
+      %s = reduce_sum %e {axes = [1]} : i32[11]
+      return %s, %e
+    }";
+    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+    let f = module.funcs.values().next().expect("a function");
+    let program = lowered(&module, f, Effort::Default, Fp::Fast);
+    let args = random::inputs(f, &[Domain::Ints(-9, 9)]);
+    let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+    let module = ptx::compile(&program, GpuTarget::SM80, Fp::Fast).expect("compiles");
+    let lines = |found: &dyn Fn(&str) -> bool| {
+        module.text.lines().filter(|line| found(line.trim_start())).count()
+    };
+    // Two of three addresses are passed over.
+    assert_eq!(lines(&|line| line.starts_with("selp.b64")), 2, "{}", module.text);
+    let guarded = |line: &str| line.starts_with('@') && line.contains("ld.global");
+    assert_eq!(lines(&guarded), 0, "{}", module.text);
+    assert!(lines(&|line| line.starts_with("ld.global.nc.v4")) > 1, "{}", module.text);
+    assert_eq!(run(&module, &program, &args, false), expected, "{}", *program);
+}
+
 /// The program as it is planned for many rows, with two in the place of those.
 fn for_two(f: &Function) -> Verified<Program> {
     let many = f.to_string().replace("[2", "[8192");

@@ -381,6 +381,7 @@ fn main() -> ExitCode {
         bits::arithmetic_in_pairs_rounds_as_one,
         arithmetic::pairs_round_once,
         bits::pieces_are_read_by_vectors,
+        bits::an_address_of_pieces_is_chosen,
         bits::nothing_spills,
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,
