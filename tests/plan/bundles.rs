@@ -5,12 +5,13 @@ use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    Effort, Fp, LoweredFunction, MachineModel, Plan, PlanOptions, compile, cost, lower, prepare,
+    Effort, EngineModel, Fp, LoweredFunction, MachineModel, Memory, Plan, PlanOptions,
+    SizedProgram, compile, cost, lower, memory, plan_for, prepare,
 };
 use adfuse::ir::kernel::{Program, Step, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
-use adfuse::ir::{Function, Kind, Module};
+use adfuse::ir::{Diagnostic, Function, Kind, Module};
 
 /// Parameters of these extents with gradients: a step of gradient descent, or of AdamW without its corrections.
 fn updates(shapes: &[&[i64]], adam: bool) -> String {
@@ -74,6 +75,32 @@ fn bundles(program: &Program) -> Vec<usize> {
     program.steps.iter().filter_map(kernels).collect()
 }
 
+/// An engine for which programs with bundles take more memory by this many bytes.
+struct LargerBundles(u64);
+
+/// A program for that engine.
+struct SizedForBundles {
+    scratch: Vec<u64>,
+    more: u64,
+}
+
+impl EngineModel for LargerBundles {
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        let more = if bundles(program).is_empty() { 0 } else { self.0 };
+        Ok(Box::new(SizedForBundles { scratch: vec![0; program.steps.len()], more }))
+    }
+}
+
+impl SizedProgram for SizedForBundles {
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
+    }
+
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
+        Ok(memory.peak + self.more)
+    }
+}
+
 /// Runs a function as planned on the evaluator and on one thread and three, and compares it with the reference engine.
 fn keeps_bits(text: &str) {
     let (module, f) = function(text);
@@ -98,6 +125,21 @@ fn three_updates_are_one_launch() {
         assert_eq!(cost(&made.program, &device).launches, 1, "{}", made.program);
     }
     keeps_bits(&text);
+}
+
+#[test]
+fn what_shares_a_launch_takes_no_more_memory_but_for_a_few_bytes() {
+    let (module, f) = function(&updates(&[&[64, 64], &[64], &[256, 64]], true));
+    let options = options(MachineModel::h200());
+    let f = &prepare(&module, &f).expect("prepares");
+    let planned = |more: u64| {
+        let plan = plan_for(f, &options, &LargerBundles(more)).expect("has a plan");
+        lower(f, &plan, &options.device).expect("lowers")
+    };
+    let peak = memory(&planned(0), Effort::Quick).expect("is small").peak;
+    for (more, found) in [(0, 1), (peak / 5000, 1), (peak / 4000, 0), (peak, 0)] {
+        assert_eq!(bundles(&planned(more)).len(), found, "{more} of {peak}");
+    }
 }
 
 #[test]

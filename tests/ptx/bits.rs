@@ -396,47 +396,6 @@ pub(crate) fn arithmetic_in_pairs_rounds_as_one() {
     }
 }
 
-/// Neighbours that are all in one piece of a concatenation, or of an array with rows of numbers around it, are read by vectors of
-/// that piece; pieces that end amid neighbours are read one by one.
-pub(crate) fn pieces_are_read_by_vectors() {
-    for (dtype, cols, vector) in
-        [("f32", 64, "v4.f32"), ("bf16", 64, "v4.b32"), ("i32", 12, "v4.b32"), ("f32", 5, "")]
-    {
-        let ty = |rows: u32| format!("{dtype}[{rows},{cols}]");
-        let (a, b, all, padded) = (ty(3), ty(6), ty(9), ty(12));
-        let text = format!(
-            "func @f(%a: {a}, %b: {b}) -> ({all}, {padded}) {{
-              %c = concatenate %a, %b {{axis = 0}} : {all}
-              %d = add %c, 3 : {all}
-              %p = pad %d, 7 {{low = [1, 0], high = [2, 0], interior = [0, 0]}} : {padded}
-              %q = mul %p, %p : {padded}
-              return %d, %q
-            }}"
-        );
-        let text = if dtype == "i32" {
-            text
-        } else {
-            text.replace(" 3 :", " 3.0 :").replace(" 7 ", " 7.0 ")
-        };
-        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
-        let f = module.funcs.values().next().expect("a function");
-        for effort in [Effort::Off, Effort::Default] {
-            let program = lowered(&module, f, effort, Fp::Strict);
-            let args = random::inputs(f, &[Domain::Normal, Domain::Ints(-9, 9)]);
-            let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
-            let module = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
-            let guarded = |line: &str| {
-                line.trim_start().starts_with('@')
-                    && line.contains(&format!("ld.global.nc.{vector} "))
-            };
-            let found = module.text.lines().any(guarded);
-            assert_eq!(found, !vector.is_empty(), "{dtype} {cols} {effort:?}\n{}", module.text);
-            let found = run(&module, &program, &args, false);
-            assert_eq!(found, expected, "{dtype} {cols} {effort:?}\n{}", *program);
-        }
-    }
-}
-
 /// The program as it is planned for many rows, with two in the place of those.
 fn for_two(f: &Function) -> Verified<Program> {
     let many = f.to_string().replace("[2", "[8192");

@@ -15,6 +15,7 @@ mod instructions;
 mod lanes;
 mod loops;
 mod machine;
+mod pieces;
 mod products;
 mod prologues;
 mod schedules;
@@ -380,7 +381,8 @@ fn main() -> ExitCode {
         folds::trees_of_a_loop_share_launches,
         bits::arithmetic_in_pairs_rounds_as_one,
         arithmetic::pairs_round_once,
-        bits::pieces_are_read_by_vectors,
+        pieces::pieces_are_read_by_vectors,
+        pieces::an_address_of_pieces_is_chosen,
         bits::nothing_spills,
         schedules::texts_read_back,
         schedules::edited_texts_are_refused_or_run,

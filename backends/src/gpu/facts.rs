@@ -81,7 +81,7 @@ impl FactsCache {
             let facts = match known {
                 Some(facts) => facts,
                 None => {
-                    let facts = of_step(program, step, options).ok()?;
+                    let facts = of_form(&key.1, options).ok()?;
                     let mut known = self.known();
                     if known.len() >= MOST_FORMS {
                         known.clear();
@@ -96,19 +96,12 @@ impl FactsCache {
     }
 }
 
-/// The facts of one step, alone.
-fn of_step(
-    program: &Program,
-    step: &Step,
-    options: &FactsOptions,
-) -> Result<KernelFacts, Diagnostic> {
+/// The facts of the steps of a form, of a program that has one of them and its buffers alone.
+fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagnostic> {
     let &FactsOptions { target, fp, library, ref products } = options;
-    let alone = Program {
-        name: program.name.clone(),
-        buffers: program.buffers.clone(),
-        outputs: Vec::new(),
-        steps: vec![step.clone()],
-    };
+    let (step, buffers) = form.clone().parts();
+    let (buffers, steps) = (buffers.into_iter().collect(), vec![step.clone()]);
+    let alone = Program { name: String::new(), buffers, outputs: Vec::new(), steps };
     let context = DivisionContext { fp, target: &target, library, products };
     let parts = split(&alone, context)?;
     let done: Vec<bool> = parts.multiplied(fp, library).iter().map(Option::is_some).collect();
@@ -139,7 +132,7 @@ fn of_step(
         }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
     }
-    if let (Step::Contract(c), Some(launches)) = (step, &mut facts.launches)
+    if let (Step::Contract(c), Some(launches)) = (&step, &mut facts.launches)
         && let Some(seconds) = measured_seconds(&alone, c, options)
     {
         // The time of all launches together is known: nothing of it is counted once more.

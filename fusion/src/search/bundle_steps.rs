@@ -87,6 +87,12 @@ impl<'b, 'f> TimedPlan<'b, 'f> {
         short.saturating_sub(1) as f64 * launch_s
     }
 
+    /// Seconds of all elementwise kernels for which a launch counts: shared launches take no more off a plan, whatever they keep busy.
+    pub(super) fn short_seconds(&self, launch_s: f64) -> f64 {
+        let short = self.steps().into_iter().filter(|&step| is_short(step, launch_s));
+        short.map(|(_, _, seconds)| seconds).sum()
+    }
+
     /// The steps, each in a program that has its buffers, with their seconds.
     fn steps(&self) -> Vec<(&Program, &Step, f64)> {
         match self {

@@ -3,8 +3,8 @@
 //! This is the last thing that is done to a plan. Groups are visited in the order in which they run. A short one joins a
 //! group before it: it runs earlier, where all that it reads is there by then, or the others run later, where nothing has
 //! read what they compute. The bytes that are live at each group are followed, and nothing joins where that
-//! would lift them above the most that there were. Whatever is predicted, a plan that takes more time or memory than the
-//! given one is not returned.
+//! would lift them above the most that there were. Whatever is predicted, a plan that takes more time than the given one is not
+//! returned, nor one that takes more memory, beyond what arrays that begin elsewhere leave between them.
 
 use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
 use super::fastest::are_alike;
@@ -34,7 +34,7 @@ const FAR: usize = 512;
 /// memory than before. The last is for plans whose peak is everywhere.
 const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
 
-/// The plan with kernels that share nothing in one launch, where that is faster and takes no more memory where memory is
+/// The plan with kernels that share nothing in one launch, where that is faster and takes as much memory where memory is
 /// planned quickly.
 pub(crate) fn bundled<'f>(
     base: Option<&LinkBase<'f>>,
@@ -51,10 +51,10 @@ pub(crate) fn bundled<'f>(
     let fits = |made: TimedPlan<'_, 'f>| {
         let peak = made.quick_peak(with)?;
         // The memory of the given plan is planned where a bound does not tell which takes more.
-        let fits = peak <= given.least_peak()
+        let fits = takes_no_more(peak, given.least_peak())
             || match most {
-                Some(most) => peak <= most,
-                None => peak <= *most.insert(given.quick_peak(with)?),
+                Some(most) => takes_no_more(peak, most),
+                None => takes_no_more(peak, *most.insert(given.quick_peak(with)?)),
             };
         fits.then(|| made.plan().groups.clone())
     };
@@ -63,6 +63,15 @@ pub(crate) fn bundled<'f>(
         None => plan,
     }
 }
+
+/// Whether a peak is no higher than another but for what arrays that begin elsewhere leave between them: steps that share a launch have
+/// other scratch memory, and what lies beside it moves.
+fn takes_no_more(peak: u64, most: u64) -> bool {
+    peak <= most.saturating_add(most / NOTHING)
+}
+
+/// A part of the peak that is no array: by no plan are such peaks told apart.
+const NOTHING: u64 = 1 << 12;
 
 /// How much slower than the fastest plan that of effort quick may be for its launches to be shared on several cores.
 const WITH_CORES: f64 = 1.25;
@@ -93,6 +102,11 @@ pub(crate) fn fastest_bundled<'f>(
         // What shares a launch may keep more cores busy.
         let reach = if is_quick && options.device.parallel > 1 { WITH_CORES } else { 1.0 };
         if least > ours.seconds() * reach && !may_be_leaner {
+            continue;
+        }
+        // Even if what shares launches took no time.
+        let bound = given.seconds() - given.short_seconds(options.device.launch_s);
+        if bound > ours.seconds() && !are_alike(bound, ours.seconds()) {
             continue;
         }
         let made = bundled(base, (f, other.clone()), options, engine);

@@ -3,13 +3,14 @@
 
 use super::cuda::{Refused, answered};
 use super::device::{Facts, GpuDevice};
-use super::pieces::{ModulePiece, pieces};
+use super::pieces::{ModulePiece, moves_registers, pieces};
 use super::ptxas::{self, AssembledText, Ptxas};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
 };
 use sha2::{Digest, Sha256};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -98,14 +99,17 @@ impl Loaded {
     ) -> Result<Loaded, Diagnostic> {
         device.enter()?;
         let pieces = pieces(text);
+        // Long texts take longest: they are begun first, so that short ones fill the threads at the end.
+        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        order.sort_by_key(|&n| Reverse(pieces[n].text.len()));
         let next = AtomicUsize::new(0);
         let made: Vec<OnceLock<Result<LoadedPiece, Diagnostic>>> =
             pieces.iter().map(|_| OnceLock::new()).collect();
         // The assembler takes most of the time: a piece for each thread that is free.
         let work = || {
             while let Some((piece, place)) = {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                pieces.get(n).zip(made.get(n))
+                let n = order.get(next.fetch_add(1, Ordering::Relaxed)).copied();
+                n.and_then(|n| pieces.get(n).zip(made.get(n)))
             } {
                 let loaded = device.enter().map_err(Diagnostic::from);
                 let loaded = loaded.and_then(|()| LoadedPiece::of(piece, device.facts(), cache));
@@ -286,12 +290,6 @@ impl LoadedPiece {
         }
         Ok(LoadedPiece { module, notes, kept: false, bytes: code.len() as u64 })
     }
-}
-
-/// Whether warps of a text hand registers to others. The linker's assembler ignores that, since what it makes may be linked with
-/// other code.
-fn moves_registers(text: &str) -> bool {
-    text.contains("setmaxnreg")
 }
 
 /// What makes code that can be kept.

@@ -62,8 +62,8 @@ pub(crate) struct At<'a> {
 
 /// An element in memory: a register and a constant number of bytes.
 pub(crate) struct Address {
-    base: Reg,
-    offset: i64,
+    pub(super) base: Reg,
+    pub(super) offset: i64,
 }
 
 impl std::fmt::Display for Address {
@@ -148,6 +148,14 @@ impl<'p> Emit<'p> {
         let op = if x.class == Class::Word { "mad.wide.s32" } else { "mad.lo.s64" };
         let base = self.asm.pure(Class::Long, op, format_args!("{x}, {size}, {base}"));
         Address { base, offset }
+    }
+
+    /// An address in one register.
+    pub(super) fn whole(&mut self, address: &Address) -> Reg {
+        match address.offset {
+            0 => address.base,
+            k => self.asm.pure(Class::Long, "add.s64", format_args!("{}, {k}", address.base)),
+        }
     }
 
     /// An address in one register, which may be moved.
