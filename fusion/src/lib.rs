@@ -44,14 +44,15 @@ pub use loops::{
 pub use lower::group_memo::LoweringMemo;
 pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
-pub use lower::planned_groups::PlannedGroups;
 pub use lower::steps::{computed_by_steps, steps_of};
 pub use lower::{lower, lower_with_memo};
 pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram, StepSizes};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
-pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside, memory_spaced};
+pub use memory::{
+    ALIGN, KnownPackings, Memory, block_memory, memory, memory_apart, memory_beside, memory_spaced,
+};
 pub use plan::blocks::block_function;
 pub use plan::inverse::InverseChoice;
 pub use plan::layout::Layout;
@@ -75,6 +76,7 @@ pub use remat::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
 pub use remat::{PlanFrontier, plan_frontier};
+pub use search::planned_groups::PlannedGroups;
 pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
 pub use search::point::{PlanPoint, plan_point};
 

@@ -255,7 +255,7 @@ impl LinkedPlan {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
-        let memory = linked_memory(&self.program, effort, &self.scratch)?;
+        let memory = linked_memory(&self.program, effort, &self.scratch, engine.packings())?;
         match engine.step_sizes() {
             Some(sizes) => sizes.peak(&self.program.frame, &memory),
             None => Ok(memory.peak),
