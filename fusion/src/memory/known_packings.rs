@@ -75,3 +75,34 @@ impl<Q: PartialEq> Known<Q> {
         known.push((asked, found.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_memplan::{PlacementOrder, plan_in_order};
+
+    fn rooms(bytes: u64) -> Rooms {
+        let mut rooms = Rooms::new(64, 4);
+        rooms.room(64).expect("is small");
+        rooms.push(0..4, bytes);
+        rooms
+    }
+
+    #[test]
+    fn what_is_known_is_not_packed_again() {
+        let known = KnownPackings::default();
+        let pack = |rooms: &Rooms| rooms.plan(&[PlacementOrder::Size], u64::MAX);
+        let never = |_: &Rooms| -> Result<Option<Packing>, PlanError> { panic!("is packed again") };
+        let found = known.beside(&rooms(128), u64::MAX, pack).expect("is packed");
+        let bound = found.as_ref().map_or(0, |found| rooms(128).arena(found.lower_bound));
+        assert_eq!(known.beside(&rooms(128), bound + 1, never), Ok(found.clone()));
+        assert_eq!(known.beside(&rooms(128), bound, never), Ok(None));
+        assert_ne!(known.beside(&rooms(192), u64::MAX, pack), Ok(found));
+        let problem = rooms(128).problem().clone();
+        let pack = |problem: &Problem| plan_in_order(problem, PlacementOrder::Size);
+        let found = known.alone(problem.clone(), Effort::Quick, pack);
+        let never = |_: &Problem| -> Result<Packing, PlanError> { panic!("is packed again") };
+        assert_eq!(known.alone(problem.clone(), Effort::Quick, never), found);
+        assert_eq!(known.alone(problem, Effort::Default, pack), found);
+    }
+}
