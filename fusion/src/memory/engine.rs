@@ -50,7 +50,7 @@ pub trait EngineModel: Sync {
     }
 
     /// What was lowered before of the plans that are compared: it changes no plan.
-    fn memo(&self) -> Option<&LoweringMemo> {
+    fn memo(&self) -> Option<&Arc<LoweringMemo>> {
         None
     }
 
@@ -145,11 +145,6 @@ impl<'e> MemoEngine<'e> {
         MemoEngine { engine, own, packings: Arc::default() }
     }
 
-    /// The memo of its own, where the engine had none.
-    pub(crate) fn own_memo(&self) -> Option<Arc<LoweringMemo>> {
-        self.own.clone()
-    }
-
     /// What it knows of packings.
     pub(crate) fn own_packings(&self) -> Arc<KnownPackings> {
         Arc::clone(&self.packings)
@@ -184,8 +179,8 @@ impl EngineModel for MemoEngine<'_> {
         self.engine.donated()
     }
 
-    fn memo(&self) -> Option<&LoweringMemo> {
-        self.own.as_deref().or_else(|| self.engine.memo())
+    fn memo(&self) -> Option<&Arc<LoweringMemo>> {
+        self.own.as_ref().or_else(|| self.engine.memo())
     }
 
     fn packings(&self) -> Option<&KnownPackings> {

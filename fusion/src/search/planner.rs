@@ -21,6 +21,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
+use std::sync::Arc;
 
 /// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
 /// equally fast it is the one of the lower peak.
@@ -53,7 +54,7 @@ pub struct PlanWithAttempts {
     attempts: Vec<(Effort, Plan)>,
     /// Whether a kernel for each instruction, which is slower, was left out of these.
     is_unfused_left_out: bool,
-    /// What was lowered and packed on the way; `None` where the engine keeps that.
+    /// What was lowered and packed on the way.
     groups: Option<PlannedGroups>,
 }
 
@@ -89,8 +90,8 @@ pub fn plan_among(
     let plan = fastest_bundled(base, (f, plan), &others, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     let groups = with_memo
-        .own_memo()
-        .map(|memo| PlannedGroups::new(&plan.graph, memo, with_memo.own_packings()));
+        .memo()
+        .map(|memo| PlannedGroups::new(&plan.graph, Arc::clone(memo), with_memo.own_packings()));
     Ok(PlanWithAttempts { plan, attempts, is_unfused_left_out, groups })
 }
 

@@ -17,6 +17,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Buffer, Program, Step, verify_steps};
 use adfuse_ir::{Diagnostic, Function, Value};
+use std::sync::Arc;
 
 /// A plan with its cost.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ pub(crate) fn priced(
         given => plan.donating(given),
     };
     let device = &options.device;
-    let placed = placed(f, &plan, LowerWith::measured(device, engine.memo()))?;
+    let placed = placed(f, &plan, LowerWith::measured(device, engine.memo().map(Arc::as_ref)))?;
     let of_steps = seconds_of_steps(&placed, device, engine);
     let (seconds, compile) = (total(&of_steps), compile(&placed, device));
     Ok(PricedPlan { plan, placed, of_steps, seconds, compile })
@@ -309,7 +310,7 @@ pub(crate) fn plan_seconds(
     device: &MachineModel,
     engine: &dyn EngineModel,
 ) -> Result<f64, Diagnostic> {
-    let placed = placed(f, plan, LowerWith::measured(device, engine.memo()))?;
+    let placed = placed(f, plan, LowerWith::measured(device, engine.memo().map(Arc::as_ref)))?;
     Ok(total(&seconds_of_steps(&placed, device, engine)))
 }
 
