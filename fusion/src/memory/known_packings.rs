@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 /// The last packings that were asked for. They change no answer. Threads that compare plans share them.
 #[derive(Debug, Default)]
 pub struct KnownPackings {
-    alone: Known<(Problem, Effort)>,
-    beside: Known<Rooms>,
+    alone: AnsweredQuestions<(Problem, Effort)>,
+    beside: AnsweredQuestions<Rooms>,
 }
 
 /// Packings that are kept of each kind: comparing plans asks again for one of the last few.
@@ -52,15 +52,15 @@ impl KnownPackings {
 
 /// Questions with their answers, the latest last.
 #[derive(Debug)]
-struct Known<Q>(Mutex<Vec<(Q, Packing)>>);
+struct AnsweredQuestions<Q>(Mutex<Vec<(Q, Packing)>>);
 
-impl<Q> Default for Known<Q> {
+impl<Q> Default for AnsweredQuestions<Q> {
     fn default() -> Self {
-        Known(Mutex::default())
+        AnsweredQuestions(Mutex::default())
     }
 }
 
-impl<Q: PartialEq> Known<Q> {
+impl<Q: PartialEq> AnsweredQuestions<Q> {
     fn find(&self, asked: &Q) -> Option<Packing> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, packing) = known.iter().rev().find(|(question, _)| question == asked)?;

@@ -349,9 +349,9 @@ instances!(avx512, target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,a
 
 /// The fastest that the host can run.
 pub(super) fn found<T: ScoreElement>() -> RowKernels<T> {
-    type Found<T> = fn() -> RowKernels<T>;
+    type FindKernels<T> = fn() -> RowKernels<T>;
     let found = Vectors::runnable(&[
-        (Vectors::Narrow, any::all as Found<T>),
+        (Vectors::Narrow, any::all as FindKernels<T>),
         #[cfg(target_arch = "x86_64")]
         (Vectors::Avx2, avx2::all),
         #[cfg(target_arch = "x86_64")]
