@@ -74,7 +74,7 @@ const WORTH_KEEPING: usize = 64;
 pub struct FastestPlan {
     /// The plan.
     pub plan: Plan,
-    /// What was lowered to find it.
+    /// What was lowered and packed to find it.
     pub groups: Option<PlannedGroups>,
     /// Problems with the plan cache.
     pub notes: Vec<String>,

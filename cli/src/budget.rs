@@ -14,6 +14,7 @@ use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How much memory there is.
@@ -183,7 +184,7 @@ pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
 /// What counts the memory of plans for a machine, with what was lowered of them.
 pub(super) struct Counting {
     by: CountedBy,
-    memo: LoweringMemo,
+    memo: Arc<LoweringMemo>,
 }
 
 /// What counts memory.
@@ -206,7 +207,7 @@ impl Counting {
     }
 
     fn new(by: CountedBy, options: &PlanOptions) -> Counting {
-        Counting { by, memo: LoweringMemo::new(&options.device) }
+        Counting { by, memo: Arc::new(LoweringMemo::new(&options.device)) }
     }
 
     /// As an engine counts that is there.
@@ -232,7 +233,7 @@ impl Counting {
 }
 
 impl EngineModel for Counting {
-    fn memo(&self) -> Option<&LoweringMemo> {
+    fn memo(&self) -> Option<&Arc<LoweringMemo>> {
         Some(&self.memo)
     }
 

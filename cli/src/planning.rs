@@ -20,8 +20,9 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
-    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, StackGoal, budget_frontier, decide_loops,
-    loop_residuals, lower, memory_beside, narrow_storage, plan_among, plan_for, ways_back,
+    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, StackGoal,
+    budget_frontier, decide_loops, loop_residuals, lower, memory_beside, narrow_storage,
+    plan_among, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::AttentionSteps;
@@ -477,6 +478,11 @@ impl PlanRequest {
         };
         let program = program.map_err(|d| self.wrong(d))?;
         verify(program).map_err(|errors| self.source.source.wrong(errors))
+    }
+
+    /// What was found on the way to the plan without a budget.
+    pub(super) fn groups(&self) -> Option<PlannedGroups> {
+        self.among.get().and_then(|among| among.groups().cloned())
     }
 
     /// The failure that an error of a pass is.

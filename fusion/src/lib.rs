@@ -44,14 +44,15 @@ pub use loops::{
 pub use lower::group_memo::LoweringMemo;
 pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
-pub use lower::planned_groups::PlannedGroups;
 pub use lower::steps::{computed_by_steps, steps_of};
 pub use lower::{lower, lower_with_memo};
 pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram, StepSizes};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
-pub use memory::{ALIGN, Memory, block_memory, memory, memory_apart, memory_beside, memory_spaced};
+pub use memory::{
+    ALIGN, KnownPackings, Memory, block_memory, memory, memory_apart, memory_beside, memory_spaced,
+};
 pub use plan::blocks::block_function;
 pub use plan::inverse::InverseChoice;
 pub use plan::layout::Layout;
@@ -76,7 +77,12 @@ pub use remat::residual_decision::{
 };
 pub use remat::unbudgeted::{plan, plan_among, plan_for};
 pub use remat::{PlanFrontier, plan_frontier};
+<<<<<<< HEAD
 pub use search::planner::{PlanWithAttempts, plan_attempts};
+=======
+pub use search::planned_groups::PlannedGroups;
+pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
+>>>>>>> b
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

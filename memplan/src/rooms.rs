@@ -34,7 +34,7 @@ pub enum Location {
 }
 
 /// Rooms and an arena as one problem.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Rooms {
     problem: Problem,
     /// Where each room starts, and its bytes.

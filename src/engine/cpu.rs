@@ -10,7 +10,8 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
 use crate::fusion::{
-    self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Plan, SizedProgram, StepSizes,
+    self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Plan, PlannedGroups, SizedProgram,
+    StepSizes,
 };
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -196,6 +197,18 @@ impl Cpu {
     /// As there.
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         self.session().of_program(program)
+    }
+
+    /// As [`Session::of_planned_program`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_planned_program(
+        &self,
+        program: Verified<Program>,
+        groups: Option<PlannedGroups>,
+    ) -> Result<Compiled, Diagnostic> {
+        self.session().of_planned_program(program, groups)
     }
 
     /// As [`Session::layout`].

@@ -177,6 +177,20 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::of_program(program), None)
     }
 
+    /// Compiles a program of a plan that was made with these groups: its memory is packed as it was to find the plan.
+    ///
+    /// # Errors
+    /// As [`Session::of_program`].
+    pub fn of_planned_program(
+        &self,
+        program: Verified<Program>,
+        groups: Option<PlannedGroups>,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        let running = self.passes();
+        running.groups.replace(groups);
+        self.run_with(&running, CompileUnit::of_program(program), None)
+    }
+
     /// The passes from one on, or from the first that is the engine's own. One that has none arranges its memory
     /// and makes what runs all the same.
     fn run(
@@ -225,7 +239,7 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
-        let memory = self.memory_to_run(&*self.prepared(program)?)?;
+        let memory = self.memory_to_run(&*self.prepared(program)?, None)?;
         let layout = arena_layout(&memory);
         Ok((memory, layout))
     }
@@ -266,17 +280,23 @@ impl<B: Backend + ?Sized> Session<B> {
     fn memory<E: ?Sized>(
         &self,
         prepared: &dyn Prepared<Executable = E>,
+        groups: Option<&PlannedGroups>,
     ) -> Result<Memory, Diagnostic> {
         let (scratch, again) = (prepared.scratch(), prepared.reads_again());
-        memory_apart(prepared.program(), self.settings.plan.effort, scratch, &again)
+        let (program, effort) = (prepared.program(), self.settings.plan.effort);
+        match groups {
+            Some(groups) => groups.memory_apart(program, effort, scratch, &again),
+            None => memory_apart(program, effort, scratch, &again),
+        }
     }
 
     /// The same for a program that is to run: what steps use that run at the same time is apart, where the peak is no higher.
     fn memory_to_run<E: ?Sized>(
         &self,
         prepared: &dyn Prepared<Executable = E>,
+        groups: Option<&PlannedGroups>,
     ) -> Result<Memory, Diagnostic> {
-        let plain = self.memory(prepared)?;
+        let plain = self.memory(prepared, groups)?;
         let ranges = prepared.concurrent();
         if ranges.is_empty() {
             return Ok(plain);
@@ -298,7 +318,7 @@ struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     /// What the budget has chosen, before the first pass whose result that is.
     chosen: RefCell<Option<BudgetChoice>>,
-    /// What was lowered to find the plan.
+    /// What was lowered and packed to find the plan.
     groups: RefCell<Option<PlannedGroups>>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
@@ -387,7 +407,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 
     fn lower(&self, f: &Function, plan: &Plan) -> Result<Program, Diagnostic> {
         let device = &self.options().device;
-        match self.groups.take() {
+        match &*self.groups.borrow() {
             Some(groups) => groups.lower(f, plan, device),
             None => fusion::lower(f, plan, device),
         }
@@ -412,7 +432,8 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         self.prepare(unit)?;
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
-        let memory = self.session.memory_to_run(&**prepared)?;
+        let groups = self.groups.borrow();
+        let memory = self.session.memory_to_run(&**prepared, groups.as_ref())?;
         let layout = arena_layout(&memory);
         let peak = prepared.peak(&layout)?;
         within(self.session.settings.mem_budget, unit.program()?, peak)?;

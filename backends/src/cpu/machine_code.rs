@@ -34,7 +34,7 @@ use cranelift_codegen::{Context, ir};
 use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Module, default_libcall_names};
+use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::str::FromStr;
@@ -89,6 +89,44 @@ impl CraneliftModule {
         let mut module = JITModule::new(builder);
         let calls = RuntimeFunctions::declare(&mut module).map_err(failed)?;
         Ok(CraneliftModule { module, calls })
+    }
+
+    /// Declares a function of a table and two numbers, which gives a number or nothing.
+    fn declared(&mut self, name: &str, gives: bool) -> Result<(FuncId, Context), Diagnostic> {
+        let mut signature = Signature::new(self.module.target_config().default_call_conv);
+        signature.params = vec![AbiParam::new(types::I64); 3];
+        signature.returns = vec![AbiParam::new(types::I64); gives.into()];
+        let id = self.module.declare_function(name, Linkage::Local, &signature).map_err(failed)?;
+        let mut context = Context::new();
+        context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        Ok((id, context))
+    }
+
+    /// What writes the instructions of a declared function.
+    fn emitter<'a>(
+        &'a mut self,
+        (context, builder): (&'a mut Context, &'a mut FunctionBuilderContext),
+        constants: &'a mut Constants,
+        [x86, host_fma]: [bool; 2],
+    ) -> FunctionEmitter<'a, 'a> {
+        FunctionEmitter {
+            b: FunctionBuilder::new(&mut context.func, builder),
+            module: &mut self.module,
+            calls: &self.calls,
+            constants,
+            constant_base: Value::reserved_value(),
+            held: Vec::new(),
+            recent: Vec::new(),
+            lanes: FoldLanes::default(),
+            x86,
+            host_fma,
+        }
+    }
+
+    /// Makes code of the instructions of a function; gives its bytes.
+    fn defined(&mut self, id: FuncId, context: &mut Context) -> Result<usize, Diagnostic> {
+        self.module.define_function(id, context).map_err(|e| failed(format!("{e:?}")))?;
+        Ok(context.compiled_code().map_or(0, |c| c.code_buffer().len()))
     }
 }
 
@@ -258,30 +296,14 @@ impl SweepCompiler {
             Some(there) => there,
             none => none.insert(CraneliftModule::new(self.isa.clone())?),
         };
-        let convention = narrow.module.target_config().default_call_conv;
-        let mut signature = Signature::new(convention);
-        signature.params = vec![AbiParam::new(types::I64); 3];
-        let name = format!("sweep{}", self.made.len());
-        let local = cranelift_module::Linkage::Local;
-        let id = narrow.module.declare_function(&name, local, &signature).map_err(failed)?;
-        let mut context = Context::new();
-        context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        let (id, mut context) = narrow.declared(&format!("sweep{}", self.made.len()), false)?;
         let constants = match self.constants.begin() {
             _ if self.is_listed => NOMINAL,
             there => there as i64,
         };
-        let unit = FunctionEmitter {
-            b: FunctionBuilder::new(&mut context.func, &mut self.context),
-            module: &mut narrow.module,
-            calls: &narrow.calls,
-            constants: &mut self.constants,
-            constant_base: Value::reserved_value(),
-            held: Vec::new(),
-            recent: Vec::new(),
-            lanes: FoldLanes::default(),
-            x86: self.x86,
-            host_fma: self.host_fma,
-        };
+        let target = [self.x86, self.host_fma];
+        let function = (&mut context, &mut self.context);
+        let unit = narrow.emitter(function, &mut self.constants, target);
         let has_vectors = |i: &SInst, d, known: &[Option<Literal>]| unit.has_vectors(i, d, known);
         let groups = interleave::narrow(&planned, &has_vectors);
         let program = lower(&planned, GroupTarget::Whole(groups));
@@ -290,8 +312,7 @@ impl SweepCompiler {
         unit.build(&program, constants)
             .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
-        narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
-        self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
+        self.bytes += narrow.defined(id, &mut context)?;
         self.listing.made(begun, sweep, why, &context);
         Ok(self.known(EmittedBy::Cranelift(id), &planned))
     }

@@ -74,7 +74,7 @@ impl Subject {
         // Here it has a place in the text.
         cpu.functions.check(&ready.function, CallSide::Host).map_err(wrong)?;
         clock.end("plan");
-        let made = cpu.of_program(program).map_err(wrong)?;
+        let made = cpu.of_planned_program(program, ready.groups()).map_err(wrong)?;
         clock.end_both(["memory", "codegen"], made.code_time);
         let cost = cpu.cost(&made.program, &ready.options.device);
         map_for_profilers(&*made.executable, streams);

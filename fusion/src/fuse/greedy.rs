@@ -30,7 +30,7 @@ pub(crate) fn plan_at(
     Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
 }
 
-/// The greedy plan of effort quick, of a function with these facts.
+/// The greedy plan of effort quick, of a function with these facts, without the hash of its text.
 pub(crate) fn quick_plan(
     known: &Facts<'_>,
     options: &PlanOptions,
@@ -38,12 +38,11 @@ pub(crate) fn quick_plan(
 ) -> Result<Plan, Diagnostic> {
     let (f, from) = (known.f, RegroupFrom { own: Some(known.fixed()), ..RegroupFrom::default() });
     let (facts, groups) = regroup(f, options, 0.0, &from)?;
-    let plan = of_groups(&facts, &groups, options);
-    Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
+    Ok(Plan { blocks: blocks.to_vec(), ..of_groups(&facts, &groups, options) })
 }
 
 /// The greedy plans of the wanted effort, which is at least default, and of effort quick: the first rounds of both are the
-/// same. The function has these facts.
+/// same. The function has these facts; plans are without the hash of its text.
 pub(crate) fn plan_and_quick(
     known: &Facts<'_>,
     options: &PlanOptions,
@@ -57,9 +56,7 @@ pub(crate) fn plan_and_quick(
     let (facts, groups) = regroup_noting(f, options, 0.0, &from, &mut note)?;
     let plan = of_groups(&facts, &groups, options);
     let quick = quick.unwrap_or_else(|| plan.clone());
-    let graph = graph_hash(f);
-    let whole = |plan: Plan| Plan { graph: graph.clone(), blocks: blocks.to_vec(), ..plan };
-    Ok([plan, quick].map(whole))
+    Ok([plan, quick].map(|plan| Plan { blocks: blocks.to_vec(), ..plan }))
 }
 
 /// The plan of what has been grouped, without the hash of the function's text and without blocks.

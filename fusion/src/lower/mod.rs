@@ -19,7 +19,6 @@ pub(crate) mod kernel;
 pub(crate) mod linked;
 pub(crate) mod loop_schedule;
 pub(crate) mod lower_with;
-pub(crate) mod planned_groups;
 pub(crate) mod single_group;
 mod stage_places;
 pub(crate) mod stages;

@@ -1,5 +1,6 @@
 //! The arena: temporaries and the scratch of steps as a problem of the memory planner.
 
+use super::known_packings::KnownPackings;
 use super::layout::{ALIGN, DonorOf, Memory};
 use super::size::{MOST_BYTES, bytes, first_reading};
 use super::step_uses::StepUses;
@@ -25,6 +26,8 @@ pub(super) struct ArenaRequest<'a> {
     pub(super) lives: &'a Lives,
     /// How many threads pack it.
     pub(super) threads: usize,
+    /// What is known of packings.
+    pub(super) known: Option<&'a KnownPackings>,
 }
 
 impl ArenaRequest<'_> {
@@ -131,28 +134,33 @@ impl Arena {
         memory.arena = packing.peak;
     }
 
-    pub(super) fn pack(&self, effort: Effort, threads: usize) -> Result<Packing, PlanError> {
-        let count = self.problem.buffers.len();
-        match effort {
-            Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
+    /// Packs the arena by itself.
+    pub(super) fn pack(&self, wanted: &ArenaRequest<'_>) -> Result<Packing, PlanError> {
+        let (effort, count) = (wanted.effort, self.problem.buffers.len());
+        let searched = effort > Effort::Quick && count <= MOST_SEARCHED;
+        let problem = match effort {
+            Effort::Off => return plan_in_order(&self.problem, PlacementOrder::Birth),
+            _ => self.with_pairs(!searched),
+        };
+        let pack = |problem: &Problem| match effort {
             // Placing takes time by the square of the number.
-            _ if count > MOST_ORDERED => {
-                plan_in_order(&self.with_pairs(true), PlacementOrder::Size)
+            _ if count > MOST_ORDERED => plan_in_order(problem, PlacementOrder::Size),
+            Effort::Off | Effort::Quick => {
+                plan_in_orders(problem, PlacementOrder::Size, &[PlacementOrder::Birth])
             }
-            Effort::Quick => plan_in_orders(
-                &self.with_pairs(true),
-                PlacementOrder::Size,
-                &[PlacementOrder::Birth],
-            ),
-            Effort::Default | Effort::Search if count > MOST_SEARCHED => {
-                let [first, others @ ..] = PlacementOrder::ALL;
-                plan_in_orders(&self.with_pairs(true), first, &others)
+            Effort::Default | Effort::Search if searched => {
+                let effort = STEPS / count.max(1) as u64;
+                let threads = wanted.threads;
+                plan(problem, &PackOptions { effort, threads, ..PackOptions::default() })
             }
             Effort::Default | Effort::Search => {
-                let effort = STEPS / count.max(1) as u64;
-                let options = PackOptions { effort, threads, ..PackOptions::default() };
-                plan(&self.with_pairs(false), &options)
+                let [first, others @ ..] = PlacementOrder::ALL;
+                plan_in_orders(problem, first, &others)
             }
+        };
+        match wanted.known {
+            Some(known) => known.alone(problem, effort, pack),
+            None => pack(&problem),
         }
     }
 }

@@ -63,7 +63,12 @@ impl DonorPacking {
         let mut flat = WithDonors::of(wanted, arena, memory, donors)?;
         let few = flat.rooms.problem().buffers.len() <= MOST_ORDERED;
         let orders = if few { &ORDERS[..] } else { &ORDERS[..1] };
-        let Some(packing) = flat.rooms.plan(orders, below)? else { return Ok(None) };
+        let pack = |rooms: &Rooms| rooms.plan(orders, below);
+        let packing = match wanted.known {
+            Some(known) => known.beside(&flat.rooms, below, pack)?,
+            None => pack(&flat.rooms)?,
+        };
+        let Some(packing) = packing else { return Ok(None) };
         // The rest packed by itself is a packing of the whole.
         let may_shrink = few && !packing.is_optimal();
         let (mut offsets, mut arena) = (packing.offsets, flat.rooms.arena(packing.peak));
@@ -102,7 +107,7 @@ fn packed_rest(
     let mut elsewhere = memory.in_donor.clone();
     flat.slices(offsets).for_each(|(b, slice)| elsewhere[b] = Some(slice));
     let rest = Arena::of(wanted, &elsewhere).ok_or_else(too_large)?;
-    let again = rest.pack(wanted.effort, wanted.threads)?;
+    let again = rest.pack(wanted)?;
     if again.peak >= arena {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! What an engine needs in addition to the buffers of a program, and what plans that are compared have in common.
 
-use super::{Memory, scratch};
+use super::{KnownPackings, Memory, scratch};
 use crate::cost::cost_with;
 use crate::cost::step_cost::Cost;
 use crate::lower::group_memo::LoweringMemo;
@@ -50,7 +50,12 @@ pub trait EngineModel: Sync {
     }
 
     /// What was lowered before of the plans that are compared: it changes no plan.
-    fn memo(&self) -> Option<&LoweringMemo> {
+    fn memo(&self) -> Option<&Arc<LoweringMemo>> {
+        None
+    }
+
+    /// How memory of the plans that are compared was packed before: it changes no plan.
+    fn packings(&self) -> Option<&KnownPackings> {
         None
     }
 
@@ -124,30 +129,32 @@ impl StepSizes for AnyEngine {
     }
 }
 
-/// An engine, with what was lowered of the plans that are compared for it.
+/// An engine, with what was lowered and packed of the plans that are compared for it.
 pub struct MemoEngine<'e> {
     engine: &'e dyn EngineModel,
     /// `None` where the engine has one.
     own: Option<Arc<LoweringMemo>>,
+    packings: Arc<KnownPackings>,
 }
 
 impl<'e> MemoEngine<'e> {
     /// An engine with its memo; one that has none for this machine gets an empty one.
     pub fn new(engine: &'e dyn EngineModel, device: &MachineModel) -> MemoEngine<'e> {
         let known = engine.memo().is_some_and(|memo| memo.is_for(device));
-        MemoEngine { engine, own: (!known).then(|| Arc::new(LoweringMemo::new(device))) }
+        let own = (!known).then(|| Arc::new(LoweringMemo::new(device)));
+        MemoEngine { engine, own, packings: Arc::default() }
     }
 
-    /// The memo of its own, where the engine had none.
-    pub(crate) fn own_memo(&self) -> Option<Arc<LoweringMemo>> {
-        self.own.clone()
+    /// What it knows of packings.
+    pub(crate) fn own_packings(&self) -> Arc<KnownPackings> {
+        Arc::clone(&self.packings)
     }
 
     /// What plans of blocks are made for: no particular engine, with what was lowered of the blocks of plans for this
     /// one.
     pub(crate) fn of_blocks(&self) -> MemoEngine<'static> {
         let memo = self.memo().map(|memo| Arc::clone(memo.of_blocks()));
-        MemoEngine { engine: &AnyEngine, own: memo }
+        MemoEngine { engine: &AnyEngine, own: memo, packings: Arc::default() }
     }
 }
 
@@ -172,7 +179,11 @@ impl EngineModel for MemoEngine<'_> {
         self.engine.donated()
     }
 
-    fn memo(&self) -> Option<&LoweringMemo> {
-        self.own.as_deref().or_else(|| self.engine.memo())
+    fn memo(&self) -> Option<&Arc<LoweringMemo>> {
+        self.own.as_ref().or_else(|| self.engine.memo())
+    }
+
+    fn packings(&self) -> Option<&KnownPackings> {
+        Some(&self.packings)
     }
 }

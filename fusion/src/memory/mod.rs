@@ -10,6 +10,7 @@ pub(crate) mod donation;
 mod donors;
 pub(crate) mod engine;
 mod instance_residuals;
+mod known_packings;
 mod layout;
 pub(crate) mod least_peak;
 pub(crate) mod peak;
@@ -34,6 +35,7 @@ use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use step_uses::StepUses;
 
+pub use known_packings::KnownPackings;
 pub use layout::{ALIGN, Memory};
 pub use spaced::memory_spaced;
 
@@ -92,7 +94,7 @@ pub fn memory_apart(
     scratch: &[u64],
     reads_again: &[bool],
 ) -> Result<Memory, Diagnostic> {
-    planned((program, program), effort, (scratch, reads_again), true)
+    planned((program, program), effort, (scratch, reads_again), true, None)
 }
 
 /// As [`memory_apart`], for a program that a loop or a branch runs: its results are carried values and parts of stacks,
@@ -106,10 +108,23 @@ pub fn block_memory(
     scratch: &[u64],
     reads_again: &[bool],
 ) -> Result<Memory, Diagnostic> {
-    planned((program, program), effort, (scratch, reads_again), false)
+    planned((program, program), effort, (scratch, reads_again), false, None)
 }
 
-/// As [`memory_beside`], for a program that is not written out.
+/// As [`memory_apart`], where some packings are known.
+///
+/// # Errors
+/// As [`memory`].
+pub(crate) fn memory_knowing(
+    known: &KnownPackings,
+    program: &Program,
+    effort: Effort,
+    (scratch, reads_again): (&[u64], &[bool]),
+) -> Result<Memory, Diagnostic> {
+    planned((program, program), effort, (scratch, reads_again), true, Some(known))
+}
+
+/// As [`memory_beside`], for a program that is not written out, where some packings may be known.
 ///
 /// # Errors
 /// As [`memory`].
@@ -117,8 +132,9 @@ pub(crate) fn linked_memory(
     program: &LinkedProgram,
     effort: Effort,
     scratch: &[u64],
+    known: Option<&KnownPackings>,
 ) -> Result<Memory, Diagnostic> {
-    planned((&program.frame, program), effort, (scratch, &[]), true)
+    planned((&program.frame, program), effort, (scratch, &[]), true, known)
 }
 
 /// Threads that pack the memory of one program, at most.
@@ -136,13 +152,14 @@ fn planned(
     effort: Effort,
     (scratch, reads_again): (&[u64], &[bool]),
     donors: bool,
+    known: Option<&KnownPackings>,
 ) -> Result<Memory, Diagnostic> {
     let donors = donors && effort != Effort::Off;
     let lives = uses.lives();
     // Linked plans are many, which threads compare side by side.
     let threads = if uses.is_one_of_many() { 1 } else { cores() };
     let wanted =
-        ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives, threads };
+        ArenaRequest { program, uses, effort, scratch, reads_again, lives: &lives, threads, known };
     let arena = Arena::of(&wanted, &DonorOf::new()).ok_or_else(|| too_large(program))?;
     let packed = PackedArena { wanted, arena, packing: OnceCell::new() };
     let is_given =
@@ -177,7 +194,7 @@ impl PackedArena<'_> {
             return Ok(known);
         }
         let PackedArena { wanted, arena, .. } = self;
-        let packing = arena.pack(wanted.effort, wanted.threads);
+        let packing = arena.pack(wanted);
         let packing = packing.map_err(|e| asked(wanted.program, e))?;
         // Bound or free to share, what is in place must be so as a pair that is free to.
         check(&arena.with_pairs(false), &packing).map_err(|e| wrong(wanted.program, &e))?;
@@ -313,8 +330,9 @@ mod tests {
             let uses: &dyn StepUses = program;
             let (effort, lives) = (Effort::Default, uses.lives());
             let (scratch, reads_again, lives) = (&[][..], &[][..], &lives);
+            let (threads, known) = (1, None);
             let wanted =
-                ArenaRequest { program, uses, effort, scratch, reads_again, lives, threads: 1 };
+                ArenaRequest { program, uses, effort, scratch, reads_again, lives, threads, known };
             let arena = Arena::of(&wanted, &DonorOf::new()).expect("is small");
             let least = arena.least();
             let packed = PackedArena { wanted, arena, packing: OnceCell::new() };

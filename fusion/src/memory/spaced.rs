@@ -39,7 +39,7 @@ pub fn memory_spaced(
     // What is live says the least that an arena takes: packed, it may take more.
     while !spaced.is_empty() {
         let uses = SpacedProgram { program, spaced: &spaced };
-        let found = planned((program, &uses), effort, (scratch, reads_again), true)?;
+        let found = planned((program, &uses), effort, (scratch, reads_again), true, None)?;
         if found.peak <= plain.peak && found.arena <= plain.arena {
             return Ok(Some(Memory { apart: spaced, ..found }));
         }

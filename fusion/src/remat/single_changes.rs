@@ -68,7 +68,7 @@ pub(crate) fn decided_otherwise(
 }
 
 /// Instructions, about, of all plans together that are tried where there is no budget.
-const TRIED_UNBUDGETED: usize = 20_000;
+const TRIED_UNBUDGETED: usize = 10_000;
 
 /// What a plan takes whose memory is packed quickly.
 struct QuickCost {

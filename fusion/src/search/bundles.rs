@@ -8,6 +8,7 @@
 
 use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
 use super::fastest::are_alike;
+use super::parallel::beside;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
 use crate::lower::linked::LinkBase;
@@ -47,8 +48,10 @@ pub(crate) fn bundled<'f>(
     }
     let with = (options, engine);
     let Some(given) = TimedPlan::of(base, (f, &plan), with) else { return plan };
-    let mut most = None;
+    // The bytes that the given plan takes where its memory is planned quickly, once that is known.
+    let mut most: Option<Option<u64>> = None;
     let fits = |made: TimedPlan<'_, 'f>| {
+<<<<<<< HEAD
         let peak = made.quick_peak(with)?;
         // The memory of the given plan is planned where a bound does not tell which takes more.
         let fits = takes_no_more(peak, given.least_peak())
@@ -56,6 +59,19 @@ pub(crate) fn bundled<'f>(
                 Some(most) => takes_no_more(peak, most),
                 None => takes_no_more(peak, *most.insert(given.quick_peak(with)?)),
             };
+=======
+        let peak = match most {
+            Some(_) => made.quick_peak(with)?,
+            // A bound seldom tells which takes more.
+            None => {
+                let (known, peak) = beside(f, || given.quick_peak(with), || made.quick_peak(with));
+                most = known;
+                peak?
+            }
+        };
+        let fits = peak <= given.least_peak()
+            || peak <= (*most.get_or_insert_with(|| given.quick_peak(with)))?;
+>>>>>>> b
         fits.then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {

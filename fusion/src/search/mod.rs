@@ -20,6 +20,7 @@ pub(crate) mod layouts;
 pub(crate) mod measure;
 pub(crate) mod moves;
 pub(crate) mod parallel;
+pub(crate) mod planned_groups;
 pub(crate) mod planner;
 pub(crate) mod point;
 pub(crate) mod policy;

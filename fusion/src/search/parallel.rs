@@ -13,10 +13,7 @@ const STACK: usize = 256 << 20;
 
 /// What `make` makes of each item, in their order, whichever thread it is that makes it.
 pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    // Asking takes as long as planning a small group: files are read for it.
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let cores = *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from));
-    let threads = cores.min(MOST_THREADS).min(items.len());
+    let threads = cores().min(MOST_THREADS).min(items.len());
     if threads < 2 {
         return items.iter().map(make).collect();
     }
@@ -61,6 +58,33 @@ pub(crate) fn each_of<T: Sync, R: Send>(
     }
 }
 
+/// What two pieces of work on a function give. The first is done by another thread where there is a core for it and the function
+/// is not small; else `other` is not done, and the answer has `None` for it.
+pub(crate) fn beside<A: Send, B>(
+    f: &Function,
+    other: impl FnOnce() -> A + Send,
+    own: impl FnOnce() -> B,
+) -> (Option<A>, B) {
+    if cores() < 2 || f.inst_count() < WORTH_A_THREAD {
+        return (None, own());
+    }
+    scope(|scope| {
+        let spawned = Builder::new().stack_size(STACK).spawn_scoped(scope, other).ok();
+        let own = own();
+        let other = spawned.map(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        (other, own)
+    })
+}
+
+fn cores() -> usize {
+    // Asking takes as long as planning a small group: files are read for it.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| available_parallelism().map_or(1, usize::from))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +96,13 @@ mod tests {
             let squares: Vec<u64> = items.iter().map(|n| n * n).collect();
             assert_eq!(each(&items, |n| n * n), squares);
         }
+    }
+
+    #[test]
+    fn a_small_function_begins_no_thread() {
+        let small = adfuse_ir::text::parse("func @f(%x: f32[4]) -> f32[4] { return %x }");
+        let module = small.expect("parses");
+        let f = module.find("f").expect("it");
+        assert_eq!(beside(f, || 1, || 2), (None, 2));
     }
 }

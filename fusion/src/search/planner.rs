@@ -5,6 +5,7 @@ use super::bundles::fastest_bundled;
 use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
+use super::planned_groups::PlannedGroups;
 use super::point::{LinkedPlan, PlanPoint, measured, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
@@ -14,13 +15,13 @@ use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;
 use crate::lower::lower;
-use crate::lower::planned_groups::PlannedGroups;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
+use std::sync::Arc;
 
 /// A plan without a budget, and those that it was chosen from.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ pub struct PlanWithAttempts {
     attempts: Vec<(Effort, Plan)>,
     /// Whether a kernel for each instruction, which is slower, was left out of these.
     is_unfused_left_out: bool,
-    /// What was lowered on the way; `None` where the engine keeps that.
+    /// What was lowered and packed on the way.
     groups: Option<PlannedGroups>,
 }
 
@@ -79,7 +80,9 @@ pub(crate) fn plan_with(
         plan = found;
     }
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
-    let groups = with_memo.own_memo().map(|memo| PlannedGroups::new(&plan.graph, memo));
+    let groups = with_memo
+        .memo()
+        .map(|memo| PlannedGroups::new(&plan.graph, Arc::clone(memo), with_memo.own_packings()));
     Ok(PlanWithAttempts { plan, attempts, is_unfused_left_out, groups })
 }
 
@@ -100,7 +103,7 @@ impl PlanWithAttempts {
         }
     }
 
-    /// What was lowered on the way.
+    /// What was lowered and packed on the way.
     pub fn groups(&self) -> Option<&PlannedGroups> {
         self.groups.as_ref()
     }

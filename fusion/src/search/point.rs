@@ -17,6 +17,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Buffer, Program, Step, verify_steps};
 use adfuse_ir::{Diagnostic, Function, Value};
+use std::sync::Arc;
 
 /// A plan with its cost.
 #[derive(Clone, Debug)]
@@ -92,7 +93,7 @@ pub(crate) fn priced(
         given => plan.donating(given),
     };
     let device = &options.device;
-    let placed = placed(f, &plan, LowerWith::measured(device, engine.memo()))?;
+    let placed = placed(f, &plan, LowerWith::measured(device, engine.memo().map(Arc::as_ref)))?;
     let of_steps = seconds_of_steps(&placed, device, engine);
     let (seconds, compile) = (total(&of_steps), compile(&placed, device));
     Ok(PricedPlan { plan, placed, of_steps, seconds, compile })
@@ -255,7 +256,7 @@ impl LinkedPlan {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
-        let memory = linked_memory(&self.program, effort, &self.scratch)?;
+        let memory = linked_memory(&self.program, effort, &self.scratch, engine.packings())?;
         match engine.step_sizes() {
             Some(sizes) => sizes.peak(&self.program.frame, &memory),
             None => Ok(memory.peak),
@@ -309,7 +310,7 @@ pub(crate) fn plan_seconds(
     device: &MachineModel,
     engine: &dyn EngineModel,
 ) -> Result<f64, Diagnostic> {
-    let placed = placed(f, plan, LowerWith::measured(device, engine.memo()))?;
+    let placed = placed(f, plan, LowerWith::measured(device, engine.memo().map(Arc::as_ref)))?;
     Ok(total(&seconds_of_steps(&placed, device, engine)))
 }
 

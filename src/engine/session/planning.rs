@@ -15,7 +15,7 @@ use crate::pipeline::{self, CompileUnit, missing};
 pub struct PlanDecision {
     /// The plan.
     pub plan: Plan,
-    /// What was lowered to find it; `None` where it was found in the cache, or within a budget.
+    /// What was lowered and packed to find it; `None` where it was found in the cache, or within a budget.
     pub groups: Option<PlannedGroups>,
     /// Problems with the plan cache.
     pub notes: Vec<String>,

@@ -78,7 +78,7 @@ impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
         match prepared.origin() {
             None => prepared.peak(&arena_layout(memory)),
             // What steps are divided into has buffers that the given program does not know of.
-            Some(_) => prepared.peak(&arena_layout(&session.memory(&**prepared)?)),
+            Some(_) => prepared.peak(&arena_layout(&session.memory(&**prepared, None)?)),
         }
     }
 }

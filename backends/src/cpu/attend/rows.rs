@@ -2,6 +2,7 @@
 //! the instruction sets that hosts have.
 #![allow(unsafe_code)]
 
+use crate::cpu::codegen::vector_width::Vectors;
 use crate::reference::order::LANES;
 
 /// An element of scores.
@@ -348,18 +349,13 @@ instances!(avx512, target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,a
 
 /// The fastest that the host can run.
 pub(super) fn found<T: ScoreElement>() -> RowKernels<T> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let long = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        match (short, long) {
-            (true, true) => return avx512::all(),
-            (true, false) => return avx2::all(),
-            _ => {}
-        }
-    }
-    any::all()
+    type FindKernels<T> = fn() -> RowKernels<T>;
+    let found = Vectors::runnable(&[
+        (Vectors::Narrow, any::all as FindKernels<T>),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx2, avx2::all),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx512, avx512::all),
+    ]);
+    found.first().map_or_else(any::all, |found| found())
 }

@@ -72,11 +72,7 @@ impl FunctionEmitter<'_, '_> {
                 let at = self.b.ins().iadd(base, at);
                 Some(self.b.ins().load(types::I64, MemFlagsData::trusted(), at, 0))
             }
-            Prim::And => Some(self.b.ins().band(x, y)),
-            Prim::Or => Some(self.b.ins().bor(x, y)),
-            Prim::Xor => Some(self.b.ins().bxor(x, y)),
             Prim::Not if from == DType::Bool => Some(self.b.ins().bxor_imm_s(x, 1)),
-            Prim::Not => Some(self.b.ins().bnot(x)),
             Prim::Shl | Prim::ShrL | Prim::ShrA => Some(self.shift(p, from, x, y)),
             Prim::Clz => Some(match from.bits() {
                 8 => {
@@ -103,29 +99,48 @@ impl FunctionEmitter<'_, '_> {
                 let high = self.b.ins().ushr_imm_s(product, 32);
                 Some(self.b.ins().ireduce(types::I32, high))
             }
-            Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => {
-                Some(self.compare(p, from, x, y))
-            }
-            Prim::Fma
-            | Prim::Sqrt
-            | Prim::Floor
-            | Prim::Ceil
-            | Prim::RoundEven
-            | Prim::Trunc
-            | Prim::CopySign => self.float(p, from, args),
-            Prim::Add
-            | Prim::Sub
-            | Prim::Mul
-            | Prim::Div
-            | Prim::Rem
-            | Prim::Neg
-            | Prim::Abs
-            | Prim::Min
-            | Prim::Max => match from.is_float() {
-                true => self.float(p, from, args),
-                false => self.whole(p, from, x, y),
+            _ => match self.direct(p, from, args) {
+                None if from.is_float() => self.float(p, from, args),
+                None => self.whole(p, from, x, y),
+                made => made,
             },
         }
+    }
+
+    /// What Cranelift has one instruction for, of elements and of vectors alike. 8-bit integers in wider lanes are not made what
+    /// they are in 8 bits.
+    pub(crate) fn direct(&mut self, p: Prim, d: DType, args: &[Value]) -> Option<Value> {
+        let x = *args.first()?;
+        let y = args.get(1).copied().unwrap_or(x);
+        let (float, truth) = (d.is_float(), d == DType::Bool);
+        Some(match p {
+            Prim::And => self.b.ins().band(x, y),
+            Prim::Or => self.b.ins().bor(x, y),
+            Prim::Xor => self.b.ins().bxor(x, y),
+            Prim::Not => self.b.ins().bnot(x),
+            Prim::Min if truth => self.b.ins().band(x, y),
+            Prim::Max if truth => self.b.ins().bor(x, y),
+            p if p.is_compare() && float => self.b.ins().fcmp(float_cc(p), x, y),
+            p if p.is_compare() => self.b.ins().icmp(int_cc(p, d), x, y),
+            Prim::Sqrt => self.b.ins().sqrt(x),
+            Prim::Floor => self.b.ins().floor(x),
+            Prim::Ceil => self.b.ins().ceil(x),
+            Prim::RoundEven => self.b.ins().nearest(x),
+            Prim::Trunc => self.b.ins().trunc(x),
+            Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
+            Prim::Add if float => self.b.ins().fadd(x, y),
+            Prim::Sub if float => self.b.ins().fsub(x, y),
+            Prim::Mul if float => self.b.ins().fmul(x, y),
+            Prim::Div if float => self.b.ins().fdiv(x, y),
+            Prim::Neg if float => self.b.ins().fneg(x),
+            Prim::Abs if float => self.b.ins().fabs(x),
+            Prim::Add => self.b.ins().iadd(x, y),
+            Prim::Sub => self.b.ins().isub(x, y),
+            Prim::Mul => self.b.ins().imul(x, y),
+            Prim::Neg => self.b.ins().ineg(x),
+            Prim::Abs if !d.is_signed_int() => x,
+            _ => return None,
+        })
     }
 
     pub(crate) fn bitcast(&mut self, x: Value, to: Type) -> Value {
@@ -156,57 +171,19 @@ impl FunctionEmitter<'_, '_> {
         self.b.ins().select(inside, shifted, zero)
     }
 
-    pub(crate) fn compare(&mut self, p: Prim, d: DType, x: Value, y: Value) -> Value {
-        if d.is_float() {
-            return self.b.ins().fcmp(float_cc(p), x, y);
-        }
-        self.b.ins().icmp(int_cc(p, d), x, y)
-    }
-
+    /// What elements of floats have instructions for, or calls.
     fn float(&mut self, p: Prim, d: DType, args: &[Value]) -> Option<Value> {
         let (x, y) = (*args.first()?, args.get(1).or(args.first()).copied()?);
         let double = d == DType::F64;
         Some(match p {
-            Prim::Add => self.b.ins().fadd(x, y),
-            Prim::Sub => self.b.ins().fsub(x, y),
-            Prim::Mul => self.b.ins().fmul(x, y),
-            Prim::Div => self.b.ins().fdiv(x, y),
-            Prim::Neg => self.b.ins().fneg(x),
-            Prim::Abs => self.b.ins().fabs(x),
-            Prim::Sqrt => self.b.ins().sqrt(x),
-            Prim::Floor => self.b.ins().floor(x),
-            Prim::Ceil => self.b.ins().ceil(x),
-            Prim::RoundEven => self.b.ins().nearest(x),
-            Prim::Trunc => self.b.ins().trunc(x),
             Prim::CopySign => self.b.ins().fcopysign(x, y),
             Prim::Min => self.b.ins().fmin(x, y),
             Prim::Max => self.b.ins().fmax(x, y),
-            Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
-            Prim::Fma => self
-                .call(if double { RuntimeFunction::Fma64 } else { RuntimeFunction::Fma32 }, args)?,
-            Prim::Rem if double => self.call(RuntimeFunction::Fmod64, args)?,
+            Prim::Fma if double => self.call(RuntimeFunction::Fma64, args)?,
+            Prim::Fma => self.call(RuntimeFunction::Fma32, args)?,
             // Those of `f32` are written out.
-            Prim::Rem => return None,
-            Prim::And
-            | Prim::Or
-            | Prim::Xor
-            | Prim::Not
-            | Prim::Shl
-            | Prim::ShrL
-            | Prim::ShrA
-            | Prim::MulHi
-            | Prim::Clz
-            | Prim::PopCount => return None,
-            Prim::Eq
-            | Prim::Ne
-            | Prim::Lt
-            | Prim::Le
-            | Prim::Gt
-            | Prim::Ge
-            | Prim::Select
-            | Prim::Convert
-            | Prim::Bitcast
-            | Prim::Lookup(_) => return None,
+            Prim::Rem if double => self.call(RuntimeFunction::Fmod64, args)?,
+            _ => return None,
         })
     }
 
@@ -223,51 +200,18 @@ impl FunctionEmitter<'_, '_> {
             unit.b.ins().select(first, x, y)
         };
         Some(match p {
-            Prim::Add => self.b.ins().iadd(x, y),
-            Prim::Sub => self.b.ins().isub(x, y),
-            Prim::Mul => self.b.ins().imul(x, y),
-            Prim::Neg => self.b.ins().ineg(x),
             Prim::Abs if signed => {
                 let zero = self.int(register(d), 0);
                 let negative = self.b.ins().icmp(IntCC::SignedLessThan, x, zero);
                 let opposite = self.b.ins().ineg(x);
                 self.b.ins().select(negative, opposite, x)
             }
-            Prim::Abs => x,
-            Prim::Min if d == DType::Bool => self.b.ins().band(x, y),
-            Prim::Max if d == DType::Bool => self.b.ins().bor(x, y),
             Prim::Min if signed => pick(self, IntCC::SignedLessThan),
             Prim::Min => pick(self, IntCC::UnsignedLessThan),
             Prim::Max if signed => pick(self, IntCC::SignedGreaterThan),
             Prim::Max => pick(self, IntCC::UnsignedGreaterThan),
             Prim::Div | Prim::Rem => self.divide(p == Prim::Div, d, x, y),
-            Prim::Fma
-            | Prim::Sqrt
-            | Prim::Floor
-            | Prim::Ceil
-            | Prim::RoundEven
-            | Prim::Trunc
-            | Prim::CopySign
-            | Prim::And
-            | Prim::Or
-            | Prim::Xor
-            | Prim::Not
-            | Prim::Shl
-            | Prim::ShrL
-            | Prim::ShrA
-            | Prim::MulHi
-            | Prim::Clz
-            | Prim::PopCount => return None,
-            Prim::Eq
-            | Prim::Ne
-            | Prim::Lt
-            | Prim::Le
-            | Prim::Gt
-            | Prim::Ge
-            | Prim::Select
-            | Prim::Convert
-            | Prim::Bitcast
-            | Prim::Lookup(_) => return None,
+            _ => return None,
         })
     }
 
@@ -307,7 +251,7 @@ impl FunctionEmitter<'_, '_> {
     }
 }
 
-pub(crate) fn float_cc(p: Prim) -> FloatCC {
+fn float_cc(p: Prim) -> FloatCC {
     match p {
         Prim::Eq => FloatCC::Equal,
         Prim::Ne => FloatCC::NotEqual,
@@ -318,7 +262,7 @@ pub(crate) fn float_cc(p: Prim) -> FloatCC {
     }
 }
 
-pub(crate) fn int_cc(p: Prim, d: DType) -> IntCC {
+fn int_cc(p: Prim, d: DType) -> IntCC {
     let signed = d.is_signed_int();
     match (p, signed) {
         (Prim::Eq, _) => IntCC::Equal,

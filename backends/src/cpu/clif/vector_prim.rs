@@ -1,6 +1,5 @@
 //! Primitives with vector instructions.
 
-use super::scalar::{float_cc, int_cc};
 use super::state::{Quad, vector, wide};
 use super::unit::FunctionEmitter;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -152,56 +151,28 @@ impl FunctionEmitter<'_, '_> {
     ) -> Option<Value> {
         let x = *args.first()?;
         let y = args.get(1).copied().unwrap_or(x);
-        let float = d.is_float();
-        let truth = d == DType::Bool;
         Some(match p {
             Prim::Select => self.select(x, y, *args.get(2)?),
-            Prim::And => self.b.ins().band(x, y),
-            Prim::Or => self.b.ins().bor(x, y),
-            Prim::Xor => self.b.ins().bxor(x, y),
-            Prim::Not => {
-                let x = self.b.ins().bnot(x);
-                self.wrapped_small_int(d, x)
-            }
-            Prim::Min if truth => self.b.ins().band(x, y),
-            Prim::Max if truth => self.b.ins().bor(x, y),
-            p if p.is_compare() && float => self.b.ins().fcmp(float_cc(p), x, y),
-            p if p.is_compare() => self.b.ins().icmp(int_cc(p, d), x, y),
-            Prim::Sqrt => self.b.ins().sqrt(x),
-            Prim::Floor => self.b.ins().floor(x),
-            Prim::Ceil => self.b.ins().ceil(x),
-            Prim::RoundEven => self.b.ins().nearest(x),
-            Prim::Trunc => self.b.ins().trunc(x),
             Prim::CopySign => {
                 let sign = self.every(vector(d), Literal::from_f64(d, -0.0).bits());
                 self.b.ins().bitselect(sign, y, x)
             }
-            Prim::Fma => self.b.ins().fma(x, y, *args.get(2)?),
-            Prim::Add if float => self.b.ins().fadd(x, y),
-            Prim::Sub if float => self.b.ins().fsub(x, y),
-            Prim::Mul if float => self.b.ins().fmul(x, y),
-            Prim::Div if float => self.b.ins().fdiv(x, y),
-            Prim::Neg if float => self.b.ins().fneg(x),
-            Prim::Abs if float => self.b.ins().fabs(x),
-            Prim::Min | Prim::Max if float => self.extremum(p == Prim::Max, x, y, known),
-            Prim::Min | Prim::Max => self.int_extremum(p == Prim::Max, d, x, y),
-            Prim::Abs if !d.is_signed_int() => x,
+            Prim::Min | Prim::Max if d.is_float() => self.extremum(p == Prim::Max, x, y, known),
+            Prim::Min | Prim::Max if d != DType::Bool => self.int_extremum(p == Prim::Max, d, x, y),
             Prim::MulHi => self.high_product(x, y),
             Prim::Shl | Prim::ShrL | Prim::ShrA => {
                 let by = (*known.get(1)?)?.bits();
                 self.shifted(p, d, x, by)
             }
-            p => {
-                let whole = match p {
-                    Prim::Add => self.b.ins().iadd(x, y),
-                    Prim::Sub => self.b.ins().isub(x, y),
-                    Prim::Mul => self.b.ins().imul(x, y),
-                    Prim::Neg => self.b.ins().ineg(x),
-                    Prim::Abs => self.b.ins().iabs(x),
-                    _ => return None,
-                };
-                self.wrapped_small_int(d, whole)
+            Prim::Abs if d.is_signed_int() => {
+                let made = self.b.ins().iabs(x);
+                self.wrapped_small_int(d, made)
             }
+            Prim::Not | Prim::Add | Prim::Sub | Prim::Mul | Prim::Neg => {
+                let made = self.direct(p, d, args)?;
+                self.wrapped_small_int(d, made)
+            }
+            p => self.direct(p, d, args)?,
         })
     }
 

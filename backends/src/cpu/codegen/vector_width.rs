@@ -2,6 +2,7 @@
 
 use adfuse_ir::scalar::Prim;
 use adfuse_ir::{At, DType, Diagnostic, Kind};
+use smallvec::SmallVec;
 use std::fmt;
 
 /// How wide the vectors of machine code are.
@@ -19,19 +20,22 @@ impl Vectors {
     /// All of them, the narrowest first.
     pub const ALL: [Vectors; 3] = [Vectors::Narrow, Vectors::Avx2, Vectors::Avx512];
 
-    /// The widest that the host has.
+    /// The widest that the host has code for.
     pub fn host() -> Vectors {
-        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        match cfg!(target_os = "linux") {
+            true => Vectors::of_processor(),
+            false => Vectors::Narrow,
+        }
+    }
+
+    /// The widest that the host's processor has, whatever its system.
+    pub(crate) fn of_processor() -> Vectors {
+        #[cfg(target_arch = "x86_64")]
         {
-            let has = std::arch::is_x86_feature_detected!("avx2")
-                && std::arch::is_x86_feature_detected!("fma")
-                && std::arch::is_x86_feature_detected!("f16c")
-                && std::arch::is_x86_feature_detected!("bmi2");
-            let more = std::arch::is_x86_feature_detected!("avx512f")
-                && std::arch::is_x86_feature_detected!("avx512bw")
-                && std::arch::is_x86_feature_detected!("avx512dq")
-                && std::arch::is_x86_feature_detected!("avx512vl");
-            return match (has, more) {
+            use std::arch::is_x86_feature_detected as has;
+            let short = has!("avx2") && has!("fma") && has!("f16c") && has!("bmi2");
+            let long = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+            return match (short, long) {
                 (true, true) => Vectors::Avx512,
                 (true, false) => Vectors::Avx2,
                 _ => Vectors::Narrow,
@@ -39,6 +43,13 @@ impl Vectors {
         }
         #[allow(unreachable_code)]
         Vectors::Narrow
+    }
+
+    /// Of what was compiled for vectors of some widths, narrow ones first, what the host's processor can run, the widest first.
+    pub(crate) fn runnable<T: Copy>(compiled: &[(Vectors, T)]) -> SmallVec<[T; 3]> {
+        let most = Vectors::of_processor();
+        let runs = compiled.iter().rev().filter(|(width, _)| *width <= most);
+        runs.map(|&(_, made)| made).collect()
     }
 
     /// Bits of a vector.

@@ -8,6 +8,7 @@
 
 use super::micro_kernel::FmaType;
 use super::window::{Forms, Window, WindowAxis, WindowWalk, plus};
+use crate::cpu::codegen::vector_width::Vectors;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::array::from_fn;
@@ -446,15 +447,14 @@ lanes!(avx512, "lanes, avx512f", [12, 12], avx2, "avx512f,avx2,fma");
 
 /// The instances that the host can run, the fastest first.
 pub(super) fn all() -> impl Iterator<Item = &'static LaneKernel> {
-    #[cfg(target_arch = "x86_64")]
-    let wide = {
-        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let long = short && is_x86_feature_detected!("avx512f");
-        [long.then_some(&avx512::LANES), short.then_some(&avx2::LANES)]
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let wide = [None; 2];
-    wide.into_iter().flatten().chain([&any::LANES])
+    Vectors::runnable(&[
+        (Vectors::Narrow, &any::LANES),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx2, &avx2::LANES),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx512, &avx512::LANES),
+    ])
+    .into_iter()
 }
 
 /// The fastest of the host's.

@@ -7,6 +7,7 @@ use super::slab::{GAP, SlabElement};
 use super::subnormal::{FloatBits, MagnitudeRange, SubnormalState, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
 use super::{Gemm, GemmArgs, MatrixView, Size, needs_copy, slab};
+use crate::cpu::codegen::vector_width::Vectors;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use private_gemm_x86 as gemm;
@@ -47,15 +48,10 @@ pub(super) fn found() -> Option<&'static GemmLibrary> {
 impl GemmLibrary {
     /// The fastest instruction set of the host, if it has one that the library needs.
     pub(super) fn new(wary: bool) -> Option<GemmLibrary> {
-        let long = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let set = match (short, long) {
-            (true, true) => gemm::InstrSet::Avx512,
-            (true, false) => gemm::InstrSet::Avx256,
-            _ => return None,
+        let set = match Vectors::of_processor() {
+            Vectors::Avx512 => gemm::InstrSet::Avx512,
+            Vectors::Avx2 => gemm::InstrSet::Avx256,
+            Vectors::Narrow => return None,
         };
         Some(GemmLibrary { set, wary })
     }

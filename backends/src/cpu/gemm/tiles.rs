@@ -9,6 +9,7 @@ use super::macro_kernel::{self, product};
 use super::orientation::TileExtents;
 use super::window::{CopyLines, PlacedWindow};
 use super::{Gemm, GemmArgs, GemmSide, MatrixView, Size};
+use crate::cpu::codegen::vector_width::Vectors;
 use adfuse_ir::DType;
 
 /// Products by one instruction set.
@@ -144,15 +145,14 @@ tiles!(avx512, "tiles, avx512f", 16, [10, 9, 6, 4], [16, 32, 32], [8, 16], "avx5
 
 /// The instances that the host can run, the fastest first.
 pub(super) fn all() -> impl Iterator<Item = &'static ProductKernel> {
-    #[cfg(target_arch = "x86_64")]
-    let wide = {
-        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        let long = short && is_x86_feature_detected!("avx512f");
-        [long.then_some(&avx512::TILES), short.then_some(&avx2::TILES)]
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let wide = [None; 2];
-    wide.into_iter().flatten().chain([&any::TILES])
+    Vectors::runnable(&[
+        (Vectors::Narrow, &any::TILES),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx2, &avx2::TILES),
+        #[cfg(target_arch = "x86_64")]
+        (Vectors::Avx512, &avx512::TILES),
+    ])
+    .into_iter()
 }
 
 /// The fastest of the host's.

@@ -1,15 +1,8 @@
 //! Functions of loops over scalars, which Cranelift compiles, and their calls.
 
 use super::{Code, CraneliftModule, EmittedBy, MovedPointers, SweepCompiler, SweepId, failed};
-use crate::cpu::clif::state::FoldLanes;
-use crate::cpu::clif::unit::FunctionEmitter;
 use crate::cpu::codegen::scalar_loop::ScalarLoop;
 use adfuse_ir::Diagnostic;
-use cranelift_codegen::Context;
-use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, Value, types};
-use cranelift_entity::packed_option::ReservedValue;
-use cranelift_frontend::FunctionBuilder;
-use cranelift_module::{Linkage, Module};
 
 /// A loop's machine code: the table of pointers, the first position, and the number of steps. It returns 1 where its test
 /// still holds after them.
@@ -28,30 +21,13 @@ impl SweepCompiler {
             Some(there) => there,
             none => none.insert(CraneliftModule::new(self.isa.clone())?),
         };
-        let mut signature = Signature::new(narrow.module.target_config().default_call_conv);
-        signature.params = vec![AbiParam::new(types::I64); 3];
-        signature.returns = vec![AbiParam::new(types::I64)];
-        let name = format!("loop{}", self.made.len());
-        let id = narrow.module.declare_function(&name, Linkage::Local, &signature);
-        let id = id.map_err(failed)?;
-        let mut context = Context::new();
-        context.func = Function::with_name_signature(UserFuncName::default(), signature);
-        let unit = FunctionEmitter {
-            b: FunctionBuilder::new(&mut context.func, &mut self.context),
-            module: &mut narrow.module,
-            calls: &narrow.calls,
-            constants: &mut self.constants,
-            constant_base: Value::reserved_value(),
-            held: Vec::new(),
-            recent: Vec::new(),
-            lanes: FoldLanes::default(),
-            x86: self.x86,
-            host_fma: self.host_fma,
-        };
+        let (id, mut context) = narrow.declared(&format!("loop{}", self.made.len()), true)?;
+        let target = [self.x86, self.host_fma];
+        let function = (&mut context, &mut self.context);
+        let unit = narrow.emitter(function, &mut self.constants, target);
         unit.scalar_loop(p).ok_or_else(|| failed("a loop is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
-        narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
-        self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
+        self.bytes += narrow.defined(id, &mut context)?;
         self.listing.made_loop(begun, &context);
         self.made.push(EmittedBy::Cranelift(id));
         self.moves.push(MovedPointers::new());

@@ -1,6 +1,7 @@
 //! Kernels in vectors of 512 bits: `vdpbf16ps` and `vpdpbusd`.
 
 use super::dot_kernel::{DEEP, DotBlock, DotKernel, LINES, OperandSide, TILE};
+use crate::cpu::codegen::vector_width::Vectors;
 use adfuse_ir::DType;
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -33,9 +34,7 @@ pub(super) const U8: DotKernel =
 
 /// What the kernels and `pack` use beside dot products.
 pub(super) fn base() -> bool {
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512vl")
+    Vectors::of_processor() == Vectors::Avx512
 }
 
 /// Nothing comes before the first block.
