@@ -34,6 +34,7 @@ pub use cost::{FactsOf, cost, cost_with, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
+pub use explain::recovery::{RecoveryAlternative, RecoveryBound, RecoveryPricer};
 pub use explain::value_words::ValueWords;
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
@@ -61,6 +62,7 @@ pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
 pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
+pub use plan::text::plan_lines;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};

@@ -83,3 +83,90 @@ func @r(%x: f32[64,64], %w: f32[64,64]) -> f32[64,64] checkpoint(names = [\"h\"]
     let text = d.good("plan f.ir --grad --fp strict --explain %h");
     assert!(text.contains("settled by its checkpoint region, which keeps it"), "{text}");
 }
+
+/// `%5`, the gate of a softplus, is not kept: it is not even in the function that is planned.
+const SOFTPLUS: &str =
+    "func @f(%x: f32[1024,1024], %w: f32[1024,1024], %v: f32[1024,1024]) -> f32[] {
+  %a = dot_general %x, %w {contract = [1] x [0]} : f32[1024,1024]
+  %e = exp %a : f32[1024,1024]
+  %p = add %e, 1.0 : f32[1024,1024]
+  %l = log %p : f32[1024,1024]
+  %b = dot_general %l, %v {contract = [1] x [0]} : f32[1024,1024]
+  %s = reduce_sum %b {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+
+#[test]
+fn what_is_recovered_and_gone_is_explained() {
+    let d = Folder::new();
+    d.file("f.ir", SOFTPLUS);
+    let plan = "plan f.ir --grad --fp fast --no-cache";
+    let listed = d.good(&format!("{plan} --decisions"));
+    let line = listed.lines().find(|line| line.contains("recover it from %l")).expect("a line");
+    let (name, _) = line.split_once(':').expect("a name");
+    for name in [name, name.trim_start_matches('%')] {
+        let told = d.good(&format!("{plan} --explain {name}"));
+        assert_eq!(told, format!("{line}\n"));
+    }
+    let told = d.good(&format!("{plan} --explain {name} --json"));
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["value"], &told["from"]), (&name.into(), &"%l".into()));
+    // In strict mode it is kept, and other names are as unknown as before.
+    assert!(
+        d.good("plan f.ir --grad --fp strict --no-cache --explain %l").contains("kept as it is")
+    );
+    let ran = d.run(&format!("{plan} --explain %nothing"));
+    assert!(ran.code == 2 && ran.err.contains("no value %nothing"), "{}", ran.err);
+}
+
+/// Modes that let results round may recover `%b` from `%y`: that it rounds is not what keeps them from it.
+#[test]
+fn what_keeps_a_value_beside_its_answer_depends_on_the_mode() {
+    let d = Folder::new();
+    for (n, op) in ["log %b", "sqrt %b", "square %b", "mul %b, 0.5"].into_iter().enumerate() {
+        let text = format!(
+            "func @f(%x: f32[256,256], %w: f32[256,256], %v: f32[256,256], %u: f32[256,256]) -> f32[] {{
+  %a = dot_general %x, %w {{contract = [1] x [0]}} : f32[256,256]
+  %b = exp %a : f32[256,256]
+  %y = {op} : f32[256,256]
+  %c = dot_general %y, %v {{contract = [1] x [0]}} : f32[256,256]
+  %d = dot_general %b, %u {{contract = [1] x [0]}} : f32[256,256]
+  %g = add %c, %d : f32[256,256]
+  %s = reduce_sum %g {{axes = [0, 1]}} : f32[]
+  return %s
+}}
+"
+        );
+        d.file(&format!("{n}.ir"), text);
+        let plan = |fp: &str, more: &str| {
+            let args = format!("plan {n}.ir --grad --wrt x,w,v,u --fp {fp} --explain %b {more}");
+            d.good(&format!("{args} --no-cache"))
+        };
+        let strict = plan("strict", "");
+        assert!(strict.contains("settled by exactness: %y is kept as well"), "{op}: {strict}");
+        assert!(strict.contains("--fp reproducible and fast may take it"), "{op}: {strict}");
+        for fp in ["reproducible", "fast"] {
+            let told = plan(fp, "");
+            let json: Value = serde_json::from_str(&plan(fp, "--json")).unwrap();
+            if told.contains("not kept, later phases recover it") {
+                continue;
+            }
+            let (settled, recovered) = (&json["settled_by"], &json["recovered"]);
+            assert_eq!(recovered["from"], "%y", "{op}, {fp}: {told}");
+            let number = |key: &str| recovered[key].as_f64().expect("a number");
+            let due = match (number("ms") > 0.0, number("peak_bytes") > 0.0) {
+                (true, _) => "time",
+                (_, true) => "peak",
+                _ if number("saved_bytes") >= 0.0 => "bytes",
+                _ => "search",
+            };
+            assert_eq!(settled, due, "{op}, {fp}: {told}");
+            assert!(told.contains("  recovered from %y instead: peak "), "{op}, {fp}: {told}");
+            assert!(!told.contains("exactness") && told.contains("%y is kept as well"), "{told}");
+        }
+    }
+    let off = d.good("plan 0.ir --grad --fp fast --effort off --decisions --no-cache");
+    let row = off.lines().find(|line| line.starts_with("%b ")).expect("a row");
+    assert!(row.ends_with("  effort"), "{off}");
+}
