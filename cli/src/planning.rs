@@ -491,32 +491,14 @@ impl PlanRequest {
         self.source.wrong(text::broken(&self.function.name, what))
     }
 
-    /// What has this name: a value, or one that later phases recover and that may be gone.
-    pub(super) fn explained(&self, name: &str) -> Result<ExplainedValue<'_>, Failure> {
-        let word = name.trim().trim_start_matches('%');
-        let recovered = self.inverses().iter().find(|choice| choice.of == word);
-        let value = match self.value(name) {
-            Err(_) if recovered.is_some() => None,
-            value => Some(value?),
-        };
-        Ok(ExplainedValue { value, recovered })
-    }
-
     /// The values of these names.
     pub(super) fn values(&self, names: &[String]) -> Result<Vec<Value>, Failure> {
         names.iter().map(|name| self.value(name)).collect()
     }
 
-    fn value(&self, name: &str) -> Result<Value, Failure> {
+    /// The value of this name.
+    pub(super) fn value(&self, name: &str) -> Result<Value, Failure> {
         let found = value_named(&self.function, name);
         found.map_err(|d| Failure::Usage(Diagnostic { kind: Kind::Usage, ..d }))
     }
-}
-
-/// What the name of a value stands for in a function that was rewritten before it was planned.
-pub(super) struct ExplainedValue<'a> {
-    /// The value of the function that is planned.
-    pub(super) value: Option<Value>,
-    /// What the function before had by this name, where later phases recover it.
-    pub(super) recovered: Option<&'a InverseChoice>,
 }

@@ -1,15 +1,15 @@
 //! The residuals of a plan, as text and as JSON.
 
 use super::printed;
-use super::recovered::{self, inverse_json, inverse_line};
+use super::recovered::{self, ExplainedValue, inverse_json, inverse_line};
 use super::table::{bytes, columns, limit};
 use crate::failure::Failure;
-use crate::planning::{ExplainedValue, PlanRequest};
+use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::fusion::{
     Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
-    NoAlternative, Plan, RecoveryAlternative, RecoveryPricer, ResidualChoice, ValueSource,
-    ValueWords, lossy_copies,
+    NoAlternative, Plan, RecoveryAlternative, RecoveryBound, RecoveryPricer, ResidualChoice,
+    ValueSource, ValueWords, lossy_copies,
 };
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
@@ -413,8 +413,9 @@ fn object(f: &Function, names: &Names, d: &Decision, other: Option<&RecoveryAlte
     if let Some(other) = other {
         all["recovered"] = recovered::object(names, other);
     }
+    let priced = other.is_some_and(|other| other.bound != RecoveryBound::Range);
     match d.bound {
-        Constraint::Exactness { of, .. } => all["inexact_from"] = json!(name_of(of)),
+        Constraint::Exactness { of, .. } if !priced => all["inexact_from"] = json!(name_of(of)),
         Constraint::Budget { over } => all["over_bytes"] = json!(over),
         _ => {}
     }

@@ -22,6 +22,7 @@ use super::values::whole;
 use super::whole as files;
 use clap::Args;
 use printed::{json, lines};
+use recovered::ExplainedValue;
 use report::PlanReport;
 use std::io::Write;
 use std::process::ExitCode;
@@ -89,7 +90,7 @@ impl Show {
         let ready = self.planning.ready_counted(self.counted.engine, streams)?;
         let budget = ready.budget;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
-        let one = self.explain.as_ref().map(|name| ready.explained(name)).transpose()?;
+        let one = self.explain.as_ref().map(|name| ExplainedValue::of(&ready, name)).transpose()?;
         if let Some(count) = count {
             let found = ready.frontier(streams)?;
             let printed = match streams.json {

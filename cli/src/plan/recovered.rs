@@ -7,9 +7,34 @@ use adfuse::fusion::{
     Constraint, Decision, Fp, InverseChoice, RecoveryAlternative, RecoveryBound, RecoveryPricer,
     inverse_accuracy,
 };
+use adfuse::ir::Value;
 use adfuse::ir::op::Accuracy;
 use adfuse::ir::text::Names;
 use serde_json::{Value as Json, json};
+
+/// What the name of a value stands for in a function that was rewritten before it was planned.
+pub(super) struct ExplainedValue<'a> {
+    /// The value of the function that is planned.
+    pub(super) value: Option<Value>,
+    /// What the function before had by this name, where later phases recover it.
+    pub(super) recovered: Option<&'a InverseChoice>,
+}
+
+impl ExplainedValue<'_> {
+    /// What has this name: a value, or one that later phases recover and that may be gone.
+    pub(super) fn of<'a>(
+        ready: &'a PlanRequest,
+        name: &str,
+    ) -> Result<ExplainedValue<'a>, Failure> {
+        let word = name.trim().trim_start_matches('%');
+        let recovered = ready.inverses().iter().find(|choice| choice.of == word);
+        let value = match ready.value(name) {
+            Err(_) if recovered.is_some() => None,
+            value => Some(value?),
+        };
+        Ok(ExplainedValue { value, recovered })
+    }
+}
 
 /// A value that later phases recover, in plain words.
 pub(super) fn inverse_line(ready: &PlanRequest, choice: &InverseChoice) -> String {
@@ -66,7 +91,7 @@ pub(super) fn lines(
             "exactness: %{from} is kept as well, but nothing bounds the rounding of what it gives here"
         ),
         RecoveryBound::Order => format!(
-            "order: %{from} is kept as well, but later phases need the value before they have that, or for it"
+            "order: %{from} is kept as well, but what later phases need reads the value before %{from} is there, or to compute it"
         ),
         RecoveryBound::Effort => {
             format!("effort: %{from} is kept as well, but effort off recovers nothing")
