@@ -19,7 +19,7 @@ pub use listed::{ListingCompiler, Machine};
 #[cfg(feature = "report")]
 pub use plan_report::ReportRequest;
 pub(crate) use session::PlannedFunction;
-pub use session::{PlanDecision, PreparedPlan, Session, Settings, arena_layout};
+pub use session::{PlanDecision, PreparedPlan, Session, Settings, arena_layout, check_donations};
 pub use symbolic::CompiledSymbolic;
 
 use crate::backends::Array;

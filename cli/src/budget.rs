@@ -118,6 +118,9 @@ pub(super) fn free_peak(
 /// Reads a time as people write it.
 fn duration(text: &str) -> Result<Duration, String> {
     let such = "expected a time, such as 50ms, 1.5s or 800us";
+    if text.starts_with('-') {
+        return Err(format!("{such}, not below 0"));
+    }
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let scale = match unit.trim_start() {
@@ -308,5 +311,8 @@ mod tests {
             let due = due.map(Duration::from_nanos);
             assert_eq!(duration(text).ok(), due, "{text}");
         }
+        let told = |text: &str| duration(text).expect_err(text);
+        assert!(told("-1ms").ends_with("800us, not below 0"), "{}", told("-1ms"));
+        assert!(told("3 hours").ends_with("`hours` is no unit"), "{}", told("3 hours"));
     }
 }

@@ -4,8 +4,11 @@ use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
 use super::source::{ProgramWeights, SourceText};
-use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, planned_function};
-use adfuse::ir::Function;
+use adfuse::fusion::{
+    Fp, LoopChoice, MachineModel, Plan, graph_hash, plan_lines, planned_function, ways_back,
+};
+use adfuse::ir::diag::Span;
+use adfuse::ir::{At, Diagnostic, Function, Kind};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -94,15 +97,65 @@ impl PlanFile {
 
     /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
     pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
-        let f = match planned_function(f, &self.source.text) {
-            Ok(f) => f,
-            Err(d) if d.message.contains("about a loop") || d.message.contains("over loops") => {
-                return Err(Failure::usage(format!("`{}`: {}", self.source.name, d.message)));
-            }
+        if let Some(d) = self.wrong_loops(f) {
+            return Err(self.told(f, d));
+        }
+        match planned_function(f, &self.source.text) {
+            Ok(f) => self.of_function(&f).map(|plan| (f, plan)),
+            Err(d) if self.is_of(f, d.at.span) => Err(self.told(f, d)),
             // Where the names are not those of this function, its own hash is what the plan's is not.
-            Err(_) => f.clone(),
+            Err(d) => match self.of_function(f) {
+                Ok(_) => Err(Failure::Usage(d)),
+                Err(failure) => Err(failure),
+            },
+        }
+    }
+
+    /// What is wrong with the decisions about loops in a plan that says it is one of this function.
+    fn wrong_loops(&self, f: &Function) -> Option<Diagnostic> {
+        let text = &self.source.text;
+        let first = text.trim_start().lines().next().unwrap_or("").trim_end();
+        let name = first.strip_prefix("plan ").and_then(|rest| rest.strip_suffix('{'));
+        if name.map(str::trim).and_then(|name| name.strip_prefix('@')) != Some(f.name.as_str()) {
+            return None;
+        }
+        let said: Vec<(Span, &str)> = plan_lines(text)
+            .filter(|(_, word, _)| *word == "loop")
+            .map(|(place, _, rest)| (place, rest))
+            .collect();
+        if let Some(&(place, rest)) =
+            said.iter().find(|(_, rest)| LoopChoice::parse(rest).is_none())
+        {
+            let m = format!("`{rest}` is no decision about a loop");
+            return Some(Diagnostic::new(At::span(place), Kind::Syntax, m));
+        }
+        let (lines, ways) = (said.len(), ways_back(f).len());
+        // The first line that is too much, or the plan that has too few.
+        let start = text.len() - text.trim_start().len();
+        let place =
+            said.get(ways).map_or(Span::new(start, start + first.len()), |(place, _)| *place);
+        let number = |n: usize, one: &str, more: &str| match n {
+            0 => format!("no {one}"),
+            1 => format!("1 {one}"),
+            n => format!("{n} {more}"),
         };
-        self.of_function(&f).map(|plan| (f, plan))
+        let m = format!(
+            "the plan has {}, and @{} has {}",
+            number(lines, "line `loop`", "lines `loop`"),
+            f.name,
+            number(ways, "way back over a loop", "ways back over loops")
+        );
+        (lines != ways).then(|| Diagnostic::new(At::span(place), Kind::Usage, m))
+    }
+
+    /// Whether it says that it is a plan of this function, as it is or as it is but for the line at this place.
+    fn is_of(&self, f: &Function, place: Option<Span>) -> bool {
+        let says = |f: &Function| self.says("graph") == Some(&graph_hash(f));
+        let Some(place) = place else { return false };
+        let text = &self.source.text;
+        let (before, after) = (text.get(..place.start as usize), text.get(place.end as usize..));
+        let (Some(before), Some(after)) = (before, after) else { return false };
+        says(f) || planned_function(f, &[before, after].concat()).is_ok_and(|f| says(&f))
     }
 
     fn of_function(self, f: &Function) -> Result<Plan, Failure> {
@@ -116,14 +169,19 @@ impl PlanFile {
             let hint = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
             return Err(Failure::usage(m).hint(Some(hint.into())));
         }
-        Plan::parse(&self.source.text, f).map_err(|d| match self.json {
+        Plan::parse(&self.source.text, f).map_err(|d| self.told(f, d))
+    }
+
+    /// The failure that something in the plan's text is wrong, with the place in the file where there is one.
+    fn told(self, f: &Function, d: Diagnostic) -> Failure {
+        match self.json {
             // Places are those of the text made of it, which nobody has seen.
             true => Failure::usage(format!(
                 "`{}` is no plan of @{}: {}",
                 self.source.name, f.name, d.message
             )),
             false => Failure::File(self.source, vec![d]),
-        })
+        }
     }
 }
 

@@ -54,7 +54,8 @@ impl Pack {
                 return Err(self.wrong(Kind::Limit, e.to_string()));
             }
             Err(e) => {
-                return Err(self.wrong(Kind::Bounds, format!("`{}`: {e}", self.file.display())));
+                let why = e.with_names(|buffer| table.name(buffer));
+                return Err(self.wrong(Kind::Bounds, format!("`{}`: {why}", self.file.display())));
             }
         };
         check(&table.problem, &packing)

@@ -17,16 +17,16 @@ use super::target::{FunctionArgs, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
-use adfuse::engine::{Cpu, Session, Settings};
+use adfuse::engine::{Cpu, Session, Settings, check_donations};
 use adfuse::fusion::{
     BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
     PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, StackGoal,
     budget_frontier, decide_loops, loop_residuals, lower, memory_beside, narrow_storage,
-    plan_among, plan_for, ways_back,
+    plan_among, plan_for, value_named, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::AttentionSteps;
-use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
+use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Value};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
 use clap::Args;
@@ -191,10 +191,7 @@ impl PlanningArgs {
         let (decided, given, counting, budget) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&prepared)?;
-                if !self.donated.is_empty() && donated != plan.donated {
-                    let m = "the plan is for a caller who gives up other inputs than --donate";
-                    return Err(Failure::usage(m));
-                }
+                check_donations(&function, &plan, &donated).map_err(Failure::Usage)?;
                 donated.clone_from(&plan.donated);
                 let counting = counts(&donated);
                 let decided = DecidedFunction { function, kept: None, choice: Ok(None) };
@@ -500,13 +497,13 @@ impl PlanRequest {
     }
 
     /// The values of these names.
-    pub(super) fn values(&self, names: &[String]) -> Result<Vec<adfuse::ir::Value>, Failure> {
-        let find = |name: &String| {
-            adfuse::fusion::value_named(&self.function, name).map_err(|mut d| {
-                d.kind = Kind::Usage;
-                Failure::Usage(d)
-            })
-        };
-        names.iter().map(find).collect()
+    pub(super) fn values(&self, names: &[String]) -> Result<Vec<Value>, Failure> {
+        names.iter().map(|name| self.value(name)).collect()
+    }
+
+    /// The value of this name.
+    pub(super) fn value(&self, name: &str) -> Result<Value, Failure> {
+        let found = value_named(&self.function, name);
+        found.map_err(|d| Failure::Usage(Diagnostic { kind: Kind::Usage, ..d }))
     }
 }

@@ -34,6 +34,7 @@ pub use cost::{FactsOf, cost, cost_with, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
+pub use explain::recovery::{RecoveryAlternative, RecoveryBound, RecoveryPricer};
 pub use explain::value_words::ValueWords;
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
@@ -62,6 +63,7 @@ pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
 pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
+pub use plan::text::plan_lines;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
@@ -77,12 +79,8 @@ pub use remat::residual_decision::{
 };
 pub use remat::unbudgeted::{plan, plan_among, plan_for};
 pub use remat::{PlanFrontier, plan_frontier};
-<<<<<<< HEAD
-pub use search::planner::{PlanWithAttempts, plan_attempts};
-=======
 pub use search::planned_groups::PlannedGroups;
-pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
->>>>>>> b
+pub use search::planner::{PlanWithAttempts, plan_attempts};
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

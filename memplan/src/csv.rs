@@ -29,11 +29,21 @@ use crate::problem::{BufferId, BufferSpec, Gap, Offset, Problem};
 pub struct CsvTable {
     /// The `id` of each buffer.
     pub ids: PrimaryMap<BufferId, String>,
+    /// The line on which each buffer starts, from 1.
+    pub lines: PrimaryMap<BufferId, u64>,
     /// The buffers, in the order of the lines.
     pub problem: Problem,
 }
 
 impl CsvTable {
+    /// A buffer as messages call it: by its id, and its line.
+    pub fn name(&self, buffer: BufferId) -> String {
+        match (self.ids.get(buffer), self.lines.get(buffer)) {
+            (Some(id), Some(line)) => format!("`{id}` (line {line})"),
+            _ => buffer.to_string(),
+        }
+    }
+
     /// Takes out the offsets that the file fixed: the packing, where the file held one. `None` and
     /// nothing taken unless every buffer has one.
     pub fn take_offsets(&mut self) -> Option<PrimaryMap<BufferId, Offset>> {
@@ -77,6 +87,7 @@ pub fn read(mut input: impl Read) -> Result<CsvTable, CsvError> {
             return Err(CsvError { line, column, kind: CsvErrorKind::RepeatedId { id, first } });
         }
         table.ids.push(id);
+        table.lines.push(line);
         table.problem.push(buffer);
     }
     match columns {

@@ -1,15 +1,15 @@
 //! Errors: why a problem has no plan.
 
-use thiserror::Error;
+use std::error::Error;
+use std::fmt;
 
 use crate::problem::{BufferId, Offset};
 
 /// A problem that is malformed, or that does not fit its capacity.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {
     /// A live range ends before it starts.
-    #[error("{buffer} dies at {upper}, before its birth at {lower}")]
     ReversedLife {
         /// The buffer.
         buffer: BufferId,
@@ -19,15 +19,13 @@ pub enum PlanError {
         upper: u64,
     },
     /// An alignment is not a power of two.
-    #[error("{buffer} has alignment {align}, which is not a power of two")]
     Alignment {
         /// The buffer.
         buffer: BufferId,
         /// Its alignment in bytes.
         align: u64,
     },
-    /// A gap reaches beyond its buffer's live range or size, is reversed, or overlaps another one.
-    #[error("gap {gap} of {buffer} is not a stretch of its life and size apart from other gaps")]
+    /// A gap reaches beyond its buffer's live range or size, is reversed, or overlaps another one. Messages count from 1.
     Gap {
         /// The buffer.
         buffer: BufferId,
@@ -35,14 +33,12 @@ pub enum PlanError {
         gap: usize,
     },
     /// A share names a buffer that the problem does not have.
-    #[error("a share names {buffer}, which the problem does not have")]
     UnknownBuffer {
         /// The name.
         buffer: BufferId,
     },
     /// The buffers of an in-place pair do not meet: the parent must be born before the child, and be
     /// dead one time unit after the child's birth.
-    #[error("{child} cannot take the place of {parent}, which does not die at its birth")]
     ShareTimes {
         /// The buffer meant to be born in place.
         child: BufferId,
@@ -50,13 +46,11 @@ pub enum PlanError {
         parent: BufferId,
     },
     /// A buffer with a windowed gap shares storage; the two cannot be combined.
-    #[error("{buffer} shares storage and has a gap with a window")]
     ShareWindow {
         /// The buffer.
         buffer: BufferId,
     },
     /// A fixed offset is not a multiple of the alignment of its buffer, or of one it shares with.
-    #[error("{buffer} is fixed at offset {offset}, which is not a multiple of {align}")]
     FixedMisaligned {
         /// The buffer.
         buffer: BufferId,
@@ -66,7 +60,6 @@ pub enum PlanError {
         align: u64,
     },
     /// Two buffers that must share storage are fixed at different offsets.
-    #[error("{a} and {b} must share storage and are fixed at different offsets")]
     FixedApart {
         /// One buffer.
         a: BufferId,
@@ -74,7 +67,6 @@ pub enum PlanError {
         b: BufferId,
     },
     /// Two buffers are fixed where they overlap while both live.
-    #[error("{a} and {b} are fixed where they overlap while both live")]
     FixedOverlap {
         /// One buffer.
         a: BufferId,
@@ -82,16 +74,11 @@ pub enum PlanError {
         b: BufferId,
     },
     /// All sizes, alignments and fixed offsets together exceed what is planned for, 2^62 bytes.
-    #[error("the buffers up to {buffer} need more than 2^62 bytes together")]
     TooLarge {
         /// The first buffer at which the sum is too great.
         buffer: BufferId,
     },
     /// No packing within the capacity was found. None exists if the lower bound is above it.
-    #[error(
-        "the buffers do not fit {capacity} bytes: the least peak found is {least_peak}, and no \
-         packing is below {lower_bound}"
-    )]
     DoesNotFit {
         /// Bytes available.
         capacity: u64,
@@ -100,4 +87,61 @@ pub enum PlanError {
         /// No packing has a peak below this many bytes.
         lower_bound: u64,
     },
+}
+
+impl Error for PlanError {}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with_names(|id| id.to_string()))
+    }
+}
+
+impl PlanError {
+    /// What is wrong, with the buffers called as `name` says: callers whose buffers have names need not show numbers.
+    pub fn with_names(&self, name: impl Fn(BufferId) -> String) -> String {
+        match *self {
+            PlanError::ReversedLife { buffer, lower, upper } => {
+                format!("{} dies at {upper}, before its birth at {lower}", name(buffer))
+            }
+            PlanError::Alignment { buffer, align } => {
+                format!("{} has alignment {align}, which is not a power of two", name(buffer))
+            }
+            PlanError::Gap { buffer, gap } => format!(
+                "gap {} of {} is not a stretch of its life and size apart from other gaps",
+                gap + 1,
+                name(buffer)
+            ),
+            PlanError::UnknownBuffer { buffer } => {
+                format!("a share names {}, which the problem does not have", name(buffer))
+            }
+            PlanError::ShareTimes { child, parent } => format!(
+                "{} cannot take the place of {}, which does not die at its birth",
+                name(child),
+                name(parent)
+            ),
+            PlanError::ShareWindow { buffer } => {
+                format!("{} shares storage and has a gap with a window", name(buffer))
+            }
+            PlanError::FixedMisaligned { buffer, offset, align } => format!(
+                "{} is fixed at offset {offset}, which is not a multiple of {align}",
+                name(buffer)
+            ),
+            PlanError::FixedApart { a, b } => format!(
+                "{} and {} must share storage and are fixed at different offsets",
+                name(a),
+                name(b)
+            ),
+            PlanError::FixedOverlap { a, b } => {
+                format!("{} and {} are fixed where they overlap while both live", name(a), name(b))
+            }
+            PlanError::TooLarge { buffer } => {
+                format!("the buffers up to {} need more than 2^62 bytes together", name(buffer))
+            }
+            PlanError::DoesNotFit { capacity, least_peak, lower_bound } => format!(
+                "the buffers do not fit {capacity} bytes: the least peak found is {least_peak}, and \
+                 no packing is below {lower_bound}"
+            ),
+        }
+    }
 }

@@ -6,13 +6,18 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const report = JSON.parse($("#report-data").textContent);
 
-  const scaled = (x, base, units) => {
+  const nearest = (y, digits) => y.toFixed(digits);
+  const above = (y, digits) => (Math.ceil(y * 10 ** digits) / 10 ** digits).toFixed(digits);
+  const scaled = (x, base, units, rounded = nearest) => {
     let y = Math.abs(x), k = 0;
     while (y >= base && k + 1 < units.length) { y /= base; k += 1; }
     const digits = y >= 100 || (k === 0 && base === 1024) ? 0 : y >= 10 ? 1 : 2;
-    return `${x < 0 ? "\u2212" : ""}${y.toFixed(digits)} ${units[k]}`;
+    return `${x < 0 ? "\u2212" : ""}${rounded(y, digits)} ${units[k]}`;
   };
-  const bytes = (n) => scaled(n, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
+  const sizes = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const bytes = (n) => scaled(n, 1024, sizes);
+  // Of budgets and peaks: what is read is never less.
+  const limit = (n) => scaled(n, 1024, sizes, above);
   const count = (n) => (n < 1000 ? String(n) : scaled(n, 1000, ["", "k", "M", "G", "T", "P"]));
   const seconds = (s) => (s === 0 ? "0 s" : Math.abs(s) >= 1 ? `${s.toPrecision(3)} s` : scaled(s * 1e9, 1000, ["ns", "\u00b5s", "ms"]));
   const signed = (text, x) => (x > 0 ? `+${text}` : text);
@@ -91,8 +96,8 @@
     if (!p) return;
     const own = report.figures.find((f) => f.key === "seconds").fused;
     const change = (a, b) => signed(`${((a / b - 1) * 100).toFixed(1)} %`, a - b);
-    fill($("#point-detail"), p.chosen ? "The plan of this report" : `A plan within ${bytes(p.peak)}`, [
-      ["memory", `${bytes(p.peak)} (${change(p.peak, report.held)})`],
+    fill($("#point-detail"), p.chosen ? "The plan of this report" : `A plan within ${limit(p.peak)}`, [
+      ["memory", `${limit(p.peak)} (${change(p.peak, report.held)})`],
       ["time of a step", `${seconds(p.seconds)} (${change(p.seconds, own)}), predicted`],
       ["saved for later phases", bytes(p.saved)],
       ["computed again", p.recomputed.length ? few(p.recomputed.map((v) => (v.times > 1 ? `${v.value} (${v.times}\u00d7)` : v.value)), 60) : "nothing"],

@@ -83,6 +83,9 @@ pub enum FigureUnit {
     Count,
     /// Bytes.
     Bytes,
+    /// Bytes that are a limit, which is rounded up.
+    #[serde(rename = "bytes")]
+    Limit,
     /// Seconds.
     Seconds,
     /// A part of 1.

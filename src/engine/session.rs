@@ -472,8 +472,15 @@ pub fn arena_layout(memory: &Memory) -> ArenaLayout {
     ArenaLayout { bytes: memory.arena, offsets, scratch, in_donor, apart }
 }
 
-/// Refuses a plan that uses the memory of a parameter that the caller does not donate.
-fn check_donations(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
+/// Refuses a plan that uses the memory of a parameter that the caller does not donate; `donated` has their positions.
+///
+/// # Errors
+/// [`Kind::Usage`], with the first such parameter.
+pub fn check_donations(
+    function: &Function,
+    plan: &Plan,
+    donated: &[usize],
+) -> Result<(), Diagnostic> {
     let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
     let names = Names::of(function);
     let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));

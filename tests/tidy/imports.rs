@@ -54,7 +54,11 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
         "remat",
         &["plan", "analysis", "prepass", "loops", "fuse", "lower", "cost", "memory", "search"],
     ),
-    ("fusion", "explain", &["plan", "analysis", "fuse", "lower", "cost"]),
+    (
+        "fusion",
+        "explain",
+        &["plan", "analysis", "prepass", "fuse", "lower", "cost", "memory", "search", "remat"],
+    ),
     ("import", "lower", &["emit", "text"]),
     ("import", "onnx", &["emit"]),
     ("backends", "reference", &["runtime"]),

@@ -3,7 +3,7 @@
 use super::report::{ms, rate};
 use super::spread::SampleStats;
 use crate::clock::Clock;
-use crate::plan::{bytes, columns};
+use crate::plan::{bytes, columns, limit};
 use crate::planning::PlanRequest;
 use crate::render::visible;
 use adfuse::backends::gpu::{Facts, library};
@@ -192,8 +192,8 @@ impl GpuBenchReport<'_> {
         row("GFLOP/s", &|f| format!("{:.2}", f.gflops()));
         row("bytes moved", &|f| bytes(f.bytes));
         row("launches", &|f| f.launches.to_string());
-        row("peak", &|f| bytes(f.peak));
-        row("planned peak", &|f| bytes(f.planned));
+        row("peak", &|f| limit(f.peak));
+        row("planned peak", &|f| limit(f.planned));
         row("code", &|f| bytes(f.code));
         row("compile ms", &|f| ms(f.compiled.clock.total().as_secs_f64()));
         for name in ["parse", "ad", "plan", "memory", "codegen"] {

@@ -3,7 +3,7 @@
 use super::measure::Measures;
 use super::spread::SampleStats;
 use super::subject::{MeasuredStep, Subject};
-use crate::plan::{bytes, columns};
+use crate::plan::{bytes, columns, limit};
 use crate::planning::PlanRequest;
 use serde_json::{Map, Value, json};
 
@@ -156,8 +156,8 @@ impl BenchReport<'_> {
         row("GFLOP/s", &|f| format!("{:.2}", f.gflops()));
         row("bytes moved", &|f| bytes(f.subject.cost.bytes_moved));
         row("launches", &|f| f.subject.cost.launches.to_string());
-        row("peak", &|f| bytes(f.subject.made.executable.memory().peak()));
-        row("planned peak", &|f| bytes(f.subject.made.memory.peak));
+        row("peak", &|f| limit(f.subject.made.executable.memory().peak()));
+        row("planned peak", &|f| limit(f.subject.made.memory.peak));
         row("beside, a thread", &|f| bytes(f.subject.made.executable.memory().per_thread));
         row("code", &|f| bytes(f.subject.made.executable.memory().code));
         row("functions", &|f| {

@@ -4,7 +4,7 @@ use super::super::budget::MemBudget;
 use super::super::failure::Failure;
 use super::super::source::SourceText;
 use super::printed;
-use super::table::{bytes, columns};
+use super::table::{bytes, columns, limit};
 use adfuse::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, FrontierPoint, OpId, OpSchedule, evaluate, frontier,
     least_time,
@@ -87,14 +87,14 @@ impl FrontierReport<'_> {
         let mut rows = vec![["", "peak", "time", "overhead", "saved"].map(String::from).to_vec()];
         let mut row = |name: &str, p: &FrontierPoint, peak: u64| {
             let over = format!("{:.2} %", self.overhead(p.time));
-            rows.push(vec![name.into(), bytes(peak), p.time.to_string(), over, bytes(p.saved)]);
+            rows.push(vec![name.into(), limit(peak), p.time.to_string(), over, bytes(p.saved)]);
         };
         row("save all", found.fastest(), peak);
         row("least", found.least(), found.least().peak);
         row("chosen", p, p.peak);
         let mut out = format!("{} operations", operations(g));
         if let Some(budget) = self.budget {
-            out += &format!(", within {}", bytes(budget));
+            out += &format!(", within {}", limit(budget));
         }
         out += &format!("\n\n{}\n", columns(&rows));
         out += &format!("no schedule {} is faster than ", self.within());
@@ -109,7 +109,7 @@ impl FrontierReport<'_> {
             let mut rows = vec![["peak", "time", "overhead", "saved"].map(String::from).to_vec()];
             rows.extend(found.spread(points).into_iter().map(|p| {
                 let over = format!("{:.2} %", self.overhead(p.time));
-                vec![bytes(p.peak), p.time.to_string(), over, bytes(p.saved)]
+                vec![limit(p.peak), p.time.to_string(), over, bytes(p.saved)]
             }));
             out += &format!("\n{}", columns(&rows));
         }
@@ -149,7 +149,7 @@ impl FrontierReport<'_> {
     }
 
     fn within(&self) -> String {
-        format!("within {}", bytes(self.budget.unwrap_or(self.chosen.peak)))
+        format!("within {}", limit(self.budget.unwrap_or(self.chosen.peak)))
     }
 
     /// The time that no schedule within the budget is below.

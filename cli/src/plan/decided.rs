@@ -1,15 +1,16 @@
 //! The residuals of a plan, as text and as JSON.
 
 use super::printed;
-use super::table::{bytes, columns};
+use super::recovered::{self, ExplainedValue, inverse_json, inverse_line};
+use super::table::{bytes, columns, limit};
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::fusion::{
     Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
-    NoAlternative, Plan, ResidualChoice, ValueSource, ValueWords, inverse_accuracy, lossy_copies,
+    NoAlternative, Plan, RecoveryAlternative, RecoveryBound, RecoveryPricer, ResidualChoice,
+    ValueSource, ValueWords, lossy_copies,
 };
-use adfuse::ir::op::Accuracy;
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
 use serde_json::{Value as Json, json};
@@ -19,9 +20,19 @@ pub(super) fn one(
     ready: &PlanRequest,
     plan: &Plan,
     budget: Option<u64>,
-    v: Value,
+    asked: ExplainedValue<'_>,
     as_json: bool,
 ) -> Result<String, Failure> {
+    let inverse = |choice: &InverseChoice| match as_json {
+        true => printed::json(&inverse_json(choice)),
+        false => format!("{}\n", inverse_line(ready, choice)),
+    };
+    let (v, recovered) = match asked {
+        ExplainedValue { value: Some(v), recovered } => (v, recovered),
+        ExplainedValue { value: None, recovered } => {
+            return Ok(recovered.map(inverse).unwrap_or_default());
+        }
+    };
     let counting = ready.counting();
     let engine = MemoEngine::new(counting, &ready.options.device);
     let decider = decider(ready, plan, budget, &engine)?;
@@ -30,23 +41,32 @@ pub(super) fn one(
     let v = copy.map_or(v, |c| c.copy);
     let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
     let names = Names::of(&ready.function);
-    let name = names.get(v);
-    if let Some(choice) = ready.inverses().iter().find(|choice| choice.of == name) {
-        return Ok(match as_json {
-            true => printed::json(&inverse_json(choice)),
-            false => format!("{}\n", inverse_line(ready, choice)),
-        });
+    // A number may be that of the value that is gone, and of another one.
+    let is_other = found.is_some() && ready.function.name_of(v).is_none();
+    if let Some(choice) = recovered.filter(|_| !is_other) {
+        return Ok(inverse(choice));
     }
-    Ok(match found {
-        Some(d) if as_json => printed::json(&object(&ready.function, &names, &d)),
-        Some(d) => {
-            let mut out = lines(&ready.function, &names, &decider, &d);
-            out.extend(legend(ready, &d));
-            printed::lines(&out)
-        }
-        None if as_json => printed::json(&Json::Null),
-        None => format!("no later phase reads %{}: there is nothing to decide\n", names.get(v)),
-    })
+    let Some(d) = found else {
+        return Ok(match as_json {
+            true => printed::json(&Json::Null),
+            false => {
+                format!("no later phase reads %{}: there is nothing to decide\n", names.get(v))
+            }
+        });
+    };
+    let pricer = RecoveryPricer::new(&ready.function, &ready.options, &engine);
+    let other = recovered::alternative(ready, &pricer, &d)?;
+    if as_json {
+        return Ok(printed::json(&object(&ready.function, &names, &d, other.as_ref())));
+    }
+    let mut out = lines(&ready.function, &names, &decider, &d);
+    match &other {
+        Some(other) => out.extend(recovered::lines(&names, other, budget)),
+        None => out.push(settled_by(&names, d.bound)),
+    }
+    out.extend(legend(ready, &d));
+    out.extend(recovered.map(|choice| inverse_line(ready, choice)));
+    Ok(printed::lines(&out))
 }
 
 /// What the value is, and what it is computed again from, where they have no names.
@@ -82,9 +102,13 @@ pub(super) fn all(
         ));
     }
     let (f, names) = (&ready.function, Names::of(&ready.function));
+    let pricer = RecoveryPricer::new(f, &ready.options, &engine);
+    let others = found.iter().map(|d| recovered::alternative(ready, &pricer, d));
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
+    let found = found.iter().zip(&others);
     if as_json {
         let inverses = ready.inverses().iter().map(inverse_json);
-        let all = found.iter().map(|d| object(f, &names, d)).chain(inverses);
+        let all = found.map(|(d, other)| object(f, &names, d, other.as_ref())).chain(inverses);
         return Ok(printed::json(&all.collect()));
     }
     let head = [
@@ -101,7 +125,7 @@ pub(super) fn all(
         "settled by",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
-    rows.extend(found.iter().map(|d| cells(f, &names, d)));
+    rows.extend(found.map(|(d, other)| cells(f, &names, d, other.as_ref())));
     let mut text = columns(&rows);
     for choice in ready.inverses() {
         text += &format!("{}\n", inverse_line(ready, choice));
@@ -127,31 +151,6 @@ fn is_of(choice: &InverseChoice, name: &str) -> bool {
     of.is_some_and(|rest| rest.starts_with(".inverse") || rest.starts_with(".part"))
 }
 
-/// A value that later phases recover, in plain words.
-fn inverse_line(ready: &PlanRequest, choice: &InverseChoice) -> String {
-    let how = match inverse_accuracy(&ready.function, choice) {
-        Some(Accuracy::Exact) => ", to the bit".into(),
-        Some(Accuracy::Approximate(error)) => {
-            let tiny = if error.tiny { ", or the least normal number" } else { "" };
-            let singular = match error.singular {
-                true => "; NaN where what it is divided or multiplied by is 0, infinite or NaN",
-                false => "",
-            };
-            format!(
-                ", within {} units in the last place in f32 and {} in f64{tiny}{singular}",
-                error.f32, error.f64
-            )
-        }
-        None => String::new(),
-    };
-    format!("%{}: not kept, later phases recover it from %{}{how}", choice.of, choice.from)
-}
-
-fn inverse_json(choice: &InverseChoice) -> Json {
-    let [of, from] = [&choice.of, &choice.from].map(|name| format!("%{name}"));
-    json!({"value": of, "decision": "inverse", "from": from, "saved_bytes": 0})
-}
-
 fn decider<'a>(
     ready: &'a PlanRequest,
     plan: &'a Plan,
@@ -163,7 +162,12 @@ fn decider<'a>(
 }
 
 /// A line of the table.
-fn cells(f: &Function, names: &Names, d: &Decision) -> Vec<String> {
+fn cells(
+    f: &Function,
+    names: &Names,
+    d: &Decision,
+    other: Option<&RecoveryAlternative>,
+) -> Vec<String> {
     let dash = || "-".to_string();
     let [instead, peak, saved, us] = match &d.other {
         Alternative::None(_) | Alternative::NotPriced => [dash(), dash(), dash(), dash()],
@@ -187,11 +191,16 @@ fn cells(f: &Function, names: &Names, d: &Decision) -> Vec<String> {
         peak,
         saved,
         us,
-        constraint(d.bound).into(),
+        settled(d, other).into(),
     ]
 }
 
-/// The whole of a decision in plain words.
+/// What settled a decision, in a word.
+fn settled(d: &Decision, other: Option<&RecoveryAlternative>) -> &'static str {
+    other.map_or_else(|| constraint(d.bound), |other| recovered::word(other.bound))
+}
+
+/// A decision in plain words, but for what settled it.
 fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Vec<String> {
     let name_of = |v: Value| format!("%{}", names.get(v));
     let list = |values: &[Value]| {
@@ -241,7 +250,7 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     }
     let at = decider.peak_group().map_or_else(String::new, |g| format!(", in group {g}"));
     let there = if d.at_peak { "it is" } else { "it is not" };
-    let peak = bytes(decider.point().peak);
+    let peak = limit(decider.point().peak);
     out.push(format!("  {there} in memory at the peak of {peak}{at}"));
     out.push(match &d.other {
         Alternative::Keep(x) => format!("  kept in memory instead: {}", change(x)),
@@ -257,7 +266,6 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
             }
         ),
     });
-    out.push(settled_by(names, d.bound));
     out
 }
 
@@ -301,7 +309,7 @@ fn freed(f: &Function, copy: &LossyCopy) -> u64 {
     elements.saturating_mul(wide.dtype.bytes().saturating_sub(narrow.dtype.bytes()))
 }
 
-fn change(d: &Difference) -> String {
+pub(super) fn change(d: &Difference) -> String {
     format!("peak {}, saved {}, {} us", signed(d.peak), signed(d.saved), micros(d.seconds))
 }
 
@@ -342,7 +350,7 @@ fn constraint(bound: Constraint) -> &'static str {
 }
 
 /// A decision as JSON.
-fn object(f: &Function, names: &Names, d: &Decision) -> Json {
+fn object(f: &Function, names: &Names, d: &Decision, other: Option<&RecoveryAlternative>) -> Json {
     let name_of = |v: Value| format!("%{}", names.get(v));
     let mut all = json!({
         "value": name_of(d.value),
@@ -401,16 +409,20 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
             NoAlternative::Refused(m) => json!({"impossible": "refused", "message": m}),
         },
     };
-    all["settled_by"] = json!(constraint(d.bound));
+    all["settled_by"] = json!(settled(d, other));
+    if let Some(other) = other {
+        all["recovered"] = recovered::object(names, other);
+    }
+    let priced = other.is_some_and(|other| other.bound != RecoveryBound::Range);
     match d.bound {
-        Constraint::Exactness { of, .. } => all["inexact_from"] = json!(name_of(of)),
+        Constraint::Exactness { of, .. } if !priced => all["inexact_from"] = json!(name_of(of)),
         Constraint::Budget { over } => all["over_bytes"] = json!(over),
         _ => {}
     }
     all
 }
 
-fn difference(decision: &str, d: &Difference) -> Json {
+pub(super) fn difference(decision: &str, d: &Difference) -> Json {
     json!({
         "decision": decision,
         "peak_bytes": d.peak,

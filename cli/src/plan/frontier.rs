@@ -1,7 +1,7 @@
 //! The points of a frontier, as a table and as JSON.
 
 use super::recomputed;
-use super::table::{bytes, columns};
+use super::table::{bytes, columns, limit};
 use super::times::{milliseconds, slower};
 use crate::planning::PlanRequest;
 use adfuse::fusion::{BudgetPoint, Layout, graph_hash};
@@ -63,7 +63,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
     rows.extend(shown.iter().map(|of| {
         let (p, f) = (&of.point, &of.rewritten.decided.function);
         let mut row = vec![
-            bytes(p.peak),
+            limit(p.peak),
             p.peak.to_string(),
             format!("{:.4}", p.seconds * 1e3),
             format!("{:.1} %", slower(p.seconds, fastest)),

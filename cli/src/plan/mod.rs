@@ -8,6 +8,7 @@ mod lists;
 mod opportunities;
 mod printed;
 mod recomputed;
+mod recovered;
 mod report;
 mod table;
 mod times;
@@ -21,10 +22,11 @@ use super::values::whole;
 use super::whole as files;
 use clap::Args;
 use printed::{json, lines};
+use recovered::ExplainedValue;
 use report::PlanReport;
 use std::io::Write;
 use std::process::ExitCode;
-pub(super) use table::{bytes, columns};
+pub(super) use table::{bytes, columns, limit};
 
 /// Shows which instructions share a kernel, and what the plan costs compared with one kernel for each instruction
 ///
@@ -88,8 +90,7 @@ impl Show {
         let ready = self.planning.ready_counted(self.counted.engine, streams)?;
         let budget = ready.budget;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
-        let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
-        let one = one.transpose()?.map(|values| values[0]);
+        let one = self.explain.as_ref().map(|name| ExplainedValue::of(&ready, name)).transpose()?;
         if let Some(count) = count {
             let found = ready.frontier(streams)?;
             let printed = match streams.json {

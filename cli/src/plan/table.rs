@@ -8,6 +8,9 @@ use adfuse::fusion::LoopReport;
 /// The most values that a list of the table names; JSON has all.
 const MOST_VALUES: usize = 24;
 
+/// The most places of a pattern that the table names; JSON has all.
+const MOST_PLACES: usize = 3;
+
 /// The most extents of kernels that a line of the table shows.
 const MOST_DOMAINS: usize = 3;
 
@@ -27,7 +30,7 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     if let Some(l) = &r.leanest {
         out += &format!(
             "\nless memory: peak {}, predicted ms {:.4}, with --mem-budget {} (grouped as by effort {})\n",
-            bytes(l.peak_bytes),
+            limit(l.peak_bytes),
             l.predicted_ms,
             l.peak_bytes,
             l.effort
@@ -36,11 +39,11 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     if let Some(b) = &r.budget {
         out += &format!(
             "\nbudget {} ({} bytes): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",
-            bytes(b.bytes),
+            limit(b.bytes),
             b.bytes,
             b.slower_percent,
             b.fastest_ms,
-            bytes(b.fastest_peak)
+            limit(b.fastest_peak)
         );
     }
     if let Some(b) = &r.compile_budget {
@@ -65,9 +68,7 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     }
     for (what, list) in [("recognised", &r.recognised), ("patterns", &r.patterns)] {
         if !list.is_empty() {
-            let list: Vec<String> =
-                list.iter().map(|(name, at)| format!("{name} at {at}")).collect();
-            out += &format!("\n{what}: {}\n", list.join(", "));
+            out += &format!("\n{what}: {}\n", places(list));
         }
     }
     if !r.unstable.is_empty() {
@@ -88,6 +89,21 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
         }
     }
     out
+}
+
+/// What is found at several places is told once, with the first of these: equal layers have the same.
+fn places(found: &[(&'static str, String)]) -> String {
+    let mut each: Vec<(&str, Vec<String>)> = Vec::new();
+    for (name, at) in found {
+        match each.iter_mut().find(|(known, _)| known == name) {
+            Some((_, places)) => places.push(at.clone()),
+            None => each.push((name, vec![at.clone()])),
+        }
+    }
+    let told = each.into_iter().map(|(name, places)| {
+        format!("{name} at {}", shortened(places.into_iter(), MOST_PLACES, ", "))
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 /// Loops, those of equal layers once.
@@ -115,14 +131,15 @@ fn figures(chosen: &ProgramFigures, off: &ProgramFigures) -> Vec<Vec<String>> {
     let count = |a: u64, b: u64| (a as f64, b as f64);
     let (a, b) = (chosen, off);
     row("launches", a.launches.to_string(), b.launches.to_string(), count(a.launches, b.launches));
-    for (name, a, b) in [
-        ("bytes moved", a.bytes_moved, b.bytes_moved),
-        ("least possible", a.least_bytes, b.least_bytes),
-        ("arena", a.arena_bytes, b.arena_bytes),
-        ("peak", a.peak_bytes, b.peak_bytes),
-        ("saved for backward", a.saved_bytes, b.saved_bytes),
+    let nearest: fn(u64) -> String = bytes;
+    for (name, printed, a, b) in [
+        ("bytes moved", nearest, a.bytes_moved, b.bytes_moved),
+        ("least possible", nearest, a.least_bytes, b.least_bytes),
+        ("arena", nearest, a.arena_bytes, b.arena_bytes),
+        ("peak", limit, a.peak_bytes, b.peak_bytes),
+        ("saved for backward", nearest, a.saved_bytes, b.saved_bytes),
     ] {
-        row(name, bytes(a), bytes(b), count(a, b));
+        row(name, printed(a), printed(b), count(a, b));
     }
     let ms = |x: f64| format!("{x:.4}");
     let times = (a.predicted_ms, b.predicted_ms);
@@ -152,9 +169,20 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "-".into() } else { shortened(names.iter().cloned(), MOST_VALUES, ", ") }
 }
 
-/// Bytes in the largest unit of which there is one.
+/// Units of bytes, each 1024 of the one before.
+const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// Bytes that are a limit, such as a budget or a peak, in the largest unit of which there is one: rounded up, so that what is
+/// read is never less.
+pub(crate) fn limit(n: u64) -> String {
+    let unit = UNITS.iter().zip(1u32..).take_while(|(_, k)| n >> (10 * k) > 0).last();
+    let Some((unit, k)) = unit else { return format!("{n} B") };
+    let hundredths = (u128::from(n) * 100).div_ceil(1 << (10 * k));
+    format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
+}
+
+/// Bytes in the largest unit of which there is one, rounded to the nearest.
 pub(crate) fn bytes(n: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = None;
     let mut x = n as f64;
     for name in UNITS {
@@ -197,6 +225,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_recurs_is_told_once() {
+        let found: Vec<(&str, String)> = (0..5)
+            .flat_map(|k| [("softmax", format!("%p{k}")), ("gelu", format!("%g{k}"))])
+            .chain([("dropout", "%d".into())])
+            .collect();
+        let due =
+            "softmax at %p0, %p1, %p2 and 2 more; gelu at %g0, %g1, %g2 and 2 more; dropout at %d";
+        assert_eq!(places(&found), due);
+    }
+
+    #[test]
     fn bytes_take_the_largest_unit() {
         let of = |n| bytes(n);
         assert_eq!(
@@ -204,6 +243,30 @@ mod tests {
             ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]
         );
         assert_eq!(of(u64::MAX), "16.00 EiB");
+    }
+
+    #[test]
+    fn limits_hold_what_they_stand_for() {
+        for (n, due) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536, "1.50 KiB"),
+            ((8 << 20) + 4, "8.01 MiB"),
+            ((1 << 20) - 1, "1024.00 KiB"),
+            (11 << 60, "11.00 EiB"),
+            (u64::MAX, "16.00 EiB"),
+        ] {
+            assert_eq!(limit(n), due);
+        }
+        // What is read of it as a budget is no less, and at most a hundredth of the unit more.
+        for k in 0..63u32 {
+            for n in [1u64 << k, (1 << k) + 1, (1 << k) + (1 << (k / 2)), (3 << k) / 2 + 1] {
+                let read = adfuse::device::bytes(&limit(n)).expect("is a size");
+                let most = n + n / 100 + 1;
+                assert!((n..=most).contains(&read), "{n}: {} is read as {read}", limit(n));
+            }
+        }
     }
 
     #[test]

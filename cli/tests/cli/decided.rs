@@ -83,3 +83,97 @@ func @r(%x: f32[64,64], %w: f32[64,64]) -> f32[64,64] checkpoint(names = [\"h\"]
     let text = d.good("plan f.ir --grad --fp strict --explain %h");
     assert!(text.contains("settled by its checkpoint region, which keeps it"), "{text}");
 }
+
+/// `%5`, the gate of a softplus, is not kept: it is not even in the function that is planned.
+const SOFTPLUS: &str =
+    "func @f(%x: f32[1024,1024], %w: f32[1024,1024], %v: f32[1024,1024]) -> f32[] {
+  %a = dot_general %x, %w {contract = [1] x [0]} : f32[1024,1024]
+  %e = exp %a : f32[1024,1024]
+  %p = add %e, 1.0 : f32[1024,1024]
+  %l = log %p : f32[1024,1024]
+  %b = dot_general %l, %v {contract = [1] x [0]} : f32[1024,1024]
+  %s = reduce_sum %b {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+
+#[test]
+fn what_is_recovered_and_gone_is_explained() {
+    let d = Folder::new();
+    d.file("f.ir", SOFTPLUS);
+    let plan = "plan f.ir --grad --fp fast --no-cache";
+    let listed = d.good(&format!("{plan} --decisions"));
+    let line = listed.lines().find(|line| line.contains("recover it from %l")).expect("a line");
+    let (name, _) = line.split_once(':').expect("a name");
+    for name in [name, name.trim_start_matches('%')] {
+        let told = d.good(&format!("{plan} --explain {name}"));
+        assert_eq!(told, format!("{line}\n"));
+    }
+    let told = d.good(&format!("{plan} --explain {name} --json"));
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["value"], &told["from"]), (&name.into(), &"%l".into()));
+    // In strict mode it is kept, and other names are as unknown as before.
+    assert!(
+        d.good("plan f.ir --grad --fp strict --no-cache --explain %l").contains("kept as it is")
+    );
+    let ran = d.run(&format!("{plan} --explain %nothing"));
+    assert!(ran.code == 2 && ran.err.contains("no value %nothing"), "{}", ran.err);
+}
+
+/// Modes that let results round may recover `%b` from `%y`: that it rounds is not what keeps them from it.
+#[test]
+fn what_keeps_a_value_beside_its_answer_depends_on_the_mode() {
+    let d = Folder::new();
+    for (b, y, due) in [
+        ("exp %a", "log %b", "priced"),
+        ("exp %a", "sqrt %b", "priced"),
+        // The square of a great number is infinite.
+        ("exp %a", "square %b", "exactness"),
+        // The derivative of `tanh` reads its answer first.
+        ("tanh %a", "mul %b, 0.5", "order"),
+    ] {
+        let text = format!(
+            "func @f(%x: f32[256,256], %w: f32[256,256], %v: f32[256,256], %u: f32[256,256]) -> f32[] {{
+  %a = dot_general %x, %w {{contract = [1] x [0]}} : f32[256,256]
+  %b = {b} : f32[256,256]
+  %y = {y} : f32[256,256]
+  %c = dot_general %y, %v {{contract = [1] x [0]}} : f32[256,256]
+  %d = dot_general %b, %u {{contract = [1] x [0]}} : f32[256,256]
+  %g = add %c, %d : f32[256,256]
+  %s = reduce_sum %g {{axes = [0, 1]}} : f32[]
+  return %s
+}}
+"
+        );
+        d.file("f.ir", text);
+        let plan = "plan f.ir --grad --wrt x,w,v,u --no-cache --explain %b --fp";
+        let strict = d.good(&format!("{plan} strict"));
+        let rounds = "settled by exactness: %y is kept as well, and gives this but for rounding";
+        assert!(strict.contains(rounds), "{y}: {strict}");
+        for fp in ["reproducible", "fast"] {
+            let told = d.good(&format!("{plan} {fp}"));
+            let json: Value =
+                serde_json::from_str(&d.good(&format!("{plan} {fp} --json"))).unwrap();
+            let (settled, recovered) = (&json["settled_by"], &json["recovered"]);
+            assert_eq!(recovered["from"], "%y", "{y}, {fp}: {told}");
+            assert!(!told.contains(rounds) && told.contains("%y is kept as well, "), "{told}");
+            let price = "  recovered from %y instead: peak ";
+            assert_eq!(told.contains(price), due == "priced", "{y}, {fp}: {told}");
+            let number = |key: &str| recovered[key].as_f64().expect("a number");
+            let due = match due {
+                "priced" if number("ms") > 0.0 => "time",
+                "priced" if number("peak_bytes") > 0.0 => "peak",
+                "priced" if number("saved_bytes") >= 0.0 => "bytes",
+                "priced" => "search",
+                due => due,
+            };
+            assert_eq!(settled, due, "{y}, {fp}: {told}");
+            assert_eq!(json["inexact_from"] == "%y", due == "exactness", "{y}, {fp}: {json}");
+        }
+        let off = "plan f.ir --grad --wrt x,w,v,u --fp fast --effort off --decisions --no-cache";
+        let off = d.good(off);
+        let row = off.lines().find(|line| line.starts_with("%b ")).expect("a row");
+        let word = if due == "priced" { "effort" } else { due };
+        assert!(row.ends_with(&format!("  {word}")), "{y}: {off}");
+    }
+}

@@ -66,8 +66,19 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     let exact = d.good("run deep_mlp.ir --grad --fp strict --digest");
     assert_eq!(d.good(&format!("run {given} --digest")), exact);
     assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w1 --digest"), exact);
+    let followed = "plan deep_mlp.ir --grad --plan given.plan --donate";
+    let again = json(&format!("{followed} x,w1 --json"));
+    // Who gives up more gives up enough.
+    assert_eq!(json(&format!("{followed} x,w1,w2 --json")), again);
+    assert_eq!((&again["plan"], &again["donated"]), (&made["plan"], &made["donated"]));
+    assert_eq!(again["peak_bytes"], made["peak_bytes"]);
     for (args, why) in [
-        ("run deep_mlp.ir --grad --plan given.plan", "which is not given up"),
+        ("run deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not given up"),
+        ("plan deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not given up"),
+        (
+            "emit deep_mlp.ir --grad --stage program --plan given.plan --donate x",
+            "the memory of %w1, which is not given up",
+        ),
         ("run deep_mlp.ir --donate %nothing", "no parameter %nothing"),
         ("bench deep_mlp.ir --donate %x", "again and again"),
     ] {

@@ -10,6 +10,7 @@ mod decided;
 mod emit;
 mod engine;
 mod folder;
+mod given;
 mod import;
 mod kept;
 mod launch;

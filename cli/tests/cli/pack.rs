@@ -28,12 +28,18 @@ fn what_does_not_fit_or_is_malformed_says_so_and_writes_nothing() {
     d.file("in.csv", BUFFERS).file("bad.csv", "id,lower,upper,size\na,0,x,4\n");
     d.file("late.csv", "id,lower,upper,size\na,5,3,4\n").file("none.csv", "");
     d.file("huge.csv", "id,lower,upper,size\na,0,1,18446744073709551615\nb,0,1,1\n");
+    d.file("gap.csv", "id,lower,upper,size,gaps\nx,0,1,4,\na,0,9,4,4-2\n");
+    d.file("odd.csv", "id,lower,upper,size,alignment,offset\n\na,0,9,4,8,4\n");
+    d.file("same.csv", "id,lower,upper,size,offset\na,0,9,4,0\nb,1,2,4,2\n");
     let cases = [
+        ("pack gap.csv", 1, "`gap.csv`: gap 1 of `a` (line 3) is not a stretch of its life"),
+        ("pack odd.csv", 1, "`odd.csv`: `a` (line 3) is fixed at offset 4"),
+        ("pack same.csv", 1, "`a` (line 2) and `b` (line 3) are fixed where they overlap"),
         ("pack in.csv --capacity 5", 1, "the least peak found is 6"),
         ("pack bad.csv", 1, "line 2, column 3"),
         ("pack late.csv", 1, "dies at 3"),
         ("pack none.csv", 1, "header"),
-        ("pack huge.csv", 1, "huge.csv"),
+        ("pack huge.csv", 1, "`huge.csv`: the buffers up to `a` (line 2) need more than 2^62"),
         ("pack missing.csv", 2, "cannot read `missing.csv`"),
         ("pack in.csv --time-limit=-1", 2, "--time-limit"),
         ("pack in.csv --capacity many", 2, "--capacity"),

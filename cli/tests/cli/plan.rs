@@ -241,6 +241,8 @@ fn plans_that_do_not_fit_are_refused() {
 fn wrong_options_are_told_apart_from_wrong_programs() {
     let d = programs();
     d.file("bad.toml", "base = \"cpu\"\nmemory = 3\n").file("worse.toml", "base =");
+    let junk = "[[products]]\nform = \"junk\"\nseconds = { library = 1.0 }\n";
+    d.file("junk.toml", format!("base = \"cpu\"\n{junk}"));
     for (args, code, said) in [
         ("loss.ir --wrt w", 2, "--wrt needs --grad"),
         ("loss.ir --device gpu", 2, "no device `gpu`"),
@@ -248,6 +250,8 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
         ("loss.ir --device none.toml", 2, "cannot read `none.toml`"),
         ("loss.ir --device bad.toml", 2, "--> bad.toml:2:1"),
         ("loss.ir --device worse.toml", 2, "worse.toml"),
+        ("loss.ir --device junk.toml", 2, "--> junk.toml:3:8"),
+        ("loss.ir --compile-budget -1ms", 2, "or 800us, not below 0"),
         ("loss.ir --fp loose", 2, "--fp"),
         ("loss.ir --effort much", 2, "--effort"),
         ("loss.ir --explain-fusion %p", 2, "--explain-fusion"),

@@ -17,6 +17,7 @@ fn what_cannot_be_tuned_is_refused_before_anything_runs() {
         ("tune --grad -o machine.toml", "<FILE>"),
         ("tune --device cpu -o machine.toml", "<FILE>"),
         ("tune --name cpu -o machine.toml", "`cpu` is built in"),
+        ("tune --name= -o machine.toml", "a name has 1 to 64 bytes"),
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);

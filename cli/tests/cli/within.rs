@@ -213,3 +213,41 @@ fn what_does_not_go_with_a_budget_is_said() {
     }
     d.good("run loss.ir --plan loss.plan");
 }
+
+/// Budgets that a frontier prints, and peaks that a plan does, are budgets that are kept.
+#[test]
+fn what_is_printed_as_a_budget_is_one() {
+    let d = Folder::new();
+    d.file(
+        "f.ir",
+        "func @f(%x: f32[512,512], %w: f32[512,512], %v: f32[512,512]) -> f32[] {
+  %a = dot_general %x, %w {contract = [1] x [0]} : f32[512,512]
+  %e = square %a : f32[512,512]
+  %b = add %e, 1.0 : f32[512,512]
+  %y = log %b : f32[512,512]
+  %c = dot_general %y, %v {contract = [1] x [0]} : f32[512,512]
+  %q = sin %b : f32[512,512]
+  %d = dot_general %q, %v {contract = [1] x [0]} : f32[512,512]
+  %g = mul %c, %d : f32[512,512]
+  %s = reduce_sum %g {axes = [0, 1]} : f32[]
+  return %s
+}
+",
+    );
+    let plan = "plan f.ir --grad --no-cache";
+    let shown = d.good(&format!("{plan} --frontier"));
+    let rows: Vec<Vec<&str>> =
+        shown.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.len() > 2, "{shown}");
+    for row in rows {
+        let budget = format!("{}{}", row[0], row[1]);
+        let made = d.good(&format!("{plan} --mem-budget {budget} --json"));
+        let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+        let peak = made["peak_bytes"].as_u64().expect("a peak");
+        assert!(peak <= made["budget"]["mem_budget"].as_u64().expect("a budget"), "{shown}");
+    }
+    let free = d.good(plan);
+    let peak = free.lines().find(|line| line.starts_with("peak ")).expect("a peak");
+    let words: Vec<&str> = peak.split_whitespace().collect();
+    d.good(&format!("{plan} --mem-budget {}{}", words[1], words[2]));
+}

@@ -7,6 +7,7 @@
 pub(crate) mod candidates;
 pub(crate) mod loops;
 pub(crate) mod patterns;
+pub(crate) mod recovery;
 pub(crate) mod value_words;
 pub(crate) mod words;
 

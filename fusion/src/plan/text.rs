@@ -120,6 +120,21 @@ fn short(word: &str) -> String {
     }
 }
 
+/// The lines of a plan's text between its first line and the plans of blocks, each with its place, its first word and the
+/// rest of it. What is no plan has whatever lines it has.
+pub fn plan_lines(text: &str) -> impl Iterator<Item = (Span, &str, &str)> {
+    let mut next = 0;
+    let lines = text.split_inclusive('\n').map(move |line| {
+        let start = next + (line.len() - line.trim_start().len());
+        next += line.len();
+        let line = line.trim();
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        (Span::new(start, start + line.len()), word, rest)
+    });
+    let own = lines.filter(|(span, ..)| span.start < span.end).skip(1);
+    own.take_while(|(_, word, _)| *word != "plan")
+}
+
 /// The most bytes of a plan's text.
 const MOST: usize = 64 << 20;
 
@@ -187,11 +202,7 @@ impl PlanReader<'_> {
             }
             match (open, closed, word) {
                 (false, _, "plan") => {
-                    let name = rest.strip_suffix('{').map(str::trim);
-                    match name.and_then(|n| n.strip_prefix('@')) {
-                        Some(name) => plan.name = name.into(),
-                        None => return self.fail(Kind::Syntax, "expected `plan @name {`"),
-                    }
+                    plan.name = self.name(rest)?;
                     open = true;
                 }
                 (true, false, "}") if rest.is_empty() => closed = true,
@@ -218,16 +229,25 @@ impl PlanReader<'_> {
         if (1..graphs.len()).any(|k| graphs[..k].contains(&graphs[k])) {
             return self.fail(Kind::Usage, "two plans of one block");
         }
-        if plan.name != self.f.name {
-            let m = format!("a plan of @{}, not of @{}", plan.name, self.f.name);
-            return self.fail(Kind::Usage, m);
-        }
         let copies: Vec<_> = lossy_copies(self.f).iter().map(|c| (c.of, c.narrow)).collect();
         if lossy != copies {
             let m = format!("the plan and @{} keep other values with losses", self.f.name);
             return self.fail(Kind::Usage, m);
         }
         Ok(plan)
+    }
+
+    /// Reads what follows `plan` in the first line: the name of the function.
+    fn name(&self, rest: &str) -> Result<String, Diagnostic> {
+        let name = rest.strip_suffix('{').map(str::trim).and_then(|n| n.strip_prefix('@'));
+        match name {
+            Some(name) if name == self.f.name => Ok(name.into()),
+            Some(name) => {
+                let m = format!("a plan of @{}, not of @{}", short(name), self.f.name);
+                self.fail(Kind::Usage, m)
+            }
+            None => self.fail(Kind::Syntax, "expected `plan @name {`"),
+        }
     }
 
     /// Reads the plan of a block, which begins at a place in the text.

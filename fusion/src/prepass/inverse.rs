@@ -12,6 +12,7 @@ use crate::analysis::float_range::FloatRanges;
 use crate::analysis::phases::served;
 use crate::analysis::recomputation::is_kept;
 use crate::plan::inverse::InverseChoice;
+use crate::plan::text::plan_lines;
 use crate::prepass::checkpoint::raise;
 use crate::prepass::lossy::fresh;
 use adfuse_ir::control::reads;
@@ -100,6 +101,17 @@ fn stated(
                 }
             }
     })
+}
+
+/// An operand that later phases can recover by an instruction in a mode, wherever the answer is; `None` where there is no inverse,
+/// or where they need it before they have the answer.
+pub(crate) fn recoverable_by(
+    f: &Function,
+    at: (Inst, usize),
+    fp: Fp,
+    ranges: &Option<FloatRanges<'_>>,
+) -> Option<Recoverable> {
+    Readers::of(f).recoverable(f, at, false, (fp, ranges))
 }
 
 /// What is known of floats, in modes that ask for it.
@@ -385,27 +397,27 @@ fn unknown(f: &Function, choice: &InverseChoice) -> Diagnostic {
 /// The function with the inverses that the text of a plan lists, and these.
 ///
 /// # Errors
-/// For a line that lists what there is not, or what does not follow in the plan's mode.
+/// For a line that lists what there is not, or what does not follow in the plan's mode: the error has the place in the text.
 pub(crate) fn inverted_as(
     f: &Function,
     text: &str,
 ) -> Result<(Function, Vec<InverseChoice>), Diagnostic> {
-    let fail = |m: &str| {
-        let at = At { func: Some(f.name.clone()), ..At::default() };
-        Err(Diagnostic::new(at, Kind::Syntax, m))
-    };
-    let mut choices = Vec::new();
+    let (mut choices, mut places) = (Vec::new(), Vec::new());
     let mut fp = Fp::Strict;
-    // The plans of blocks come last.
-    let own = text.lines().map(str::trim).skip(1).take_while(|line| !line.starts_with("plan "));
-    for line in own {
-        if let Some(mode) = line.strip_prefix("fp ") {
-            fp = Fp::ALL.iter().find(|(_, name)| *name == mode).map_or(fp, |(fp, _)| *fp);
-        }
-        let Some(said) = line.strip_prefix("inverse ") else { continue };
-        match InverseChoice::parse(said) {
-            Some(choice) => choices.push(choice),
-            None => return fail("expected `inverse %value from %answer`"),
+    for (place, word, said) in plan_lines(text) {
+        match word {
+            "fp" => {
+                fp = Fp::ALL.iter().find(|(_, name)| *name == said).map_or(fp, |(fp, _)| *fp);
+            }
+            "inverse" => {
+                let Some(choice) = InverseChoice::parse(said) else {
+                    let m = "expected `inverse %value from %answer`";
+                    return Err(Diagnostic::new(At::span(place), Kind::Syntax, m));
+                };
+                choices.push(choice);
+                places.push(place);
+            }
+            _ => {}
         }
     }
     if choices.is_empty() {
@@ -413,7 +425,7 @@ pub(crate) fn inverted_as(
     }
     let (names, readers, ranges) = (Names::of(f), Readers::of(f), ranges_for(f, fp));
     let mut wanted: Vec<Recoverable> = Vec::new();
-    for choice in &choices {
+    for (choice, place) in choices.iter().zip(places) {
         let named =
             |&&i: &&Inst| f.inst_results(i).first().is_some_and(|&y| names.get(y) == choice.from);
         let by = f.body_insts().iter().find(named).copied();
@@ -423,7 +435,7 @@ pub(crate) fn inverted_as(
             each.filter_map(|(at, part)| readers.recoverable(f, at, part, (fp, &ranges)));
         match found.find(|one| one.choice(f, &names) == *choice) {
             Some(one) if wanted.iter().all(|other| other.of != one.of) => wanted.push(one),
-            _ => return Err(unknown(f, choice)),
+            _ => return Err(Diagnostic { at: At::span(place), ..unknown(f, choice) }),
         }
     }
     Ok((recovering(f, &wanted)?, choices))

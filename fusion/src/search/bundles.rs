@@ -51,15 +51,6 @@ pub(crate) fn bundled<'f>(
     // The bytes that the given plan takes where its memory is planned quickly, once that is known.
     let mut most: Option<Option<u64>> = None;
     let fits = |made: TimedPlan<'_, 'f>| {
-<<<<<<< HEAD
-        let peak = made.quick_peak(with)?;
-        // The memory of the given plan is planned where a bound does not tell which takes more.
-        let fits = takes_no_more(peak, given.least_peak())
-            || match most {
-                Some(most) => takes_no_more(peak, most),
-                None => takes_no_more(peak, *most.insert(given.quick_peak(with)?)),
-            };
-=======
         let peak = match most {
             Some(_) => made.quick_peak(with)?,
             // A bound seldom tells which takes more.
@@ -69,9 +60,8 @@ pub(crate) fn bundled<'f>(
                 peak?
             }
         };
-        let fits = peak <= given.least_peak()
-            || peak <= (*most.get_or_insert_with(|| given.quick_peak(with)))?;
->>>>>>> b
+        let fits = takes_no_more(peak, given.least_peak())
+            || takes_no_more(peak, (*most.get_or_insert_with(|| given.quick_peak(with)))?);
         fits.then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {

@@ -1,5 +1,6 @@
 //! Measured times of products: for each form of a product, the seconds that each way to multiply it takes on a machine.
 
+use crate::{DType, Fp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -105,13 +106,25 @@ impl FromStr for ProductWay {
 }
 
 /// The rows of the product of a form, which is a mode, a type, `batch x rows x columns x depth` and a hash; each extent is a
-/// product of axes, such as `16*1024`. `None` for a name of another kind.
+/// product of axes, such as `16*1024`, and empty where there is no axis. `None` for what is no form.
 pub fn rows_of_form(form: &str) -> Option<i64> {
     let words: Vec<&str> = form.split(' ').collect();
-    let &[_, _, extents, _] = words.as_slice() else { return None };
-    let extents: Vec<&str> = extents.split('x').collect();
-    let &[_, rows, _, _] = extents.as_slice() else { return None };
-    rows.split('*').try_fold(1i64, |all, n| all.checked_mul(n.parse().ok().filter(|&n| n >= 0)?))
+    let &[mode, dtype, extents, hash] = words.as_slice() else { return None };
+    let is_mode = Fp::ALL.iter().any(|(_, name)| *name == mode);
+    let is_hash = !hash.is_empty() && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    if !is_mode || !is_hash || dtype.parse::<DType>().is_err() {
+        return None;
+    }
+    let extents: Option<Vec<i64>> = extents.split('x').map(extent_of_form).collect();
+    let &[_, rows, _, _] = extents?.as_slice() else { return None };
+    Some(rows)
+}
+
+/// The product of the axes that an extent of a form lists.
+fn extent_of_form(axes: &str) -> Option<i64> {
+    let axis = |n: &str| n.parse::<i64>().ok().filter(|_| n.bytes().all(|b| b.is_ascii_digit()));
+    let mut axes = axes.split('*').filter(|_| !axes.is_empty());
+    axes.try_fold(1i64, |all, n| all.checked_mul(axis(n)?))
 }
 
 /// Seconds of each way in which a product was multiplied.
@@ -274,7 +287,18 @@ mod tests {
             ("fast bf16 1x-4x3072x768 ad4902d30d14", None),
             ("fast bf16 1x9223372036854775807*2x1x1 ad4902d30d14", None),
             ("fast bf16 1x16384x3072 ad4902d30d14", None),
+            // A vector has no rows.
+            ("strict f32 1xx64x64 0", Some(1)),
+            ("fast bf16 1x64x64x64x64 0", None),
+            ("fast bf16 1x64x64x6.4 0", None),
+            ("fast bf16 1x64x64x+64 0", None),
+            ("fast bf16 1x64x64x8* 0", None),
+            ("loose bf16 1x64x64x64 0", None),
+            ("fast bf17 1x64x64x64 0", None),
+            ("fast bf16 1x64x64x64 hash", None),
+            ("fast bf16 1x64x64x64 ", None),
             ("bf16 1x64x64x64", None),
+            ("junk", None),
             ("", None),
         ] {
             assert_eq!(rows_of_form(form), rows, "{form}");

@@ -2,7 +2,7 @@
 
 use super::context::{listed, size, times};
 use crate::data::{Answer, LiveValue, PlanStep, Report, ResidualRow, ValueKind};
-use crate::units::{count, percent, seconds};
+use crate::units::{count, limit, percent, seconds};
 use std::collections::BTreeMap;
 
 /// What the plan does against the unfused one.
@@ -18,7 +18,7 @@ pub(super) fn sentence(r: &Report) -> String {
         if r.steps.len() == 1 { "" } else { "s" },
     );
     if r.steps.is_empty() {
-        let held = size(r.memory.held);
+        let held = limit(r.memory.held);
         return format!(
             "@{} on {} computes nothing: its results are what it is given, {held}.",
             r.function, r.device
@@ -95,7 +95,7 @@ fn peak(r: &Report) -> String {
     let share = residuals as f64 / (m.peak_live.max(1)) as f64;
     format!(
         "{} are live at step {} ({} {}). The largest are {}; residuals are {} of it.",
-        size(m.peak_live),
+        limit(m.peak_live),
         m.peak_step,
         step.label,
         step.result,
@@ -176,8 +176,8 @@ fn less_memory(r: &Report) -> String {
             },
             seconds(p.seconds),
             seconds(now),
-            size(wanted),
-            size(p.peak),
+            limit(wanted),
+            limit(p.peak),
             match p.recomputed.len() {
                 0 => "nothing again, but shares kernels in another way".into(),
                 1 => "one value again".into(),
@@ -188,9 +188,9 @@ fn less_memory(r: &Report) -> String {
             let least = r.budget.iter().map(|p| p.peak).min().unwrap_or(held);
             format!(
                 "No plan takes {}: the least found takes {} of {}.",
-                size(wanted),
-                size(least),
-                size(held)
+                limit(wanted),
+                limit(least),
+                limit(held)
             )
         }
     }

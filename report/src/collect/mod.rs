@@ -128,7 +128,7 @@ fn figures(
     predicted("launches", "Launches", FigureUnit::Count, &|p| f64::from(p.cost.launches));
     predicted("bytes", "Bytes moved", FigureUnit::Bytes, &|p| p.cost.bytes_moved as f64);
     predicted("seconds", "Time of a step", FigureUnit::Seconds, &|p| p.cost.seconds);
-    predicted("peak", "Peak memory", FigureUnit::Bytes, &|p| p.memory.peak as f64);
+    predicted("peak", "Peak memory", FigureUnit::Limit, &|p| p.memory.peak as f64);
     predicted("saved", "Saved for later phases", FigureUnit::Bytes, &|p| p.saved as f64);
     predicted("compile", "Time to compile", FigureUnit::Seconds, &|p| p.compile.seconds);
     predicted("registers", "Registers, the most of a kernel", FigureUnit::Count, &|p| {
@@ -158,7 +158,7 @@ fn figures(
             other.map(|(s, _)| s),
         );
         let peak = other.and_then(|(_, peak)| peak).map(|b| b as f64);
-        found("measured_peak", "Peak memory", FigureUnit::Bytes, m.peak.map(|b| b as f64), peak);
+        found("measured_peak", "Peak memory", FigureUnit::Limit, m.peak.map(|b| b as f64), peak);
         let launches = m.launches.map(|n| n as f64);
         found("measured_launches", "Launches", FigureUnit::Count, launches, None);
     }

@@ -5,8 +5,8 @@ use super::steps::homes;
 use super::value_classes::value_classes;
 use crate::data::{Counterfactual, PlanStep, ResidualRow};
 use adfuse_fusion::{
-    Alternative, Constraint, Decider, Decision, Difference, MemoEngine, NoAlternative,
-    ResidualChoice, steps_of,
+    Alternative, Constraint, Decider, Decision, Difference, Fp, MemoEngine, NoAlternative,
+    RecoveryBound, RecoveryPricer, ResidualChoice, steps_of,
 };
 use adfuse_ir::{Diagnostic, ValueDef};
 
@@ -27,14 +27,15 @@ pub(super) fn residuals(
     let found = decider.decisions_within(&value_classes(c, &decider, steps), MOST_PRICED)?;
     let groups = steps_of(c.laid.plan, &c.laid.program);
     let last = steps.len().saturating_sub(1);
-    let row = |d: &Decision| {
+    let pricer = RecoveryPricer::new(source.function, source.options, &engine);
+    let row = |d: &Decision| -> Result<ResidualRow, Diagnostic> {
         let inst = match source.function.def(d.value) {
             ValueDef::Inst(i, _) => Some(i),
             _ => None,
         };
         let to = d.readings.iter().filter_map(|r| groups.get(r.group));
         let (decision, bits, sources) = choice(c, &d.choice);
-        ResidualRow {
+        Ok(ResidualRow {
             value: c.name(d.value),
             ty: source.function.ty(d.value).to_string(),
             decision,
@@ -51,11 +52,11 @@ pub(super) fn residuals(
                 Alternative::None(_) | Alternative::NotPriced => None,
             },
             priced: d.other != Alternative::NotPriced,
-            why: why(c, d),
+            why: why(c, d, &pricer)?,
             line: inst.and_then(|i| lines.of_inst(i)),
-        }
+        })
     };
-    let mut all: Vec<ResidualRow> = found.iter().map(row).collect();
+    let mut all: Vec<ResidualRow> = found.iter().map(row).collect::<Result<_, _>>()?;
     all.extend(source.plan.inverses.iter().map(|choice| ResidualRow {
         value: format!("%{}", choice.of),
         ty: String::new(),
@@ -101,8 +102,8 @@ fn choice(c: &Collected<'_>, choice: &ResidualChoice) -> (&'static str, Option<u
 }
 
 /// What settled a decision, in words.
-fn why(c: &Collected<'_>, d: &Decision) -> String {
-    match (d.bound, &d.other) {
+fn why(c: &Collected<'_>, d: &Decision, pricer: &RecoveryPricer<'_>) -> Result<String, Diagnostic> {
+    Ok(match (d.bound, &d.other) {
         (Constraint::Legality, Alternative::None(why)) => match why {
             NoAlternative::Parameter => "a parameter is there anyway".into(),
             NoAlternative::Constant => "it is written in the program".into(),
@@ -111,6 +112,28 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
         },
         (Constraint::Legality, _) => "the rules: there is no alternative".into(),
         (Constraint::Checkpoint, _) => "its checkpoint region keeps it".into(),
+        (Constraint::Exactness { of, .. }, _) if c.source.options.fp != Fp::Strict => {
+            let from = c.name(of);
+            match pricer.alternative(d.value, of)?.bound {
+                RecoveryBound::Range => {
+                    format!("exactness: {from} is kept too, but nothing bounds its rounding here")
+                }
+                RecoveryBound::Order => {
+                    format!("order: {from} is kept too, but comes too late, or is made for this")
+                }
+                RecoveryBound::Effort => "effort: with effort off nothing is recovered".into(),
+                RecoveryBound::Time => format!("time: to recover it from {from} is slower"),
+                RecoveryBound::Peak => {
+                    format!("the peak: to recover it from {from} raises it")
+                }
+                RecoveryBound::Bytes => {
+                    format!("bytes: to recover it from {from} leaves no fewer to later phases")
+                }
+                RecoveryBound::Search => {
+                    format!("nothing: the planner did not find to recover it from {from}")
+                }
+            }
+        }
         (Constraint::Exactness { of, .. }, _) => {
             format!("exactness: {} is kept too, and gives it but for rounding", c.name(of))
         }
@@ -122,5 +145,5 @@ fn why(c: &Collected<'_>, d: &Decision) -> String {
         (Constraint::NotPriced, _) => "not priced".into(),
         (Constraint::Slight, _) => "time: less than 1/5,000 of the plan's is to be had".into(),
         (Constraint::Search, _) => "nothing: the planner did not try the alternative".into(),
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 use super::markup::{PlotArea, Svg, escaped, marks_between};
 use crate::data::{BudgetRow, Report};
-use crate::units::{bytes, percent, seconds};
+use crate::units::{bytes, limit, percent, seconds};
 use std::fmt::Write as _;
 
 const AREA: PlotArea =
@@ -63,7 +63,11 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
     {
         let x = axes.x(budget);
         svg.line("budget", (x, top), (x, bottom));
-        svg.text("note alert halo", (x + 6.0, top + 24.0), &format!("budget {}", bytes(budget)));
+        svg.text(
+            "note alert halo",
+            (x + 6.0, top + 24.0),
+            &format!("budget {}", limit(budget as u64)),
+        );
     }
     stairs(&mut svg, &axes, rows);
     let first = rows.iter().position(|p| p.chosen).unwrap_or(0);
@@ -73,7 +77,7 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
         let tab = if k == first { 0 } else { -1 };
         let title = format!(
             "{} and {} a step, {} values computed again",
-            bytes(p.peak as f64),
+            limit(p.peak),
             seconds(p.seconds),
             p.recomputed.len()
         );
@@ -91,7 +95,7 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
             svg.text(
                 class,
                 (at, y - 26.0),
-                &format!("this plan: {}, {}", bytes(p.peak as f64), seconds(p.seconds)),
+                &format!("this plan: {}, {}", limit(p.peak), seconds(p.seconds)),
             );
         }
     }
@@ -131,7 +135,7 @@ pub(super) fn table(r: &Report) -> String {
             "<tr{class} data-point=\"{k}\"><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{memory:.6}\">{}</td><td class=\"n\" data-v=\"{:e}\">{}</td>\
              <td class=\"n\" data-v=\"{time:.6}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{n}\">{n}</td><td>{loops}</td></tr>",
             p.peak,
-            bytes(p.peak as f64),
+            limit(p.peak),
             signed(memory),
             p.seconds,
             seconds(p.seconds),

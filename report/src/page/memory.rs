@@ -4,7 +4,7 @@ use super::markup::{Svg, cut, escaped, marks};
 use crate::collect::answers::at_peak;
 use crate::collect::memory::live_bytes;
 use crate::data::{LiveValue, Report, ValueKind};
-use crate::units::{bytes, seconds};
+use crate::units::{bytes, limit, seconds};
 use std::fmt::Write as _;
 
 /// Kinds from the ground up, with their classes and names: what the caller holds, then what the plan decides about.
@@ -49,7 +49,7 @@ pub(super) fn picture(r: &Report) -> Svg {
     let m = &r.memory;
     let title = format!(
         "Live memory over time: {} at the peak, in step {}",
-        bytes(m.peak_live as f64),
+        limit(m.peak_live),
         m.peak_step
     );
     let mut svg = Svg::new(WIDTH, HEIGHT, title);
@@ -165,16 +165,16 @@ fn limits(svg: &mut Svg, axes: &TimeAxes, r: &Report, (budget, near): (Option<f6
         _ => 4.0,
     };
     svg.text("note", (x + 6.0, y + shift), "held by the plan");
-    svg.text("note strong", (x + 6.0, y + shift + 13.0), &bytes(held));
+    svg.text("note strong", (x + 6.0, y + shift + 13.0), &limit(r.memory.held));
     if let Some(b) = near {
         let y = axes.y(b);
         svg.line("budget", (LEFT, y), (x, y));
-        svg.text("note alert", (x + 6.0, y - 6.0), &format!("budget {}", bytes(b)));
+        svg.text("note alert", (x + 6.0, y - 6.0), &format!("budget {}", limit(b as u64)));
     } else if let Some(b) = budget {
         svg.text(
             "note alert end",
             (x, TOP - 30.0),
-            &format!("budget {}, above this picture", bytes(b)),
+            &format!("budget {}, above this picture", limit(b as u64)),
         );
     }
 }
@@ -185,7 +185,7 @@ fn peak(svg: &mut Svg, axes: &TimeAxes, r: &Report) {
     let (x, y) = (axes.x((from + to) / 2.0), axes.y(m.peak_live as f64));
     svg.line("peak", (x, y - 4.0), (x, HEIGHT - BOTTOM));
     svg.put(format_args!("<circle class=\"peak-dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"));
-    let label = format!("peak {} in step {}", bytes(m.peak_live as f64), m.peak_step);
+    let label = format!("peak {} in step {}", limit(m.peak_live), m.peak_step);
     let (class, at) = if x > WIDTH / 2.0 {
         ("note strong halo end", x - 8.0)
     } else {

@@ -193,7 +193,7 @@ fn top(r: &Report) -> String {
     let budget = r
         .memory
         .budget
-        .map_or_else(String::new, |b| format!(", budget {}", crate::units::bytes(b as f64)));
+        .map_or_else(String::new, |b| format!(", budget {}", crate::units::limit(b)));
     let mut out = format!(
         "<header><div class=\"title\"><h1><code>@{}</code></h1><p>{}, planned for {}, floating point {}, effort {}, layout {}{budget}</p></div>\
          <button id=\"theme\" type=\"button\" aria-pressed=\"false\">Dark</button></header>\

@@ -162,8 +162,8 @@ mod tests {
         odd.contract_epilogue = false;
         let own = "128x192 cooperative cluster 1".parse().expect("a way");
         let ways = WayTimes::from([(ProductWay::Library, 1.0 / 3e4), (own, 4e-5)]);
-        let forms =
-            ["bf16 1x64x64x64 \"0\"", "f32 [a]"].map(|form| (form.to_owned(), ways.clone()));
+        let forms = ["fast bf16 1x256x64x64 0f", "reproducible f32 2*3x256x64x8*8 a0"]
+            .map(|form| (form.to_owned(), ways.clone()));
         odd.products = ProductTimes::new(forms.into_iter().collect());
         for device in [MachineModel::cpu(), MachineModel::cpu1(), MachineModel::h200(), odd] {
             let text = device.to_toml();
@@ -214,27 +214,48 @@ mod tests {
             ("launch_s = \"soon\"", Kind::Syntax, "expected f64"),
             ("launch_s = 1e-6\nlaunch_s = 1e-6", Kind::Syntax, "duplicate key"),
             ("[launch_s", Kind::Syntax, ""),
-            ("[[products]]\nform = \"a\"", Kind::Syntax, "missing field `seconds`"),
-            ("[[products]]\nform = \"a\"\nseconds = {}", Kind::Usage, "no time"),
+            (
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"",
+                Kind::Syntax,
+                "missing field `seconds`",
+            ),
+            ("[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = {}", Kind::Usage, "no time"),
+            ("[[products]]\nform = \"junk\"\nseconds = { library = 1.0 }", Kind::Syntax, "no form"),
             ("[[products]]\nform = \"\"\nseconds = { library = 1.0 }", Kind::Usage, "a form has"),
             (
-                "[[products]]\nform = \"a\"\nseconds = { cublas = 1.0 }",
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { cublas = 1.0 }",
                 Kind::UnknownName,
                 "`cublas`",
             ),
-            ("[[products]]\nform = \"a\"\nseconds = { library = 0.0 }", Kind::Usage, "found 0"),
-            ("[[products]]\nform = \"a\"\nseconds = { library = nan }", Kind::Usage, "found nan"),
-            ("[[products]]\nform = \"a\"\nseconds = { library = \"1\" }", Kind::Syntax, "f64"),
+            (
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = 0.0 }",
+                Kind::Usage,
+                "found 0",
+            ),
+            (
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = nan }",
+                Kind::Usage,
+                "found nan",
+            ),
+            (
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = \"1\" }",
+                Kind::Syntax,
+                "f64",
+            ),
             (
                 "[[products]]\nform = \"fast bf16 1x8*16x64x64 0\"\nseconds = { \"128x256 cooperative cluster 2\" = 1.0 }",
                 Kind::Usage,
                 "does not fit a product of 128 rows",
             ),
-            ("[[products]]\nform = \"a\"\nms = 1", Kind::Syntax, "unknown field `ms`"),
             (
-                "[[products]]\nform = \"a\"\nseconds = { library = 1.0 }\n[[products]]\nform = \"a\"\nseconds = { library = 1.0 }",
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nms = 1",
+                Kind::Syntax,
+                "unknown field `ms`",
+            ),
+            (
+                "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = 1.0 }\n[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = 1.0 }",
                 Kind::Redefinition,
-                "`a` is there twice",
+                "`strict f32 1x8x8x8 0` is there twice",
             ),
         ] {
             let text = format!("base = \"cpu\"\n{line}\n");

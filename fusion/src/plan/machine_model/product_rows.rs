@@ -27,7 +27,7 @@ pub(super) struct ProductRow {
 /// The times of all rows.
 ///
 /// # Errors
-/// If a form occurs twice, if a way is unknown or does not fit the extents of its form, or if a time is not a positive number of seconds. The error gives the place in the text.
+/// For what is no form, if a form occurs twice, if a way is unknown or does not fit the extents of its form, or if a time is not a positive number of seconds. The error gives the place in the text.
 pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> {
     let mut forms = BTreeMap::new();
     for ProductRow { form, seconds } in rows {
@@ -37,6 +37,14 @@ pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> 
             let m = format!("a form has 1 to {MOST_FORM} bytes and no control characters");
             return wrong(Kind::Usage, m);
         }
+        let Some(rows) = rows_of_form(name) else {
+            let d = Diagnostic::new(
+                place(form),
+                Kind::Syntax,
+                format!("`{name}` is no form of a product"),
+            );
+            return Err(d.hint("a form is such as `fast bf16 1x16384x3072x768 ad4902d30d14`"));
+        };
         let mut ways = WayTimes::new();
         for (way, time) in seconds.get_ref() {
             let Ok(known) = way.parse::<ProductWay>() else {
@@ -44,7 +52,7 @@ pub(super) fn products(rows: &[ProductRow]) -> Result<ProductTimes, Diagnostic> 
                 let d = Diagnostic::new(place(time), Kind::UnknownName, m);
                 return Err(d.hint("`library`, or tiles such as `128x256 cooperative cluster 2`"));
             };
-            if let (ProductWay::Warpgroups(tiles), Some(rows)) = (known, rows_of_form(name))
+            if let ProductWay::Warpgroups(tiles) = known
                 && !tiles.fits(rows)
             {
                 let m = format!("`{way}` does not fit a product of {rows} rows");
