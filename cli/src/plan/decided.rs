@@ -1,5 +1,6 @@
 //! The residuals of a plan, as text and as JSON.
 
+use super::differences::{change, difference, micros, signed};
 use super::printed;
 use super::recovered::{self, ExplainedValue, inverse_json, inverse_line};
 use super::table::{bytes, columns, limit};
@@ -7,7 +8,7 @@ use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::fusion::{
-    Alternative, Constraint, Decider, Decision, Difference, InverseChoice, LossyCopy, MemoEngine,
+    Alternative, Constraint, Decider, Decision, InverseChoice, LossyCopy, MemoEngine,
     NoAlternative, Plan, RecoveryAlternative, RecoveryBound, RecoveryPricer, ResidualChoice,
     ValueSource, ValueWords, lossy_copies,
 };
@@ -309,19 +310,6 @@ fn freed(f: &Function, copy: &LossyCopy) -> u64 {
     elements.saturating_mul(wide.dtype.bytes().saturating_sub(narrow.dtype.bytes()))
 }
 
-pub(super) fn change(d: &Difference) -> String {
-    format!("peak {}, saved {}, {} us", signed(d.peak), signed(d.saved), micros(d.seconds))
-}
-
-fn signed(n: i64) -> String {
-    let sign = if n < 0 { "-" } else { "+" };
-    format!("{sign}{}", bytes(n.unsigned_abs()))
-}
-
-fn micros(seconds: f64) -> String {
-    format!("{:+.4}", seconds * 1e6)
-}
-
 fn name(choice: &ResidualChoice) -> &'static str {
     match choice {
         ResidualChoice::Save => "save",
@@ -420,13 +408,4 @@ fn object(f: &Function, names: &Names, d: &Decision, other: Option<&RecoveryAlte
         _ => {}
     }
     all
-}
-
-pub(super) fn difference(decision: &str, d: &Difference) -> Json {
-    json!({
-        "decision": decision,
-        "peak_bytes": d.peak,
-        "saved_bytes": d.saved,
-        "ms": (d.seconds * 1e12).round() / 1e9,
-    })
 }

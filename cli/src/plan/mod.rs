@@ -2,6 +2,7 @@
 
 mod costs;
 mod decided;
+mod differences;
 mod explained;
 mod frontier;
 mod lists;

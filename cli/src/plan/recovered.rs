@@ -1,6 +1,6 @@
 //! Values that later phases recover from answers, or could, in words and as JSON.
 
-use super::decided::{change, difference};
+use super::differences::{change, difference};
 use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use adfuse::fusion::{
