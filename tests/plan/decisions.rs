@@ -414,39 +414,6 @@ fn gains_that_are_told_are_worth_something() {
     assert!(told > 5 && slight > 0, "{told} gains, {slight} slight ones");
 }
 
-/// Without a budget, too, what is faster in no more memory, or as fast in less, is not told but taken. The answer of `exp` needs
-/// not be kept: of the other two arrays it is made again where it is read.
-#[test]
-fn gains_that_cost_nothing_are_taken() {
-    let chain = "func @f(%x: f32[1024,1024], %w: f32[1024,1024], %v: f32[1024,1024]) -> f32[] {
-  %a = dot_general %x, %w {contract = [1] x [0]} : f32[1024,1024]
-  %e = exp %a : f32[1024,1024]
-  %p = add %e, 1.0 : f32[1024,1024]
-  %l = log %p : f32[1024,1024]
-  %b = dot_general %l, %v {contract = [1] x [0]} : f32[1024,1024]
-  %s = reduce_sum %b {axes = [0, 1]} : f32[]
-  return %s
-}";
-    let g = gradient(chain, &[0, 1, 2]);
-    let saved = |effort| {
-        let plan = plan(&g, &options(effort)).expect("plans");
-        kept_by(&g, &plan).0
-    };
-    assert_eq!((saved(Effort::Quick), saved(Effort::Default)), (12 << 20, 8 << 20));
-    // The largest values of the models, which are tried first.
-    let options = options(Effort::Default);
-    for (stem, module, f) in models::all() {
-        let g = gradients(&module, &f, None).unwrap_or_else(|e| panic!("{stem}: {e}"));
-        let plan = plan(&g, &options).expect("plans");
-        let decider = Decider::of(&g, &plan, &options, None, &AnyEngine).expect("decides");
-        let all = decider.decisions().expect("decides");
-        let Some(d) = all.iter().max_by_key(|d| d.bytes) else { continue };
-        let (Alternative::Keep(other) | Alternative::Remat(other)) = &d.other else { continue };
-        let faster = other.seconds < -decider.point().seconds / 5000.0;
-        assert!(!(faster && other.peak <= 0), "{stem}: {d:?}");
-    }
-}
-
 /// Of many values the alternatives of those with the most bytes are priced, and what is priced is what it is without a limit.
 #[test]
 fn the_largest_values_are_priced_first() {

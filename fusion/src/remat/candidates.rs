@@ -65,12 +65,11 @@ pub(super) fn candidates(
     let mut bases: Vec<(f64, Plan)> = Vec::from_iter(improved);
     let layout = bases.first().map_or_else(Layout::default, |(_, plan)| plan.layout);
     // Greedy plans of a lesser effort inline less, which suits lower budgets. In small functions those of both efforts are tried,
-    // at all prices; in others those of the lesser one, with the most and the least that is stored.
+    // at all prices; in others that of the lesser one without a price.
     let quick = PlanOptions { effort: options.effort.min(Effort::Quick), ..options.clone() };
     let both = f.inst_count() <= SMALL && options.effort > quick.effort;
-    let is_tried = |k: &usize| both || bases.is_empty() || *k == 0 || k + 1 == prices.len();
-    let tried = (0..prices.len()).filter(is_tried).collect::<Vec<usize>>();
-    let greedy = tried.into_iter().map(|k| (prices[k], &quick));
+    let tried = if both || bases.is_empty() { prices } else { &prices[..1] };
+    let greedy = tried.iter().map(|&price| (price, &quick));
     let others = prices.iter().map(|&price| (price, options)).filter(|_| both);
     let greedy: Vec<(f64, &PlanOptions)> = greedy.chain(others).collect();
     let made = each(&greedy, |&(price, options)| (price, plan_at(f, options, price, &blocks)));

@@ -320,15 +320,13 @@ impl<'a> Decider<'a> {
         v: Value,
         evaluator: &PlanEvaluator<'_>,
     ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
-        let priced = each(&self.plans_otherwise(v)?, |plan| evaluator.measured(plan).ok());
-        Ok(priced.into_iter().flatten().collect())
-    }
-
-    /// The plans that differ in a value alone, those that have forms of storage.
-    pub(super) fn plans_otherwise(&self, v: Value) -> Result<Vec<Plan>, Diagnostic> {
         let readings = &self.crossing.readings[v];
-        let plans = self.plans(v, &self.choice(v, readings), readings)?.into_iter();
-        Ok(plans.filter_map(|plan| self.forms.given(self.f, plan).ok()).collect())
+        let plans = self.plans(v, &self.choice(v, readings), readings)?;
+        let priced = each(&plans, |plan| {
+            let plan = self.forms.given(self.f, plan.clone()).ok()?;
+            evaluator.measured(&plan).ok()
+        });
+        Ok(priced.into_iter().flatten().collect())
     }
 
     /// The plans that differ in a value alone, and what each takes or what is in its way.

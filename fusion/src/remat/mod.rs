@@ -31,7 +31,6 @@ pub mod schedule;
 mod schedule_choice;
 mod schedule_promises;
 pub(crate) mod single_changes;
-pub(crate) mod unbudgeted;
 
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
@@ -45,7 +44,7 @@ use crate::search::bundles::{bundled_points, launches_saved};
 use crate::search::fastest::are_alike;
 use crate::search::measure::Predicted;
 use crate::search::parallel::each;
-use crate::search::planner::search;
+use crate::search::planner::{plan_among, search};
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
@@ -60,7 +59,6 @@ pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
 use single_changes::decided_otherwise;
-use unbudgeted::plan_among;
 
 /// Plans a [prepared](crate::prepare()) function, as it is, for all budgets at once. Budgets choose from the
 /// [plans of all its rewrites](crate::budget_frontier()).

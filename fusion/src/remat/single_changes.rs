@@ -1,17 +1,12 @@
 //! Plans that differ from the fastest plan in one decision. The planner is greedy and does not try all of them; some
 //! are better.
 
-use super::crossing::phase_of;
-use super::decisions::{ALIKE, Decider, LEAST_GAIN};
+use super::decisions::{ALIKE, Decider};
 use super::pruning::PlanEvaluator;
-use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
-use crate::memory::residuals::saved_bytes;
-use crate::plan::Plan;
-use crate::plan::options::{Effort, PlanOptions};
-use crate::search::parallel::each;
-use crate::search::point::{LinkedPlan, PlanPoint};
-use adfuse_ir::{Diagnostic, Function, Phase, Value};
+use crate::plan::options::PlanOptions;
+use crate::search::point::PlanPoint;
+use adfuse_ir::{Diagnostic, Function, Value};
 
 /// Instructions, about, of all plans together that are tried so.
 const TRIED: usize = 20_000;
@@ -64,79 +59,5 @@ pub(crate) fn decided_otherwise(
         }
         let Some(better) = next else { return Ok(found) };
         (here, settled) = (better, Vec::new());
-    }
-}
-
-/// Instructions, about, of all plans together that are tried where there is no budget.
-const TRIED_UNBUDGETED: usize = 10_000;
-
-/// What a plan takes whose memory is packed quickly.
-struct QuickCost {
-    seconds: f64,
-    peak: u64,
-    saved: u64,
-}
-
-/// What becomes of a plan without a budget where one value after the other, the largest first, is decided otherwise if that takes
-/// less time and no more memory, or as little time and less memory: of residuals where the peaks are the same. `None` where
-/// nothing is. A gain of less than [`LEAST_GAIN`] of the plan's time is none.
-///
-/// # Errors
-/// As [`decisions`](crate::decisions()).
-pub(super) fn taken_for_nothing(
-    f: &Function,
-    start: &Plan,
-    options: &PlanOptions,
-    (base, engine): (&LinkBase<'_>, &dyn EngineModel),
-) -> Result<Option<Plan>, Diagnostic> {
-    let first = Phase::default();
-    if f.body_insts().iter().all(|&i| phase_of(f, f.inst_results(i)[0]) == first) {
-        return Ok(None);
-    }
-    let quick = &PlanOptions { effort: Effort::Quick, ..options.clone() };
-    // Memory is packed only of what may be better.
-    let cost = |plan: &Plan, most: f64| -> Option<QuickCost> {
-        let linked = LinkedPlan::of(base, plan, quick, engine)?;
-        if linked.seconds > most {
-            return None;
-        }
-        let peak = linked.peak(quick.effort, engine).ok()?;
-        Some(QuickCost { seconds: linked.seconds, peak, saved: saved_bytes(f, plan).ok()? })
-    };
-    let Some(mut here) = cost(start, f64::INFINITY) else { return Ok(None) };
-    let mut left = (TRIED_UNBUDGETED / f.inst_count().max(1)).clamp(1, MOST);
-    let mut found: Option<Plan> = None;
-    let mut settled: Vec<Value> = Vec::new();
-    loop {
-        let plan = found.as_ref().unwrap_or(start);
-        let decider = Decider::of(f, plan, quick, None, engine)?;
-        let mut next = None;
-        for v in decider.by_size() {
-            if left == 0 {
-                return Ok(found);
-            }
-            if settled.contains(&v) {
-                continue;
-            }
-            settled.push(v);
-            let plans = decider.plans_otherwise(v)?;
-            left = left.saturating_sub(plans.len());
-            let alike = here.seconds * (1.0 + ALIKE);
-            let costs = each(&plans, |plan| cost(plan, alike));
-            let pays = |c: &QuickCost| {
-                let gains = c.seconds < here.seconds * (1.0 - LEAST_GAIN);
-                let (then, now) = ((here.peak, here.saved), (c.peak, c.saved));
-                gains && c.peak <= here.peak || now < then
-            };
-            let better = plans.into_iter().zip(costs).filter_map(|(plan, c)| Some((plan, c?)));
-            next = better
-                .filter(|(_, c)| pays(c))
-                .min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
-            if next.is_some() {
-                break;
-            }
-        }
-        let Some((plan, cost)) = next else { return Ok(found) };
-        (found, here, settled) = (Some(plan), cost, Vec::new());
     }
 }

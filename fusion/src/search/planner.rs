@@ -15,13 +15,35 @@ use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;
 use crate::lower::lower;
-use crate::memory::engine::{EngineModel, MemoEngine};
+use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::Arc;
+
+/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
+/// equally fast it is the one of the lower peak.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents and calls. The error names the symbol
+/// or the instruction.
+pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
+    plan_for(f, options, &AnyEngine)
+}
+
+/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
+///
+/// # Errors
+/// As there.
+pub fn plan_for(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Plan, Diagnostic> {
+    Ok(plan_among(f, options, engine)?.plan)
+}
 
 /// A plan without a budget, and those that it was chosen from.
 #[derive(Clone, Debug)]
@@ -36,20 +58,14 @@ pub struct PlanWithAttempts {
     groups: Option<PlannedGroups>,
 }
 
-/// What makes a plan better that was linked from this, with an engine; `None` where nothing does.
-pub(crate) type BetterPlan<'a> =
-    dyn Fn(&LinkBase<'_>, &Plan, &dyn EngineModel) -> Result<Option<Plan>, Diagnostic> + 'a;
-
-/// The plan of a [prepared](crate::prepare()) function without a budget, which was made better last, with the plans that it was
-/// chosen from.
+/// As [`plan_for`], with the plans that it was chosen from.
 ///
 /// # Errors
-/// As [`plan`](crate::plan()).
-pub(crate) fn plan_with(
+/// As there.
+pub fn plan_among(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,
-    better: &BetterPlan<'_>,
 ) -> Result<PlanWithAttempts, Diagnostic> {
     // Plans that are compared have most groups in common.
     let with_memo = MemoEngine::new(engine, &options.device);
@@ -71,14 +87,7 @@ pub(crate) fn plan_with(
         _ => fastest_of(f, options, &attempts)?,
     };
     let others: Vec<(bool, &Plan)> = attempts.iter().map(|a| (a.is_quick, &a.plan)).collect();
-    let mut plan = fastest_bundled(base, (f, plan), &others, options, engine);
-    // Last, since some decisions are better for nothing once kernels share launches.
-    if options.effort >= Effort::Default
-        && let Some(base) = base
-        && let Some(found) = better(base, &plan, engine)?
-    {
-        plan = found;
-    }
+    let plan = fastest_bundled(base, (f, plan), &others, options, engine);
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     let groups = with_memo
         .memo()
