@@ -4,11 +4,9 @@ use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
 use super::source::{ProgramWeights, SourceText};
-use adfuse::fusion::{
-    Fp, LoopChoice, MachineModel, Plan, graph_hash, plan_lines, planned_function, ways_back,
-};
+use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, loop_choices, planned_function};
 use adfuse::ir::diag::Span;
-use adfuse::ir::{At, Diagnostic, Function, Kind};
+use adfuse::ir::{Diagnostic, Function};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -119,33 +117,7 @@ impl PlanFile {
         if name.map(str::trim).and_then(|name| name.strip_prefix('@')) != Some(f.name.as_str()) {
             return None;
         }
-        let said: Vec<(Span, &str)> = plan_lines(text)
-            .filter(|(_, word, _)| *word == "loop")
-            .map(|(place, _, rest)| (place, rest))
-            .collect();
-        if let Some(&(place, rest)) =
-            said.iter().find(|(_, rest)| LoopChoice::parse(rest).is_none())
-        {
-            let m = format!("`{rest}` is no decision about a loop");
-            return Some(Diagnostic::new(At::span(place), Kind::Syntax, m));
-        }
-        let (lines, ways) = (said.len(), ways_back(f).len());
-        // The first line that is too much, or the plan that has too few.
-        let start = text.len() - text.trim_start().len();
-        let place =
-            said.get(ways).map_or(Span::new(start, start + first.len()), |(place, _)| *place);
-        let number = |n: usize, one: &str, more: &str| match n {
-            0 => format!("no {one}"),
-            1 => format!("1 {one}"),
-            n => format!("{n} {more}"),
-        };
-        let m = format!(
-            "the plan has {}, and @{} has {}",
-            number(lines, "line `loop`", "lines `loop`"),
-            f.name,
-            number(ways, "way back over a loop", "ways back over loops")
-        );
-        (lines != ways).then(|| Diagnostic::new(At::span(place), Kind::Usage, m))
+        loop_choices(f, text).err()
     }
 
     /// Whether it says that it is a plan of this function, as it is or as it is but for the line at this place.

@@ -63,7 +63,6 @@ pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
 pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
-pub use plan::text::plan_lines;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
@@ -72,7 +71,9 @@ pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{Decider, decisions};
 pub use remat::inverse::{Recovered, recover_operands};
-pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
+pub use remat::loop_choice::{
+    DecidedLoops, decide_loops, loop_choices, planned_function, ways_back,
+};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_storage};
 pub use remat::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,

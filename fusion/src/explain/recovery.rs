@@ -4,6 +4,7 @@
 //! The plan of the function that recovers this one value more is made and priced, as the planner compares them: both plans
 //! are those without a budget.
 
+use crate::analysis::float_range::FloatRanges;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{inverse_of, ranges_for, recoverable_by, recovering};
@@ -48,7 +49,10 @@ pub struct RecoveryAlternative {
 pub struct RecoveryPricer<'a> {
     f: &'a Function,
     options: PlanOptions,
-    engine: &'a dyn EngineModel,
+    /// Plans that are compared have most groups in common.
+    engine: MemoEngine<'a>,
+    /// What is known of floats, once something asks.
+    ranges: OnceLock<Option<FloatRanges<'a>>>,
     /// The plan that recovers no more than the function does.
     base: OnceLock<PlanPoint>,
 }
@@ -63,7 +67,8 @@ impl<'a> RecoveryPricer<'a> {
         // Search changes what is fused, and little of what crosses.
         let effort = options.effort.min(Effort::Default);
         let options = PlanOptions { effort, ..options.clone() };
-        RecoveryPricer { f, options, engine, base: OnceLock::new() }
+        let engine = MemoEngine::new(engine, &options.device);
+        RecoveryPricer { f, options, engine, ranges: OnceLock::new(), base: OnceLock::new() }
     }
 
     /// What becomes of a plan if later phases recover an operand from an answer, by the mode's inverses.
@@ -74,12 +79,12 @@ impl<'a> RecoveryPricer<'a> {
         let (f, fp) = (self.f, self.options.fp);
         let refused = |bound| Ok(RecoveryAlternative { from, change: None, bound });
         let ValueDef::Inst(by, _) = f.def(from) else { return refused(RecoveryBound::Range) };
-        let ranges = ranges_for(f, fp);
+        let ranges = self.ranges.get_or_init(|| ranges_for(f, fp));
         let places = f.args(by).iter().enumerate().filter(|(_, a)| **a == v);
         let mut stated =
-            places.map(|(k, _)| (by, k)).filter(|&at| inverse_of(f, at, fp, &ranges).is_some());
+            places.map(|(k, _)| (by, k)).filter(|&at| inverse_of(f, at, fp, ranges).is_some());
         let Some(at) = stated.next() else { return refused(RecoveryBound::Range) };
-        let Some(one) = recoverable_by(f, at, fp, &ranges) else {
+        let Some(one) = recoverable_by(f, at, fp, ranges) else {
             return refused(RecoveryBound::Order);
         };
         if self.options.effort == Effort::Off {
@@ -93,12 +98,7 @@ impl<'a> RecoveryPricer<'a> {
             }
         };
         let other = self.point(&recovering(f, &[one])?)?;
-        let change = Difference {
-            peak: less(other.peak, base.peak),
-            saved: less(other.saved, base.saved),
-            seconds: other.seconds - base.seconds,
-            plan: other.plan,
-        };
+        let change = Difference::between(other, base);
         let bound = match &change {
             d if d.seconds > ALIKE * base.seconds => RecoveryBound::Time,
             d if d.peak > 0 => RecoveryBound::Peak,
@@ -109,14 +109,7 @@ impl<'a> RecoveryPricer<'a> {
     }
 
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        // Plans that are compared have most groups in common.
-        let engine: &dyn EngineModel = &MemoEngine::new(self.engine, &self.options.device);
-        plan_point(f, plan_for(f, &self.options, engine)?, &self.options, engine)
+        let (options, engine) = (&self.options, &self.engine);
+        plan_point(f, plan_for(f, options, engine)?, options, engine)
     }
-}
-
-/// One number less another, as far as it can be told.
-fn less(a: u64, b: u64) -> i64 {
-    let d = i128::from(a) - i128::from(b);
-    d.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }

@@ -44,7 +44,7 @@ impl LoopChoice {
     }
 
     /// Reads one; `None` where the text is none.
-    pub fn parse(text: &str) -> Option<LoopChoice> {
+    pub(crate) fn parse(text: &str) -> Option<LoopChoice> {
         match text.split_once(' ') {
             None => (text == "stack").then_some(LoopChoice::Stack),
             Some(("stack", "least")) => Some(LoopChoice::StackLeast),

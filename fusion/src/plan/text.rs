@@ -122,7 +122,7 @@ fn short(word: &str) -> String {
 
 /// The lines of a plan's text between its first line and the plans of blocks, each with its place, its first word and the
 /// rest of it. What is no plan has whatever lines it has.
-pub fn plan_lines(text: &str) -> impl Iterator<Item = (Span, &str, &str)> {
+pub(crate) fn plan_lines(text: &str) -> impl Iterator<Item = (Span, &str, &str)> {
     let mut next = 0;
     let lines = text.split_inclusive('\n').map(move |line| {
         let start = next + (line.len() - line.trim_start().len());

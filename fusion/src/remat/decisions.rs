@@ -304,12 +304,7 @@ impl<'a> Decider<'a> {
         }
         Ok(match best {
             None => Alternative::None(NoAlternative::Refused(refused.unwrap_or_default())),
-            Some(b) => make(Difference {
-                peak: difference(b.peak, self.point.peak),
-                saved: difference(b.saved, self.point.saved),
-                seconds: b.seconds - self.point.seconds,
-                plan: b.plan,
-            }),
+            Some(b) => make(Difference::between(b, &self.point)),
         })
     }
 
@@ -450,9 +445,3 @@ pub(crate) const LEAST_GAIN: f64 = 2e-4;
 
 /// The part of a plan's time by which others differ that count as as fast.
 pub(crate) const ALIKE: f64 = 1e-9;
-
-/// One number less another, as far as it can be told.
-fn difference(a: u64, b: u64) -> i64 {
-    let d = i128::from(a) - i128::from(b);
-    d.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}

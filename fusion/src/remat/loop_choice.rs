@@ -10,6 +10,7 @@ use crate::memory::size::MOST_BYTES;
 use crate::plan::blocks::blocks;
 use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
 use crate::plan::options::PlanOptions;
+use crate::plan::text::plan_lines;
 use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::passed;
@@ -17,6 +18,7 @@ use crate::search::planner::plan_for;
 use crate::search::point::plan_seconds;
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;
+use adfuse_ir::diag::Span;
 use adfuse_ir::kernel::SLOT;
 use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Module};
 
@@ -76,25 +78,50 @@ pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic
 /// # Errors
 /// As [`planned_function`].
 pub(super) fn decided_in(f: &Function, text: &str) -> Result<DecidedLoops, Diagnostic> {
-    let fail = |m: String| {
-        let at = At { func: Some(f.name.clone()), ..At::default() };
-        Err(Diagnostic::new(at, Kind::Syntax, m))
-    };
+    decided_as(f, &WaysBack::of(f), loop_choices(f, text)?)
+}
+
+/// The decisions about a function's ways back over loops that the text of a plan says, one for each.
+///
+/// # Errors
+/// For a line that says no decision, and for more or fewer lines than there are ways back: the error has the place in the text.
+pub fn loop_choices(f: &Function, text: &str) -> Result<Vec<LoopChoice>, Diagnostic> {
+    let fail = |place, kind, m: String| Err(Diagnostic::new(At::span(place), kind, m));
+    let said: Vec<(Span, &str)> = plan_lines(text)
+        .filter(|(_, word, _)| *word == "loop")
+        .map(|(place, _, rest)| (place, rest))
+        .collect();
     let mut choices = Vec::new();
-    // The plans of blocks come last.
-    let own = text.lines().map(str::trim).skip(1).take_while(|line| !line.starts_with("plan "));
-    for said in own.filter_map(|line| line.strip_prefix("loop ")) {
-        match LoopChoice::parse(said) {
+    for &(place, rest) in &said {
+        match LoopChoice::parse(rest) {
             Some(choice) => choices.push(choice),
-            None => return fail(format!("`{said}` is no decision about a loop")),
+            None => {
+                let m = format!("`{rest}` is no decision about a loop");
+                return fail(place, Kind::Syntax, m);
+            }
         }
     }
-    let ways = WaysBack::of(f);
-    if ways.all.len() != choices.len() {
-        let (ways, choices) = (ways.all.len(), choices.len());
-        return fail(format!("{ways} ways back over loops, and {choices} decisions about them"));
+    let (lines, ways) = (said.len(), WaysBack::of(f).all.len());
+    if lines == ways {
+        return Ok(choices);
     }
-    decided_as(f, &ways, choices)
+    // The first line that is too much, or the plan that has too few.
+    let first = text.trim_start();
+    let start = text.len() - first.len();
+    let first = first.lines().next().unwrap_or("").trim_end();
+    let place = said.get(ways).map_or(Span::new(start, start + first.len()), |(place, _)| *place);
+    let number = |n: usize, one: &str, more: &str| match n {
+        0 => format!("no {one}"),
+        1 => format!("1 {one}"),
+        n => format!("{n} {more}"),
+    };
+    let m = format!(
+        "the plan has {}, and @{} has {}",
+        number(lines, "line `loop`", "lines `loop`"),
+        f.name,
+        number(ways, "way back over a loop", "ways back over loops")
+    );
+    fail(place, Kind::Usage, m)
 }
 
 /// A function with a choice for each of its ways back.

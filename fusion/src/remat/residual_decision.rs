@@ -3,6 +3,7 @@
 use super::crossing::Reading;
 use crate::plan::Plan;
 use crate::plan::lossy::LossyCopy;
+use crate::search::point::PlanPoint;
 use adfuse_ir::{Phase, Value};
 
 /// The decision about a value between the phase that computes it and the later phases that need it.
@@ -47,6 +48,24 @@ pub struct Difference {
     pub saved: i64,
     /// Predicted seconds.
     pub seconds: f64,
+}
+
+impl Difference {
+    /// What another plan takes less what the present one does.
+    pub(crate) fn between(other: PlanPoint, present: &PlanPoint) -> Difference {
+        Difference {
+            peak: less(other.peak, present.peak),
+            saved: less(other.saved, present.saved),
+            seconds: other.seconds - present.seconds,
+            plan: other.plan,
+        }
+    }
+}
+
+/// One number less another, as far as it can be told.
+fn less(a: u64, b: u64) -> i64 {
+    let d = i128::from(a) - i128::from(b);
+    d.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 /// Why there is no alternative.

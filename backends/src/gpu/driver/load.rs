@@ -99,18 +99,15 @@ impl Loaded {
     ) -> Result<Loaded, Diagnostic> {
         device.enter()?;
         let pieces = pieces(text);
-        // Long texts take longest: they are begun first, so that short ones fill the threads at the end.
-        let mut order: Vec<usize> = (0..pieces.len()).collect();
-        order.sort_by_key(|&n| Reverse(pieces[n].text.len()));
         let next = AtomicUsize::new(0);
         let made: Vec<OnceLock<Result<LoadedPiece, Diagnostic>>> =
             pieces.iter().map(|_| OnceLock::new()).collect();
+        // Long texts take longest: they are begun first, so that short ones fill the threads at the end.
+        let mut longest: Vec<_> = pieces.iter().zip(&made).collect();
+        longest.sort_by_key(|(piece, _)| Reverse(piece.text.len()));
         // The assembler takes most of the time: a piece for each thread that is free.
         let work = || {
-            while let Some((piece, place)) = {
-                let n = order.get(next.fetch_add(1, Ordering::Relaxed)).copied();
-                n.and_then(|n| pieces.get(n).zip(made.get(n)))
-            } {
+            while let Some(&(piece, place)) = longest.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let loaded = device.enter().map_err(Diagnostic::from);
                 let loaded = loaded.and_then(|()| LoadedPiece::of(piece, device.facts(), cache));
                 place.set(loaded).unwrap_or_else(|_| unreachable!("each piece is taken once"));

@@ -38,7 +38,8 @@ fn is_seen_rounded(program: &ScalarProgram, v: SVal) -> bool {
     program.insts.iter().filter(|(_, inst)| inst.args.contains(&v)).all(hides)
 }
 
-/// Whether a value is 0, 1 or -1. An exponential near 1, beside which such a number may leave little, has an operand near 0.
+/// Whether a value is 0, 1 or -1. A sum of such a number and an exponential is small only where the exponential is near 1. Its operand
+/// is near 0 there, and so is its error.
 fn is_unit(program: &ScalarProgram, v: SVal) -> bool {
     let inst = &program.insts[v];
     let of = |k: usize| is_unit(program, inst.args[k]);
