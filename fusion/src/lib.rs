@@ -78,9 +78,10 @@ pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy, narrow_s
 pub use remat::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
+pub use remat::unbudgeted::{plan, plan_among, plan_for};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::planned_groups::PlannedGroups;
-pub use search::planner::{PlanWithAttempts, plan, plan_among, plan_attempts, plan_for};
+pub use search::planner::{PlanWithAttempts, plan_attempts};
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

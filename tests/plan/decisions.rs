@@ -8,10 +8,11 @@ use crate::common::random::{self, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
+use adfuse::engine::Cpu;
 use adfuse::fusion::{
     Alternative, AnyEngine, Constraint, Decider, Decision, Effort, Fp, MachineModel, NoAlternative,
-    Plan, PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_frontier, prepare,
-    saved_bytes, stored_bytes, value_named,
+    Plan, PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_for, plan_frontier,
+    prepare, saved_bytes, stored_bytes, value_named,
 };
 use adfuse::ir::kernel::{Role, verify};
 use adfuse::ir::op::Domain;
@@ -412,6 +413,40 @@ fn gains_that_are_told_are_worth_something() {
         }
     }
     assert!(told > 5 && slight > 0, "{told} gains, {slight} slight ones");
+}
+
+/// What costs nothing is taken, and not told: of three arrays that a chain leaves to the backward pass, the answer of `exp` is
+/// computed again where it is read.
+#[test]
+fn gains_that_cost_nothing_are_taken() {
+    let chain = "func @f(%x: f32[1024,1024], %w: f32[1024,1024], %v: f32[1024,1024]) -> f32[] {
+  %a = dot_general %x, %w {contract = [1] x [0]} : f32[1024,1024]
+  %e = exp %a : f32[1024,1024]
+  %p = add %e, 1.0 : f32[1024,1024]
+  %l = log %p : f32[1024,1024]
+  %b = dot_general %l, %v {contract = [1] x [0]} : f32[1024,1024]
+  %s = reduce_sum %b {axes = [0, 1]} : f32[]
+  return %s
+}";
+    let g = gradient(chain, &[0, 1, 2]);
+    let cpu = |effort| Cpu { plan: options(effort), ..Cpu::default() };
+    let saved = |effort| {
+        let plan = plan_for(&g, &options(effort), &cpu(effort)).expect("plans");
+        kept_by(&g, &plan).0
+    };
+    assert_eq!((saved(Effort::Quick), saved(Effort::Default)), (12 << 20, 8 << 20));
+    // The largest values of the models, which are tried first.
+    let (options, cpu) = (options(Effort::Default), cpu(Effort::Default));
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f, None).unwrap_or_else(|e| panic!("{stem}: {e}"));
+        let plan = plan_for(&g, &options, &cpu).expect("plans");
+        let decider = Decider::of(&g, &plan, &options, None, &cpu).expect("decides");
+        let all = decider.decisions().expect("decides");
+        let Some(d) = all.iter().max_by_key(|d| d.bytes) else { continue };
+        let (Alternative::Keep(other) | Alternative::Remat(other)) = &d.other else { continue };
+        let faster = other.seconds < -decider.point().seconds / 5000.0;
+        assert!(!(faster && other.peak <= 0), "{stem}: {d:?}");
+    }
 }
 
 /// Of many values the alternatives of those with the most bytes are priced, and what is priced is what it is without a limit.

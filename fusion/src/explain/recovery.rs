@@ -10,7 +10,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{inverse_of, ranges_for, recoverable_by, recovering};
 use crate::remat::decisions::ALIKE;
 use crate::remat::residual_decision::Difference;
-use crate::search::planner::plan_for;
+use crate::remat::unbudgeted::plan_for;
 use crate::search::point::{PlanPoint, plan_point};
 use adfuse_ir::{Diagnostic, Function, Value, ValueDef};
 use std::sync::OnceLock;

@@ -112,12 +112,13 @@ impl<'a> Decider<'a> {
         &self.crossing.readings[v]
     }
 
-    /// The values that cross phases, those of the most bytes first.
-    pub(crate) fn by_size(&self) -> Vec<Value> {
+    /// The values that cross phases with their bytes, those of the most first.
+    pub(crate) fn by_size(&self) -> Vec<(Value, u64)> {
         let forms = storage(self.plan);
-        let size = |v: &Value| bytes(&self.forms.facts, &forms, *v).unwrap_or(u64::MAX);
-        let mut all = self.crossing.values.clone();
-        all.sort_by_key(|v| Reverse(size(v)));
+        let size = |v: Value| bytes(&self.forms.facts, &forms, v).unwrap_or(u64::MAX);
+        let mut all: Vec<(Value, u64)> =
+            self.crossing.values.iter().map(|&v| (v, size(v))).collect();
+        all.sort_by_key(|&(_, bytes)| Reverse(bytes));
         all
     }
 
@@ -315,13 +316,15 @@ impl<'a> Decider<'a> {
         v: Value,
         evaluator: &PlanEvaluator<'_>,
     ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
-        let readings = &self.crossing.readings[v];
-        let plans = self.plans(v, &self.choice(v, readings), readings)?;
-        let priced = each(&plans, |plan| {
-            let plan = self.forms.given(self.f, plan.clone()).ok()?;
-            evaluator.measured(&plan).ok()
-        });
+        let priced = each(&self.plans_otherwise(v)?, |plan| evaluator.measured(plan).ok());
         Ok(priced.into_iter().flatten().collect())
+    }
+
+    /// The plans that differ in a value alone, those that have forms of storage.
+    pub(super) fn plans_otherwise(&self, v: Value) -> Result<Vec<Plan>, Diagnostic> {
+        let readings = &self.crossing.readings[v];
+        let plans = self.plans(v, &self.choice(v, readings), readings)?.into_iter();
+        Ok(plans.filter_map(|plan| self.forms.given(self.f, plan).ok()).collect())
     }
 
     /// The plans that differ in a value alone, and what each takes or what is in its way.

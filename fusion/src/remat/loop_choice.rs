@@ -4,6 +4,7 @@
 //! and the number of checkpoints is an attribute. Bits do not depend on it. Without a budget the fastest is taken; for
 //! budgets, plans of all candidates are made ([`super::budget_frontier`]).
 
+use super::unbudgeted::plan_for;
 use crate::loops::{known_trips, merge_loops, stack_residuals};
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::size::MOST_BYTES;
@@ -14,7 +15,6 @@ use crate::plan::text::plan_lines;
 use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::passed;
-use crate::search::planner::plan_for;
 use crate::search::point::plan_seconds;
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;

@@ -31,6 +31,7 @@ pub mod schedule;
 mod schedule_choice;
 mod schedule_promises;
 pub(crate) mod single_changes;
+pub(crate) mod unbudgeted;
 
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
@@ -44,7 +45,7 @@ use crate::search::bundles::{bundled_points, launches_saved};
 use crate::search::fastest::are_alike;
 use crate::search::measure::Predicted;
 use crate::search::parallel::each;
-use crate::search::planner::{plan_among, search};
+use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
@@ -59,6 +60,7 @@ pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
 use single_changes::decided_otherwise;
+use unbudgeted::plan_among;
 
 /// Plans a [prepared](crate::prepare()) function, as it is, for all budgets at once. Budgets choose from the
 /// [plans of all its rewrites](crate::budget_frontier()).
@@ -123,8 +125,8 @@ fn plans_beside(
         points.extend(bundled);
         points.push(point);
     }
-    if options.effort == Effort::Search {
-        // A search that holds no peak finds what others do not.
+    if options.effort >= Effort::Default {
+        // What is taken for nothing, and what a search finds that holds no peak: a budget that excludes nothing costs nothing.
         let unbudgeted = plan_among(f, options, engine)?.plan;
         points.push(measured(f, unbudgeted, options, engine)?.point);
     }

@@ -34,7 +34,7 @@ pub use apply::Undo;
 pub use features::{EdgeFeatures, Features, GroupFeatures};
 pub use measure::{Measure, Predicted};
 pub use moves::Move;
-pub use planner::{plan, search};
+pub use planner::search;
 pub use policy::{Policy, Uniform};
 pub use price::PlanPrice;
 pub use space::PlanSpace;

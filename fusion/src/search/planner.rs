@@ -15,35 +15,13 @@ use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
 use crate::lower::linked::LinkBase;
 use crate::lower::lower;
-use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function};
 use std::sync::Arc;
-
-/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
-/// equally fast it is the one of the lower peak.
-///
-/// # Errors
-/// For what has no lowering: symbolic extents and calls. The error names the symbol
-/// or the instruction.
-pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
-    plan_for(f, options, &AnyEngine)
-}
-
-/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
-///
-/// # Errors
-/// As there.
-pub fn plan_for(
-    f: &Function,
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> Result<Plan, Diagnostic> {
-    Ok(plan_among(f, options, engine)?.plan)
-}
 
 /// A plan without a budget, and those that it was chosen from.
 #[derive(Clone, Debug)]
@@ -58,11 +36,12 @@ pub struct PlanWithAttempts {
     groups: Option<PlannedGroups>,
 }
 
-/// As [`plan_for`], with the plans that it was chosen from.
+/// The fastest plan of a [prepared](crate::prepare()) function by grouping, single changes and shared launches, with the plans that
+/// it was chosen from.
 ///
 /// # Errors
-/// As there.
-pub fn plan_among(
+/// As [`plan`](crate::plan()).
+pub(crate) fn fastest_among(
     f: &Function,
     options: &PlanOptions,
     engine: &dyn EngineModel,

@@ -186,6 +186,8 @@ pub(crate) struct LinkedPlan {
     of_steps: Vec<f64>,
     pub(crate) seconds: f64,
     pub(crate) compile: CompileCost,
+    /// Whether the engine has stated facts of all steps.
+    pub(crate) stated: bool,
 }
 
 impl LinkedPlan {
@@ -208,16 +210,18 @@ impl LinkedPlan {
             verify_steps(program).ok()?;
             sizes.scratch(program).ok()
         };
-        let (mut of_steps, mut scratch) = (Vec::new(), Vec::new());
+        let (mut of_steps, mut scratch, mut stated) = (Vec::new(), Vec::new(), true);
         for StepOfGroup { group, step } in program.steps.iter().map(|step| &step.of) {
-            of_steps.push(group_price(group, engine, device).steps[*step]);
+            let price = group_price(group, engine, device);
+            of_steps.push(price.steps[*step]);
+            stated &= price.stated;
             scratch.push(group.scratch(scratch_of)?[*step]);
         }
         let count = |program: &Program, step: &Step| step_code(program, step, device);
         let code = program.steps.iter().map(|step| step.of.code(count));
         let compile = together(code).on(program.steps.len(), device);
         let seconds = total(&of_steps);
-        Some(LinkedPlan { plan, program, scratch, of_steps, seconds, compile })
+        Some(LinkedPlan { plan, program, scratch, of_steps, seconds, compile, stated })
     }
 
     pub(crate) fn plan(&self) -> &Plan {

@@ -1,0 +1,50 @@
+//! The plan without a budget: the planner's own, with each decision taken otherwise that makes it better for nothing.
+
+use super::single_changes::taken_for_nothing;
+use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
+use crate::plan::Plan;
+use crate::plan::options::{Effort, PlanOptions};
+use crate::search::planner::{PlanWithAttempts, fastest_among};
+use adfuse_ir::{Diagnostic, Function};
+
+/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
+/// equally fast it is the one of the lower peak.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents and calls. The error names the symbol
+/// or the instruction.
+pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
+    plan_for(f, options, &AnyEngine)
+}
+
+/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
+///
+/// # Errors
+/// As there.
+pub fn plan_for(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Plan, Diagnostic> {
+    Ok(plan_among(f, options, engine)?.plan)
+}
+
+/// As [`plan_for`], with the plans that it was chosen from.
+///
+/// # Errors
+/// As there.
+pub fn plan_among(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PlanWithAttempts, Diagnostic> {
+    // Plans that differ in one decision have most groups in common with the others.
+    let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
+    let mut made = fastest_among(f, options, engine)?;
+    if options.effort >= Effort::Default
+        && let Some(better) = taken_for_nothing(f, &made.plan, options, engine)?
+    {
+        made.plan = better;
+    }
+    Ok(made)
+}
