@@ -47,6 +47,7 @@ pub mod csv;
 mod error;
 mod fillers;
 mod fit;
+mod free_bytes;
 mod greedy_try;
 mod instance;
 mod joined;

@@ -171,7 +171,9 @@ impl<'a> Solver<'a> {
         if self.rounds == 0 {
             self.construct(&all[0], limit);
         }
-        if self.level == PADDED_LEVEL {
+        // Of many slots the first level has more steps than that one has of few.
+        let many = self.instance.slots.len() > MOST_ORDERED;
+        if self.level == if many { 0 } else { PADDED_LEVEL } {
             self.padded = self.padded_forms(&all[0], limit);
         }
         let steps = self.steps;
