@@ -23,7 +23,10 @@ impl FreeBytes {
 
     /// The least that is free in a section of `from..to`; a great number where there is none.
     pub(crate) fn least(&self, from: usize, to: usize) -> i64 {
-        self.least_below(1, (0, self.leaves), (from, to))
+        match from < to {
+            true => self.least_below(1, (0, self.leaves), (from, to)),
+            false => i64::MAX / 2,
+        }
     }
 
     /// Takes as much in each section of `from..to`.
