@@ -60,6 +60,9 @@ const BOX: usize = 64;
 const FEW: usize = 1 << 14;
 const LEAST_PART: usize = 1024;
 
+/// Among more boxes than this a pass stacks boxes of several lengths of life.
+const MANY: usize = 1 << 11;
+
 /// Of boxes with equal lives each is compared with this many others.
 const MOST_COMPARED: usize = 64;
 
@@ -166,30 +169,32 @@ impl BoxSet {
         !joins.is_empty()
     }
 
-    /// Stacks boxes two by two that have equal lives, of the shortest length there is.
+    /// Stacks boxes two by two that have equal lives, of the shortest length there is; of many boxes those of up to twice that length, since each pass
+    /// looks at all boxes.
     fn stack_shortest(&mut self) -> bool {
         let groups = self.by_life();
+        let longest =
+            |shortest: usize| if self.boxes.len() > MANY { 2 * shortest } else { shortest };
         let length = |group: &[usize]| {
             let (from, to) = self.boxes[group[0]].life();
             to - from
         };
-        let mut joins: Vec<(usize, usize)> = Vec::new();
-        let mut shortest = usize::MAX;
+        let mut found: Vec<(usize, Vec<(usize, usize)>)> = Vec::new();
+        let mut shortest = usize::MAX / 2;
         for group in &groups {
-            if group.len() < 2 || length(group) > shortest {
+            if group.len() < 2 || length(group) > longest(shortest) {
                 continue;
             }
             let pairs = group.chunks_exact(2).map(|pair| (pair[0], pair[1]));
             let pairs: Vec<_> = pairs.filter(|&(a, b)| self.stackable(a, b)).collect();
-            if pairs.is_empty() {
-                continue;
+            if !pairs.is_empty() {
+                shortest = shortest.min(length(group));
+                found.push((length(group), pairs));
             }
-            if length(group) < shortest {
-                shortest = length(group);
-                joins.clear();
-            }
-            joins.extend(pairs);
         }
+        let most = longest(shortest);
+        let short = found.into_iter().filter(|&(length, _)| length <= most);
+        let joins: Vec<(usize, usize)> = short.flat_map(|(_, pairs)| pairs).collect();
         self.join(&joins, true);
         !joins.is_empty()
     }
@@ -333,5 +338,38 @@ impl BoxSet {
 
     fn finish(self, instance: &Instance) -> Joined {
         Joined::of_boxes(instance, self.boxes.into_iter().map(|item| (item.slot, item.members)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cranelift_entity::PrimaryMap;
+
+    /// Each pass looks at all boxes: where every pair has a length of its own, one pass a length would take time by the square.
+    #[test]
+    fn many_boxes_of_many_lengths_are_stacked_in_few_passes() {
+        let passes = |pairs: usize| {
+            let mut slots = PrimaryMap::new();
+            for k in 0..2 * pairs {
+                let to = 1 + k / 2;
+                slots.push(Slot {
+                    parts: smallvec![SlotPart { from: 0, to, lo: 0, hi: 8 }],
+                    extent: 8,
+                    align: 1,
+                    fixed: None,
+                    floor: 0,
+                    lifetime: to as u64,
+                });
+            }
+            let instance = Instance { slots, section_count: pairs, ..Instance::default() };
+            let mut set = BoxSet::new(&instance, 0);
+            let passes = std::iter::from_fn(|| set.stack_shortest().then_some(())).count();
+            assert_eq!(set.boxes.len(), pairs);
+            passes
+        };
+        // Of few boxes the shortest come first, one length after the other.
+        assert_eq!(passes(100), 100);
+        assert!(passes(2 * MANY) < 20 + MANY, "{}", passes(2 * MANY));
     }
 }

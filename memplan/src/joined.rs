@@ -34,6 +34,19 @@ impl Joined {
         Self { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
     }
 
+    /// The same without slots that hold none of the original.
+    pub(crate) fn without_empty(self) -> Self {
+        let mut used = vec![false; self.instance.slots.len()];
+        self.place.iter().for_each(|(id, _)| used[id.index()] = true);
+        let mut number = vec![SlotId::new(0); used.len()];
+        let mut slots = PrimaryMap::new();
+        for (id, slot) in self.instance.slots.iter().filter(|(id, _)| used[id.index()]) {
+            number[id.index()] = slots.push(slot.clone());
+        }
+        let place = self.place.iter().map(|&(id, at)| (number[id.index()], at)).collect();
+        Self { instance: Instance { slots, ..self.instance }, place }
+    }
+
     /// The offsets of the original slots.
     pub(crate) fn unpack(&self, offsets: &[i64]) -> Vec<i64> {
         self.place.iter().map(|&(id, start)| offsets[id.index()] + start).collect()

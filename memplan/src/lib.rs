@@ -29,7 +29,7 @@
 //! does, all greedy [`PlacementOrder`]s are tried, for up to [`MOST_ORDERED`] buffers, since they take time by the square; then best fit
 //! by several rules, and one pass along time, for which there is always time. Then slots
 //! that fit together exactly are joined to boxes, of which there are few, first with fillers where a packing at the
-//! bound leaves something free, then with padding where they nearly fit, and best fit and an exact search try to
+//! bound leaves something free, then with those fillers alone that are all but certain and with padding where slots nearly fit, and best fit and an exact search try to
 //! place the boxes and the slots themselves at the bound and between it and the best peak so far. The
 //! search follows the idea of canonical packings (Moffitt, *MiniMalloc*, ASPLOS 2023): only those where
 //! nothing can sink need be looked at. It counts steps, not time, so that a plan depends on the problem
@@ -47,6 +47,7 @@ pub mod csv;
 mod error;
 mod fillers;
 mod fit;
+mod free_bytes;
 mod greedy_try;
 mod instance;
 mod joined;

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
+use crate::free_bytes::FreeBytes;
 use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::joined::Joined;
 use crate::limit::Limit;
 
-/// The most slots that are joined so: each join looks at all sections of what it makes.
-pub(crate) const MOST_PADDED: usize = 1 << 11;
+/// The most slots that are joined so: of more the exact search packs nothing.
+pub(crate) const MOST_PADDED: usize = 1 << 13;
 
 /// Joins the slots of an instance as far as a peak of `goal` leaves room; `None` where more than that is live at some moment.
 pub(crate) fn padded(instance: &Instance, goal: i64, limit: &mut Limit) -> Option<Joined> {
@@ -39,7 +40,7 @@ struct BoxNeighbours {
 
 impl BoxNeighbours {
     fn of(set: &PaddedBoxSet) -> Self {
-        let sections = set.free.len() + 1;
+        let sections = set.section_count + 1;
         let plain = || set.boxes.iter().enumerate().filter(|(_, item)| item.plain);
         let begun = BoxLists::new(sections, plain().map(|(index, item)| (item.from, index)));
         let ended = BoxLists::new(sections, plain().map(|(index, item)| (item.to, index)));
@@ -84,7 +85,8 @@ impl BoxLists {
 struct PaddedBoxSet {
     boxes: Vec<PaddedBox>,
     /// Bytes that are free in each section at the wanted peak.
-    free: Vec<i64>,
+    free: FreeBytes,
+    section_count: usize,
     /// Joins for which too little was free, by the numbers of their boxes: less is free later.
     refused: BTreeSet<(usize, usize)>,
     /// The number of the next box.
@@ -142,13 +144,26 @@ impl PaddedBoxSet {
                     && matches!(slot.parts[..], [part] if part.lo == 0 && part.hi == slot.extent),
             })
             .collect();
-        let mut free = vec![goal; instance.section_count];
+        let mut free = vec![0; instance.section_count + 1];
         for item in &boxes {
-            free[item.from..item.to].iter_mut().for_each(|bytes| *bytes -= item.size);
+            free[item.from] -= item.size;
+            free[item.to] += item.size;
+        }
+        free.pop();
+        let mut sum = goal;
+        for bytes in &mut free {
+            sum += *bytes;
+            *bytes = sum;
         }
         let next = boxes.len();
         let fits = free.iter().all(|&bytes| bytes >= 0);
-        fits.then(|| Self { boxes, free, refused: BTreeSet::new(), next })
+        fits.then(|| Self {
+            boxes,
+            free: FreeBytes::new(&free),
+            section_count: instance.section_count,
+            refused: BTreeSet::new(),
+            next,
+        })
     }
 
     /// Makes the joins that waste least; whether there was one.
@@ -178,7 +193,7 @@ impl PaddedBoxSet {
     fn candidates(&self) -> Vec<PaddedJoin> {
         let around = BoxNeighbours::of(self);
         let mut joins = Vec::new();
-        for section in 0..=self.free.len() {
+        for section in 0..=self.section_count {
             let (ended, begun) = (around.ended.of(section), around.begun.of(section));
             match (ended, begun) {
                 (&[first], &[second]) => joins.push(self.followed(first, second)),
@@ -242,22 +257,24 @@ impl PaddedBoxSet {
         let (from, to) = (a.from.min(b.from), a.to.max(b.to));
         let start = if join.kind == JoinKind::Stacked { a.size } else { 0 };
         let size = a.size.max(start + b.size);
-        let taken = |section: usize| {
-            let bytes = |item: &PaddedBox| {
-                if (item.from..item.to).contains(&section) { item.size } else { 0 }
-            };
-            size - bytes(a) - bytes(b)
-        };
         let pair = (a.number, b.number);
         if self.refused.contains(&pair) {
             return false;
         }
-        if (from..to).any(|section| taken(section) > self.free[section]) {
+        // Between these nothing changes in what either box takes.
+        let mut cuts = [a.from, a.to, b.from, b.to];
+        cuts.sort_unstable();
+        let taken = [0, 1, 2].map(|k| {
+            let bytes = |item: &PaddedBox| {
+                if item.from <= cuts[k] && cuts[k] < item.to { item.size } else { 0 }
+            };
+            (cuts[k], cuts[k + 1], size - bytes(a) - bytes(b))
+        });
+        if taken.iter().any(|&(from, to, bytes)| from < to && self.free.least(from, to) < bytes) {
             self.refused.insert(pair);
             return false;
         }
-        let taken: Vec<i64> = (from..to).map(taken).collect();
-        self.free[from..to].iter_mut().zip(taken).for_each(|(free, taken)| *free -= taken);
+        taken.iter().for_each(|&(from, to, bytes)| self.free.take(from, to, bytes));
         let upper = self.boxes[join.second].clone();
         let lower = &mut self.boxes[join.first];
         lower.members.extend(upper.members.iter().map(|&(id, at)| (id, at + start)));

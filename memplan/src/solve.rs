@@ -3,7 +3,7 @@
 use crate::best_fit::{FitRule, best_fit};
 use crate::bound::lower_bound;
 use crate::boxes::{BoxEffort, boxed};
-use crate::fillers::filled;
+use crate::fillers::{filled, surely_filled};
 use crate::fit::{Fit, Overlaps};
 use crate::greedy_try::{GreedyTry, place_side_by_side};
 use crate::instance::{Instance, SlotId};
@@ -171,7 +171,9 @@ impl<'a> Solver<'a> {
         if self.rounds == 0 {
             self.construct(&all[0], limit);
         }
-        if self.level == PADDED_LEVEL {
+        // Of many slots the first level has more steps than that one has of few.
+        let many = self.instance.slots.len() > MOST_ORDERED;
+        if self.level == if many { 0 } else { PADDED_LEVEL } {
             self.padded = self.padded_forms(&all[0], limit);
         }
         let steps = self.steps;
@@ -256,14 +258,18 @@ impl<'a> Solver<'a> {
         {
             return Vec::new();
         }
-        let boxes = boxed(&joined.instance, BoxEffort::Wheels, 0, limit);
+        // Where it is all but certain what is missing, more fits together exactly.
+        let sure = surely_filled(&joined.instance, self.goal).map(|filled| filled.after(joined));
+        let slots = sure.as_ref().unwrap_or(joined);
+        let boxes = boxed(&slots.instance, BoxEffort::Wheels, 0, limit);
+        let boxes = boxes.after(slots).without_empty();
         if boxes.instance.slots.len() > MOST_PADDED {
             return Vec::new();
         }
         let goals = PADDED_ABOVE.iter().map(|above| self.goal + self.goal / 100 * above);
         let below = goals.filter(|&goal| goal < self.best.peak);
         let all = below.filter_map(|goal| padded(&boxes.instance, goal, limit));
-        let after = all.map(|padded| padded.after(&boxes).after(joined));
+        let after = all.map(|padded| padded.after(&boxes));
         after.filter_map(|form| SearchForm::of(form, Method::Boxes)).collect()
     }
 

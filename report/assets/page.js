@@ -6,20 +6,19 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const report = JSON.parse($("#report-data").textContent);
 
-  const nearest = (y, digits) => y.toFixed(digits);
-  const above = (y, digits) => (Math.ceil(y * 10 ** digits) / 10 ** digits).toFixed(digits);
-  const scaled = (x, base, units, rounded = nearest) => {
+  // Sizes are texts already.
+  for (const list of ["steps", "residuals", "budget"]) {
+    report[list].forEach((row, k) => { row.texts = report.texts[list][k]; });
+  }
+
+  const scaled = (x, units) => {
     let y = Math.abs(x), k = 0;
-    while (y >= base && k + 1 < units.length) { y /= base; k += 1; }
-    const digits = y >= 100 || (k === 0 && base === 1024) ? 0 : y >= 10 ? 1 : 2;
-    return `${x < 0 ? "\u2212" : ""}${rounded(y, digits)} ${units[k]}`;
+    while (y >= 1000 && k + 1 < units.length) { y /= 1000; k += 1; }
+    const digits = y >= 100 ? 0 : y >= 10 ? 1 : 2;
+    return `${x < 0 ? "\u2212" : ""}${y.toFixed(digits)} ${units[k]}`;
   };
-  const sizes = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  const bytes = (n) => scaled(n, 1024, sizes);
-  // Of budgets and peaks: what is read is never less.
-  const limit = (n) => scaled(n, 1024, sizes, above);
-  const count = (n) => (n < 1000 ? String(n) : scaled(n, 1000, ["", "k", "M", "G", "T", "P"]));
-  const seconds = (s) => (s === 0 ? "0 s" : Math.abs(s) >= 1 ? `${s.toPrecision(3)} s` : scaled(s * 1e9, 1000, ["ns", "\u00b5s", "ms"]));
+  const count = (n) => (n < 1000 ? String(n) : scaled(n, ["", "k", "M", "G", "T", "P"]));
+  const seconds = (s) => (s === 0 ? "0 s" : Math.abs(s) >= 1 ? `${s.toPrecision(3)} s` : scaled(s * 1e9, ["ns", "\u00b5s", "ms"]));
   const signed = (text, x) => (x > 0 ? `+${text}` : text);
 
   // The switch of colours: the reader's system, until it is pressed.
@@ -60,10 +59,10 @@
 
   const few = (names, most) => (names.length <= most ? names.join(", ") : `${names.slice(0, most).join(", ")} and ${names.length - most} more`);
   const instead = (r) => {
-    if (!r.instead) return `${r.value}: ${r.decision}, ${bytes(r.bytes)} (${r.why})`;
-    const { decision, seconds: s, peak, priced_for: like } = r.instead;
+    if (!r.instead) return `${r.value}: ${r.decision}, ${r.texts.bytes} (${r.why})`;
+    const { decision, seconds: s, priced_for: like } = r.instead;
     const other = decision === "remat" ? "computed again" : "kept";
-    return `${r.value}: ${r.decision}${r.bits ? ` in ${r.bits} bit${r.bits === 1 ? "" : "s"}` : ""}, ${bytes(r.bytes)}; ${other} instead: time ${signed(seconds(s), s)}, peak ${signed(bytes(peak), peak)}${like ? ` (as ${like} of an equal layer)` : ""}`;
+    return `${r.value}: ${r.decision}${r.bits ? ` in ${r.bits} bit${r.bits === 1 ? "" : "s"}` : ""}, ${r.texts.bytes}; ${other} instead: time ${signed(seconds(s), s)}, peak ${r.texts.peak}${like ? ` (as ${like} of an equal layer)` : ""}`;
   };
 
   const showStep = (n) => {
@@ -76,8 +75,8 @@
       ["kernel", `${s.kind} ${s.name}, over ${s.domain || "1"}${s.shared ? ", shared by forward and backward" : ""}`],
       ["layer", layer ? `${layer.name}, ${layer.count} times from step ${layer.first}` : ""],
       ["time, predicted", `${seconds(s.seconds)}, bound by ${s.bound}${ratio}`],
-      ["time, measured", m ? `${seconds(m.seconds)}, by ${m.generator}${m.registers ? `, ${m.registers} registers a thread` : ""}${m.local_bytes ? `, ${bytes(m.local_bytes)} local memory` : ""}` : ""],
-      ["moves", `${bytes(s.read_bytes)} read, ${bytes(s.written_bytes)} written, ${count(s.ops)} operations, ${s.launches} launch${s.launches === 1 ? "" : "es"}`],
+      ["time, measured", m ? `${seconds(m.seconds)}, by ${m.generator}${m.registers ? `, ${m.registers} registers a thread` : ""}${s.texts.local ? `, ${s.texts.local} local memory` : ""}` : ""],
+      ["moves", `${s.texts.read} read, ${s.texts.written} written, ${count(s.ops)} operations, ${s.launches} launch${s.launches === 1 ? "" : "es"}`],
       ["reads", few(s.reads, 24)],
       ["writes", few(s.writes, 24)],
       ["computes", s.computes.slice(0, 40)],
@@ -96,10 +95,10 @@
     if (!p) return;
     const own = report.figures.find((f) => f.key === "seconds").fused;
     const change = (a, b) => signed(`${((a / b - 1) * 100).toFixed(1)} %`, a - b);
-    fill($("#point-detail"), p.chosen ? "The plan of this report" : `A plan within ${limit(p.peak)}`, [
-      ["memory", `${limit(p.peak)} (${change(p.peak, report.held)})`],
+    fill($("#point-detail"), p.chosen ? "The plan of this report" : `A plan within ${p.texts.peak}`, [
+      ["memory", `${p.texts.peak} (${change(p.peak, report.held)})`],
       ["time of a step", `${seconds(p.seconds)} (${change(p.seconds, own)}), predicted`],
-      ["saved for later phases", bytes(p.saved)],
+      ["saved for later phases", p.texts.saved],
       ["computed again", p.recomputed.length ? few(p.recomputed.map((v) => (v.times > 1 ? `${v.value} (${v.times}\u00d7)` : v.value)), 60) : "nothing"],
       ["loops", p.loops.join(", ")],
       ["to get it", `--mem-budget ${p.peak}`],

@@ -10,6 +10,7 @@
 mod collect;
 mod data;
 mod page;
+pub mod sizes;
 mod units;
 
 pub use collect::{MeasurementError, ReportError, ReportSource};

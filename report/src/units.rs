@@ -1,38 +1,18 @@
 //! Figures as people read them.
 
 use crate::data::FigureUnit;
+use crate::sizes;
+pub(crate) use crate::sizes::limit;
 
-/// Bytes in the largest unit of which there is one: `1.50 KiB`.
+/// Bytes with a minus where they are fewer: as [`sizes::bytes`].
 pub(crate) fn bytes(n: f64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let (mut x, mut unit) = (n.abs(), 0);
-    while x >= 1024.0 && unit + 1 < UNITS.len() {
-        x /= 1024.0;
-        unit += 1;
-    }
     let sign = if n < 0.0 { "\u{2212}" } else { "" };
-    match unit {
-        0 => format!("{sign}{x:.0} B"),
-        _ => format!("{sign}{} {}", three(x), UNITS[unit]),
-    }
+    format!("{sign}{}", sizes::bytes(n.abs().round() as u64))
 }
 
-/// Bytes that are a limit, such as a budget or a peak: as [`bytes`], rounded up, so that what is read is never less.
-pub(crate) fn limit(n: u64) -> String {
-    let unit = (1..7u32).take_while(|k| n >> (10 * k) > 0).last();
-    let Some(unit) = unit else { return format!("{n} B") };
-    let digits = match n >> (10 * unit) {
-        100.. => 0,
-        10.. => 1,
-        _ => 2,
-    };
-    let tens = 10u128.pow(digits);
-    let parts = (u128::from(n) * tens).div_ceil(1 << (10 * unit));
-    let name = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"][unit as usize - 1];
-    match digits {
-        0 => format!("{parts} {name}"),
-        _ => format!("{}.{:0w$} {name}", parts / tens, parts % tens, w = digits as usize),
-    }
+/// Bytes at a mark of an axis, which are a round number.
+pub(crate) fn mark_bytes(n: f64) -> String {
+    bytes(n).replace(".00 ", " ")
 }
 
 /// Seconds in the largest unit of which there is one: `12.3 µs`.
@@ -114,10 +94,7 @@ mod tests {
     fn figures_have_three_digits_and_a_unit() {
         let all = [bytes(0.0), bytes(1023.0), bytes(1536.0), bytes(-3.0 * 1048576.0)];
         assert_eq!(all, ["0 B", "1023 B", "1.50 KiB", "\u{2212}3.00 MiB"]);
-        let all = [limit(1023), limit(1536), limit((8 << 20) + 4), limit((80 << 20) + 4)];
-        assert_eq!(all, ["1023 B", "1.50 KiB", "8.01 MiB", "80.1 MiB"]);
-        let all = [limit((800 << 20) + 4), limit(1 << 30), limit((10 << 30) - 1), limit(u64::MAX)];
-        assert_eq!(all, ["801 MiB", "1.00 GiB", "10.00 GiB", "16.0 EiB"]);
+        assert_eq!([mark_bytes(2048.0), mark_bytes(1536.0)], ["2 KiB", "1.50 KiB"]);
         assert_eq!(seconds(-1e-15), "0 s");
         let all = [seconds(0.0), seconds(3.2e-9), seconds(12.34e-6), seconds(0.2), seconds(-2.0)];
         assert_eq!(all, ["0 s", "3.20 ns", "12.3 \u{b5}s", "200 ms", "\u{2212}2.00 s"]);

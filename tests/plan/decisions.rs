@@ -386,7 +386,8 @@ fn budgets_bind() {
     assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
 }
 
-/// What is told as a gain lowers the peak or what is saved, or saves a 5,000th of the plan's time.
+/// What is told as a gain lowers the peak, or what is saved at the same peak, or saves a 5,000th of the plan's time; what is
+/// told as slight saves some of the time and does none of that.
 #[test]
 fn gains_that_are_told_are_worth_something() {
     let options = options(Effort::Quick);
@@ -407,6 +408,11 @@ fn gains_that_are_told_are_worth_something() {
                 Constraint::Slight => {
                     assert!(!lighter && (-least..0.0).contains(&other.seconds), "{stem}: {d:?}");
                     slight += 1;
+                }
+                // What is worth less than that and frees something at the same peak is not called slight either.
+                Constraint::Bytes => {
+                    let alike = 1e-9 * decider.point().seconds;
+                    assert!(!lighter && other.seconds.abs() <= alike, "{stem}: {d:?}");
                 }
                 _ => {}
             }

@@ -76,6 +76,26 @@ pub(super) fn alternative(
     }
 }
 
+/// What the other modes do about a value that strict mode keeps beside an answer that gives it but for rounding; empty where
+/// they keep it too for a reason of which there is nothing more to say.
+pub(super) fn in_other_modes(names: &Names, other: &RecoveryAlternative) -> String {
+    let from = names.get(other.from);
+    let may = "; --fp reproducible and fast may take it from there";
+    match other.bound {
+        RecoveryBound::Range => String::new(),
+        RecoveryBound::Order => format!(
+            "; --fp reproducible and fast keep it too, since what later phases need reads it before %{from} is there, or to compute it"
+        ),
+        RecoveryBound::Effort => format!("{may}, but not with effort off"),
+        RecoveryBound::Time => format!("{may}, but by itself that is slower"),
+        RecoveryBound::Peak => format!("{may}, but by itself that raises the peak"),
+        RecoveryBound::Bytes => {
+            format!("{may}, but by itself that leaves no fewer bytes to later phases")
+        }
+        RecoveryBound::Search => may.into(),
+    }
+}
+
 /// What it would take to recover a value, and what keeps the plan from it.
 pub(super) fn lines(
     names: &Names,

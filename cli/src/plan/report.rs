@@ -9,8 +9,9 @@ use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
     Bottleneck, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan, compile_cost,
-    computed_by_steps, loop_reports, lossy_copies, patterns, recomputed_values, saved_bytes,
+    computed_by_steps, loop_reports, lossy_copies, lower, patterns, recomputed_values, saved_bytes,
 };
+use adfuse::ir::Function;
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
 use serde_json::{Map, Value, json};
@@ -139,9 +140,6 @@ impl PlanReport {
         let device = &ready.options.device;
         let engine = ready.counting();
         let found = engine.cost(program, device);
-        let apart = ready.plan_with(Effort::Off)?;
-        let apart_program = ready.program(&apart)?;
-        let apart_cost = engine.cost(&apart_program, device);
         let names = Names::of(f);
         let name = |i: &adfuse::ir::Inst| {
             f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))
@@ -170,7 +168,8 @@ impl PlanReport {
             });
         let groups = groups.collect();
         let last = |insts: &[adfuse::ir::Inst]| insts.last().map_or_else(String::new, name);
-        let chosen = ProgramFigures::of(ready, plan, program, &found, ready.options.effort)?;
+        let effort = ready.options.effort;
+        let chosen = ProgramFigures::of(ready, (f, plan), program, &found, effort)?;
         let leanest = ready.leanest_below(chosen.peak_bytes)?;
         Ok(PlanReport {
             function: f.name.clone(),
@@ -186,7 +185,7 @@ impl PlanReport {
                 peak_bytes: point.peak,
                 predicted_ms: milliseconds(point.seconds),
             }),
-            off: ProgramFigures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
+            off: ProgramFigures::of_effort_off(ready)?,
             budget: choice.zip(ready.budget).map(Within::of),
             compile_budget: choice.zip(ready.compile_budget).map(WithinCompile::of),
             again: recomputed::named(f, &recomputed_values(f, plan)),
@@ -290,16 +289,25 @@ fn operations(ops: &adfuse::fusion::Ops) -> u64 {
 }
 
 impl ProgramFigures {
+    /// Of one kernel for each instruction, without a budget.
+    fn of_effort_off(ready: &PlanRequest) -> Result<ProgramFigures, Failure> {
+        let (f, plan) = ready.unfused()?;
+        let device = &ready.options.device;
+        let program = lower(&f, &plan, device).map_err(|d| ready.wrong(d))?;
+        let cost = ready.counting().cost(&program, device);
+        ProgramFigures::of(ready, (&f, &plan), &program, &cost, Effort::Off)
+    }
+
     fn of(
         ready: &PlanRequest,
-        plan: &Plan,
+        (f, plan): (&Function, &Plan),
         program: &Program,
         cost: &Cost,
         effort: Effort,
     ) -> Result<ProgramFigures, Failure> {
         let memory = ready.memory(program, effort)?;
         let compile = compile_cost(program, &ready.options.device);
-        let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
+        let saved = saved_bytes(f, plan).map_err(|d| ready.source.wrong(d))?;
         Ok(ProgramFigures {
             launches: cost.launches.into(),
             bytes_moved: cost.bytes_moved,

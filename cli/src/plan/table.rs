@@ -4,6 +4,7 @@ use super::lists::{counted, shortened};
 use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};
 use adfuse::fusion::LoopReport;
+pub(crate) use adfuse::report::sizes::{bytes, limit};
 
 /// The most values that a list of the table names; JSON has all.
 const MOST_VALUES: usize = 24;
@@ -27,6 +28,9 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     }
     out.push('\n');
     out += &columns(&figures(&r.chosen, &r.off));
+    if r.budget.is_some() || r.compile_budget.is_some() {
+        out += "\neffort off: one kernel for each instruction, without a budget\n";
+    }
     if let Some(l) = &r.leanest {
         out += &format!(
             "\nless memory: peak {}, predicted ms {:.4}, with --mem-budget {} (grouped as by effort {})\n",
@@ -169,32 +173,6 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "-".into() } else { shortened(names.iter().cloned(), MOST_VALUES, ", ") }
 }
 
-/// Units of bytes, each 1024 of the one before.
-const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-/// Bytes that are a limit, such as a budget or a peak, in the largest unit of which there is one: rounded up, so that what is
-/// read is never less.
-pub(crate) fn limit(n: u64) -> String {
-    let unit = UNITS.iter().zip(1u32..).take_while(|(_, k)| n >> (10 * k) > 0).last();
-    let Some((unit, k)) = unit else { return format!("{n} B") };
-    let hundredths = (u128::from(n) * 100).div_ceil(1 << (10 * k));
-    format!("{}.{:02} {unit}", hundredths / 100, hundredths % 100)
-}
-
-/// Bytes in the largest unit of which there is one, rounded to the nearest.
-pub(crate) fn bytes(n: u64) -> String {
-    let mut unit = None;
-    let mut x = n as f64;
-    for name in UNITS {
-        if x < 1024.0 {
-            break;
-        }
-        x /= 1024.0;
-        unit = Some(name);
-    }
-    unit.map_or_else(|| format!("{n} B"), |unit| format!("{x:.2} {unit}"))
-}
-
 /// Cells under each other, two blanks between columns: words to the left, numbers to the right.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -235,31 +213,9 @@ mod tests {
         assert_eq!(places(&found), due);
     }
 
-    #[test]
-    fn bytes_take_the_largest_unit() {
-        let of = |n| bytes(n);
-        assert_eq!(
-            [of(0), of(1023), of(1024), of(1536)],
-            ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]
-        );
-        assert_eq!(of(u64::MAX), "16.00 EiB");
-    }
-
+    /// What is read of a limit as a budget is no less, and at most a hundredth of the unit more.
     #[test]
     fn limits_hold_what_they_stand_for() {
-        for (n, due) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.00 KiB"),
-            (1536, "1.50 KiB"),
-            ((8 << 20) + 4, "8.01 MiB"),
-            ((1 << 20) - 1, "1024.00 KiB"),
-            (11 << 60, "11.00 EiB"),
-            (u64::MAX, "16.00 EiB"),
-        ] {
-            assert_eq!(limit(n), due);
-        }
-        // What is read of it as a budget is no less, and at most a hundredth of the unit more.
         for k in 0..63u32 {
             for n in [1u64 << k, (1 << k) + 1, (1 << k) + (1 << (k / 2)), (3 << k) / 2 + 1] {
                 let read = adfuse::device::bytes(&limit(n)).expect("is a size");

@@ -150,6 +150,11 @@ fn what_keeps_a_value_beside_its_answer_depends_on_the_mode() {
         let strict = d.good(&format!("{plan} strict"));
         let rounds = "settled by exactness: %y is kept as well, and gives this but for rounding";
         assert!(strict.contains(rounds), "{y}: {strict}");
+        // What strict mode says of the other modes is what they do.
+        let may = strict.contains("; --fp reproducible and fast may take it from there");
+        assert_eq!(may, due == "priced", "{y}: {strict}");
+        let late = strict.contains("reads it before %y is there, or to compute it");
+        assert_eq!(late, due == "order", "{y}: {strict}");
         for fp in ["reproducible", "fast"] {
             let told = d.good(&format!("{plan} {fp}"));
             let json: Value =
@@ -167,6 +172,13 @@ fn what_keeps_a_value_beside_its_answer_depends_on_the_mode() {
                 "priced" => "search",
                 due => due,
             };
+            let said = match due {
+                "time" => ", but by itself that is slower",
+                "peak" => ", but by itself that raises the peak",
+                "bytes" => ", but by itself that leaves no fewer bytes",
+                _ => "",
+            };
+            assert!(fp == "fast" || strict.contains(said), "{y}, {due}: {strict}");
             assert_eq!(settled, due, "{y}, {fp}: {told}");
             assert_eq!(json["inexact_from"] == "%y", due == "exactness", "{y}, {fp}: {json}");
         }

@@ -2,6 +2,7 @@
 //! in `scripts/report-browser`.
 
 use super::folder::Folder;
+use adfuse::report::sizes;
 use serde_json::Value;
 
 /// Three equal layers with a gate each, whose truth values are kept at one bit.
@@ -248,6 +249,37 @@ fn a_page_is_closed_and_shows_all_data() {
     let figures = p.element("<table id=\"figures\">", "</table>");
     let marked = figures.matches("class=\"basis ").count();
     assert_eq!(marked, p.list("figures").len());
+}
+
+/// The script has no form of its own for sizes: it is given the texts that the command line would print.
+#[test]
+fn sizes_that_the_script_shows_are_texts_already() {
+    let p = MadePage::of("--grad");
+    let script: Value =
+        serde_json::from_str(p.element("id=\"report-data\">", "</script>")).unwrap();
+    let texts = |list: &str, key: &str| -> Vec<String> {
+        let rows = script["texts"][list].as_array().unwrap();
+        rows.iter().map(|row| row[key].as_str().unwrap_or("").to_string()).collect()
+    };
+    for (list, text, key, form) in [
+        ("steps", "read", "read_bytes", sizes::bytes as fn(u64) -> String),
+        ("steps", "written", "written_bytes", sizes::bytes),
+        ("residuals", "bytes", "bytes", sizes::bytes),
+        ("budget", "peak", "peak", sizes::limit),
+        ("budget", "saved", "saved", sizes::bytes),
+    ] {
+        let due: Vec<String> =
+            p.list(list).iter().map(|row| form(row[key].as_u64().unwrap())).collect();
+        assert!(!due.is_empty());
+        assert_eq!(texts(list, text), due, "{list}, {text}");
+    }
+    for (row, text) in p.list("residuals").iter().zip(texts("residuals", "peak")) {
+        let peak = row["instead"]["peak"].as_i64();
+        let size = peak.map_or_else(String::new, |n| sizes::bytes(n.unsigned_abs()));
+        assert_eq!(text.trim_start_matches(['+', '\u{2212}']), size);
+        assert_eq!(text.starts_with('+'), peak.is_some_and(|n| n > 0), "{text}");
+    }
+    assert!(!p.html.contains("\"KiB\""), "the script has units of its own");
 }
 
 #[test]

@@ -251,3 +251,22 @@ fn what_is_printed_as_a_budget_is_one() {
     let words: Vec<&str> = peak.split_whitespace().collect();
     d.good(&format!("{plan} --mem-budget {}{}", words[1], words[2]));
 }
+
+/// What a plan is compared with is the plan of effort off without a budget, whatever a budget has later phases recover or
+/// compute again.
+#[test]
+fn plans_within_all_budgets_are_compared_with_one() {
+    let d = models(&["attention"]);
+    let plan = "plan attention.ir --grad --fp fast --no-cache";
+    let mut off = json(&d, &format!("{plan} --effort off --json"));
+    let due = off["off"].take();
+    for (key, own) in due.as_object().unwrap() {
+        assert_eq!(&off[key], own, "{key}");
+    }
+    let note = "effort off: one kernel for each instruction, without a budget\n";
+    assert!(!d.good(plan).contains(note));
+    for budget in ["", "--mem-budget 90%", "--mem-budget 80%", "--compile-budget 10s"] {
+        assert_eq!(json(&d, &format!("{plan} {budget} --json"))["off"], due, "{budget}");
+        assert_eq!(d.good(&format!("{plan} {budget}")).contains(note), !budget.is_empty());
+    }
+}

@@ -1,5 +1,5 @@
 //! Why a plan keeps a value that later phases could recover from an answer that is kept as well, in the modes that let
-//! results round.
+//! results round. Of a function that is planned in strict mode it says what would keep `reproducible` from it.
 //!
 //! The plan of the function that recovers this one value more is made and priced, as the planner compares them: both plans
 //! are those without a budget.
@@ -12,7 +12,7 @@ use crate::remat::decisions::ALIKE;
 use crate::remat::residual_decision::Difference;
 use crate::remat::unbudgeted::plan_for;
 use crate::search::point::{PlanPoint, plan_point};
-use adfuse_ir::{Diagnostic, Function, Value, ValueDef};
+use adfuse_ir::{Diagnostic, Fp, Function, Value, ValueDef};
 use std::sync::OnceLock;
 
 /// What keeps a plan from recovering a value.
@@ -58,7 +58,8 @@ pub struct RecoveryPricer<'a> {
 }
 
 impl<'a> RecoveryPricer<'a> {
-    /// For a [prepared](crate::prepare()) function.
+    /// For a [prepared](crate::prepare()) function. Strict mode recovers nothing that rounds: there the question is what
+    /// `reproducible` would do.
     pub fn new(
         f: &'a Function,
         options: &PlanOptions,
@@ -66,7 +67,8 @@ impl<'a> RecoveryPricer<'a> {
     ) -> RecoveryPricer<'a> {
         // Search changes what is fused, and little of what crosses.
         let effort = options.effort.min(Effort::Default);
-        let options = PlanOptions { effort, ..options.clone() };
+        let fp = if options.fp == Fp::Strict { Fp::Reproducible } else { options.fp };
+        let options = PlanOptions { effort, fp, ..options.clone() };
         let engine = MemoEngine::new(engine, &options.device);
         RecoveryPricer { f, options, engine, ranges: OnceLock::new(), base: OnceLock::new() }
     }

@@ -3,7 +3,7 @@
 use super::measurement_error::MeasurementError;
 use super::source_lines::SourceLines;
 use crate::data::ValueKind;
-use crate::units;
+use crate::sizes;
 use adfuse_fusion::{
     BudgetPoint, CompileCost, Cost, Effort, EngineModel, LoopResiduals, MachineModel, Memory, Plan,
     PlanOptions, compile_cost, lower_with_values, saved_bytes,
@@ -156,5 +156,5 @@ pub(crate) fn listed(names: &[String], most: usize) -> String {
 
 /// Bytes, for sentences.
 pub(crate) fn size(n: u64) -> String {
-    units::bytes(n as f64)
+    sizes::bytes(n)
 }

@@ -2,7 +2,7 @@
 
 use super::markup::{PlotArea, Svg, escaped, marks_between};
 use crate::data::{BudgetRow, Report};
-use crate::units::{bytes, limit, percent, seconds};
+use crate::units::{bytes, limit, mark_bytes, percent, seconds};
 use std::fmt::Write as _;
 
 const AREA: PlotArea =
@@ -46,7 +46,7 @@ pub(super) fn picture(r: &Report) -> Option<Svg> {
     let title = "Predicted time of the fastest plan within each budget of memory";
     let mut svg = AREA.picture(title, ("memory that the plan holds", "time of a step"));
     for mark in marks_between(axes.peak, 7, true) {
-        AREA.mark_x(&mut svg, axes.x(mark), &bytes(mark));
+        AREA.mark_x(&mut svg, axes.x(mark), &mark_bytes(mark));
     }
     for mark in marks_between(axes.time, 6, false) {
         AREA.mark_y(&mut svg, axes.y(mark), &seconds(mark));

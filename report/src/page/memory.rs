@@ -4,7 +4,7 @@ use super::markup::{Svg, cut, escaped, marks};
 use crate::collect::answers::at_peak;
 use crate::collect::memory::live_bytes;
 use crate::data::{LiveValue, Report, ValueKind};
-use crate::units::{bytes, limit, seconds};
+use crate::units::{bytes, limit, mark_bytes, seconds};
 use std::fmt::Write as _;
 
 /// Kinds from the ground up, with their classes and names: what the caller holds, then what the plan decides about.
@@ -94,7 +94,7 @@ fn frame(svg: &mut Svg, axes: &TimeAxes, r: &Report) {
     for mark in marks(axes.most, 6, true) {
         let y = axes.y(mark);
         svg.line("grid", (LEFT, y), (WIDTH - RIGHT, y));
-        svg.text("tick end", (LEFT - 8.0, y + 4.0), &bytes(mark));
+        svg.text("tick end", (LEFT - 8.0, y + 4.0), &mark_bytes(mark));
     }
     for mark in marks(axes.total, 6, false) {
         let x = axes.x(mark);

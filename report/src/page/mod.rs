@@ -6,16 +6,17 @@ mod loops;
 mod markup;
 mod memory;
 mod roofline;
+mod script;
 mod strip;
 mod tables;
 
 pub use gallery::{GalleryEntry, GallerySummary, gallery};
 
 use crate::collect::residuals::MOST_PRICED;
-use crate::data::{Basis, BudgetRow, ComparedFigure, PlanStep, RepeatedLayer, Report, ResidualRow};
+use crate::data::{Basis, Report};
 use crate::units::figure;
 use markup::{Svg, escaped, script_json};
-use serde::Serialize;
+use script::ScriptData;
 use std::fmt::Write as _;
 
 /// The style of pictures, alone or in a page.
@@ -143,24 +144,6 @@ fn lists(out: &mut String, r: &Report) {
 const MEMORY_LEAD: &str = "Bytes that are live while each step runs. What the caller holds is grey; what the plan decides about has colours. The dashed line is what the plan holds for the whole run. It is higher than the live bytes where the places of values leave gaps.";
 const STRIP_LEAD: &str = "A box is a kernel, as wide as its time. Lines go from the kernel that computes a value to the one that reads it in a later phase: full for kept, dashed for computed again, dotted for kept in fewer bits. Of layers that repeat one is drawn. Click a box, or go through boxes by the arrow keys.";
 const ROOFLINE_LEAD: &str = "Each disc is a kernel: to the right with operations for each byte that it moves, up with operations a second, and larger the more time it takes. The lines are the limits of the machine: a kernel under a slanting line waits for that memory, one under a level line for arithmetic, and the gap up to the line is what a better kernel could gain. Discs are predicted; a ring is the same kernel, measured.";
-
-/// What the script of a page reads; what else there is stands in the page.
-#[derive(Serialize)]
-struct ScriptData<'a> {
-    held: u64,
-    figures: &'a [ComparedFigure],
-    steps: &'a [PlanStep],
-    layers: &'a [RepeatedLayer],
-    residuals: &'a [ResidualRow],
-    budget: &'a [BudgetRow],
-}
-
-impl<'a> ScriptData<'a> {
-    fn of(r: &'a Report) -> ScriptData<'a> {
-        let Report { memory, figures, steps, layers, residuals, budget, .. } = r;
-        ScriptData { held: memory.held, figures, steps, layers, residuals, budget }
-    }
-}
 
 /// The pictures of a report as files of their own: names without an ending, and SVG.
 pub fn svgs(r: &Report) -> Vec<(String, String)> {

@@ -221,7 +221,8 @@ fn signed_seconds(s: f64) -> String {
     if s > 0.0 { format!("+{}", seconds(s)) } else { seconds(s) }
 }
 
-fn signed_bytes(n: i64) -> String {
+/// Bytes with their sign.
+pub(super) fn signed_bytes(n: i64) -> String {
     if n > 0 { format!("+{}", bytes(n as f64)) } else { bytes(n as f64) }
 }
 
