@@ -6,8 +6,8 @@ use crate::bits::agrees_as;
 use crate::common::attentions::{Extra, Form, defined, large, table};
 use crate::common::kernels::arguments;
 use crate::common::parallel;
-use crate::read;
 use crate::trials::Skipped;
+use crate::{compiled, read};
 use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::backends::reference::kernel;
@@ -33,7 +33,7 @@ pub(crate) fn all_forms_assemble_without_spills() -> Result<(), Skipped> {
         for backward in [false, true] {
             let program = program(&form, backward);
             for target in GpuTarget::ALL {
-                let made = |p| ptx::compile(p, target, fp);
+                let made = |p| compiled(p, target, fp);
                 let module = made(&program).unwrap_or_else(|d| panic!("{d}\n{form:?}"));
                 assert_eq!(made(&program).as_ref(), Ok(&module), "{form:?}");
                 for launch in module.steps.iter().flat_map(|s| &s.launches) {

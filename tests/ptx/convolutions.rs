@@ -4,9 +4,9 @@
 use crate::assembler::Assembly;
 use crate::common::convolutions::{CONVOLUTIONS, Convolution, LARGE};
 use crate::common::parallel;
-use crate::lowered;
 use crate::machine::run;
 use crate::trials::Skipped;
+use crate::{compiled, lowered};
 use adfuse::backends::Array;
 use adfuse::backends::gpu::facts::{FactsCache, FactsOptions};
 use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
@@ -223,7 +223,7 @@ pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skippe
     for convolution in LARGE {
         let (g, plan) = planned_function(convolution, Effort::Default, &PlannedFor::default());
         let program = program_of(convolution, &g, &plan);
-        let module = ptx::compile(&program, GpuTarget::SM90, Fp::Fast);
+        let module = compiled(&program, GpuTarget::SM90, Fp::Fast);
         let module = module.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
         assert!(module.text.contains("mma.sync"), "{}", convolution.name);
         all.add(convolution.name, &module, &program.to_string());

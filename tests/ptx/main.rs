@@ -25,14 +25,14 @@ mod user_kernels;
 mod warpgroups;
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::ptx::{self, GpuTarget};
+use adfuse::backends::ptx::{self, CodeCache, GpuTarget, ScheduleContext};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, Verified, verify};
 use adfuse::ir::op::{Body, Composition};
 use adfuse::ir::rewrite::{StepLowering, specialize, with_steps};
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Function, Kind, Module, Op};
+use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, Op};
 use assembler::Assembly;
 use common::kernels::files;
 use common::programs::decode_over;
@@ -49,12 +49,27 @@ fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Pr
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }
 
-/// The program's module, which is the same the second time.
+/// A program's module, which is the same after its launches were found without text.
+fn compiled(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+) -> Result<ptx::PtxModule, Diagnostic> {
+    let whole = ptx::compile(program, target, fp)?;
+    let (codes, context) = (CodeCache::default(), ScheduleContext::new(target, fp));
+    let launches = codes.launches(program, context, &[]);
+    let without = ptx::PtxModule { text: String::new(), ..whole.clone() };
+    assert_eq!(launches, Ok(without), "{}", **program);
+    assert_eq!(codes.compile(program, context, &[]).as_ref(), Ok(&whole), "{}", **program);
+    Ok(whole)
+}
+
+/// The program's module.
 fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::PtxModule {
     let made =
-        |target| ptx::compile(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program));
+        |target| compiled(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program));
+    made(GpuTarget::SM90A);
     let module = made(GpuTarget::SM80);
-    assert_eq!(module, made(GpuTarget::SM80), "{}", **program);
     assert_eq!(module.steps.len(), program.steps.len());
     module
 }

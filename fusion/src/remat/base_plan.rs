@@ -2,13 +2,16 @@
 
 use super::group_graph::GroupGraph;
 use super::instantiate::{recurring, regrouped, without_dead};
+use super::lone_price::LonePricer;
 use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
 use crate::analysis::facts::Facts;
+use crate::lower::group_memo::LoweringMemo;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
 use crate::search::point::{PlanPoint, measured};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
+use std::sync::Arc;
 
 /// A greedy plan, and schedules of its groups.
 pub(super) struct BasePlan<'f> {
@@ -37,7 +40,17 @@ impl<'f> BasePlan<'f> {
         let known = Facts::of(f, true)?;
         let mut facts = known.clone();
         plan.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, plan, &made.program, &made.seconds).map_err(|e| {
+        let own;
+        let memo = match engine.memo() {
+            Some(memo) => memo,
+            None => {
+                own = Arc::new(LoweringMemo::new(&options.device));
+                &own
+            }
+        };
+        let prices = LonePricer::new(&facts, plan, (options, memo), engine);
+        let made_of = (&made.program, made.seconds.as_slice());
+        let graph = GroupGraph::of(&facts, plan, made_of, Some(prices)).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;

@@ -1,5 +1,6 @@
 //! The groups of a plan as a graph of operations with costs, on which rematerialization is decided.
 
+use super::lone_price::LonePricer;
 use super::schedule::cost_graph::{CostGraph, GraphError, MOST, OpId, Operation};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -57,15 +58,16 @@ fn made_by(f: &Function, v: Value) -> Option<Inst> {
 }
 
 impl GroupGraph {
-    /// Of a plan, the facts that it rests on, the program it has become, and the seconds of that program's steps.
+    /// Of a plan, the facts that it rests on, the program it has become, and the seconds of that program's steps. `prices`
+    /// says what values of products cost by themselves.
     ///
     /// # Errors
     /// When sizes add up to more than can be counted.
     pub(crate) fn of(
         facts: &Facts<'_>,
         plan: &Plan,
-        program: &Program,
-        seconds: &[f64],
+        (program, seconds): (&Program, &[f64]),
+        mut prices: Option<LonePricer<'_>>,
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
         let forms = storage(plan);
@@ -93,10 +95,14 @@ impl GroupGraph {
                 m.reads.iter().chain([&m.value]).map(|&r| size(r) as f64).sum()
             };
             let all: f64 = made.iter().map(traffic).sum();
+            let mut prices = prices.as_mut().filter(|p| made.len() > 1 && p.multiplies(group));
+            let mut alone =
+                |v: Value| prices.as_mut()?.seconds(needed(facts, group, &[v], &left.kept), v);
             for m in &mut made {
-                // Each is computed again by itself: its part of the traffic.
+                // Each is computed again by itself: its part of the traffic, where that is not priced.
                 let part = if all > 0.0 { traffic(m) / all } else { 1.0 };
-                m.time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
+                let time = alone(m.value).unwrap_or(time * part);
+                m.time = ((time * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 latest = latest.max(m.phase);
                 m.phase = latest;
             }
@@ -247,11 +253,50 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
 mod tests {
     use super::*;
     use crate::fuse::greedy::plan_at;
+    use crate::lower::group_memo::LoweringMemo;
     use crate::lower::lowered;
+    use crate::memory::engine::AnyEngine;
     use crate::plan::machine_model::MachineModel;
     use crate::plan::options::{Effort, PlanOptions};
     use adfuse_ir::Fp;
     use adfuse_ir::text::parse;
+
+    /// What is computed from the sums of a product has no part of the time of the product when it is computed again.
+    #[test]
+    fn what_follows_a_product_is_priced_without_it() {
+        let text = "func @f(%x: f32[256,512], %w: f32[512,256], %b: f32[256]) -> f32[256,256] {
+  %p = dot_general %x, %w {contract = [1] x [0]} : f32[256,256]
+  %c = broadcast_in_dim %b {dims = [1]} : f32[256,256]
+  %a = add %p, %c : f32[256,256]
+  %t = tanh %a : f32[256,256]
+  %y = mul %a, %t : f32[256,256]
+  return %y
+}";
+        let module = parse(text).expect("parses");
+        let f = module.find("f").expect("it");
+        let device = MachineModel::h200();
+        let options = PlanOptions { device: device.clone(), effort: Effort::Off, fp: Fp::Fast };
+        let mut plan = plan_at(f, &options, 0.0, &[]).expect("has a plan");
+        let last = plan.groups.pop().expect("a group");
+        let first = plan.groups.iter().flat_map(|g| &g.parts).flatten().copied().collect();
+        plan.groups = vec![Group { parts: vec![first] }, last];
+        let mut facts = Facts::of(f, true).expect("has facts");
+        plan.inline.iter().for_each(|&i| facts.set_free(i));
+        let program = lowered(f, &plan, &device).expect("has a program");
+        let memo = LoweringMemo::new(&device);
+        let second = vec![1.0; program.steps.len()];
+        let time = |prices: Option<LonePricer<'_>>, name: &str| {
+            let graph =
+                GroupGraph::of(&facts, &plan, (&program, &second), prices).expect("a graph");
+            let op = graph.graph.ops().values().find(|op| op.name == name).expect("an operation");
+            op.time as f64 / PICOSECONDS
+        };
+        let prices = || LonePricer::new(&facts, &plan, (&options, &memo), &AnyEngine);
+        // By traffic it is a large part of the second.
+        assert!(time(None, "t") > 0.1);
+        let [product, function] = ["a", "t"].map(|name| time(Some(prices()), name));
+        assert!(function < 1e-4 && product < 1e-3, "{product} {function}");
+    }
 
     /// A member of a launch that is read much later comes where it is read, since it may run by itself.
     #[test]
@@ -280,7 +325,7 @@ mod tests {
             let program = lowered(f, plan, &device).expect("has a program");
             let facts = Facts::of(f, true).expect("has facts");
             let seconds = vec![1.0; plan.groups.len()];
-            let graph = GroupGraph::of(&facts, plan, &program, &seconds).expect("a graph");
+            let graph = GroupGraph::of(&facts, plan, (&program, &seconds), None).expect("a graph");
             graph.graph.runs().map(|o| graph.graph.ops()[o].name.clone()).collect()
         };
         let chain = |from: usize| (from..=FAR).map(|k| format!("c{k}"));

@@ -21,6 +21,7 @@ pub(crate) mod frontier;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod inverse;
+mod lone_price;
 pub(crate) mod loop_choice;
 pub(crate) mod lossy;
 mod plan_gains;

@@ -126,15 +126,9 @@ impl Backend for GpuEngine {
         program: &Verified<Program>,
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
-        let mut prepared = {
-            let context = PreparationContext {
-                codes: &self.forms,
-                functions: &self.functions,
-                products: &self.products,
-                arrange,
-            };
-            GpuPrepared::new(&self.device, program, self.options, context)?
-        };
+        let GpuEngine { forms: codes, functions, products, .. } = self;
+        let context = PreparationContext { codes, functions, products, arrange };
+        let mut prepared = GpuPrepared::new(&self.device, program, self.options, context)?;
         prepared.ranks = self.ranks.clone();
         Ok(Box::new(OfEngine { engine: self, prepared }))
     }
@@ -175,9 +169,14 @@ impl backend::Prepared for OfEngine<'_> {
 
     fn compile(&self, layout: &ArenaLayout) -> Result<Arc<GpuExecutable>, Diagnostic> {
         let OfEngine { engine, prepared } = self;
-        let code = code_key(prepared.text(), engine.device.facts());
+        let text = prepared.text(
+            engine.options.fp,
+            &engine.forms,
+            (&engine.functions, &engine.products),
+        )?;
+        let code = code_key(&text, engine.device.facts());
         let how = format!("{code} {}", prepared.how);
-        let make = || prepared.finish(layout, engine.code.as_deref());
+        let make = || prepared.finish(&text, layout, engine.code.as_deref());
         engine.made.get_or_make(key(prepared.program(), layout, &how), make)
     }
 }

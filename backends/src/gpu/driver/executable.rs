@@ -165,14 +165,14 @@ impl GpuPrepared {
     }
 
     /// Loads its text and the modules of users.
-    fn loaded(&self, cache: Option<&dyn KeptCode>) -> Result<Loaded, Diagnostic> {
+    fn loaded(&self, text: &str, cache: Option<&dyn KeptCode>) -> Result<Loaded, Diagnostic> {
         let GpuPrepared { device, module, .. } = self;
         let program = self.program();
-        let loaded = Loaded::new(device, &module.text, cache);
+        let loaded = Loaded::new(device, text, cache);
         let mut loaded = loaded.map_err(|d| within(d, program, None))?;
-        for (number, text) in module.users.iter().enumerate() {
+        for (number, user) in module.users.iter().enumerate() {
             let at = module.steps.iter().position(|code| code.has_user(number));
-            loaded.add_user(text).map_err(|d| within(d, program, at))?;
+            loaded.add_user(user).map_err(|d| within(d, program, at))?;
         }
         Ok(loaded)
     }
@@ -207,7 +207,7 @@ impl GpuPrepared {
         all.map(touched).collect()
     }
 
-    /// Makes an executable of it. `arena` says where the temporaries of [`GpuPrepared::program`] are.
+    /// Makes an executable of it and its text. `arena` says where the temporaries of [`GpuPrepared::program`] are.
     ///
     /// # Errors
     /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
@@ -216,6 +216,7 @@ impl GpuPrepared {
     /// not take the engine's own, with what it says.
     pub fn finish(
         &self,
+        text: &str,
         arena: &ArenaLayout,
         cache: Option<&dyn KeptCode>,
     ) -> Result<GpuExecutable, Diagnostic> {
@@ -230,7 +231,7 @@ impl GpuPrepared {
             let m = "copies of a program without steps need memory beside its buffers";
             return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
         }
-        let loaded = self.loaded(cache)?;
+        let loaded = self.loaded(text, cache)?;
         report.code = loaded.bytes;
         let mut maker = WorkMaker {
             entries: EntryPoints::new(&loaded),

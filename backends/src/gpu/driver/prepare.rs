@@ -118,7 +118,7 @@ impl GpuPrepared {
             products: Some(products),
         };
         let mut module = codes
-            .compile(&divided.program, context, &multiplied)
+            .launches(&divided.program, context, &multiplied)
             .map_err(within(&divided.program))?;
         if !options.branches {
             module.concurrent.clear();
@@ -199,9 +199,22 @@ impl GpuPrepared {
         &self.module
     }
 
-    /// The text that the driver is given.
-    pub fn text(&self) -> &str {
-        &self.module.text
+    /// The text that the driver is given. What is only sized has none, since it takes most of the time.
+    ///
+    /// # Errors
+    /// As [`GpuPrepared::new`].
+    pub fn text(
+        &self,
+        fp: Fp,
+        codes: &CodeCache,
+        (functions, products): (&Registry, &ProductTimes),
+    ) -> Result<String, Diagnostic> {
+        let (functions, products) = (Some(functions), Some(products));
+        let context = ScheduleContext { target: self.device.target()?, fp, functions, products };
+        let multiplied: Vec<bool> = self.tuned.iter().map(Option::is_some).collect();
+        let program = &self.divided.program;
+        let made = codes.compile(program, context, &multiplied).map_err(within(program))?;
+        Ok(made.text)
     }
 }
 

@@ -133,7 +133,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
 }
 
 fn made(device: &Arc<GpuDevice>, cache: Option<&dyn KeptCode>) -> GpuExecutable {
-    let made = prepared(device, TEXT).finish(&layout(device), cache);
+    let made = prepared(device, TEXT).finish(TEXT, &layout(device), cache);
     made.unwrap_or_else(|d| panic!("{d}"))
 }
 
@@ -230,13 +230,14 @@ fn a_text_that_is_wrong_is_told_by_the_assembler() {
     let Some(device) = device("a_text_that_is_wrong_is_told_by_the_assembler") else { return };
     let wrong = TEXT.replace("add.rn.f32 %f, %f, %f;", "adds.f32 %f, %f, %nowhere;");
     let layout = layout(&device);
-    let refused = prepared(&device, &wrong).finish(&layout, None).expect_err("is wrong");
+    let refused = prepared(&device, &wrong).finish(&wrong, &layout, None).expect_err("is wrong");
     assert_eq!(refused.kind, Kind::Internal);
     let said = ["ptxas", "line 13", "adds", "CUDA_ERROR_INVALID_PTX"];
     assert!(said.iter().any(|s| refused.message.contains(s)), "{refused}");
     assert!(refused.message.contains("it says"), "{refused}");
     let missing = TEXT.replace(".entry fetched", ".entry brought");
-    let refused = prepared(&device, &missing).finish(&layout, None).expect_err("is missing");
+    let refused =
+        prepared(&device, &missing).finish(&missing, &layout, None).expect_err("is missing");
     assert!(refused.to_string().contains("step 1"), "{refused}");
 }
 
@@ -378,7 +379,8 @@ fn multiplied(
     };
     let prepared =
         GpuPrepared::of(Arc::clone(device), divided, module, (vec![Some(Arc::new(tuned))], vec![]));
-    let made = prepared.finish(&ArenaLayout::default(), None).unwrap_or_else(|d| panic!("{d}"));
+    let made =
+        prepared.finish(TEXT, &ArenaLayout::default(), None).unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(made.steps()[0].generator, "cublaslt");
     let dtype = program.buffers[buffer(program, "x")].dtype;
     let filled = |rows: usize, cols: usize, t: bool, salt: usize| {

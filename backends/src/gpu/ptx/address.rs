@@ -45,6 +45,9 @@ const WIDE: Width = Width { class: Class::Long, signed: "s64", unsigned: "u64", 
 
 /// The value of a resolved expression: of 32 bits with a sign where every number on the way fits.
 pub(crate) fn value(asm: &mut Asm, e: &IndexExpr, vars: &Vars, data: &[Datum]) -> Reg {
+    if !asm.writes {
+        return asm.fresh(Class::Word);
+    }
     let width = if fits(e, &vars.extents) { &NARROW } else { &WIDE };
     of_width(asm, e, vars, data, width)
 }

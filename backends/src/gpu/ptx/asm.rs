@@ -98,11 +98,15 @@ pub(crate) struct Asm {
     pub(crate) pairs: bool,
     /// Blocks of a cluster; 0 and 1 say that there are none.
     pub(crate) cluster: i64,
+    /// Whether text is written. Without it registers are numbered, and nothing is known of what they hold: what a launch is given
+    /// is the same.
+    pub(crate) writes: bool,
 }
 
 impl Asm {
     pub(crate) fn new() -> Asm {
-        Asm { known: vec![HashMap::new()], rows: vec![HashMap::new()], ..Asm::default() }
+        let (known, rows) = (vec![HashMap::new()], vec![HashMap::new()]);
+        Asm { known, rows, writes: true, ..Asm::default() }
     }
 
     /// A register that nothing was written to.
@@ -115,11 +119,17 @@ impl Asm {
 
     /// Writes an instruction.
     pub(crate) fn emit(&mut self, line: impl Display) {
+        if !self.writes {
+            return;
+        }
         let _ = writeln!(self.text, "  {line};");
     }
 
     /// The result of an instruction that only computes: `op result, operands`.
     pub(crate) fn pure(&mut self, class: Class, op: &str, operands: impl Display) -> Reg {
+        if !self.writes {
+            return self.fresh(class);
+        }
         let key = class.result_of(op, &operands);
         if let Some(&found) = self.known.iter().rev().find_map(|known| known.get(&key)) {
             return found;
@@ -140,6 +150,9 @@ impl Asm {
         op: &str,
         operands: impl Display,
     ) -> Vec<Reg> {
+        if !self.writes {
+            return (0..count).map(|_| self.fresh(class)).collect();
+        }
         let key = class.result_of(op, &operands);
         if let Some(found) = self.rows.iter().rev().find_map(|known| known.get(&key)) {
             return found.clone();
@@ -218,6 +231,9 @@ impl Asm {
 
     /// Puts a label here. What was computed since a part began is known no further.
     pub(crate) fn place(&mut self, label: &str) {
+        if !self.writes {
+            return;
+        }
         let _ = writeln!(self.text, "{label}:");
     }
 
@@ -225,7 +241,7 @@ impl Asm {
     /// writes it no more often, and takes no registers for that.
     pub(crate) fn turn(&mut self, label: &str) {
         self.place(label);
-        let _ = writeln!(self.text, "  .pragma \"nounroll\";");
+        self.emit(".pragma \"nounroll\"");
     }
 
     /// Begins a part of the text that may be jumped over or back to: what it computes is known in it alone.
@@ -273,6 +289,9 @@ impl Asm {
 
     /// Writes lines at the beginning, or here in a part.
     fn early(&mut self, lines: std::fmt::Arguments<'_>) {
+        if !self.writes {
+            return;
+        }
         let text = if self.in_part { &mut self.text } else { &mut self.head };
         let _ = writeln!(text, "{lines}");
     }
@@ -280,6 +299,9 @@ impl Asm {
     /// The parameter of this number, a pointer to global memory; it is read at the beginning.
     pub(crate) fn pointer(&mut self, number: u32) -> Reg {
         self.params = self.params.max(number + 1);
+        if !self.writes {
+            return self.fresh(Class::Long);
+        }
         let key = format!("param {number}");
         if let Some(found) = self.given(&key) {
             return found;
@@ -337,6 +359,9 @@ impl Asm {
 
     /// A special register of 32 bits, read at the beginning.
     pub(crate) fn special(&mut self, name: &str) -> Reg {
+        if !self.writes {
+            return self.fresh(Class::Word);
+        }
         let key = format!("special {name}");
         if let Some(found) = self.given(&key) {
             return found;

@@ -22,7 +22,7 @@ pub(crate) fn stores(
         ranges.push((blocks, *e));
         blocks += own;
     }
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     in_ranges(&mut emit, &ranges, |emit, e| {
         body(emit, e);
     });

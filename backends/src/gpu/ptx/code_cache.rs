@@ -62,7 +62,8 @@ struct CodeKey {
 /// What steps of a form become: text and launches with [`PREFIX`] for the prefix of the names of entry points, and the
 /// numbers of the form for buffers.
 struct FormCode {
-    text: String,
+    /// None where only launches were asked for so far.
+    text: Option<String>,
     /// Whether it reads the table of the bits of 2/pi.
     table: bool,
     code: StepCode,
@@ -103,6 +104,28 @@ impl CodeCache {
         context: ScheduleContext<'_>,
         done: &[bool],
     ) -> Result<PtxModule, Diagnostic> {
+        self.made_of(program, context, (done, true))
+    }
+
+    /// The same without the text, which takes most of the time: what is launched, and the memory that it needs.
+    ///
+    /// # Errors
+    /// As [`CodeCache::compile`].
+    pub fn launches(
+        &self,
+        program: &Verified<Program>,
+        context: ScheduleContext<'_>,
+        done: &[bool],
+    ) -> Result<PtxModule, Diagnostic> {
+        self.made_of(program, context, (done, false))
+    }
+
+    fn made_of(
+        &self,
+        program: &Verified<Program>,
+        context: ScheduleContext<'_>,
+        (done, writes): (&[bool], bool),
+    ) -> Result<PtxModule, Diagnostic> {
         let ScheduleContext { target, fp, products, .. } = context;
         let products = products.cloned().unwrap_or_default();
         let is_done = |n: usize| done.get(n) == Some(&true);
@@ -123,18 +146,20 @@ impl CodeCache {
             for (n, keyed) in steps.iter().enumerate() {
                 let Some(KeyedStep { key, .. }) = keyed else { continue };
                 skipped[n] = known.contains_key(key);
-                let found = known.entry(key).or_insert_with(|| made.get(key).cloned());
+                let does = |code: &&Arc<FormCode>| code.text.is_some() || !writes;
+                let found = known.entry(key).or_insert_with(|| made.get(key).filter(does).cloned());
                 skipped[n] |= found.is_some();
             }
         }
         let schedule = schedule_but(program, context, &skipped)?;
         for (n, keyed) in steps.iter().enumerate().filter(|(n, _)| !skipped[*n]) {
             let Some(keyed) = keyed else { continue };
-            let made = form_code(&schedule, n, keyed).map_err(|d| within(&schedule, d, Some(n)))?;
+            let made = form_code(&schedule, (n, keyed), writes);
+            let made = made.map_err(|d| within(&schedule, d, Some(n)))?;
             known.insert(&keyed.key, Some(Arc::new(made)));
         }
         self.keep(&known);
-        assembled(&schedule, &steps, &known)
+        assembled(&schedule, (&steps, writes), &known)
     }
 
     fn keep(&self, known: &HashMap<&CodeKey, Option<Arc<FormCode>>>) {
@@ -143,8 +168,10 @@ impl CodeCache {
             made.clear();
         }
         for (key, code) in known {
-            if let Some(code) = code {
-                made.entry_ref(*key).or_insert_with(|| Arc::clone(code));
+            let Some(code) = code else { continue };
+            let there = made.entry_ref(*key).or_insert_with(|| Arc::clone(code));
+            if there.text.is_none() {
+                there.clone_from(code);
             }
         }
     }
@@ -162,23 +189,27 @@ impl fmt::Debug for CodeCache {
     }
 }
 
-/// Prints the code of a step's form.
-fn form_code(schedule: &GpuSchedule, n: usize, keyed: &KeyedStep) -> Result<FormCode, Diagnostic> {
-    let mut out = Out::new(schedule.target);
+/// Prints the code of a step's form, or finds its launches alone.
+fn form_code(
+    schedule: &GpuSchedule,
+    (n, keyed): (usize, &KeyedStep),
+    writes: bool,
+) -> Result<FormCode, Diagnostic> {
+    let mut out = Out::new(schedule.target, writes);
     PREFIX.clone_into(&mut out.prefix);
     let mut code = step_printed(schedule, &mut out, n)?;
     let number = |b: Buffer| keyed.mentioned.iter().position(|&known| known == b).map(Buffer::new);
     with_buffers(&mut code, &number)?;
-    Ok(FormCode { text: out.text, table: out.table, code })
+    Ok(FormCode { text: writes.then_some(out.text), table: out.table, code })
 }
 
 /// The module of a program whose steps have code.
 fn assembled(
     schedule: &GpuSchedule,
-    steps: &[Option<KeyedStep>],
+    (steps, writes): (&[Option<KeyedStep>], bool),
     known: &HashMap<&CodeKey, Option<Arc<FormCode>>>,
 ) -> Result<PtxModule, Diagnostic> {
-    module(schedule, |out| {
+    module(schedule, writes, |out| {
         let mut prefixes: HashMap<&CodeKey, String> = HashMap::new();
         let mut codes = Vec::with_capacity(steps.len());
         for (n, keyed) in steps.iter().enumerate() {
@@ -191,7 +222,9 @@ fn assembled(
             // The first of equal steps brings the text.
             let prefix = prefixes.entry(&keyed.key).or_insert_with(|| {
                 let prefix = entry_prefix(schedule, "", n);
-                out.text.push_str(&made.text.replace(PREFIX, &prefix));
+                if let Some(text) = made.text.as_ref().filter(|_| out.writes) {
+                    out.text.push_str(&text.replace(PREFIX, &prefix));
+                }
                 out.table |= made.table;
                 prefix
             });

@@ -65,10 +65,10 @@ impl Emit<'_> {
                 found.extend(row.flatten().map(|row| (k, row)));
                 continue;
             };
-            let Some(first) = self.aligned(b, &piece.index, n) else { continue };
             if !stage.program.reads_param(k) {
                 continue;
             }
+            let Some(first) = self.aligned(b, &piece.index, n) else { continue };
             let dtype = self.program.buffers[b].dtype;
             found.insert(k, self.load_row(b, &first, dtype, n, "ld.global.nc"));
         }
@@ -135,6 +135,11 @@ impl Emit<'_> {
         n: &Neighbours,
         when: Option<Reg>,
     ) {
+        if !self.asm.writes {
+            // However it is stored.
+            self.pointer(b);
+            return;
+        }
         let Some(first) = self.aligned(b, index, n) else {
             for (&value, coords) in values.iter().zip(&n.coords) {
                 self.store(b, index, value, &At { vars: &n.vars, coords }, when);
@@ -248,7 +253,7 @@ pub(super) fn step(dtype: DType, width: i64) -> i64 {
 
 /// Launches a loop whose sinks all store.
 pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let blocks = body(&mut emit, e);
     out.launch(&s.homes, emit, blocks, e.vectors.grid, 0)
 }

@@ -120,8 +120,11 @@ impl<'p> Emit<'p> {
         written(program, self.fp)
     }
 
-    /// The number of elements of memory before an element, as an expression of the variables.
+    /// The number of elements of memory before an element, as an expression of the variables; 0 where no text is written.
     pub(crate) fn element(&self, b: Buffer, index: &[IndexExpr], at: &At<'_>) -> IndexExpr {
+        if !self.asm.writes {
+            return IndexExpr::Const(0);
+        }
         vectorize::element(self.program, b, index, (at.coords, &at.vars.extents))
     }
 
@@ -135,6 +138,9 @@ impl<'p> Emit<'p> {
         data: &[Datum],
     ) -> Address {
         let base = self.pointer(b);
+        if !self.asm.writes {
+            return Address { base, offset: 0 };
+        }
         let (rest, constant) = split(element);
         let near = constant.unsigned_abs() * size < 1 << 20;
         let (rest, offset) = match near {

@@ -32,11 +32,14 @@ pub(crate) struct Out {
     pub(crate) table: bool,
     /// The modules of users' kernels.
     pub(crate) users: Vec<Arc<str>>,
+    /// Whether there is text. Launches are the same without it.
+    pub(crate) writes: bool,
 }
 
 impl Out {
-    pub(crate) fn new(target: GpuTarget) -> Out {
+    pub(crate) fn new(target: GpuTarget, writes: bool) -> Out {
         Out {
+            writes,
             text: String::new(),
             launches: Vec::new(),
             target,
@@ -56,8 +59,11 @@ impl Out {
         })
     }
 
-    /// The module of all entry points.
+    /// The module of all entry points; nothing where no text is written.
     pub(crate) fn module(self) -> String {
+        if !self.writes {
+            return String::new();
+        }
         let GpuTarget { name, ptx, warpgroups, .. } = self.target;
         let mut text = format!("//\n// Made by adfuse.\n//\n.version {ptx}\n");
         text.push_str(&format!(".target {name}\n.address_size 64\n\n"));
@@ -118,8 +124,10 @@ impl Out {
     ) {
         let threads = u32::try_from(grid.threads).unwrap_or(u32::MAX);
         let params = (args.len(), maps.len());
-        self.text.push_str(&asm.finish(&entry, params, threads, grid.resident));
-        self.text.push('\n');
+        if self.writes {
+            self.text.push_str(&asm.finish(&entry, params, threads, grid.resident));
+            self.text.push('\n');
+        }
         let launch = Launch::new(entry, [blocks, 1, 1], threads);
         self.launches.push(Launch { shared, args, maps, ..launch });
     }
@@ -135,9 +143,10 @@ pub(crate) fn place(homes: &SecondaryMap<Buffer, Home>, b: Buffer) -> Arg {
 }
 
 /// Starts an entry point.
-pub(crate) fn begun<'s>(s: &'s GpuSchedule) -> Emit<'s> {
+pub(crate) fn begun<'s>(s: &'s GpuSchedule, out: &Out) -> Emit<'s> {
     let mut emit = Emit { bindings: Some(&s.bindings), ..Emit::new(&s.program, s.fp) };
     emit.asm.pairs = s.target.pairs;
+    emit.asm.writes = out.writes;
     emit
 }
 

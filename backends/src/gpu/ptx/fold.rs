@@ -34,7 +34,7 @@ fn empty(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
     let ScheduledFold { domain, shape, folds, .. } = f;
     let grid = f.decision.grid;
     let results = shape.results();
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(results, grid.threads, false);
     emit.leave_unless(live);
     let (vars, place) = single(id, results);
@@ -54,7 +54,7 @@ fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagno
     let (groups, blocks, results) = (shape.count / width, shape.blocks(), shape.results());
     let (team, turns) = (FoldLoop::team(shape, width), FoldLoop::turns(shape, width));
     let teams = results * blocks;
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(teams * team, grid.threads, true);
     let mut vars = Vars::default();
     let thread = vars.push(id, teams * team);
@@ -236,7 +236,7 @@ fn chains(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagn
     let FoldDecision { grid, unroll, width, .. } = f.decision;
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
     let turns = FoldLoop::turns(shape, 1);
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let program = emit.written(&stage.program);
     let groups = results / width;
     let total = groups * blocks;

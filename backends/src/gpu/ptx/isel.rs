@@ -42,6 +42,8 @@ pub(super) fn instruction(
 ) -> Option<Reg> {
     match inst.op {
         SOp::Param(k) => params.get(k as usize).copied().flatten(),
+        // Nothing that a launch is given depends on how it is computed.
+        _ if !asm.writes => (args.len() == inst.args.len()).then(|| asm.fresh(class(inst.dtype))),
         SOp::Const(c) => Some(constant(asm, c)),
         SOp::Prim(p) => (args.len() == inst.args.len()).then(|| {
             let quotient = fast_math::quotient(asm, program, inst, args);

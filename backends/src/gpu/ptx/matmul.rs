@@ -60,7 +60,7 @@ fn tiles(s: &GpuSchedule, out: &mut Out, product: &ScheduledProduct) -> Result<(
     let count = |n: i64, k: usize| (n + cut.side[k] - 1) / cut.side[k];
     let (down, across) = (count(rows, 0), count(cols, 1));
     let blocks = batch.saturating_mul(cut.parts).saturating_mul(down).saturating_mul(across);
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let mut vars = Vars::default();
     let block = emit.asm.special("ctaid.x");
     let block = vars.push(block, blocks);
@@ -358,7 +358,7 @@ pub(crate) fn added(
     DepthParts { from, count: parts, combine: Combine { grid, inflight } }: DepthParts,
 ) -> Result<(), Diagnostic> {
     let total = volume(&m.result());
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(total, grid.threads, false);
     emit.leave_unless(live);
     let (vars, place) = single(id, total);

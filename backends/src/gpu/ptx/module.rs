@@ -18,15 +18,17 @@ use adfuse_ir::{At, Diagnostic};
 /// # Errors
 /// Where a step outgrows what a launch can have; the error names the step.
 pub fn print(schedule: &GpuSchedule) -> Result<PtxModule, Diagnostic> {
-    module(schedule, |out| all_steps(schedule, out, ""))
+    module(schedule, true, |out| all_steps(schedule, out, ""))
 }
 
-/// The module of a schedule: what runs before and after the steps, and these as `steps` gives them.
+/// The module of a schedule: what runs before and after the steps, and these as `steps` gives them. `writes` says whether it
+/// has its text.
 pub(super) fn module(
     schedule: &GpuSchedule,
+    writes: bool,
     steps: impl FnOnce(&mut Out) -> Result<Vec<StepCode>, Diagnostic>,
 ) -> Result<PtxModule, Diagnostic> {
-    let mut out = Out::new(schedule.target);
+    let mut out = Out::new(schedule.target, writes);
     let apart = |out: &mut Out, name: &str, step: &StepSchedule| {
         name.clone_into(&mut out.prefix);
         printed(schedule, out, step).map_err(|d| within(schedule, d, None))
@@ -149,7 +151,7 @@ fn block(
 /// # Errors
 /// As [`print()`].
 pub(crate) fn step_launches(schedule: &GpuSchedule, n: usize) -> Result<StepCode, Diagnostic> {
-    let mut out = Out::new(schedule.target);
+    let mut out = Out::new(schedule.target, false);
     step_printed(schedule, &mut out, n).map_err(|d| within(schedule, d, Some(n)))
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn pack(
     let each = i64::from(32 / u32::from(bits.max(1)));
     let words = (places + each - 1) / each;
     let dtype = data.dtype;
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(words, grid.threads, false);
     emit.leave_unless(live);
     let (vars, word) = single(id, words);

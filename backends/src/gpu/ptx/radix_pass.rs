@@ -79,7 +79,7 @@ impl Pass<'_> {
     /// How many entries of each block have each digit. What is past the end of a line is counted in the
     /// last digit of its last block, after which nothing comes.
     fn count(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         let (vars, at) = self.begin(&mut emit);
         let (_, digits) = self.entries(&mut emit, &vars, &at, false);
         let total = self.of.block.histogram(&mut emit, &digits, self.of.digits.bits);
@@ -93,7 +93,7 @@ impl Pass<'_> {
     fn add_up(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
         let rows = self.of.sort.lines.saturating_mul(DIGITS);
         let (grid, each) = (Grid::default(), self.of.each_lane);
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         let (id, _) = emit.thread(rows.saturating_mul(32), grid.threads, true);
         let (vars, thread) = single(id, rows.saturating_mul(32));
         let (row, lane) = (thread.clone().floor_div(32), thread.modulo(32));
@@ -142,7 +142,7 @@ impl Pass<'_> {
     fn move_entries(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
         let ScheduledPass { sort, block, .. } = self.of;
         let bits = self.of.digits.bits;
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         let (vars, at) = self.begin(&mut emit);
         let (entries, digits) = self.entries(&mut emit, &vars, &at, true);
         let [line, part, thread] = at;

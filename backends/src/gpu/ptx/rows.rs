@@ -49,7 +49,7 @@ fn launch(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Di
     let ScheduledRows { layout, columns, chains, .. } = rows;
     let (kernel, team) = (&layout.kernel, layout.team);
     let points = volume(&kernel.domain);
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let threads = team.block();
     let teams = match (layout.walk, columns) {
         (RowWalk::Chain(_), Some(c)) => c.chains() * volume(&extents(&kernel.domain, &c.kept)),

@@ -111,7 +111,7 @@ fn groups(
             continue;
         }
         let total = outer * count * inner;
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         let (id, live) = emit.thread(total, grid.threads, false);
         emit.leave_unless(live);
         let (vars, thread) = single(id, total);
@@ -164,7 +164,7 @@ fn by_lanes(
     let dtype = s.program.buffers[b].dtype;
     let count = (n + SCAN_GROUP - 1) / SCAN_GROUP;
     let total = outer.saturating_mul(count).saturating_mul(SCAN_GROUP);
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(total, grid.threads, true);
     let (mut vars, thread) = single(id, total);
     let [line, place] =
@@ -263,7 +263,7 @@ fn spread(
         return Ok(());
     }
     let dtype = s.program.buffers[b].dtype;
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(total, grid.threads, false);
     emit.leave_unless(live);
     let (vars, thread) = single(id, total);

@@ -51,7 +51,7 @@ fn choose(
 ) -> Result<(), Diagnostic> {
     let SortedUpdates { columns, folding: RowFolding { grid, .. }, keys, .. } = sorted;
     let (updates, rows) = (columns.updates(), columns.rows());
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(updates, grid.threads, false);
     emit.leave_unless(live);
     let (vars, update) = single(id, updates);
@@ -101,7 +101,7 @@ fn owned(
     let (columns, updates) = (extents(scatter, window), extents(scatter, others));
     // Places of one column: ranges of them go by the rest of the index.
     let (width, turns) = (volume(&columns), volume(&updates));
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let (id, live) = emit.thread(width * ranges, grid.threads, false);
     emit.leave_unless(live);
     let (vars, thread) = single(id, width * ranges);

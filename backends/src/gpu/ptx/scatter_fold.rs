@@ -32,11 +32,16 @@ struct SortedLaunch<'a, 'p> {
 
 impl<'a, 'p> SortedLaunch<'a, 'p> {
     /// Each of some items has threads for all columns.
-    fn new(s: &'p GpuSchedule, by_row: &'a SortedUpdates, items: i64) -> SortedLaunch<'a, 'p> {
+    fn new(
+        s: &'p GpuSchedule,
+        out: &Out,
+        by_row: &'a SortedUpdates,
+        items: i64,
+    ) -> SortedLaunch<'a, 'p> {
         let SortedUpdates { columns, folding, .. } = by_row;
         let groups = volume(&columns.extents) / folding.width;
         let total = items.saturating_mul(groups);
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         let (id, live) = emit.thread(total, folding.grid.threads, false);
         emit.leave_unless(live);
         let (vars, thread) = single(id, total);
@@ -116,7 +121,7 @@ pub(super) fn fold_rows(
     let &SortedUpdates { ref columns, folding, order, .. } = by_row;
     let updates = columns.updates();
     let data = &s.program.buffers[scatter.out];
-    let mut here = SortedLaunch::new(s, by_row, updates);
+    let mut here = SortedLaunch::new(s, out, by_row, updates);
     let (vars, first) = (here.vars.clone(), here.item.clone());
     let row = here.in_order(by_row.sorted, &vars, &first);
     let number = here.emit.number(&first, &vars);
@@ -267,7 +272,7 @@ pub(super) fn join_chains(
     let Some(partial) = partial else { return Ok(()) };
     let (chains, each) = (folding.chains(columns.updates()), folding.chain);
     let data = &s.program.buffers[scatter.out];
-    let mut here = SortedLaunch::new(s, by_row, chains);
+    let mut here = SortedLaunch::new(s, out, by_row, chains);
     let chain = here.emit.number(&here.item.clone(), &here.vars.clone());
     let first = |here: &mut SortedLaunch<'_, '_>, chain: Reg| {
         here.emit.asm.pure(Class::Word, "mul.lo.s32", format_args!("{chain}, {each}"))

@@ -22,7 +22,7 @@ struct Tiles<'s> {
 
 /// Launches blocks that each sort a part of every line, or all of some lines.
 pub(crate) fn tiles(s: &GpuSchedule, out: &mut Out, of: &ScheduledTiles) -> Result<(), Diagnostic> {
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let along = emit.is_last(&of.sort.from);
     let groups = (of.sort.lines + of.together - 1) / of.together;
     Tiles { of, along }.write(&mut emit, groups);

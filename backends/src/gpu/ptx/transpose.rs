@@ -24,7 +24,7 @@ pub(crate) fn transposed(
 ) -> Result<(), Diagnostic> {
     let ScheduledTranspose { flat, tile: shape, .. } = turn;
     let side = shape.side;
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let tiles = |axis: usize| (flat.domain[axis] + side - 1) / side;
     // Blocks by the axes that stay, then by tiles.
     let mut extents: Extents = flat.domain.clone();

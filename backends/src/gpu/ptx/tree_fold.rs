@@ -49,7 +49,7 @@ fn level(
     }
     let shares = trees.iter().any(|(_, at)| at.split.groups > 1);
     let shared = if shares { grid.threads * 16 } else { 0 };
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     match ranges.as_slice() {
         &[(_, (fold, at))] => body(&mut emit, fold, at),
         ranges => in_ranges(&mut emit, ranges, |emit, &(fold, at)| body(emit, fold, at)),

@@ -76,11 +76,14 @@ impl VectorLanes<'_> {
         let of = |coords: &Vec<IndexExpr>| element(program, b, index, (coords, self.extents));
         let first = of(self.coords.first()?);
         let (rest, start) = split(&first);
-        let in_a_row = self.coords.iter().zip(0i64..).all(|(coords, j)| {
+        if start % width != 0 || !divisible(&rest, width) {
+            return None;
+        }
+        let in_a_row = self.coords.iter().zip(0i64..).skip(1).all(|(coords, j)| {
             let (other, k) = split(&of(coords));
             other == rest && k == start + j
         });
-        (in_a_row && start % width == 0 && divisible(&rest, width)).then_some(first)
+        in_a_row.then_some(first)
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn attention(
         if blocks == 0 {
             continue;
         }
-        let mut emit = begun(s);
+        let mut emit = begun(s, out);
         match (tile.unit, tile.pass) {
             (AttentionUnit::Thread, AttentionPass::Values) => pass.values_by_threads(&mut emit),
             (AttentionUnit::Thread, AttentionPass::Queries) => pass.queries_by_threads(&mut emit),

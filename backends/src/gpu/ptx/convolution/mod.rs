@@ -41,7 +41,7 @@ pub(crate) fn product(
     product: &ScheduledWindows,
 ) -> Result<(), Diagnostic> {
     let ScheduledWindows { member: m, tile, tiling, parts, .. } = product;
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     let kernel = WindowKernel::begun(&mut emit, product);
     let sums = kernel.sums(&mut emit);
     match parts {

@@ -53,7 +53,7 @@ pub(crate) fn product(
     let WarpgroupProduct { members, tile, runs, .. } = product;
     let Some(first) = members.first() else { return Ok(()) };
     let kernel = WarpgroupKernel::of(first, tile, (members, *runs));
-    let mut emit = begun(s);
+    let mut emit = begun(s, out);
     kernel.write(&mut emit);
     let blocks = runs.map_or_else(|| tile.all_tiles(&product.products()), |runs| runs.runs);
     let shared = u32::try_from(tile.shared()).unwrap_or(u32::MAX);
