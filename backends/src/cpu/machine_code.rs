@@ -35,7 +35,7 @@ use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
-use emission::Emission;
+use emission::EmissionQueue;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ pub(super) struct SweepCompiler {
     /// For each sweep, which pointers it moves while it runs: those of sweeps that share a function.
     moves: Vec<MovedPointers>,
     /// The work of the x86 emitter, and the number of each of its functions in the listing.
-    emission: Emission,
+    emission: EmissionQueue,
     submitted: Vec<usize>,
     /// The functions that the x86 emitter compiled.
     wide: Vec<super::x86::SweepCode>,
@@ -239,7 +239,7 @@ impl SweepCompiler {
             made: Vec::new(),
             forms: HashMap::new(),
             moves: Vec::new(),
-            emission: Emission::default(),
+            emission: EmissionQueue::default(),
             submitted: Vec::new(),
             wide: Vec::new(),
             sizes: Vec::new(),
@@ -340,7 +340,7 @@ impl SweepCompiler {
         let emitted = self.emission.settled()?;
         if emitted.iter().any(|e| e.code.is_err()) {
             self.forget();
-            self.emission = Emission::again(emitted);
+            self.emission = EmissionQueue::again(emitted);
             return Ok(false);
         }
         for (done, &entry) in emitted.into_iter().zip(&self.submitted) {

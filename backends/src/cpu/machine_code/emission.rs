@@ -27,7 +27,7 @@ pub(super) struct Emitted {
 
 /// What has been submitted, and what has been emitted of it.
 #[derive(Default)]
-pub(super) struct Emission {
+pub(super) struct EmissionQueue {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
     /// How many programs were submitted, refused ones among them.
@@ -38,12 +38,12 @@ pub(super) struct Emission {
 
 #[derive(Default)]
 struct Shared {
-    queue: Mutex<EmissionQueue>,
+    queue: Mutex<EmissionState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct EmissionQueue {
+struct EmissionState {
     waiting: VecDeque<(usize, LoopProgram, Vectors)>,
     /// With their numbers, in any order.
     done: Vec<(usize, Result<Emitted, Diagnostic>)>,
@@ -61,7 +61,7 @@ fn emitted(program: LoopProgram, vectors: Vectors) -> Result<Emitted, Diagnostic
 }
 
 impl Shared {
-    fn queue(&self) -> MutexGuard<'_, EmissionQueue> {
+    fn queue(&self) -> MutexGuard<'_, EmissionState> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +83,7 @@ impl Shared {
     }
 }
 
-impl Emission {
+impl EmissionQueue {
     /// Submits a program; gives the number of its function among those of the emitter.
     ///
     /// # Errors
@@ -135,8 +135,8 @@ impl Emission {
     }
 
     /// For steps that are compiled once more, after these answers.
-    pub(super) fn again(known: Vec<Emitted>) -> Emission {
-        let mut again = Emission::default();
+    pub(super) fn again(known: Vec<Emitted>) -> EmissionQueue {
+        let mut again = EmissionQueue::default();
         again.known = Some(known.into_iter().map(Some).collect());
         again
     }
@@ -152,7 +152,7 @@ impl Emission {
     }
 }
 
-impl Drop for Emission {
+impl Drop for EmissionQueue {
     fn drop(&mut self) {
         self.shared.queue().waiting.clear();
         self.close();
