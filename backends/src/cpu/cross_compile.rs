@@ -7,10 +7,11 @@ use super::host_services::HostServices;
 use super::machine_code::SweepCompiler;
 use super::prepare::{prepared, side_by_side};
 use super::scratch::ScratchLayout;
-use super::steps::{StepCompiler, StepScope};
+use super::steps::compile_program;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
+use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::ranks::RankGroup;
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Program, Verified};
@@ -139,7 +140,7 @@ fn made(
     let rooms = ScratchLayout::new(program, (&legal.low, &legal.needed), &ArenaLayout::default())?;
     let (functions, ranks) = (Registry::new(), RankGroup::alone());
     let host = HostServices::listed(&functions, &ranks);
-    let mut compiling = StepCompiler::new(compiler, host);
-    compiling.products = Some(PRODUCTS);
-    Ok(compiling.steps(program, &legal, &rooms, &StepScope::default())?.made)
+    let how = (host, Some(PRODUCTS));
+    let none = OffsetAllocator::default();
+    Ok(compile_program(compiler, how, (program, &legal), &rooms, none)?.0.made)
 }

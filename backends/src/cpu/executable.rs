@@ -9,7 +9,7 @@ use super::machine_code::{Code, SweepCompiler};
 use super::places::{BufferPlace, ResultBuffer, bytes, handed, outputs, place};
 use super::prepare::{prepared, side_by_side};
 use super::scratch::ScratchLayout;
-use super::steps::{CompiledStep, CompiledSteps, StepCompiler, StepScope, TableLayout};
+use super::steps::{CompiledStep, CompiledSteps, StepNeeds, TableLayout, compile_program};
 use super::thread_pool::ThreadPool;
 use super::workers::Worker;
 use crate::runtime::arena_layout;
@@ -168,11 +168,10 @@ impl CpuExecutable {
         arena_layout::check(program, arena, &[])?;
         let mut compiler = SweepCompiler::new(options.fp, options.vectors).map_err(within)?;
         compiler.listing.texts = texts;
-        let mut compiling = StepCompiler::new(&mut compiler, host);
-        compiling.constants = constants;
-        let CompiledSteps { steps, made, slots, arena: all } =
-            compiling.steps(program, legal, &rooms, &StepScope::default())?;
-        let StepCompiler { own, constants, tables, loops, .. } = compiling;
+        let (compiled, needs) =
+            compile_program(&mut compiler, (host, None), (program, legal), &rooms, constants)?;
+        let CompiledSteps { steps, made, slots, arena: all } = compiled;
+        let StepNeeds { own, constants, tables, loops } = needs;
         let code = compiler.finish().map_err(within)?;
         let whole = TableLayout { program: &low.program, places: places.clone(), slots, base: 0 };
         let layouts: Vec<TableLayout<'_>> = [whole].into_iter().chain(tables).collect();

@@ -6,6 +6,7 @@
 //! end)`. The x86 emitter compiles it, or Cranelift if that emitter does not support the sweep. The function stores
 //! outputs, or folds them block by block and leaves the parts ([`FoldOutput`]).
 
+mod emission;
 mod loop_function;
 
 use super::clif::unit::FunctionEmitter;
@@ -22,7 +23,6 @@ use super::codegen::loop_program::LoopProgram;
 use super::codegen::lower::{GroupTarget, lower};
 use super::codegen::supports::partial_nest;
 use super::codegen::sweep_form::{MOST_MOVED, MovedPointers, SweepBuffers, SweepForm, moved};
-use super::codegen::vector_width::Unsupported;
 use super::codegen::{interleave, loop_parser, loop_verify};
 use super::x86::code_pages::CodePages;
 use adfuse_ir::scalar::SInst;
@@ -35,6 +35,7 @@ use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
+use emission::EmissionQueue;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::str::FromStr;
@@ -60,6 +61,9 @@ pub(super) struct SweepCompiler {
     forms: HashMap<SweepForm, (usize, SweepBuffers)>,
     /// For each sweep, which pointers it moves while it runs: those of sweeps that share a function.
     moves: Vec<MovedPointers>,
+    /// The work of the x86 emitter, and the number of each of its functions in the listing.
+    emission: EmissionQueue,
+    submitted: Vec<usize>,
     /// The functions that the x86 emitter compiled.
     wide: Vec<super::x86::SweepCode>,
     sizes: Vec<i64>,
@@ -235,6 +239,8 @@ impl SweepCompiler {
             made: Vec::new(),
             forms: HashMap::new(),
             moves: Vec::new(),
+            emission: EmissionQueue::default(),
+            submitted: Vec::new(),
             wide: Vec::new(),
             sizes: Vec::new(),
             constants: Constants::default(),
@@ -275,16 +281,12 @@ impl SweepCompiler {
         let mut begun = self.listing.clock();
         let mut why = None;
         if self.vectors != Vectors::Narrow {
-            let (planned, fits) = partial_nest(sweep, self.contract, self.vectors.bits() / 32);
-            match self.wide_code(&planned, fits, &mut begun) {
-                Ok(made) => {
-                    let bytes = made.code().len();
-                    self.bytes += bytes;
+            match self.submit(sweep, &mut begun) {
+                Ok((number, planned)) => {
+                    self.submitted.push(self.listing.noted.len());
                     let emitter = Emitter::Wide(self.vectors);
-                    let text = || [String::new(), made.text()];
-                    self.listing.noted(begun, sweep, emitter, bytes, text);
-                    self.wide.push(made);
-                    return Ok(self.known(EmittedBy::Wide(self.wide.len() - 1), &planned));
+                    self.listing.noted(begun, sweep, emitter, 0, Default::default);
+                    return Ok(self.known(EmittedBy::Wide(number), &planned));
                 }
                 Err(super::x86::NoCode::Taken(not)) => why = Some(not),
                 Err(super::x86::NoCode::Failed(d)) => return Err(d),
@@ -317,19 +319,59 @@ impl SweepCompiler {
         Ok(self.known(EmittedBy::Cranelift(id), &planned))
     }
 
-    /// The code of the x86 emitter.
-    fn wide_code(
-        &self,
-        nest: &LoopNest,
-        fits: Result<(), Unsupported>,
+    /// Leaves a sweep to the x86 emitter; gives the number of its function there, and the sweep's nest.
+    fn submit(
+        &mut self,
+        sweep: &Sweep<'_>,
         begun: &mut OpenEntry,
-    ) -> Result<super::x86::SweepCode, super::x86::NoCode> {
+    ) -> Result<(usize, LoopNest), super::x86::NoCode> {
         let lanes = self.vectors.bits() / 32;
+        let (planned, fits) = partial_nest(sweep, self.contract, lanes);
         fits.map_err(super::x86::NoCode::Taken)?;
-        let program = lower(nest, GroupTarget::Partial { lanes });
+        let program = lower(&planned, GroupTarget::Partial { lanes });
         verified(&program, self.listing.texts).map_err(super::x86::NoCode::Failed)?;
         self.listing.lowered(begun, &program);
-        super::x86::make(&program, self.vectors)
+        Ok((self.emission.submit(program, self.vectors)?, planned))
+    }
+
+    /// Waits for the code of all sweeps. Where the x86 emitter does not support one of them, everything is forgotten but its answers,
+    /// and the steps have to be compiled once more.
+    pub(super) fn settled(&mut self) -> Result<bool, Diagnostic> {
+        let emitted = self.emission.settled()?;
+        if emitted.iter().any(|e| e.code.is_err()) {
+            self.forget();
+            self.emission = EmissionQueue::again(emitted);
+            return Ok(false);
+        }
+        for (done, &entry) in emitted.into_iter().zip(&self.submitted) {
+            let Ok(code) = done.code else { continue };
+            self.bytes += code.code().len();
+            self.listing.finished(entry, code.code().len(), done.took, || code.text());
+            self.wide.push(code);
+        }
+        Ok(true)
+    }
+
+    /// Forgets all functions.
+    fn forget(&mut self) {
+        self.free_narrow();
+        self.context = FunctionBuilderContext::new();
+        self.made.clear();
+        self.forms.clear();
+        self.moves.clear();
+        self.submitted.clear();
+        self.sizes.clear();
+        self.constants = Constants::default();
+        self.bytes = 0;
+        self.listing.noted.clear();
+    }
+
+    #[allow(unsafe_code)]
+    fn free_narrow(&mut self) {
+        if let Some(narrow) = self.narrow.take() {
+            // SAFETY: nobody has been handed a function.
+            unsafe { narrow.module.free_memory() };
+        }
     }
 
     fn known(&mut self, made: EmittedBy, planned: &LoopNest) -> SweepId {
@@ -345,12 +387,8 @@ impl SweepCompiler {
     }
 
     /// Drops all functions; gives the bytes of their code.
-    #[allow(unsafe_code)]
-    pub(super) fn discard(self) -> usize {
-        if let Some(narrow) = self.narrow {
-            // SAFETY: nobody has been handed a function.
-            unsafe { narrow.module.free_memory() };
-        }
+    pub(super) fn discard(mut self) -> usize {
+        self.free_narrow();
         self.bytes
     }
 

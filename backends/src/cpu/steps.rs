@@ -133,6 +133,37 @@ pub(super) struct StepScope {
     pub(super) title: String,
 }
 
+/// What the steps of a program take beside its buffers, once they are compiled.
+pub(super) struct StepNeeds<'l> {
+    /// Bytes that each worker needs.
+    pub(super) own: OffsetAllocator,
+    pub(super) constants: OffsetAllocator,
+    pub(super) tables: Vec<TableLayout<'l>>,
+    pub(super) loops: Vec<[usize; 2]>,
+}
+
+/// Compiles every step of a whole program, after constants that have their places. `products` is what is said to multiply, where that is
+/// not for this host to choose.
+pub(super) fn compile_program<'l>(
+    compiler: &mut SweepCompiler,
+    (host, products): (HostServices<'_>, Option<&'static str>),
+    (program, legal): (&Program, &'l LegalProgram),
+    rooms: &ScratchLayout,
+    constants: OffsetAllocator,
+) -> Result<(CompiledSteps, StepNeeds<'l>), Diagnostic> {
+    loop {
+        let mut compiling = StepCompiler::new(&mut *compiler, host);
+        compiling.constants = constants;
+        compiling.products = products;
+        let compiled = compiling.steps(program, legal, rooms, &StepScope::default())?;
+        let StepCompiler { own, constants, tables, loops, .. } = compiling;
+        let needs = StepNeeds { own, constants, tables, loops };
+        if compiler.settled().map_err(|d| within(d, program, None))? {
+            return Ok((compiled, needs));
+        }
+    }
+}
+
 impl<'a, 'l> StepCompiler<'a, 'l> {
     /// One that has compiled nothing.
     pub(super) fn new(

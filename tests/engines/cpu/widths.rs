@@ -160,6 +160,79 @@ fn emitters_are_said() {
     }
 }
 
+/// Four neighbours draw random bits from one counter, wherever a line begins; with AVX-512 groups share what they compute of it.
+#[test]
+fn random_bits_begin_anywhere() {
+    for n in [5, 33, 64, 67, 130, 259] {
+        for start in 0..6 {
+            let (wide, end) = (n + 7, start + n);
+            let text = format!(
+                "func @f(%seed: i64[], %x: f32[3,{n}]) -> (f32[3,{n}], u32[3,{n}], f32[3]) {{
+                   %a = rng_bits %seed, 1 : u32[3,{wide}]
+                   %b = slice %a {{start = [0, {start}], limit = [3, {end}], stride = [1, 1]}} : u32[3,{n}]
+                   %c = rng_bits %seed, 2 : u32[3,{n}]
+                   %m = lt %c, 2147483648 : bool[3,{n}]
+                   %y = select_n %m, %x, 0.0 : f32[3,{n}]
+                   %z = xor %b, %c : u32[3,{n}]
+                   %s = reduce_sum %y {{axes = [1]}} : f32[3]
+                   return %y, %z, %s
+                 }}"
+            );
+            let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+            let f = module.funcs.values().next().expect("a function");
+            if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
+                panic!("{text}: {}", &why[..why.len().min(2000)]);
+            }
+            if n > 32 && Vectors::host() == Vectors::Avx512 {
+                let all = made(&text, Vectors::Avx512);
+                assert!(all.iter().any(|(_, asm)| asm.contains("vpermd")), "{text}");
+            }
+        }
+    }
+}
+
+/// Sweeps are refused while others are emitted. Whichever they are, the others have the code that they have in a program of which none
+/// is refused, and all have their own functions.
+#[test]
+fn what_is_refused_changes_no_other_function() {
+    const LENGTHS: [usize; 5] = [300, 200, 170, 90, 55];
+    let program = |refused: u32| {
+        let each = |parts: &dyn Fn(usize, usize) -> String| -> Vec<String> {
+            LENGTHS.iter().enumerate().map(|(k, &n)| parts(k, n)).collect()
+        };
+        let op = |k: usize| match k {
+            _ if refused >> k & 1 == 1 => "rem",
+            0 | 3 => "add",
+            _ => "mul",
+        };
+        format!(
+            "func @f({}) -> ({}) {{\n{}\nreturn {}\n}}",
+            each(&|k, n| format!("%x{k}: f64[{n}]")).join(", "),
+            each(&|_, n| format!("f64[{n}]")).join(", "),
+            each(&|k, n| format!("%r{k} = {} %x{k}, %x{k} : f64[{n}]", op(k))).join("\n"),
+            each(&|k, _| format!("%r{k}")).join(", "),
+        )
+    };
+    for vectors in wide() {
+        let plain = made(&program(0), vectors);
+        assert_eq!(plain.len(), LENGTHS.len());
+        for refused in [0b1, 0b100, 0b10000, 0b1010, 0b11111] {
+            let text = program(refused);
+            for (k, (one, other)) in made(&text, vectors).iter().zip(&plain).enumerate() {
+                match refused >> k & 1 {
+                    0 => assert_eq!(one, other, "{k}: {text}"),
+                    _ => assert!(matches!(one.0, Emitter::Cranelift(Some(_))), "{k}: {text}"),
+                }
+            }
+            let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+            let f = module.funcs.values().next().expect("a function");
+            if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
+                panic!("{text}: {}", &why[..why.len().min(2000)]);
+            }
+        }
+    }
+}
+
 /// The functions of models with their gradients that are left to Cranelift, by what they are for, with the
 /// reasons: places by data, in strides of quotients, and of updates.
 const LEFT: [(&str, &str); 4] = [

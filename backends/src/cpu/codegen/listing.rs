@@ -130,6 +130,22 @@ impl Listing {
         self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
     }
 
+    /// A function that was noted before its instructions were there is made.
+    pub(crate) fn finished(
+        &mut self,
+        entry: usize,
+        bytes: usize,
+        took: Duration,
+        asm: impl FnOnce() -> String,
+    ) {
+        let Some(noted) = self.noted.get_mut(entry) else { return };
+        noted.bytes = bytes;
+        noted.took += took;
+        if let Some([.., text]) = &mut noted.texts {
+            *text = asm();
+        }
+    }
+
     /// A sweep shares the function of another, which is one of those so far.
     pub(crate) fn shared(&mut self, with: usize, sweep: &Sweep<'_>) {
         let Some(first) = self.noted.get(with) else { return };

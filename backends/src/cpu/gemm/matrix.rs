@@ -103,6 +103,32 @@ pub(in crate::cpu) trait Gemm: Sync {
 /// # Safety
 /// As for the result of [`Gemm::product`].
 pub(in crate::cpu) unsafe fn canonical(dtype: DType, size: [usize; 2], out: MatrixView) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: as the caller promises; the host has the instructions.
+        return unsafe { canonical_avx2(dtype, size, out) };
+    }
+    // SAFETY: as the caller promises.
+    unsafe { canonical_elements(dtype, size, out) }
+}
+
+/// As [`canonical`], compiled for vectors that are twice as wide.
+///
+/// # Safety
+/// As there; the host has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn canonical_avx2(dtype: DType, size: [usize; 2], out: MatrixView) {
+    // SAFETY: as the caller promises.
+    unsafe { canonical_elements(dtype, size, out) }
+}
+
+/// As [`canonical`].
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn canonical_elements(dtype: DType, size: [usize; 2], out: MatrixView) {
     // SAFETY: as the caller promises.
     unsafe {
         match dtype {
@@ -117,6 +143,7 @@ pub(in crate::cpu) unsafe fn canonical(dtype: DType, size: [usize; 2], out: Matr
 ///
 /// # Safety
 /// `out` must have these rows and columns of elements of type `T`, and nobody else uses them during the call.
+#[inline(always)]
 unsafe fn replace<T: Copy>(
     [rows, cols]: [usize; 2],
     out: MatrixView,
@@ -124,10 +151,14 @@ unsafe fn replace<T: Copy>(
     right: T,
 ) {
     // Along what is close together.
-    let (outer, inner, m) = match out.column <= out.row {
+    let (mut outer, mut inner, m) = match out.column <= out.row {
         true => (rows, cols, out),
         false => (cols, rows, out.transposed()),
     };
+    // Lines without gaps are one line.
+    if m.column == 1 && usize::try_from(m.row) == Ok(inner) {
+        (outer, inner) = (1, outer * inner);
+    }
     for i in 0..outer {
         if m.column == 1 {
             // SAFETY: as the caller promises.

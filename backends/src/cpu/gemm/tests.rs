@@ -303,3 +303,31 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
         }
     }
 }
+
+/// Every NaN of a result becomes the canonical one, in every layout; what lies between its places stays.
+#[test]
+fn nans_of_results_become_canonical() {
+    const OTHER: u32 = 0xFFC0_0001;
+    for [rows, cols] in [[1, 1], [1, 40], [3, 7], [5, 16], [16, 16], [33, 9], [0, 4], [4, 0]] {
+        for to in Laid::all(rows, cols) {
+            let places = (0..rows).flat_map(|i| (0..cols).map(move |j| to.at(i, j)));
+            let places: Vec<usize> = places.collect();
+            for every in [1, 3, 64] {
+                let of = |n: usize| match places.iter().position(|&p| p == n) {
+                    Some(k) if k % every != 0 => 1.5,
+                    _ => f32::from_bits(OTHER),
+                };
+                let length = to.elements().max(1);
+                let mut out: Vec<f32> = (0..length).map(of).collect();
+                let mut wanted = out.clone();
+                for &place in places.iter().step_by(every) {
+                    wanted[place] = f32::NAN;
+                }
+                // SAFETY: the vector has these places.
+                unsafe { canonical(DType::F32, [rows, cols], to.matrix(out.as_mut_ptr())) };
+                let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+                assert_eq!(bits(&out), bits(&wanted), "{to:?}, every {every}");
+            }
+        }
+    }
+}

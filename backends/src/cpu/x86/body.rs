@@ -10,6 +10,7 @@ use super::inst::{
     CodeItem, Label, Mem, RegClass, RegWidth, VirtualInst, VirtualItem, VirtualOperand, VirtualReg,
 };
 use super::scalar_asm::CodeSink;
+use super::shared_counters::{GroupValues, SharedCounters};
 use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
 use crate::cpu::codegen::loop_program::{LoopProgram, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
@@ -287,9 +288,15 @@ impl BodyLowering<'_> {
     /// Computes the values that change, for some groups, and stores the outputs.
     pub(crate) fn groups(&mut self, groups: Range<u32>) -> Result<(), Unsupported> {
         let p = self.p;
-        let mut values: Vec<SmallVec<[GroupValue; 4]>> = vec![SmallVec::new(); p.body.insts.len()];
+        let mut values: GroupValues = vec![SmallVec::new(); p.body.insts.len()];
         let once = used_once(p);
+        let several = self.wide && self.partial.is_none() && groups.len() > 1;
+        let mut shared = if several { SharedCounters::of(p) } else { None };
         for &v in &p.order {
+            if let Some(all) = shared.as_mut().filter(|all| all.has(v)) {
+                self.shared_value(all, v, groups.clone(), &mut values)?;
+                continue;
+            }
             let inst = &p.body.insts[v];
             for (copy, at) in groups.clone().zip(0..) {
                 let value = match inst.op {
@@ -317,7 +324,7 @@ impl BodyLowering<'_> {
     }
 
     /// A result that is an operand as it was, out of memory: it may be used more than once.
-    fn loaded(&mut self, value: GroupValue) -> GroupValue {
+    pub(crate) fn loaded(&mut self, value: GroupValue) -> GroupValue {
         if !value.parts().iter().any(|x| matches!(x, ReadOperand::There(_))) {
             return value;
         }
@@ -326,7 +333,7 @@ impl BodyLowering<'_> {
         GroupValue::of(&parts)
     }
 
-    fn operands(
+    pub(crate) fn operands(
         &self,
         inst: &SInst,
         values: &[SmallVec<[GroupValue; 4]>],

@@ -46,10 +46,18 @@ impl BodyLowering<'_> {
     /// The high halves of products of 32-bit lanes without sign.
     pub(crate) fn high_product(&mut self, a: ReadOperand, b: ReadOperand) -> ReadOperand {
         let half = pair!(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256);
-        let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
+        let a = ReadOperand::Reg(self.reg(a));
+        // A constant is the same in the upper half of a lane of 64 bits.
+        let (b, up_b) = match b {
+            ReadOperand::Const(bits, 4) => [ReadOperand::Const(bits << 32 | bits, 8); 2].into(),
+            _ => {
+                let b = ReadOperand::Reg(self.reg(b));
+                (b, self.by(SHR_LONG, b, 32))
+            }
+        };
         let even = self.op(half, &[a, b]);
         let even = self.by(SHR_LONG, even, 32);
-        let (up_a, up_b) = (self.by(SHR_LONG, a, 32), self.by(SHR_LONG, b, 32));
+        let up_a = self.by(SHR_LONG, a, 32);
         let odd = self.op(half, &[up_a, up_b]);
         if self.wide {
             // The third chooses the second where its bits are set; the first has none there.

@@ -28,6 +28,7 @@ pub(crate) mod regalloc;
 pub(crate) mod scalar_asm;
 pub(crate) mod scalarized;
 pub(crate) mod scalars;
+pub(crate) mod shared_counters;
 pub(crate) mod state;
 pub(crate) mod transpose;
 
