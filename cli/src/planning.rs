@@ -64,7 +64,7 @@ pub(super) struct PlanRequest {
     /// What of it is compiled.
     pub(super) selection: Selection,
     /// As it was prepared, before anything was decided.
-    prepared: Function,
+    pub(super) prepared: Function,
     /// As the planner sees it.
     pub(super) function: Function,
     /// What it is planned for.
@@ -456,21 +456,6 @@ impl PlanRequest {
         let made =
             plan_for(&self.function, &options, &self.counting).map_err(|d| self.source.wrong(d))?;
         Ok(made.donating(&self.donated))
-    }
-
-    /// The function and the plan of effort off without a budget: nothing is recovered and no loop is decided for a budget, so
-    /// that it is the same whatever the chosen plan does.
-    pub(super) fn unfused(&self) -> Result<(Function, Plan), Failure> {
-        let options = PlanOptions { effort: Effort::Off, ..self.options.clone() };
-        let lossy = self.kept.as_ref().map(|(lossy, _)| lossy.clone()).unwrap_or_default();
-        let fault = |d| losses::fault(&self.source, d);
-        let kept =
-            narrow_storage(&self.prepared, &lossy, &options, &self.counting).map_err(fault)?;
-        let decided = decide_loops(&kept.function, &options, &self.counting);
-        let function = decided.map_err(|d| self.source.wrong(d))?.function;
-        let made = plan_for(&function, &options, &self.counting);
-        let plan = made.map_err(|d| self.source.wrong(d))?.donating(&self.donated);
-        Ok((function, plan))
     }
 
     /// Of the plans that the one without a budget was chosen from, the one of the least peak, if that is below a number of

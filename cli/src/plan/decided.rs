@@ -63,22 +63,13 @@ pub(super) fn one(
     let mut out = lines(&ready.function, &names, &decider, &d);
     match &other {
         Some(other) => out.extend(recovered::lines(&names, other, budget)),
-        None => out.push(settled_by(&names, d.bound) + &in_other_modes(ready, &pricer, &d)?),
+        None => {
+            out.push(settled_by(&names, d.bound) + &recovered::in_other_modes(ready, &pricer, &d)?)
+        }
     }
     out.extend(legend(ready, &d));
     out.extend(recovered.map(|choice| inverse_line(ready, choice)));
     Ok(printed::lines(&out))
-}
-
-/// What the other modes do about a value that strict mode keeps for the sake of its bits.
-fn in_other_modes(
-    ready: &PlanRequest,
-    pricer: &RecoveryPricer<'_>,
-    d: &Decision,
-) -> Result<String, Failure> {
-    let Constraint::Exactness { of, allowed: true } = d.bound else { return Ok(String::new()) };
-    let other = pricer.alternative(d.value, of).map_err(|d| ready.source.wrong(d))?;
-    Ok(recovered::in_other_modes(&Names::of(&ready.function), &other))
 }
 
 /// What the value is, and what it is computed again from, where they have no names.

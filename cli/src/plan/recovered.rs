@@ -78,7 +78,17 @@ pub(super) fn alternative(
 
 /// What the other modes do about a value that strict mode keeps beside an answer that gives it but for rounding; empty where
 /// they keep it too for a reason of which there is nothing more to say.
-pub(super) fn in_other_modes(names: &Names, other: &RecoveryAlternative) -> String {
+pub(super) fn in_other_modes(
+    ready: &PlanRequest,
+    pricer: &RecoveryPricer<'_>,
+    d: &Decision,
+) -> Result<String, Failure> {
+    let Constraint::Exactness { of, allowed: true } = d.bound else { return Ok(String::new()) };
+    let other = pricer.alternative(d.value, of).map_err(|d| ready.source.wrong(d))?;
+    Ok(other_modes(&Names::of(&ready.function), &other))
+}
+
+fn other_modes(names: &Names, other: &RecoveryAlternative) -> String {
     let from = names.get(other.from);
     let may = "; --fp reproducible and fast may take it from there";
     match other.bound {

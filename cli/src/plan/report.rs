@@ -3,13 +3,15 @@
 use super::recomputed;
 use super::times::{milliseconds, slower};
 use crate::failure::Failure;
+use crate::losses::fault;
 use crate::planning::PlanRequest;
 use crate::stable_forms::{UnstableFormula, unstable};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan, compile_cost,
-    computed_by_steps, loop_reports, lossy_copies, lower, patterns, recomputed_values, saved_bytes,
+    Bottleneck, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan, PlanOptions,
+    compile_cost, computed_by_steps, decide_loops, loop_reports, lossy_copies, lower,
+    narrow_storage, patterns, plan_for, recomputed_values, saved_bytes,
 };
 use adfuse::ir::Function;
 use adfuse::ir::kernel::{Extents, Program};
@@ -289,12 +291,19 @@ fn operations(ops: &adfuse::fusion::Ops) -> u64 {
 }
 
 impl ProgramFigures {
-    /// Of one kernel for each instruction, without a budget.
+    /// Of effort off without a budget: nothing is recovered and no loop is decided for a budget, so that it is the same
+    /// whatever the chosen plan does.
     fn of_effort_off(ready: &PlanRequest) -> Result<ProgramFigures, Failure> {
-        let (f, plan) = ready.unfused()?;
-        let device = &ready.options.device;
-        let program = lower(&f, &plan, device).map_err(|d| ready.wrong(d))?;
-        let cost = ready.counting().cost(&program, device);
+        let options = PlanOptions { effort: Effort::Off, ..ready.options.clone() };
+        let (device, engine) = (&options.device, ready.counting());
+        let lossy = ready.kept.as_ref().map(|(lossy, _)| lossy.clone()).unwrap_or_default();
+        let kept = narrow_storage(&ready.prepared, &lossy, &options, engine);
+        let kept = kept.map_err(|d| fault(&ready.source, d))?;
+        let wrong = |d| ready.wrong(d);
+        let f = decide_loops(&kept.function, &options, engine).map_err(wrong)?.function;
+        let plan = plan_for(&f, &options, engine).map_err(wrong)?.donating(&ready.donated);
+        let program = lower(&f, &plan, device).map_err(wrong)?;
+        let cost = engine.cost(&program, device);
         ProgramFigures::of(ready, (&f, &plan), &program, &cost, Effort::Off)
     }
 
