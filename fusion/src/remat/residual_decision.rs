@@ -118,7 +118,7 @@ pub enum Constraint {
     /// The alternative is as fast and frees nothing.
     Bytes,
     /// The alternative is faster by so little that the planner does not look for it: by less than
-    /// 1/5,000 of the plan's time.
+    /// 1/5,000 of the plan's time. Its peak is no lower, and where it is the same no fewer bytes are left to later phases.
     Slight,
     /// Nothing: the alternative is faster, or as fast with a lower peak, or with that and fewer bytes
     /// saved, and the planner did not look there.
