@@ -17,7 +17,7 @@ use super::play::{Player, StepEvents};
 use super::prepare::{GpuPrepared, is_transfer};
 use super::step_order::{StepMemoryUse, StepOrder, memory_use, step_order};
 use super::work::{Pointer, Side, Work, WorkMaker, launch_count, most};
-use crate::gpu::launches::StepCode;
+use crate::gpu::launches::{PtxModule, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
@@ -207,6 +207,16 @@ impl GpuPrepared {
         all.map(touched).collect()
     }
 
+    /// Refuses copies of a program without steps that need memory: it is planned with a step's.
+    fn check_copies(&self) -> Result<(), Diagnostic> {
+        let PtxModule { enter, leave, .. } = &self.module;
+        if self.program().steps.is_empty() && enter.scratch.max(leave.scratch) > 0 {
+            let m = "copies of a program without steps need memory beside its buffers";
+            return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
+        }
+        Ok(())
+    }
+
     /// Makes an executable of it and its text. `arena` says where the temporaries of [`GpuPrepared::program`] are.
     ///
     /// # Errors
@@ -225,12 +235,7 @@ impl GpuPrepared {
         let GpuPrepared { device, divided, module, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
         let whole = |d| within(d, program, None);
-        let beside = module.enter.scratch.max(module.leave.scratch);
-        if program.steps.is_empty() && beside > 0 {
-            // What copies need is planned with a step's.
-            let m = "copies of a program without steps need memory beside its buffers";
-            return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
-        }
+        self.check_copies().map_err(whole)?;
         let loaded = self.loaded(text, cache)?;
         report.code = loaded.bytes;
         let mut maker = WorkMaker {
