@@ -485,7 +485,7 @@ pub fn check_donations(
     let names = Names::of(function);
     let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
     let at = At { func: Some(function.name.clone()), ..At::default() };
-    let m = format!("the plan uses the memory of %{name}, which is not given up");
+    let m = format!("the plan uses the memory of %{name}, which is not donated");
     Err(Diagnostic::new(at, Kind::Usage, m))
 }
 

@@ -194,15 +194,10 @@ fn softmax_layer((rows, columns): (u32, u32), (above, below): (&str, &str)) -> F
     prepared_gradient(&Module::single(f.clone()), &f).expect("differentiates")
 }
 
-/// At effort default what the last of the layers recovers is computed again from other values, for the same price.
-fn softmax_options() -> PlanOptions {
-    PlanOptions { effort: Effort::Quick, ..with_slow_memory(Fp::Reproducible) }
-}
-
 /// Of the exponentials and the weights, which the next product reads, the weights are kept with a number a row.
 #[test]
 fn a_softmax_keeps_its_weights_alone() {
-    let (loose, slow) = (options(Fp::Reproducible), softmax_options());
+    let (loose, slow) = (options(Fp::Reproducible), with_slow_memory(Fp::Reproducible));
     let cpu = Cpu { plan: loose.clone(), ..Cpu::default() };
     for (k, lines) in SOFTMAXES.into_iter().enumerate() {
         let g = softmax_layer((32768, 64), lines);
@@ -257,7 +252,7 @@ fn a_softmax_fits_a_budget_by_its_weights() {
 fn rows_without_a_softmax_have_nan_both_ways() {
     for (k, lines) in SOFTMAXES.into_iter().enumerate() {
         let g = softmax_layer((48, 32), lines);
-        let made = recovered(&g, &softmax_options()).expect("plans");
+        let made = recovered(&g, &with_slow_memory(Fp::Reproducible)).expect("plans");
         assert_eq!(made.choices.len(), 1, "{k}");
         let mut args = inputs(&g, &[Domain::Normal]);
         let mut x = args[0].to_f64s();

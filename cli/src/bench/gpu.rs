@@ -192,7 +192,7 @@ impl Bench {
         let gpu = Gpu { mem_budget: ready.budget, ..planned(&ready.options) };
         let read = clock.without("plan");
         if !ready.donated.is_empty() {
-            let m = "bench runs at the same inputs again and again, which are not given up";
+            let m = "bench runs at the same inputs again and again, which are not donated";
             return Err(Failure::usage(m));
         }
         let wrong = |d| ready.source.wrong(d);

@@ -91,7 +91,7 @@ impl Bench {
         let (vectors, limits) = (self.width.vectors()?, self.trips.limits());
         let how = RunOptions { threads, vectors, limits, ranks: ranks.clone() };
         if !ready.donated.is_empty() {
-            let m = "bench runs at the same inputs again and again, which are not given up";
+            let m = "bench runs at the same inputs again and again, which are not donated";
             return Err(Failure::usage(m));
         }
         let plan = ready.decide(streams)?.plan;
@@ -168,7 +168,7 @@ pub(super) fn here(
         )));
     }
     if !ready.donated.is_empty() {
-        let m = "--bench runs at the same inputs again and again, which are not given up";
+        let m = "--bench runs at the same inputs again and again, which are not donated";
         return Err(Failure::usage(m));
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

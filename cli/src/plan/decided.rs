@@ -295,7 +295,7 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
         }
         Constraint::Bytes => "  settled by bytes: the alternative is as fast and frees none".into(),
         Constraint::Search => {
-            "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
+            "  settled by nothing: the alternative is faster, or as fast in less memory, and the planner did not take it"
                 .into()
         }
     }

@@ -65,7 +65,7 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
         out += &format!("\nresiduals of {}", lines.trim_start_matches("adjoint: "));
     }
     let lossy: Vec<String> = r.lossy.iter().map(|(of, form)| format!("{of} as {form}")).collect();
-    for (what, list) in [("kept with losses", &lossy), ("given up", &r.donated)] {
+    for (what, list) in [("kept with losses", &lossy), ("donated", &r.donated)] {
         if !list.is_empty() {
             out += &format!("\n{what}: {}\n", list.join(", "));
         }

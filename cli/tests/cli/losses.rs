@@ -62,7 +62,7 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     assert!(made["peak_bytes"].as_u64() < plain["peak_bytes"].as_u64(), "{made:#}");
     assert_eq!(made["donated"], serde_json::json!(["%x", "%w1"]), "{made:#}");
     let shown = d.good(&format!("plan {given}"));
-    assert!(shown.contains("given up: %x, %w1\n"), "{shown}");
+    assert!(shown.contains("donated: %x, %w1\n"), "{shown}");
     let exact = d.good("run deep_mlp.ir --grad --fp strict --digest");
     assert_eq!(d.good(&format!("run {given} --digest")), exact);
     assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w1 --digest"), exact);
@@ -73,11 +73,11 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     assert_eq!((&again["plan"], &again["donated"]), (&made["plan"], &made["donated"]));
     assert_eq!(again["peak_bytes"], made["peak_bytes"]);
     for (args, why) in [
-        ("run deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not given up"),
-        ("plan deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not given up"),
+        ("run deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not donated"),
+        ("plan deep_mlp.ir --grad --plan given.plan", "the memory of %x, which is not donated"),
         (
             "emit deep_mlp.ir --grad --stage program --plan given.plan --donate x",
-            "the memory of %w1, which is not given up",
+            "the memory of %w1, which is not donated",
         ),
         ("run deep_mlp.ir --donate %nothing", "no parameter %nothing"),
         ("bench deep_mlp.ir --donate %x", "again and again"),

@@ -7,8 +7,7 @@ use crate::plan::inverse::InverseChoice;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{Recoverable, recoverable, recovering};
 use crate::remat::decisions::ALIKE;
-use crate::remat::unbudgeted::plan_among;
-use crate::search::planner::greedy_point;
+use crate::search::planner::{fastest_among, greedy_point};
 use crate::search::point::{PlanPoint, measured};
 use adfuse_ir::text::Names;
 use adfuse_ir::{Diagnostic, Fp, Function, Value};
@@ -127,9 +126,10 @@ impl<'a> InversePlanner<'a> {
         greedy_point(f, &self.options, self.engine)
     }
 
-    /// The plan that is made without a budget.
+    /// The plan that is made without a budget, before decisions are taken that cost nothing: these would compute the operand
+    /// again in place of recovering it.
     fn default_point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        let plan = plan_among(f, &self.options, self.engine)?.plan;
+        let plan = fastest_among(f, &self.options, self.engine)?.plan;
         Ok(measured(f, plan, &self.options, self.engine)?.point)
     }
 

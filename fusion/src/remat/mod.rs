@@ -14,6 +14,7 @@ mod base_plan;
 pub(crate) mod budget_frontier;
 mod candidates;
 pub(crate) mod compile_budget;
+mod costless_decisions;
 pub(crate) mod crossing;
 pub(crate) mod decisions;
 pub(crate) mod divide;

@@ -1,10 +1,11 @@
 //! The plan without a budget: the planner's own, with each decision taken otherwise that makes it better for nothing.
 
-use super::single_changes::taken_for_nothing;
+use super::costless_decisions::taken_for_nothing;
 use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::planner::{PlanWithAttempts, fastest_among};
+use crate::search::point::plan_seconds;
 use adfuse_ir::{Diagnostic, Function};
 
 /// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
@@ -45,6 +46,15 @@ pub fn plan_among(
         && let Some(better) = taken_for_nothing(f, &made.plan, options, engine)?
     {
         made.plan = better;
+    }
+    if options.effort == Effort::Search {
+        // A search ends elsewhere than what decisions make of the plan that it began with.
+        let lesser = PlanOptions { effort: Effort::Default, ..options.clone() };
+        let other = plan_among(f, &lesser, engine)?.plan;
+        let seconds = |plan: &Plan| plan_seconds(f, plan, &options.device, engine);
+        if seconds(&other)? < seconds(&made.plan)? {
+            made.plan = other;
+        }
     }
     Ok(made)
 }
