@@ -230,6 +230,35 @@ fn a_softmax_keeps_its_weights_alone() {
     assert_eq!(holds_with(&g, &slow), Ok(Vec::new()));
 }
 
+/// What is recovered at effort quick is recovered at effort default as well, where that is faster than to decide values otherwise.
+#[test]
+fn recovered_operands_are_no_slower_at_a_higher_effort() {
+    let (module, f) = text(
+        "func @f(%x: f32[512,256], %w: f32[256,256]) -> f32[] {
+  %e = exp %x : f32[512,256]
+  %b = add %e, 1.0 : f32[512,256]
+  %l = log %b : f32[512,256]
+  %y = dot_general %l, %w {contract = [1] x [0]} : f32[512,256]
+  %c = cumsum %y {axis = 0} : f32[512,256]
+  %t = tanh %c : f32[512,256]
+  %r = rev %t {axes = [1]} : f32[512,256]
+  %n = sin %r : f32[512,256]
+  %s = reduce_sum %n {axes = [0, 1]} : f32[]
+  return %s
+}
+",
+    );
+    let g = prepared_gradient(&module, &f).expect("differentiates");
+    let seconds = [Effort::Quick, Effort::Default].map(|effort| {
+        let options = PlanOptions { effort, ..options(Fp::Reproducible) };
+        let cpu = Cpu { plan: options.clone(), ..Cpu::default() };
+        let made = recover_operands(&g, &options, &cpu).expect("plans");
+        let plan = cpu.decide(&made.function).expect("plans").plan;
+        plan_point(&made.function, plan, &options, &cpu).expect("plans").seconds
+    });
+    assert!(seconds[1] <= seconds[0], "{seconds:?}");
+}
+
 /// A budget of a matrix less is met without computing a product again.
 #[test]
 fn a_softmax_fits_a_budget_by_its_weights() {

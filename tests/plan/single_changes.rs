@@ -197,6 +197,15 @@ fn changes_that_gain_together_are_made_together() {
     }
 }
 
+/// A search changes the plan of effort default before decisions are taken that cost nothing, and may end where these gain less.
+#[test]
+fn a_search_is_no_slower_than_default() {
+    let text = include_str!("../../benches/programs/mlp_small.ir").replace("<n>", "");
+    let f = prepared(&text, true);
+    let (found, searched) = (seconds(&f, Effort::Default), seconds(&f, Effort::Search));
+    assert!(searched <= found, "{searched}, {found}");
+}
+
 /// What a kernel reads again of a result moves again, and a kernel that touches a few bytes more than the cache has
 /// is hardly slower than one that fits: neither is a reason to divide one.
 #[test]

@@ -9,12 +9,12 @@ use crate::plan::Plan;
 use crate::plan::lossy::lossy_copies;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::parallel::each;
-use crate::search::point::{LinkedPlan, measured, priced};
+use crate::search::point::{LinkedPlan, priced};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Phase, Value};
 
 /// Instructions, about, of all plans together that are tried. A plan that is not linked counts as often as it takes longer.
-const TRIED: usize = 10_000;
+const TRIED: usize = 5_000;
 const LOWERED: usize = 4;
 
 /// The most plans that are tried.
@@ -22,11 +22,11 @@ const MOST: usize = 320;
 
 /// The part of a plan's time that moving a value takes, or of its peak that the value takes, from which on it is decided
 /// otherwise.
-const WORTH: f64 = 2e-3;
+const WORTH: f64 = 1e-2;
 
 /// What a plan takes.
 #[derive(Clone, Copy)]
-struct Cost {
+struct DecisionCost {
     seconds: f64,
     /// Whether that rests on facts that the engine has stated.
     stated: bool,
@@ -54,7 +54,7 @@ pub(super) fn taken_for_nothing(
     if f.body_insts().iter().all(|&i| f.inst(i).phase == Phase::default()) {
         return Ok(None);
     }
-    let pricer = CostPricer::of(f, options, engine)?;
+    let pricer = DecisionPricer::of(f, options, engine)?;
     let Some(mut here) = pricer.cost(start, f64::INFINITY) else { return Ok(None) };
     let saves_bytes = !lossy_copies(f).is_empty();
     let quick = pricer.quick();
@@ -69,7 +69,7 @@ pub(super) fn taken_for_nothing(
             let moved = 2.0 * bytes as f64 / bandwidth + options.device.launch_s;
             moved >= WORTH * here.seconds || bytes as f64 >= WORTH * here.peak as f64
         };
-        let pays = |c: &Cost| {
+        let pays = |c: &DecisionCost| {
             let more = c.saved.saturating_sub(here.saved) as f64;
             let is_paid = c.stated && !saves_bytes && here.seconds - c.seconds >= more / bandwidth;
             let gains = c.seconds < here.seconds * (1.0 - LEAST_GAIN) && c.peak <= here.peak;
@@ -99,13 +99,11 @@ pub(super) fn taken_for_nothing(
             None => break,
         }
     }
-    let Some(found) = found else { return Ok(None) };
-    // Quick packings may be a little above others.
-    Ok((pricer.peak(&found) <= pricer.peak(start)).then_some(found))
+    Ok(found)
 }
 
 /// Prices plans of a function.
-struct CostPricer<'a> {
+struct DecisionPricer<'a> {
     f: &'a Function,
     /// `None` where plans of the function are not linked.
     base: Option<LinkBase<'a>>,
@@ -115,14 +113,14 @@ struct CostPricer<'a> {
     stated: bool,
 }
 
-impl<'a> CostPricer<'a> {
+impl<'a> DecisionPricer<'a> {
     fn of(
         f: &'a Function,
         options: &'a PlanOptions,
         engine: &'a dyn EngineModel,
-    ) -> Result<CostPricer<'a>, Diagnostic> {
+    ) -> Result<DecisionPricer<'a>, Diagnostic> {
         let stated = engine.facts(&Program::default(), &options.device).is_some();
-        Ok(CostPricer { f, base: LinkBase::of(f)?, options, engine, stated })
+        Ok(DecisionPricer { f, base: LinkBase::of(f)?, options, engine, stated })
     }
 
     fn quick(&self) -> PlanOptions {
@@ -136,15 +134,15 @@ impl<'a> CostPricer<'a> {
     }
 
     /// What a plan takes; `None` for one that takes longer than some seconds: its memory is not packed.
-    fn cost(&self, plan: &Plan, most: f64) -> Option<Cost> {
-        let CostPricer { f, base, engine, .. } = self;
+    fn cost(&self, plan: &Plan, most: f64) -> Option<DecisionCost> {
+        let DecisionPricer { f, base, engine, .. } = self;
         let quick = &self.quick();
         if let Some(base) = base
             && let Some(linked) = LinkedPlan::of(base, plan, quick, *engine)
         {
             let LinkedPlan { seconds, stated, .. } = linked;
             let peak = (seconds <= most).then(|| linked.peak(quick.effort, *engine).ok())??;
-            return Some(Cost {
+            return Some(DecisionCost {
                 seconds,
                 stated,
                 peak,
@@ -154,16 +152,6 @@ impl<'a> CostPricer<'a> {
         let priced = priced(f, plan.clone(), quick, *engine).ok()?;
         let (seconds, stated) = (priced.seconds, self.stated);
         let peak = (seconds <= most).then(|| priced.quick_peak(quick, *engine).ok())??;
-        Some(Cost { seconds, stated, peak, saved: saved_bytes(f, plan).ok()? })
-    }
-
-    /// Bytes at the peak of a plan whose memory is packed with the wanted effort; `None` where it has no program.
-    fn peak(&self, plan: &Plan) -> Option<u64> {
-        let CostPricer { f, base, options, engine, .. } = self;
-        let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, *engine));
-        match linked {
-            Some(linked) => linked.peak(options.effort, *engine).ok(),
-            None => Some(measured(f, plan.clone(), options, *engine).ok()?.point.peak),
-        }
+        Some(DecisionCost { seconds, stated, peak, saved: saved_bytes(f, plan).ok()? })
     }
 }
