@@ -55,7 +55,7 @@ pub trait EngineModel: Sync {
     }
 
     /// How memory of the plans that are compared was packed before: it changes no plan.
-    fn packings(&self) -> Option<&KnownPackings> {
+    fn packings(&self) -> Option<&Arc<KnownPackings>> {
         None
     }
 
@@ -142,7 +142,8 @@ impl<'e> MemoEngine<'e> {
     pub fn new(engine: &'e dyn EngineModel, device: &MachineModel) -> MemoEngine<'e> {
         let known = engine.memo().is_some_and(|memo| memo.is_for(device));
         let own = (!known).then(|| Arc::new(LoweringMemo::new(device)));
-        MemoEngine { engine, own, packings: Arc::default() }
+        let packings = engine.packings().map_or_else(Arc::default, Arc::clone);
+        MemoEngine { engine, own, packings }
     }
 
     /// What it knows of packings.
@@ -183,7 +184,7 @@ impl EngineModel for MemoEngine<'_> {
         self.own.as_ref().or_else(|| self.engine.memo())
     }
 
-    fn packings(&self) -> Option<&KnownPackings> {
+    fn packings(&self) -> Option<&Arc<KnownPackings>> {
         Some(&self.packings)
     }
 }

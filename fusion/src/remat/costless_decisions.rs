@@ -1,7 +1,8 @@
 //! Decisions about single values that cost nothing: without a budget they are taken. Single changes know no groups that run
 //! twice, and do not look at memory.
 
-use super::decisions::{ALIKE, Decider, LEAST_GAIN};
+use super::decisions::{ALIKE, LEAST_GAIN};
+use super::value_changes::ValueChanges;
 use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
 use crate::memory::residuals::{saved_bytes, saved_with};
@@ -57,13 +58,12 @@ pub(super) fn taken_for_nothing(
     let pricer = DecisionPricer::of(f, options, engine)?;
     let Some(mut here) = pricer.cost(start, f64::INFINITY) else { return Ok(None) };
     let saves_bytes = !lossy_copies(f).is_empty();
-    let quick = pricer.quick();
     let mut left = pricer.allowance();
     let mut found: Option<Plan> = None;
     // Values that were looked at in this round, and whether one was decided otherwise in it.
     let (mut settled, mut gained): (Vec<Value>, bool) = (Vec::new(), false);
     while left > 0 {
-        let decider = Decider::of(f, found.as_ref().unwrap_or(start), &quick, None, engine)?;
+        let changes = ValueChanges::of(f, found.as_ref().unwrap_or(start))?;
         let bandwidth = options.device.bytes_per_s(here.peak);
         let is_worth_it = |bytes: u64| {
             let moved = 2.0 * bytes as f64 / bandwidth + options.device.launch_s;
@@ -76,7 +76,7 @@ pub(super) fn taken_for_nothing(
             (more == 0.0 || is_paid) && (gains || (c.peak, c.saved) < (here.peak, here.saved))
         };
         let mut next = None;
-        for (v, _) in decider.by_size().into_iter().take_while(|&(_, bytes)| is_worth_it(bytes)) {
+        for (v, _) in changes.by_size().into_iter().take_while(|&(_, bytes)| is_worth_it(bytes)) {
             if left == 0 || next.is_some() {
                 break;
             }
@@ -84,7 +84,7 @@ pub(super) fn taken_for_nothing(
                 continue;
             }
             settled.push(v);
-            let plans = decider.plans_otherwise(v)?;
+            let plans = changes.plans_otherwise(v)?;
             left = left.saturating_sub(plans.len());
             let alike = here.seconds * (1.0 + ALIKE);
             let costs = each(&plans, |plan| pricer.cost(plan, alike));

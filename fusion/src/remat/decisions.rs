@@ -3,12 +3,11 @@
 //! The alternative is a plan that differs in this decision alone. It is made, lowered, priced and packed, and the
 //! differences are reported.
 
-use super::alternatives::{self, StorageForms};
-use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
-use super::pruning::PlanEvaluator;
+use super::crossing::{Reading, ValueSource, phase_of};
 use super::residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
+use super::value_changes::ValueChanges;
 use crate::analysis::float_range::FloatRanges;
 use crate::analysis::recomputation::is_kept;
 use crate::fuse::greedy::narrow;
@@ -17,7 +16,6 @@ use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::peak::fullest;
 use crate::memory::residuals::{bytes, storage};
 use crate::plan::Plan;
-use crate::plan::lossy::copied;
 use crate::plan::options::PlanOptions;
 use crate::prepass::inverse::{inverse_of, ranges_for};
 use crate::search::parallel::each;
@@ -37,10 +35,9 @@ pub struct Decider<'a> {
     options: &'a PlanOptions,
     budget: Option<u64>,
     engine: &'a dyn EngineModel,
-    forms: StorageForms<'a>,
+    changes: ValueChanges<'a>,
     /// What is known of floats, once something asks.
     floats: OnceLock<Option<FloatRanges<'a>>>,
-    crossing: Crossing,
     point: PlanPoint,
     at_peak: EntitySet<Value>,
     peak_group: Option<usize>,
@@ -86,16 +83,15 @@ impl<'a> Decider<'a> {
             at_peak.extend(holders.keys().filter(there));
             peak_group = steps_of(plan, &program).iter().position(|s| s.contains(&moment.step));
         }
-        let (forms, crossing) = (StorageForms::of(f, plan)?, Crossing::of(f, plan)?);
+        let changes = ValueChanges::of(f, plan)?;
         Ok(Decider {
             f,
             plan,
             options,
             budget,
             engine,
-            forms,
+            changes,
             floats: OnceLock::new(),
-            crossing,
             point,
             at_peak,
             peak_group,
@@ -104,22 +100,12 @@ impl<'a> Decider<'a> {
 
     /// The values that cross phases.
     pub fn values(&self) -> &[Value] {
-        &self.crossing.values
+        &self.changes.crossing.values
     }
 
     /// The groups that need a value for later phases, and how each gets it.
     pub fn readings(&self, v: Value) -> &[Reading] {
-        &self.crossing.readings[v]
-    }
-
-    /// The values that cross phases with their bytes, those of the most first.
-    pub(crate) fn by_size(&self) -> Vec<(Value, u64)> {
-        let forms = storage(self.plan);
-        let size = |v: Value| bytes(&self.forms.facts, &forms, v).unwrap_or(u64::MAX);
-        let mut all: Vec<(Value, u64)> =
-            self.crossing.values.iter().map(|&v| (v, size(v))).collect();
-        all.sort_by_key(|&(_, bytes)| Reverse(bytes));
-        all
+        &self.changes.crossing.readings[v]
     }
 
     /// The group that runs when most bytes are in use; `None` where no group does.
@@ -146,11 +132,11 @@ impl<'a> Decider<'a> {
     /// # Errors
     /// As [`decisions`].
     pub fn decision(&self, v: Value) -> Result<Option<Decision>, Diagnostic> {
-        let readings = &self.crossing.readings[v];
+        let readings = &self.changes.crossing.readings[v];
         if readings.is_empty() {
             return Ok(None);
         }
-        let choice = self.choice(v, readings);
+        let choice = self.changes.choice(v, readings);
         let other = self.other(v, &choice, readings)?;
         Ok(Some(self.decided(v, choice, other)))
     }
@@ -168,7 +154,7 @@ impl<'a> Decider<'a> {
         most: usize,
     ) -> Result<Vec<Decision>, Diagnostic> {
         let unpriced = |&v: &Value| {
-            let choice = self.choice(v, &self.crossing.readings[v]);
+            let choice = self.changes.choice(v, &self.changes.crossing.readings[v]);
             self.decided(v, choice, Alternative::NotPriced)
         };
         let all: Vec<Decision> = self.values().iter().map(unpriced).collect();
@@ -215,63 +201,26 @@ impl<'a> Decider<'a> {
 
     /// The decision for a value whose alternative is known.
     fn decided(&self, v: Value, choice: ResidualChoice, other: Alternative) -> Decision {
-        let readings = &self.crossing.readings[v];
+        let readings = &self.changes.crossing.readings[v];
         let mut forms = storage(self.plan);
         // What is not stored would be so in its narrowest form.
         if !readings.iter().any(|r| {
             matches!(r.how, ValueSource::Memory | ValueSource::Again { .. } | ValueSource::Given)
         }) {
-            forms[v] = narrow(&self.forms.facts, &self.forms.ranges, v).unwrap_or(Storage::Plain);
+            forms[v] = narrow(&self.changes.forms.facts, &self.changes.forms.ranges, v)
+                .unwrap_or(Storage::Plain);
         }
         Decision {
             value: v,
             phase: phase_of(self.f, v),
             readings: readings.clone(),
-            bytes: bytes(&self.forms.facts, &forms, v).unwrap_or(u64::MAX),
-            saved: self.crossing.saved[v],
+            bytes: bytes(&self.changes.forms.facts, &forms, v).unwrap_or(u64::MAX),
+            saved: self.changes.crossing.saved[v],
             at_peak: self.at_peak.contains(v),
             bound: self.bound(v, &choice, &other),
             choice,
             other,
             priced_for: None,
-        }
-    }
-
-    fn choice(&self, v: Value, readings: &[Reading]) -> ResidualChoice {
-        let any = |how: ValueSource| readings.iter().any(|r| r.how == how);
-        if is_constant(&self.forms.facts, v) {
-            return ResidualChoice::Constant;
-        }
-        if !matches!(self.f.def(v), ValueDef::Inst(..)) {
-            return ResidualChoice::Parameter;
-        }
-        let (mut inside, mut own) = (Vec::new(), Vec::new());
-        for reading in readings {
-            match reading.how {
-                ValueSource::Written | ValueSource::HereAgain => inside.push(reading.group),
-                ValueSource::Again { group } if !own.contains(&group) => own.push(group),
-                _ => {}
-            }
-        }
-        let result = self.f.results().contains(&v);
-        let again = !inside.is_empty() || !own.is_empty();
-        if result && (any(ValueSource::Memory) || !again) {
-            return ResidualChoice::Output;
-        }
-        if any(ValueSource::Memory) {
-            if let ValueDef::Inst(i, _) = self.f.def(v)
-                && let Some(copy) = copied(self.f, i)
-            {
-                return ResidualChoice::Lossy(copy);
-            }
-            return match storage(self.plan)[v] {
-                Storage::Plain => ResidualChoice::Save,
-                Storage::Packed(bits) => ResidualChoice::Compress { bits },
-            };
-        }
-        match again {
-            true => ResidualChoice::Remat { inside, own, from: self.crossing.from[v].clone() },
-            false => ResidualChoice::Shared,
         }
     }
 
@@ -309,24 +258,6 @@ impl<'a> Decider<'a> {
         })
     }
 
-    /// What each plan takes that differs in this value alone; `None` for one that a known point beats. Plans that have no
-    /// lowering are left out.
-    pub(super) fn alternatives(
-        &self,
-        v: Value,
-        evaluator: &PlanEvaluator<'_>,
-    ) -> Result<Vec<Option<PlanPoint>>, Diagnostic> {
-        let priced = each(&self.plans_otherwise(v)?, |plan| evaluator.measured(plan).ok());
-        Ok(priced.into_iter().flatten().collect())
-    }
-
-    /// The plans that differ in a value alone, those that have forms of storage.
-    pub(super) fn plans_otherwise(&self, v: Value) -> Result<Vec<Plan>, Diagnostic> {
-        let readings = &self.crossing.readings[v];
-        let plans = self.plans(v, &self.choice(v, readings), readings)?.into_iter();
-        Ok(plans.filter_map(|plan| self.forms.given(self.f, plan).ok()).collect())
-    }
-
     /// The plans that differ in a value alone, and what each takes or what is in its way.
     fn tried(
         &self,
@@ -335,30 +266,10 @@ impl<'a> Decider<'a> {
         readings: &[Reading],
     ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
         let price = |plan| {
-            let plan = self.forms.given(self.f, plan)?;
+            let plan = self.changes.forms.given(self.f, plan)?;
             Ok(measured(self.f, plan, self.options, self.engine)?.point)
         };
-        Ok(self.plans(v, choice, readings)?.into_iter().map(price).collect())
-    }
-
-    /// The plans that differ in a value alone.
-    fn plans(
-        &self,
-        v: Value,
-        choice: &ResidualChoice,
-        readings: &[Reading],
-    ) -> Result<Vec<Plan>, Diagnostic> {
-        let (f, plan) = (self.f, self.plan);
-        Ok(match choice {
-            ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output => {
-                Vec::new()
-            }
-            ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_) => {
-                alternatives::rematerialize(f, plan, v, readings)?
-            }
-            ResidualChoice::Remat { .. } => alternatives::kept(f, plan, v)?,
-            ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
-        })
+        Ok(self.changes.plans(v, choice, readings)?.into_iter().map(price).collect())
     }
 
     /// Whether one alternative to a choice comes before another: within the budget first, then what does
@@ -410,7 +321,7 @@ impl<'a> Decider<'a> {
     /// A value that is kept too, of which this one could be made if rounding did not matter, and whether a mode lets it.
     fn inverted(&self, v: Value) -> Option<(Value, bool)> {
         let f = self.f;
-        let users = self.forms.facts.users[v].iter();
+        let users = self.changes.forms.facts.users[v].iter();
         let operand = |&&u: &&Inst| Some((u, f.args(u).iter().position(|&a| a == v)?));
         let loose = Fp::Reproducible;
         let floats = || self.floats.get_or_init(|| ranges_for(f, loose));
@@ -424,7 +335,8 @@ impl<'a> Decider<'a> {
         };
         let mut made = users.filter_map(|u| operand(&u)).filter(rounds);
         let kept = |y: &Value| {
-            let memory = self.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
+            let memory =
+                self.changes.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
             memory || self.f.results().contains(y)
         };
         let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;

@@ -34,6 +34,7 @@ mod schedule_choice;
 mod schedule_promises;
 pub(crate) mod single_changes;
 pub(crate) mod unbudgeted;
+mod value_changes;
 
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
@@ -105,7 +106,7 @@ fn plans_beside(
     if options.effort >= Effort::Default
         && let Some(fastest) = undominated(points.iter().collect()).last()
     {
-        points.extend(decided_otherwise(f, fastest, options, (engine, &evaluator))?);
+        points.extend(decided_otherwise(f, fastest, &evaluator)?);
     }
     let mut found = FoundPlans::of(evaluator.packed(points)?);
     if options.effort == Effort::Search {

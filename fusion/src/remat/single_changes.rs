@@ -1,10 +1,9 @@
 //! Plans that differ from the fastest plan in one decision. The planner is greedy and does not try all of them; some
 //! are better.
 
-use super::decisions::{ALIKE, Decider};
+use super::decisions::ALIKE;
 use super::pruning::PlanEvaluator;
-use crate::memory::engine::EngineModel;
-use crate::plan::options::PlanOptions;
+use super::value_changes::ValueChanges;
 use crate::search::point::PlanPoint;
 use adfuse_ir::{Diagnostic, Function, Value};
 
@@ -21,8 +20,7 @@ const MOST: usize = 320;
 pub(crate) fn decided_otherwise(
     f: &Function,
     start: &PlanPoint,
-    options: &PlanOptions,
-    (engine, evaluator): (&dyn EngineModel, &PlanEvaluator<'_>),
+    evaluator: &PlanEvaluator<'_>,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut left = (TRIED / f.inst_count().max(1)).clamp(1, MOST);
     let mut found: Vec<PlanPoint> = Vec::new();
@@ -31,9 +29,9 @@ pub(crate) fn decided_otherwise(
     let mut settled: Vec<Value> = Vec::new();
     loop {
         let plan = here.plan.clone();
-        let decider = Decider::of(f, &plan, options, None, engine)?;
+        let changes = ValueChanges::of(f, &plan)?;
         let mut next = None;
-        for (v, _) in decider.by_size() {
+        for (v, _) in changes.by_size() {
             if left == 0 {
                 return Ok(found);
             }
@@ -41,7 +39,7 @@ pub(crate) fn decided_otherwise(
                 continue;
             }
             settled.push(v);
-            let tried = decider.alternatives(v, evaluator)?;
+            let tried = changes.alternatives(v, evaluator)?;
             left = left.saturating_sub(tried.len());
             // A plan that is beaten is no faster than where this began, which is the fastest.
             let points: Vec<PlanPoint> = tried.into_iter().flatten().collect();

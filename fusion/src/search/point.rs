@@ -260,7 +260,12 @@ impl LinkedPlan {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
-        let memory = linked_memory(&self.program, effort, &self.scratch, engine.packings())?;
+        let memory = linked_memory(
+            &self.program,
+            effort,
+            &self.scratch,
+            engine.packings().map(Arc::as_ref),
+        )?;
         match engine.step_sizes() {
             Some(sizes) => sizes.peak(&self.program.frame, &memory),
             None => Ok(memory.peak),
