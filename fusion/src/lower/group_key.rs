@@ -4,6 +4,7 @@
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::plan::Group;
+use crate::plan::layout::{Layout, has_short_rows};
 use adfuse_ir::attrs::{Attr, Attrs};
 use adfuse_ir::kernel::{Buffer, Program, Role, Storage};
 use adfuse_ir::op::{Body, Indirect};
@@ -346,15 +347,6 @@ const ROLE: u32 = 16;
 impl BufferForm {
     /// That of a value without a buffer.
     pub(crate) const NONE: BufferForm = BufferForm(0);
-    /// That of a row-major input.
-    pub(crate) const INPUT: BufferForm = BufferForm(INPUT * ROLE);
-    /// That of a row-major result.
-    pub(crate) const OUTPUT: BufferForm = BufferForm(OUTPUT * ROLE);
-
-    /// That of a temporary.
-    pub(crate) fn temporary(storage: Storage, strided: bool) -> BufferForm {
-        BufferForm::with(TEMPORARY, storage, strided)
-    }
 
     /// That of a buffer of a program, or of a value without one; `None` for constants.
     pub(crate) fn at(program: &Program, b: Option<Buffer>) -> Option<BufferForm> {
@@ -373,6 +365,16 @@ impl BufferForm {
             Role::Constant(_) => return None,
         };
         Some(BufferForm::with(role, storage, strided))
+    }
+
+    /// That of a value's buffer in a plan of this layout, or of a value without one; `None` for constants.
+    pub(crate) fn in_layout(
+        buffer: Option<(Role, Storage)>,
+        ty: &TensorType,
+        layout: Layout,
+    ) -> Option<BufferForm> {
+        let Some((role, storage)) = buffer else { return Some(BufferForm::NONE) };
+        BufferForm::of(&role, storage, layout.concerns(&role, storage) && has_short_rows(ty))
     }
 
     fn with(role: u32, storage: Storage, strided: bool) -> BufferForm {

@@ -143,7 +143,7 @@ pub(crate) fn linked(
         buffer_of[v] = Some(b);
     }
     let mut keys = base.keys.builder(memo.numbers(), plan.fp == Fp::Strict);
-    let mut lowering = None;
+    let mut lowering = GroupLowering::new(plan.fp, plan.layout);
     let (mut steps, mut next) = (Vec::new(), 0);
     for group in &plan.groups {
         for &v in group.parts.iter().flatten().flat_map(|&i| f.inst_results(i)) {
@@ -153,15 +153,11 @@ pub(crate) fn linked(
         let form = |v: Value| BufferForm::at(&frame, buffer_of[v]);
         let key = keys.key(&known.facts, group, form)?;
         let own: Arc<[Option<Buffer>]> = key.values.iter().map(|&v| buffer_of[v]).collect();
-        let found = memo.find(&key).unwrap_or_else(|| {
-            let stored = key.values.iter().filter_map(|&v| {
-                let data = &frame.buffers[buffer_of[v]?];
-                Some((v, data.role.clone(), data.storage))
-            });
-            let stored: Vec<_> = stored.collect();
-            let lowering = lowering.get_or_insert_with(|| GroupLowering::new(plan.fp, plan.layout));
-            lowering.lowered(&known.facts, (group, key), &stored, (device, memo))
-        })?;
+        let buffer = |v: Value| {
+            let data = &frame.buffers[buffer_of[v]?];
+            Some((data.role.clone(), data.storage))
+        };
+        let found = lowering.lowered(&known.facts, (group, key), buffer, (device, memo))?;
         for of in steps_of_group(&found) {
             let step = LinkedStep { of, buffers: Arc::clone(&own) };
             let uses = step.of.uses();

@@ -28,16 +28,24 @@ impl GroupLowering {
         GroupLowering { grown: Grown::empty(), buffers: SecondaryMap::new(), plan }
     }
 
-    /// What one group of a key becomes, as the memo has it from then on. `stored` are the values that it reads from
-    /// buffers or leaves there. `None` where the group's members share no nest, or have no lowering.
+    /// What one group of a key becomes, which the memo has or has from then on. `buffer` says which values of the key the group
+    /// reads from buffers or leaves there. `None` where the group's members share no nest, or have no lowering.
     pub(crate) fn lowered(
         &mut self,
         facts: &Facts<'_>,
         (group, key): (&Group, GroupKey),
-        stored: &[(Value, Role, Storage)],
+        buffer: impl Fn(Value) -> Option<(Role, Storage)>,
         (device, memo): (&MachineModel, &LoweringMemo),
     ) -> KnownGroup {
-        let found = match self.lower(facts, group, stored, device) {
+        if let Some(known) = memo.find(&key) {
+            return known;
+        }
+        let stored = key.values.iter().filter_map(|&v| {
+            let (role, storage) = buffer(v)?;
+            Some((v, role, storage))
+        });
+        let stored: Vec<(Value, Role, Storage)> = stored.collect();
+        let found = match self.lower(facts, group, &stored, device) {
             Some(Program { buffers, steps, .. }) => {
                 memo.keep(key, (&buffers, steps), &self.buffers)
             }

@@ -107,7 +107,8 @@ struct DecisionPricer<'a> {
     f: &'a Function,
     /// `None` where plans of the function are not linked.
     base: Option<LinkBase<'a>>,
-    options: &'a PlanOptions,
+    /// Of effort quick: memory is packed quickly.
+    quick: PlanOptions,
     engine: &'a dyn EngineModel,
     /// Whether the engine states facts at all.
     stated: bool,
@@ -120,11 +121,8 @@ impl<'a> DecisionPricer<'a> {
         engine: &'a dyn EngineModel,
     ) -> Result<DecisionPricer<'a>, Diagnostic> {
         let stated = engine.facts(&Program::default(), &options.device).is_some();
-        Ok(DecisionPricer { f, base: LinkBase::of(f)?, options, engine, stated })
-    }
-
-    fn quick(&self) -> PlanOptions {
-        PlanOptions { effort: Effort::Quick, ..self.options.clone() }
+        let quick = PlanOptions { effort: Effort::Quick, ..options.clone() };
+        Ok(DecisionPricer { f, base: LinkBase::of(f)?, quick, engine, stated })
     }
 
     /// How many plans are tried.
@@ -135,8 +133,7 @@ impl<'a> DecisionPricer<'a> {
 
     /// What a plan takes; `None` for one that takes longer than some seconds: its memory is not packed.
     fn cost(&self, plan: &Plan, most: f64) -> Option<DecisionCost> {
-        let DecisionPricer { f, base, engine, .. } = self;
-        let quick = &self.quick();
+        let DecisionPricer { f, base, quick, engine, .. } = self;
         if let Some(base) = base
             && let Some(linked) = LinkedPlan::of(base, plan, quick, *engine)
         {

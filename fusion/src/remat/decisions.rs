@@ -105,7 +105,7 @@ impl<'a> Decider<'a> {
 
     /// The groups that need a value for later phases, and how each gets it.
     pub fn readings(&self, v: Value) -> &[Reading] {
-        &self.changes.crossing.readings[v]
+        self.changes.readings(v)
     }
 
     /// The group that runs when most bytes are in use; `None` where no group does.
@@ -132,12 +132,12 @@ impl<'a> Decider<'a> {
     /// # Errors
     /// As [`decisions`].
     pub fn decision(&self, v: Value) -> Result<Option<Decision>, Diagnostic> {
-        let readings = &self.changes.crossing.readings[v];
+        let readings = self.changes.readings(v);
         if readings.is_empty() {
             return Ok(None);
         }
-        let choice = self.changes.choice(v, readings);
-        let other = self.other(v, &choice, readings)?;
+        let choice = self.changes.choice(v);
+        let other = self.other(v, &choice)?;
         Ok(Some(self.decided(v, choice, other)))
     }
 
@@ -154,7 +154,7 @@ impl<'a> Decider<'a> {
         most: usize,
     ) -> Result<Vec<Decision>, Diagnostic> {
         let unpriced = |&v: &Value| {
-            let choice = self.changes.choice(v, &self.changes.crossing.readings[v]);
+            let choice = self.changes.choice(v);
             self.decided(v, choice, Alternative::NotPriced)
         };
         let all: Vec<Decision> = self.values().iter().map(unpriced).collect();
@@ -182,7 +182,7 @@ impl<'a> Decider<'a> {
         priced.append(&mut free);
         let made = each(&priced, |set| {
             let like = &all[set[set.len() / 2]];
-            let other = self.other(like.value, &like.choice, &like.readings);
+            let other = self.other(like.value, &like.choice);
             other.map(|other| (set.clone(), like.value, other))
         });
         let mut found = all;
@@ -201,7 +201,7 @@ impl<'a> Decider<'a> {
 
     /// The decision for a value whose alternative is known.
     fn decided(&self, v: Value, choice: ResidualChoice, other: Alternative) -> Decision {
-        let readings = &self.changes.crossing.readings[v];
+        let readings = self.changes.readings(v);
         let mut forms = storage(self.plan);
         // What is not stored would be so in its narrowest form.
         if !readings.iter().any(|r| {
@@ -213,7 +213,7 @@ impl<'a> Decider<'a> {
         Decision {
             value: v,
             phase: phase_of(self.f, v),
-            readings: readings.clone(),
+            readings: readings.to_vec(),
             bytes: bytes(&self.changes.forms.facts, &forms, v).unwrap_or(u64::MAX),
             saved: self.changes.crossing.saved[v],
             at_peak: self.at_peak.contains(v),
@@ -225,12 +225,7 @@ impl<'a> Decider<'a> {
     }
 
     /// What else could be decided.
-    fn other(
-        &self,
-        v: Value,
-        choice: &ResidualChoice,
-        readings: &[Reading],
-    ) -> Result<Alternative, Diagnostic> {
+    fn other(&self, v: Value, choice: &ResidualChoice) -> Result<Alternative, Diagnostic> {
         let make: fn(Difference) -> Alternative = match choice {
             ResidualChoice::Parameter => return Ok(Alternative::None(NoAlternative::Parameter)),
             ResidualChoice::Constant => return Ok(Alternative::None(NoAlternative::Constant)),
@@ -241,7 +236,7 @@ impl<'a> Decider<'a> {
             ResidualChoice::Remat { .. } | ResidualChoice::Shared => Alternative::Keep,
         };
         let (mut best, mut refused): (Option<PlanPoint>, Option<String>) = (None, None);
-        for made in self.tried(v, choice, readings)? {
+        for made in self.tried(v, choice)? {
             match made {
                 Ok(point) if best.as_ref().is_none_or(|b| self.before(&point, b, choice)) => {
                     best = Some(point);
@@ -263,13 +258,12 @@ impl<'a> Decider<'a> {
         &self,
         v: Value,
         choice: &ResidualChoice,
-        readings: &[Reading],
     ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
         let price = |plan| {
             let plan = self.changes.forms.given(self.f, plan)?;
             Ok(measured(self.f, plan, self.options, self.engine)?.point)
         };
-        Ok(self.changes.plans(v, choice, readings)?.into_iter().map(price).collect())
+        Ok(self.changes.plans(v, choice)?.into_iter().map(price).collect())
     }
 
     /// Whether one alternative to a choice comes before another: within the budget first, then what does
@@ -335,8 +329,7 @@ impl<'a> Decider<'a> {
         };
         let mut made = users.filter_map(|u| operand(&u)).filter(rounds);
         let kept = |y: &Value| {
-            let memory =
-                self.changes.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
+            let memory = self.changes.readings(*y).iter().any(|r| r.how == ValueSource::Memory);
             memory || self.f.results().contains(y)
         };
         let (u, k) = made.find(|&(u, _)| kept(&f.inst_results(u)[0]))?;

@@ -10,7 +10,7 @@ use crate::lower::group_memo::LoweringMemo;
 use crate::lower::single_group::GroupLowering;
 use crate::memory::engine::EngineModel;
 use crate::memory::residuals::storage;
-use crate::plan::layout::{Layout, has_short_rows};
+use crate::plan::layout::Layout;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
 use crate::search::point::group_price;
@@ -59,38 +59,18 @@ impl<'a> LonePricer<'a> {
         };
         let buffer = |v: Value| match f.def(v) {
             ValueDef::Literal(_) => None,
-            ValueDef::Inst(i, _) => {
-                let inlined = self.facts.class[i] == InstClass::Free || is_inner(v);
-                (!inlined).then_some((Role::Temp, self.storage[v]))
-            }
+            ValueDef::Inst(i, _) => match self.facts.class[i] {
+                InstClass::Constant => Some((Role::Constant(Vec::new()), Storage::Plain)),
+                InstClass::Free => None,
+                _ if is_inner(v) => None,
+                _ => Some((Role::Temp, self.storage[v])),
+            },
             _ => Some((Role::Input, Storage::Plain)),
         };
-        let form = |v: Value| {
-            let is_constant = matches!(f.def(v),
-                ValueDef::Inst(i, _) if self.facts.class[i] == InstClass::Constant);
-            if is_constant {
-                return None;
-            }
-            Some(match buffer(v) {
-                None => BufferForm::NONE,
-                Some((Role::Input, _)) => BufferForm::INPUT,
-                Some((role, storage)) => {
-                    let strided = self.layout.concerns(&role, storage) && has_short_rows(f.ty(v));
-                    BufferForm::temporary(storage, strided)
-                }
-            })
-        };
+        let form = |v: Value| BufferForm::in_layout(buffer(v), f.ty(v), self.layout);
         let key = self.keys.key(self.facts, &group, form)?;
-        let known = self.memo.find(&key).unwrap_or_else(|| {
-            let stored = key.values.iter().filter_map(|&v| {
-                let (role, storage) = buffer(v)?;
-                Some((v, role, storage))
-            });
-            let stored: Vec<_> = stored.collect();
-            let with = (&self.options.device, self.memo);
-            self.lowering.lowered(self.facts, (&group, key), &stored, with)
-        });
-        let known = known?;
+        let with = (&self.options.device, self.memo);
+        let known = self.lowering.lowered(self.facts, (&group, key), buffer, with)?;
         Some(group_price(&known, self.engine, &self.options.device).steps.iter().sum())
     }
 }

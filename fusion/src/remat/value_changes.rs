@@ -31,6 +31,11 @@ impl<'a> ValueChanges<'a> {
         Ok(ValueChanges { f, plan, forms, crossing })
     }
 
+    /// The groups that need a value for later phases, and how each gets it.
+    pub(super) fn readings(&self, v: Value) -> &[Reading] {
+        &self.crossing.readings[v]
+    }
+
     /// The values that cross phases with their bytes, those of the most first.
     pub(crate) fn by_size(&self) -> Vec<(Value, u64)> {
         let forms = storage(self.plan);
@@ -42,7 +47,8 @@ impl<'a> ValueChanges<'a> {
     }
 
     /// What a plan decides for a value.
-    pub(super) fn choice(&self, v: Value, readings: &[Reading]) -> ResidualChoice {
+    pub(super) fn choice(&self, v: Value) -> ResidualChoice {
+        let readings = self.readings(v);
         let any = |how: ValueSource| readings.iter().any(|r| r.how == how);
         if is_constant(&self.forms.facts, v) {
             return ResidualChoice::Constant;
@@ -93,28 +99,22 @@ impl<'a> ValueChanges<'a> {
 
     /// The plans that differ in a value alone, those that have forms of storage.
     pub(super) fn plans_otherwise(&self, v: Value) -> Result<Vec<Plan>, Diagnostic> {
-        let readings = &self.crossing.readings[v];
-        let plans = self.plans(v, &self.choice(v, readings), readings)?.into_iter();
+        let plans = self.plans(v, &self.choice(v))?.into_iter();
         Ok(plans.filter_map(|plan| self.forms.given(self.f, plan).ok()).collect())
     }
 
     /// The plans that differ in a value alone.
-    pub(super) fn plans(
-        &self,
-        v: Value,
-        choice: &ResidualChoice,
-        readings: &[Reading],
-    ) -> Result<Vec<Plan>, Diagnostic> {
+    pub(super) fn plans(&self, v: Value, choice: &ResidualChoice) -> Result<Vec<Plan>, Diagnostic> {
         let (f, plan) = (self.f, self.plan);
         Ok(match choice {
             ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output => {
                 Vec::new()
             }
             ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_) => {
-                alternatives::rematerialize(f, plan, v, readings)?
+                alternatives::rematerialize(f, plan, v, self.readings(v))?
             }
             ResidualChoice::Remat { .. } => alternatives::kept(f, plan, v)?,
-            ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
+            ResidualChoice::Shared => alternatives::split_phases(f, plan, v, self.readings(v))?,
         })
     }
 }

@@ -171,11 +171,8 @@ impl<'a, 'f> UnfusedBound<'a, 'f> {
         for kernels in alike.iter().take(MOST_PRICED) {
             let group = Group { parts: vec![vec![kernels.first]] };
             let Some(key) = keys.key(facts, &group, |_| form) else { continue };
-            let known = memo.find(&key).unwrap_or_else(|| {
-                let stored: Vec<(Value, Role, Storage)> =
-                    key.values.iter().map(|&v| (v, Role::Temp, Storage::Plain)).collect();
-                lowering.lowered(facts, (&group, key), &stored, (self.device, memo))
-            });
+            let buffer = |_| Some((Role::Temp, Storage::Plain));
+            let known = lowering.lowered(facts, (&group, key), buffer, (self.device, memo));
             let Some(known) = known else { continue };
             let seconds: f64 = group_price(&known, engine, self.device).steps.iter().sum();
             self.seconds += kernels.count * (seconds - kernels.least).max(0.0);

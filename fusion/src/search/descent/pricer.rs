@@ -101,15 +101,9 @@ impl<'a> GroupPricer<'a> {
         let alike = self.keys.alike().to_vec();
         let key = self.keys.built();
         let form = GroupForm::new(self.known.len());
-        let lowered = self.memo.find(&key).unwrap_or_else(|| {
-            let stored = key.values.iter().filter_map(|&v| {
-                let (role, storage) = table.buffer(v)?;
-                Some((v, role, storage))
-            });
-            let stored: Vec<_> = stored.collect();
-            let with = (self.device, self.memo);
-            self.lowering.lowered(&table.facts, (group, key), &stored, with)
-        });
+        let with = (self.device, self.memo);
+        let buffer = |v| table.buffer(v);
+        let lowered = self.lowering.lowered(&table.facts, (group, key), buffer, with);
         let found = lowered.map(|lowered| {
             let price = group_price(&lowered, self.engine, self.device);
             self.knows &= price.stated;

@@ -7,7 +7,7 @@ use crate::analysis::leaves::leaves;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::group_key::BufferForm;
-use crate::plan::layout::{Layout, has_short_rows};
+use crate::plan::layout::Layout;
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::{Role, Storage};
 use adfuse_ir::{Inst, Phase, Value, ValueDef};
@@ -209,18 +209,7 @@ impl<'f> GroupTable<'f> {
 
     /// What the buffer of a value is to steps; `None` for what keys do not have.
     pub(super) fn form(&self, v: Value) -> Option<BufferForm> {
-        Some(match self.kind(v) {
-            BufferKind::None => BufferForm::NONE,
-            BufferKind::Constant => return None,
-            BufferKind::Input => BufferForm::INPUT,
-            BufferKind::Output => BufferForm::OUTPUT,
-            BufferKind::Temporary => {
-                let storage = self.storage[v];
-                let strided = self.layout.concerns(&Role::Temp, storage)
-                    && has_short_rows(self.facts.f.ty(v));
-                BufferForm::temporary(storage, strided)
-            }
-        })
+        BufferForm::in_layout(self.buffer(v), self.facts.f.ty(v), self.layout)
     }
 
     /// The buffer of a value, if it has one.
