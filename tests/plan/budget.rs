@@ -274,6 +274,31 @@ fn a_higher_effort_has_no_slower_plan() {
     }
 }
 
+/// A kernel has a limit, so that a long chain without products is two: one leaves all that the other reads. Yet checkpoints of the
+/// chain need a few arrays at once, which is found with a group for each instruction.
+#[test]
+fn long_chains_have_checkpoints_inside_of_kernels() {
+    const COUNT: usize = 40;
+    const SIDE: u64 = 4096;
+    let ops = ["sin", "tanh", "cos", "logistic"];
+    let step = |k: usize| format!("%v{} = {} %v{k} : f32[{SIDE}]\n", k + 1, ops[k % ops.len()]);
+    let text: String = (0..COUNT).map(step).collect();
+    let text = format!(
+        "func @f(%v0: f32[{SIDE}]) -> f32[] {{ {text}
+         %s = reduce_sum %v{COUNT} {{axes = [0]}} : f32[] return %s }}"
+    );
+    let module = parse(&text).expect("parses");
+    let g = gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+    let engine = cpu(Effort::Default);
+    let frontier = models::frontier(&f, &engine.plan, Some(&engine)).expect("plans");
+    // The input and its gradient, and a third of what the fastest plan leaves.
+    let (least, fastest) = (&frontier.points()[0], frontier.fastest().expect("a plan"));
+    assert!(least.peak < 6 * 4 * SIDE, "{} bytes", least.peak);
+    assert!(least.peak < fastest.peak / 3);
+    assert!(kept(&g, Effort::Default, 7).expect("budgets are kept") > 2);
+}
+
 /// The gradient of layers each of which reads the one before twice.
 fn doubling(layers: usize) -> Function {
     let layer = |k: usize| {

@@ -1,7 +1,8 @@
 //! What machine code of a sweep is like, without emitting it: its vector width, and the accesses that vectors do not make.
 
 use super::codegen::loop_ir::{
-    Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess, WalkedFold,
+    Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
+    WalkedFold,
 };
 use super::codegen::loop_nest::LineForm;
 use super::codegen::loop_program::GridSteps;
@@ -24,6 +25,10 @@ const CANONICAL: u32 = 2;
 /// Instructions of sixteen groups, one of each line of a block, whose elements are read by a transposed tile. Sixteen loads, 64 shuffles
 /// and sixteen stores took as long as this many.
 const TILED: i64 = 192;
+
+/// Instructions that make a mask of a guard for a group, and those that ask for a guard once for a line.
+const GUARD_MASK: u32 = 6;
+const STILL_GUARD: u32 = 5;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
@@ -141,6 +146,7 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
     let lines = extents.iter().rev().nth(1).map_or(1, |&n| n.max(1));
     let blocks = (lines - 1) / TILE_LINES + 1;
     let tiled = u32::try_from(blocks.saturating_mul(TILED) / lines).unwrap_or(u32::MAX);
+    let mut asked: Vec<&FormRanges> = Vec::new();
     for (k, read) in nest.reads.iter().enumerate().filter(|(k, _)| nest.varies[*k]) {
         match (nest.loads[k], read) {
             _ if tiles.iter().any(|(tiled, _)| *tiled == k) => {
@@ -158,8 +164,13 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
                 }
             }
             (VectorAccess::Grid, ParamRead::Guarded(sources)) => {
-                if let Some(GridSource { array, .. }) = GridSource::of(sources) {
+                if let Some(GridSource { array, guards, .. }) = GridSource::of(sources) {
                     facts.slots = facts.slots.saturating_add(extra(&nest.grid_steps(array.form)));
+                    // Reads under the same guards share their masks.
+                    if !guards.is_empty() && !asked.contains(&guards) {
+                        asked.push(guards);
+                        guard(nest, guards, &mut facts);
+                    }
                 }
             }
             _ => {}
@@ -244,6 +255,17 @@ fn shuffled(nest: &LoopNest, access: &Access) -> Option<u32> {
 fn extra(steps: &GridSteps) -> u32 {
     let offsets = std::array::from_fn(|l| steps.offset(l as i64));
     Shuffle::of(&offsets, u16::MAX, RuntimeLanes::Full).extra()
+}
+
+/// Counts the masks of guards. Those that are the same all along a line are asked once for it; if no other is, their answer is
+/// a mask.
+fn guard(nest: &LoopNest, guards: &FormRanges, facts: &mut SweepFacts) {
+    let steps = || guards.iter().map(|(form, _)| nest.grid_steps(*form));
+    let still = steps().filter(GridSteps::is_still).count() as u32;
+    let moving = steps().filter(|steps| steps.outer != 0).count() as u32;
+    let masks = moving.max(still.min(1));
+    facts.slots = facts.slots.saturating_add(masks.saturating_mul(GUARD_MASK));
+    facts.line_slots = facts.line_slots.saturating_add(still.saturating_mul(STILL_GUARD));
 }
 
 /// Counts an access in equal steps that vectors do not make at once.

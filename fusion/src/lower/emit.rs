@@ -1,6 +1,7 @@
 //! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
+use super::guarded_values::{exact, falls_to};
 use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
@@ -295,7 +296,12 @@ impl<'a> StageEmitter<'a> {
                 v = facts.f.args(j)[whole.operand as usize];
             }
             let guard = |g: &Guard| Guard { expr: g.expr.compose(index), range: g.range.clone() };
-            pieces.push((v, at, p.guards.iter().map(guard).collect()));
+            let guards: SmallVec<[Guard; 2]> = p.guards.iter().map(guard).collect();
+            let at = {
+                let all: SmallVec<[&Guard; 4]> = outer.iter().chain(&guards).collect();
+                self.under(at, &all, &facts.dims[v])
+            };
+            pieces.push((v, at, guards));
         }
         let simple = |v: Value| match facts.f.def(v) {
             ValueDef::Inst(j, _) => !(self.cx.listed)(j),
@@ -358,18 +364,23 @@ impl<'a> StageEmitter<'a> {
         Ok(self.numbered(Param::Load(kept), dtype).0)
     }
 
-    /// Whether a value is a load that gives a constant wherever one of these guards does not hold.
+    /// Whether a value is a constant that is known wherever one of these guards does not hold.
     fn falls_to(&self, x: SVal, guards: &[Guard], rest: SVal) -> bool {
-        let (SOp::Param(k), SOp::Const(rest)) =
-            (self.program.insts[x].op, self.program.insts[rest].op)
-        else {
-            return false;
-        };
-        let Some(Param::Load(pieces)) = self.params.get(k as usize) else { return false };
-        let Some((last, others)) = pieces.split_last() else { return false };
-        last.guards.is_empty()
-            && matches!(last.from, Operand::Literal(l) if l == rest)
-            && others.iter().all(|p| guards.iter().all(|g| p.guards.contains(g)))
+        let SOp::Const(rest) = self.program.insts[rest].op else { return false };
+        falls_to((&self.program, &self.params), x, guards, rest)
+    }
+
+    /// An index under guards, in its simplest form where that is the place itself.
+    fn under(&self, index: Index, guards: &[&Guard], dims: &[i64]) -> Index {
+        if guards.is_empty() {
+            return index;
+        }
+        let exact: Index = index.iter().map(|e| exact(e, guards.iter().copied())).collect();
+        if exact == index {
+            return index;
+        }
+        let simple: Index = exact.iter().map(|e| simplified(e, &self.numbers.extents)).collect();
+        if self.numbers.place(&simple, dims).is_some() { simple } else { exact }
     }
 
     /// Whether all guards hold.

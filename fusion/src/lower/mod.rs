@@ -11,6 +11,7 @@ mod fill;
 pub(crate) mod group_key;
 pub(crate) mod group_memo;
 pub(crate) mod grown;
+mod guarded_values;
 pub(crate) mod held;
 mod host;
 pub(crate) mod indirect;

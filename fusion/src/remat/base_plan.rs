@@ -3,15 +3,21 @@
 use super::group_graph::GroupGraph;
 use super::instantiate::{recurring, regrouped, without_dead};
 use super::lone_price::LonePricer;
-use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
+use super::schedule::frontier::{Frontier, FrontierOptions, frontier, segment_frontier};
 use crate::analysis::facts::Facts;
+use crate::fuse::greedy::of_groups;
+use crate::fuse::groups::Groups;
 use crate::lower::group_memo::LoweringMemo;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
 use crate::search::point::{PlanPoint, measured};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
+use cranelift_entity::SecondaryMap;
 use std::sync::Arc;
+
+/// Values that a group leaves to others in most plans.
+const FEW_VALUES: usize = 6;
 
 /// A greedy plan, and schedules of its groups.
 pub(super) struct BasePlan<'f> {
@@ -23,16 +29,20 @@ pub(super) struct BasePlan<'f> {
     facts: Facts<'f>,
     graph: GroupGraph,
     pub(super) schedules: Frontier,
+    /// Whether each instruction is a group of its own.
+    apart: bool,
 }
 
 impl<'f> BasePlan<'f> {
-    /// A plan that was made at a price of a stored byte, with the schedules of its groups.
+    /// A plan that was made at a price of a stored byte, with the schedules of its groups; those in segments where each instruction is a
+    /// group of its own (`apart`).
     ///
     /// # Errors
     /// As [`lower`](crate::lower()), those of the engine, and for sizes that add up to more than can be counted.
     pub(super) fn of(
         f: &'f Function,
         (plan, price): (&Plan, f64),
+        apart: bool,
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<BasePlan<'f>, Diagnostic> {
@@ -54,9 +64,27 @@ impl<'f> BasePlan<'f> {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;
-        let schedules = frontier(&graph.graph, &FrontierOptions::default());
+        let schedules = match apart {
+            true => segment_frontier(&graph.graph),
+            false => frontier(&graph.graph, &FrontierOptions::default()),
+        };
         let (plan, point) = (plan.clone(), made.point);
-        Ok(BasePlan { plan, price, point, known, facts, graph, schedules })
+        Ok(BasePlan { plan, price, point, known, facts, graph, schedules, apart })
+    }
+
+    /// Whether some group leaves so many values to others that what reads them waits for all of them at once. No schedule of
+    /// groups takes less memory than these.
+    pub(super) fn is_coarse(&self) -> bool {
+        let mut left = vec![0; self.plan.groups.len()];
+        self.graph.of.values().flatten().for_each(|(g, _)| left[*g] += 1);
+        left.into_iter().any(|values| values > FEW_VALUES)
+    }
+
+    /// The plan with a group for each instruction.
+    pub(super) fn apart(&self, options: &PlanOptions) -> Plan {
+        let groups = Groups::grow(&self.facts, &options.device, true, &SecondaryMap::new());
+        let Plan { groups, storage, .. } = of_groups(&self.facts, &groups, options);
+        Plan { groups, storage, ..self.plan.clone() }
     }
 
     /// The plan in which groups recur as one of its schedules says, and which of them come again; `None` where nothing
@@ -83,7 +111,9 @@ impl<'f> BasePlan<'f> {
         options: &PlanOptions,
     ) -> Result<Option<Plan>, Diagnostic> {
         match self.recurring(at) {
-            Some((plan, again)) => regrouped(&self.known, (&plan, &again), options, self.price),
+            Some((plan, again)) => {
+                regrouped(&self.known, (&plan, &again, self.apart), options, self.price)
+            }
             None => Ok(None),
         }
     }

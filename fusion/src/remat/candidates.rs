@@ -23,6 +23,9 @@ const MEASURED: usize = 40_000;
 /// Instructions of a function up to which greedy plans of two efforts are what plans for budgets are made of.
 const SMALL: usize = 1000;
 
+/// Instructions of a function up to which schedules of single instructions are found.
+const MOST_APART: usize = 4000;
+
 /// Plans that may be on a frontier.
 pub(super) struct CandidatePoints {
     pub(super) points: Vec<PlanPoint>,
@@ -85,12 +88,20 @@ pub(super) fn candidates(
         }
         return Ok(CandidatePoints { points, unbudgeted });
     }
-    let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), options, engine));
+    let bases =
+        each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), false, options, engine));
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
     points.extend(bases.iter().map(|base| base.point.clone()));
     points.iter().for_each(|point| evaluator.add(point));
     let most = (MEASURED / bases.len() / f.inst_count().max(1)).clamp(16, 48);
+    let apart = match bases.first() {
+        Some(first) if f.inst_count() <= MOST_APART && first.is_coarse() => {
+            let plan = (&first.apart(options), PRICES[0]);
+            Some(BasePlan::of(f, plan, true, options, engine)?)
+        }
+        _ => None,
+    };
     let recurring = RecurringPlans::new(&bases, options, evaluator);
-    points.extend(recurring.of_schedules(most, &points)?);
+    points.extend(recurring.of_schedules(most, apart.as_ref(), &points)?);
     Ok(CandidatePoints { points, unbudgeted })
 }

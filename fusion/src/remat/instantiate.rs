@@ -181,13 +181,14 @@ pub(crate) fn without_dead(facts: &Facts<'_>, plan: Plan) -> Plan {
 }
 
 /// The plan with its instructions grouped anew, those that come again among them, so that what is
-/// computed again joins its readers. `None` where such groups have no plan of the function.
+/// computed again joins its readers. Where each instruction is a group of its own (`apart`), those that come again one after the
+/// other join each other. `None` where such groups have no plan of the function.
 ///
 /// # Errors
 /// Those of planning.
 pub(crate) fn regrouped(
     known: &Facts<'_>,
-    (plan, again): (&Plan, &[bool]),
+    (plan, again, apart): (&Plan, &[bool], bool),
     options: &PlanOptions,
     price: f64,
 ) -> Result<Option<Plan>, Diagnostic> {
@@ -200,10 +201,16 @@ pub(crate) fn regrouped(
         known: Some((known, &x.value)),
         ..RegroupFrom::default()
     };
-    for (group, _) in x.plan.groups.iter().zip(again).filter(|(_, again)| **again) {
+    // Where the first of a run of groups that come again begins.
+    let mut begun: Option<u32> = None;
+    for (group, &again) in x.plan.groups.iter().zip(again) {
         let members = || group.parts.iter().flatten().copied();
-        let first = members().map(|i| place[i]).min().unwrap_or(0);
-        members().for_each(|i| from.since[i] = first);
+        let own = members().map(|i| place[i]).min().unwrap_or(0);
+        let first = begun.filter(|_| apart).unwrap_or(own);
+        begun = again.then_some(first);
+        if again {
+            members().for_each(|i| from.since[i] = first);
+        }
     }
     let (facts, groups) = regroup(&x.f, options, price, &from)?;
     let made = of_groups(&facts, &groups, options);

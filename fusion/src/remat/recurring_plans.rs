@@ -63,12 +63,14 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
     }
 
     /// Those beside known plans that may be on the frontier, of about three times as many schedules for each base plan.
+    /// Schedules of a plan with a group for each instruction become plans once their instructions are grouped.
     ///
     /// # Errors
     /// Those of planning.
     pub(super) fn of_schedules(
         mut self,
         most: usize,
+        apart: Option<&BasePlan<'f>>,
         known: &'a [PlanPoint],
     ) -> Result<Vec<PlanPoint>, Diagnostic> {
         let frontiers: Vec<&Frontier> = self.bases.iter().map(|base| &base.schedules).collect();
@@ -89,6 +91,12 @@ impl<'a, 'f, 'e> RecurringPlans<'a, 'f, 'e> {
         let most = (most * self.bases.len() / 2).max(REGROUPED_INSTS / insts);
         let numbers = self.worth_regrouping(known, &near, most.min(MOST_REGROUPED));
         self.regrouped(&numbers)?;
+        if let Some(apart) = apart {
+            let numbers = chosen(&[&apart.schedules], most);
+            let plans = each(&numbers, |&(_, at)| apart.regrouped(at, self.options));
+            let plans = plans.into_iter().collect::<Result<Vec<Option<Plan>>, Diagnostic>>()?;
+            self.measured(plans);
+        }
         self.thinned(known);
         Ok(self.found)
     }

@@ -221,6 +221,11 @@ impl GridSteps {
         self.inner.iter().fold(1i64, |n, (extent, _)| n.saturating_mul(*extent))
     }
 
+    /// Whether all coordinates are the same one.
+    pub(crate) fn is_still(&self) -> bool {
+        self.outer == 0 && self.inner.iter().all(|(_, step)| *step == 0)
+    }
+
     /// How far an element of a group is from its first one.
     pub(crate) fn offset(&self, lane: i64) -> i64 {
         let (mut rest, mut sum) = (lane, 0i64);

@@ -4,10 +4,10 @@
 use super::interleave::Interleaving;
 use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{
-    GridGuard, GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal,
+    GridGuard, GridSteps, GroupRead, GroupWrite, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use super::program_builder::{LineState, ProgramBuilder};
-use super::short_axes::GridSource;
+use super::short_axes::{GridSource, NOWHERE};
 use super::unused::without_unused;
 use super::{nontemporal, vectorize};
 
@@ -154,11 +154,32 @@ impl ProgramBuilder<'_> {
         let p = self.p;
         let GridSource { array, guards, rest } = GridSource::of(sources)?;
         let pointer = self.line_pointer(array);
-        let mut all = Vec::new();
+        let mut all: Vec<GridGuard> = Vec::new();
+        // What is the same all along a line is asked once: -1 where all such guards hold, else 0.
+        let mut still: Option<(LoopVal, GridSteps)> = None;
         for (form, range) in guards {
             let (first, steps) = (self.fixed_form(*form), p.grid_steps(*form));
-            let count = range.end.saturating_sub(range.start).max(0);
-            all.push(GridGuard { first, steps, low: range.start, count });
+            let (low, count) = (range.start, range.end.saturating_sub(range.start).max(0));
+            if steps.is_still() {
+                let holds = self.op(LoopOp::Within(first, low, count));
+                let both = match still {
+                    Some((others, _)) => self.op(LoopOp::And(others, holds)),
+                    None => holds,
+                };
+                still = Some((both, steps));
+                continue;
+            }
+            all.push(GridGuard { first, steps, low, count });
+        }
+        if let Some((holds, steps)) = still {
+            match all.iter_mut().find(|guard| guard.steps.outer != 0) {
+                Some(guard) => {
+                    let fails = self.plus(holds, 1);
+                    let away = self.mul(fails, NOWHERE);
+                    guard.first = self.add(guard.first, away);
+                }
+                None => all.push(GridGuard { first: holds, steps, low: -1, count: 1 }),
+            }
         }
         Some(GroupRead::Grid { pointer, steps: p.grid_steps(array.form), guards: all, rest })
     }

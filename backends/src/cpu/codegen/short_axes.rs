@@ -12,7 +12,10 @@ use adfuse_ir::Literal;
 use smallvec::SmallVec;
 
 /// Guards of grids are compared in 32 bits: their absolute values stay below this.
-const MOST: i64 = 1 << 30;
+const MOST: i64 = 1 << 28;
+
+/// What a number of a guard is moved by so that the guard holds nowhere: values and ends below [`MOST`] stay below 2^31.
+pub(crate) const NOWHERE: i64 = 6 * MOST;
 
 /// A parameter that groups may read as a grid: elements of 32 bits where guards hold, and a literal elsewhere.
 pub(crate) struct GridSource<'a> {

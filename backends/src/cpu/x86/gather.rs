@@ -3,16 +3,21 @@
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, ElementMask, GroupValue, ReadOperand};
+use super::state::{ALONG, BodyLowering, ElementMask, GroupValue, GuardMask, ReadOperand};
 use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
+use crate::cpu::codegen::short_axes::NOWHERE;
 use crate::cpu::codegen::shuffle::{LANES, PermutedVector, RuntimeLanes, Shuffle};
 use crate::cpu::codegen::vector_width::Unsupported;
 use crate::cpu::x86::gpr::ValueHome;
 use adfuse_ir::Literal;
 use iced_x86::{Code, Register};
+use smallvec::SmallVec;
 
 /// Unsigned numbers that are less.
 const LESS: u8 = 1;
+
+/// An offset at which no guard holds: of elements that no lane has.
+const ELSEWHERE: i64 = NOWHERE;
 
 /// The lanes that are read: those of some bits, and of those the ones of a mask.
 #[derive(Clone, Copy)]
@@ -34,25 +39,27 @@ impl BodyLowering<'_> {
         let mask = self.present.first().copied();
         let form = if mask.is_some() { RuntimeLanes::Lanes } else { RuntimeLanes::Full };
         let mut wanted = WantedLanes { bits: u16::MAX, mask, form };
+        let mut open: SmallVec<[&GridGuard; 4]> = SmallVec::new();
         for guard in guards {
             match self.known_lanes(guard) {
                 Some(bits) => wanted.bits &= bits,
-                None => {
-                    let own = self.guarded_lanes(guard, copy);
-                    wanted.mask = Some(match wanted.mask {
-                        Some(mask) => {
-                            let both = [ReadOperand::Reg(mask), ReadOperand::Reg(own)];
-                            let both = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both);
-                            self.bits(both)
-                        }
-                        None => own,
-                    });
-                    wanted.form = wanted.form.max(RuntimeLanes::of_guard(&guard.steps, steps));
-                }
+                None => open.push(guard),
             }
         }
-        let (x, zeros) = self.load_pattern(pointer, steps, wanted, copy)?;
         let rest = rest.map_or(0, |l| l.bits());
+        if mask.is_none()
+            && rest == 0
+            && let Some(x) = self.load_guarded(pointer, (steps, &open), wanted.bits, copy)?
+        {
+            return Ok(GroupValue::One(ReadOperand::Reg(x)));
+        }
+        for guard in open {
+            let offsets = std::array::from_fn(|l| guard.steps.offset(l as i64));
+            let own = self.guard_mask(guard, copy, offsets);
+            wanted.mask = Some(self.both_masks(wanted.mask, own));
+            wanted.form = wanted.form.max(RuntimeLanes::of_guard(&guard.steps, steps));
+        }
+        let (x, zeros) = self.load_pattern(pointer, steps, wanted, copy)?;
         let x = match wanted {
             _ if guards.is_empty() || zeros && rest == 0 => x,
             WantedLanes { bits: u16::MAX, mask: None, .. } => x,
@@ -82,20 +89,69 @@ impl BodyLowering<'_> {
         Some((0..LANES as i64).filter(|&l| inside(l)).fold(0, |bits, l| bits | 1 << l))
     }
 
-    /// The lanes in which a guard holds. Its numbers are far less than 2^31.
-    fn guarded_lanes(&mut self, guard: &GridGuard, copy: u32) -> VirtualReg {
-        let known = self.guarded.iter().find(|(g, c, _)| g == guard && *c == copy);
-        if let Some(&(.., there)) = known {
-            return there;
+    /// Elements of a grid where its guards hold, and 0 elsewhere: the guards are asked of the elements in place of the lanes, and what
+    /// is not read is 0 before it is permuted. `None` where no such guards decide, or lanes are not a permutation.
+    fn load_guarded(
+        &mut self,
+        pointer: LoopVal,
+        (steps, guards): (&GridSteps, &[&GridGuard]),
+        bits: u16,
+        copy: u32,
+    ) -> Result<Option<VirtualReg>, Unsupported> {
+        let decides =
+            |g: &&GridGuard| RuntimeLanes::of_guard(&g.steps, steps) <= RuntimeLanes::Elements;
+        let offsets: [i64; LANES] = std::array::from_fn(|l| steps.offset(l as i64));
+        let Shuffle::Permute(windows) = Shuffle::of(&offsets, bits, RuntimeLanes::Elements) else {
+            return Ok(None);
+        };
+        if guards.is_empty() || !guards.iter().all(decides) || windows.iter().any(is_far) {
+            return Ok(None);
+        }
+        let place = self.grid_place(pointer, steps, copy)?;
+        let mut loaded = Vec::new();
+        for w in &windows {
+            let mut mask = None;
+            for guard in guards {
+                let mut offsets = [ELSEWHERE; LANES];
+                for l in (0..LANES).filter(|&l| w.lanes >> l & 1 != 0) {
+                    offsets[usize::from(w.places[l])] = guard.steps.offset(l as i64);
+                }
+                let own = self.guard_mask(guard, copy, offsets);
+                mask = Some(self.both_masks(mask, own));
+            }
+            let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
+            let mask = mask.map(ReadOperand::Reg);
+            loaded.push(self.load_lanes(code, shifted(place, w.from)?, mask, None));
+        }
+        Ok(Some(self.joined_windows(&windows, &loaded, bits)?))
+    }
+
+    /// Both of two masks.
+    fn both_masks(&mut self, before: Option<VirtualReg>, own: VirtualReg) -> VirtualReg {
+        let Some(before) = before else { return own };
+        let both = [ReadOperand::Reg(before), ReadOperand::Reg(own)];
+        let both = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &both);
+        self.bits(both)
+    }
+
+    /// Where a guard holds, of numbers this far from its first one. They are far less than 2^31.
+    fn guard_mask(&mut self, guard: &GridGuard, copy: u32, offsets: [i64; LANES]) -> VirtualReg {
+        let is = |m: &&GuardMask| m.guard == *guard && m.copy == copy && m.offsets == offsets;
+        if let Some(known) = self.guarded.iter().find(is) {
+            return known.made;
         }
         let groups = i64::from(copy * self.lanes()) / guard.steps.within();
-        self.outer_place(&guard.steps, 1);
-        self.with(Code::Add_r64_rm64, Register::RAX, guard.first);
+        if guard.steps.outer == 0 {
+            self.with(Code::Mov_r64_rm64, Register::RAX, guard.first);
+        } else {
+            self.outer_place(&guard.steps, 1);
+            self.with(Code::Add_r64_rm64, Register::RAX, guard.first);
+        }
         let from = [VirtualOperand::General(Register::EAX)];
         let first = self.make(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, RegWidth::Z, &from);
         let more = groups.wrapping_mul(guard.steps.outer).wrapping_sub(guard.low);
-        let by = |l: i64| guard.steps.offset(l).wrapping_add(more) as i32;
-        let bytes: Vec<u8> = (0..LANES as i64).flat_map(|l| by(l).to_le_bytes()).collect();
+        let by = offsets.map(|offset| offset.wrapping_add(more) as i32);
+        let bytes: Vec<u8> = by.iter().flat_map(|by| by.to_le_bytes()).collect();
         let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
         let args = [VirtualOperand::Reg(first, RegWidth::Z), VirtualOperand::Mem(by)];
         let value = self.make(Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args);
@@ -106,7 +162,7 @@ impl BodyLowering<'_> {
         ];
         let code = Code::EVEX_Vpcmpud_kr_k1_zmm_zmmm512b32_imm8;
         let made = self.make(code, RegWidth::Mask, &args);
-        self.guarded.push((guard.clone(), copy, made));
+        self.guarded.push(GuardMask { guard: guard.clone(), copy, offsets, made });
         made
     }
 
@@ -208,8 +264,23 @@ impl BodyLowering<'_> {
             };
             loaded.push(self.load_lanes(code, shifted(place, w.from)?, mask, None));
         }
-        let (mut x, mut done) = match (windows, loaded.as_slice()) {
-            ([w], &[x]) => return Ok(self.permuted(x, &w.places, |_| {})),
+        self.joined_windows(windows, &loaded, u16::MAX)
+    }
+
+    /// The lanes of several vectors that were loaded, and 0 in those that are not among `bits`.
+    fn joined_windows(
+        &mut self,
+        windows: &[PermutedVector],
+        loaded: &[VirtualReg],
+        bits: u16,
+    ) -> Result<VirtualReg, Unsupported> {
+        let kept = (bits != u16::MAX).then(|| self.bits(ReadOperand::Const(bits.into(), 4)));
+        let keep = |i: &mut VirtualInst| {
+            i.mask = kept;
+            i.zeroing = kept.is_some();
+        };
+        let (mut x, mut done) = match (windows, loaded) {
+            ([w], &[x]) => return Ok(self.permuted(x, &w.places, keep)),
             ([a, b, ..], &[x, y, ..]) => {
                 let from =
                     |l: usize| if b.lanes >> l & 1 != 0 { 16 + b.places[l] } else { a.places[l] };
@@ -217,7 +288,11 @@ impl BodyLowering<'_> {
                 let args =
                     [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(y, RegWidth::Z)];
                 let code = Code::EVEX_Vpermt2ps_zmm_k1z_zmm_zmmm512b32;
-                (self.make_with(code, RegWidth::Z, &args, |i| i.tied = Some(x)), 2)
+                let made = self.make_with(code, RegWidth::Z, &args, |i| {
+                    keep(i);
+                    i.tied = Some(x);
+                });
+                (made, 2)
             }
             _ => return Err(Unsupported::Order),
         };
@@ -343,6 +418,11 @@ impl BodyLowering<'_> {
         let args = [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(x, RegWidth::Z)];
         self.make_with(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args, change)
     }
+}
+
+/// Whether a window is farther off than an instruction reaches.
+fn is_far(w: &PermutedVector) -> bool {
+    w.from.checked_mul(4).is_none_or(|n| i32::try_from(n).is_err())
 }
 
 /// A place this many elements further.

@@ -89,8 +89,8 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) homes: &'a [ValueHome],
     /// Coordinates along the line of the groups that have asked for them.
     pub(crate) coordinates: Vec<(u32, VirtualReg)>,
-    /// Lanes in which guards of grids hold.
-    pub(crate) guarded: GuardedLanes,
+    /// Masks of what guards of grids hold for.
+    pub(crate) guarded: Vec<GuardMask>,
     /// Elements that the lanes of masks have.
     pub(crate) element_masks: Vec<ElementMask>,
     /// Whether outputs are stored past the caches, those that may be.
@@ -105,8 +105,13 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) held: Option<LaneRegs>,
 }
 
-/// The lanes in which guards hold, of groups that have asked for them.
-pub(crate) type GuardedLanes = Vec<(GridGuard, u32, VirtualReg)>;
+/// Where a guard holds, of numbers this far from the first one of a copy of a group.
+pub(crate) struct GuardMask {
+    pub(crate) guard: GridGuard,
+    pub(crate) copy: u32,
+    pub(crate) offsets: [i64; LANES],
+    pub(crate) made: VirtualReg,
+}
 
 /// The elements of a window that some lanes of a mask have, for windows alike.
 pub(crate) struct ElementMask {

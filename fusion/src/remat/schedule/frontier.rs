@@ -101,6 +101,23 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     Frontier::of(g, archive.entries, hull, options.points)
 }
 
+/// Schedules in segments alone, which take little time to find on a graph of any size: those between the graph's narrow places, those of
+/// equal length, and what cuts of [`residuals`] compute again.
+pub(crate) fn segment_frontier(g: &CostGraph) -> Frontier {
+    let mut archive = ParetoArchive::new(g);
+    archive.offer(g.runs().collect());
+    let hull = residuals(g, FEW_CUTS);
+    for corner in &hull.points {
+        archive.offer(recomputing(g, &corner.recomputed));
+    }
+    segments::offer(g, &mut archive);
+    equal_segments::offer(g, &hull, &mut archive);
+    Frontier::of(g, archive.entries, hull, None)
+}
+
+/// Cuts beside segments.
+const FEW_CUTS: usize = 8;
+
 /// Bounds of the moves that are tried from one schedule.
 const LEAST_WAYS: usize = 8;
 const MOST_WAYS: usize = 256;

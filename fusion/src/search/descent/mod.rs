@@ -2,7 +2,7 @@
 //!
 //! Grouping is greedy: an instruction joins the part of its last operand, and what is inlined is decided by bytes and
 //! operations alone. Here each such decision is tried the other way, and priced: an inlined value is computed by a group,
-//! a computed one is inlined, two groups that have something to do with each other become one, a fold moves to another
+//! a computed one is inlined, or all of those that a group leaves to others, two groups that have something to do with each other become one, a fold moves to another
 //! group, one group becomes several. Some changes gain with another one alone: [`pairs`] are tried too. A change is priced
 //! by the groups that it touches, which are lowered by themselves, each form once; so the time does not grow with the size
 //! of the plan, and equal layers are priced once. A change that is faster is made at once, and
@@ -11,6 +11,7 @@
 //! the model cannot tell such gains.
 
 mod allowance;
+mod boundary;
 mod inlined_shifts;
 mod operands;
 mod pairs;
@@ -156,6 +157,10 @@ impl Descent<'_, '_> {
             while self.joined_by_another(g) || self.joined_without_preamble(g) {
                 changed = true;
             }
+        }
+        let groups: Vec<GroupId> = self.table.rows.keys().collect();
+        for g in groups {
+            changed |= self.cut_at_boundary(g);
         }
         // The largest values first, where there is most to be had.
         let facts = &self.table.facts;

@@ -52,7 +52,10 @@ impl Descent<'_, '_> {
 }
 
 /// The contractions that read a value, or what is inlined of it.
-fn readers_of<'t>(table: &'t GroupTable<'_>, v: Value) -> impl Iterator<Item = Inst> + 't {
+pub(super) fn readers_of<'t>(
+    table: &'t GroupTable<'_>,
+    v: Value,
+) -> impl Iterator<Item = Inst> + 't {
     let parts = table.readers[v].iter().flat_map(|&g| &table.rows[g].group.parts);
     let reads = move |m: &Inst| {
         table.facts.class[*m] == InstClass::Contract && table.reads(*m).contains(&v)

@@ -347,6 +347,11 @@ impl<'f> GroupTable<'f> {
         self.home[v].is_some() && !self.readers[v].is_empty()
     }
 
+    /// Whether the function returns a value.
+    pub(super) fn is_result(&self, v: Value) -> bool {
+        self.results.contains(v)
+    }
+
     fn is_temporary(&self, v: Value) -> bool {
         self.is_left(v) && !self.results.contains(v)
     }
