@@ -223,6 +223,17 @@ impl<'s> LineWords<'s> {
                 }
                 LoopStmt::Groups { last, from, to, shapes, nontemporal }
             }
+            "line" => {
+                let (count, mut copies, mut joins) = (self.number()?, SmallVec::new(), Vec::new());
+                self.expect("by")?;
+                while !self.is_empty() && self.words.front() != Some(&"join") {
+                    copies.push(self.number()?);
+                }
+                while self.accept("join") {
+                    joins.push((self.numbered('o')?, self.value()?));
+                }
+                LoopStmt::Line { count, copies, joins }
+            }
             "transpose" => {
                 let (tile, from) = (self.numbered('t')?, self.value()?);
                 self.expect("lines")?;

@@ -34,6 +34,14 @@ impl BodyLowering<'_> {
         Some(self.reg(ReadOperand::Slot(slot)))
     }
 
+    /// The lanes of a part that are there; none where all are.
+    pub(crate) fn present_lanes(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
+        match self.wide {
+            true => self.there(part),
+            false => self.there_vector(part, eight),
+        }
+    }
+
     pub(crate) fn memory(&self, place: GroupAddress, more: u32) -> Mem {
         match place {
             GroupAddress::Frame(slot) => Mem::Frame(slot + more),
