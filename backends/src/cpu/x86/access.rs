@@ -22,24 +22,16 @@ impl BodyLowering<'_> {
     }
 
     /// The lanes of a part that are there, with AVX-512; none where all are.
-    fn there(&mut self, part: usize) -> Option<VirtualReg> {
+    pub(crate) fn there(&mut self, part: usize) -> Option<VirtualReg> {
         let all = self.present.first().copied()?;
         Some(self.bits_of(ReadOperand::Reg(all), part))
     }
 
     /// The lanes of a part that are there, with AVX2: of 32 bits, or of 64.
-    fn there_vector(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
+    pub(crate) fn there_vector(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
         let partial = self.partial?;
         let slot = partial.masks[if eight { 1 + part } else { 0 }];
         Some(self.reg(ReadOperand::Slot(slot)))
-    }
-
-    /// The lanes of a part that are there; none where all are.
-    pub(crate) fn present_lanes(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
-        match self.wide {
-            true => self.there(part),
-            false => self.there_vector(part, eight),
-        }
     }
 
     pub(crate) fn memory(&self, place: GroupAddress, more: u32) -> Mem {

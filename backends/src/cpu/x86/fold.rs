@@ -111,7 +111,11 @@ impl BodyLowering<'_> {
         let group = (copy % (LANES / self.lanes())) as usize;
         for (part, &x) in x.parts().iter().enumerate() {
             // What is not there leaves lanes as they are.
-            let x = match self.present_lanes(part, eight) {
+            let present = match self.wide {
+                true => self.there(part),
+                false => self.there_vector(part, eight),
+            };
+            let x = match present {
                 Some(mask) => {
                     let neutral = self.constant(f.neutral()).parts()[0];
                     self.select(mask, x, neutral, eight)
