@@ -146,19 +146,7 @@ impl LoopVerifier<'_> {
                 self.groups()?;
                 self.define(*last, DType::I64)
             }
-            LoopStmt::Line { count, copies, joins } => {
-                if *count < 1 || copies.is_empty() || copies.contains(&0) {
-                    return Err("a line of no groups".into());
-                }
-                self.named(s)?;
-                joins.iter().try_for_each(|(k, _)| self.folded(*k))?;
-                let lanes = |(_, w): &(usize, &GroupWrite)| w.fold().is_some_and(|f| f.lanes);
-                let mut folded = self.program.writes.iter().enumerate().filter(lanes);
-                if let Some((k, _)) = folded.find(|(k, _)| !joins.iter().any(|(j, _)| j == k)) {
-                    return Err(format!("the lanes of output {k} are not joined"));
-                }
-                self.groups()
-            }
+            LoopStmt::Line { .. } => self.whole_line(s),
             LoopStmt::Transpose { tile, .. } => self.tile(*tile).and_then(|()| self.named(s)),
             LoopStmt::Partial { .. } => self.named(s).and_then(|()| self.groups()),
             LoopStmt::Invariants { params } => {
@@ -196,6 +184,22 @@ impl LoopVerifier<'_> {
                 self.folded(*output)
             }
         }
+    }
+
+    /// A whole line has groups, and a part for the lanes of each output that has any.
+    fn whole_line(&mut self, s: &LoopStmt) -> VerifyResult {
+        let LoopStmt::Line { count, copies, joins } = s else { return Ok(()) };
+        if *count < 1 || copies.is_empty() || copies.contains(&0) {
+            return Err("a line of no groups".into());
+        }
+        self.named(s)?;
+        joins.iter().try_for_each(|(k, _)| self.folded(*k))?;
+        let lanes = |(_, w): &(usize, &GroupWrite)| w.fold().is_some_and(|f| f.lanes);
+        let mut folded = self.program.writes.iter().enumerate().filter(lanes);
+        if let Some((k, _)) = folded.find(|(k, _)| !joins.iter().any(|(j, _)| j == k)) {
+            return Err(format!("the lanes of output {k} are not joined"));
+        }
+        self.groups()
     }
 
     /// The values that a statement names are integers.

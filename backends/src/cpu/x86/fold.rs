@@ -24,8 +24,6 @@ use smallvec::SmallVec;
 /// Lanes of a block.
 const LANES: u32 = BLOCK_LANES as u32;
 
-type FoldResult = Result<(), Unsupported>;
-
 fn operation(m: Monoid) -> Prim {
     match m {
         Monoid::Sum => Prim::Add,
@@ -106,7 +104,13 @@ impl BodyLowering<'_> {
     }
 
     /// Folds a group of an output into the lanes of its line. Lanes begin with the first elements.
-    fn fold_line(&mut self, f: &GroupFold, k: usize, copy: u32, x: &GroupValue) -> FoldResult {
+    fn fold_line(
+        &mut self,
+        f: &GroupFold,
+        k: usize,
+        copy: u32,
+        x: &GroupValue,
+    ) -> Result<(), Unsupported> {
         let (parts, eight) = (x.parts().len(), long(f.dtype));
         let group = (copy % (LANES / self.lanes())) as usize;
         for (part, &x) in x.parts().iter().enumerate() {
@@ -139,7 +143,7 @@ impl BodyLowering<'_> {
     }
 
     /// Joins the lanes of a line, and stores the part at an address.
-    pub(crate) fn join_line(&mut self, k: usize, to: LoopVal) -> FoldResult {
+    pub(crate) fn join_line(&mut self, k: usize, to: LoopVal) -> Result<(), Unsupported> {
         let GroupWrite::Lanes { fold, .. } = self.p.writes[k] else {
             return Err(Unsupported::Write(k));
         };
