@@ -125,7 +125,7 @@ pub(crate) enum LoopStmt {
         first: Option<LoopVal>,
         count: LoopVal,
     },
-    /// The groups of a whole line of so many elements, the last of which may be partial. As many groups are interleaved as
+    /// The groups of a whole line of this many elements, the last of which may be partial. As many groups are interleaved as
     /// the first number of `copies` says that the registers allow. Lanes of folds are in registers, and are joined to
     /// parts at these addresses: the line is all that folds into them.
     Line {
