@@ -35,6 +35,10 @@ const TASKS: i64 = 4;
 /// Up to this number of threads, tasks are those of one thread.
 const FEW_THREADS: i64 = 2;
 
+/// Elements that are packed in the time in which what follows the sums is called once. Pieces of parts of lines call it for each
+/// of their rows.
+const CALL: i64 = 128;
+
 /// The fewest products that are divided along the depth too, and the most bytes of the sums of all chunks.
 const DEEP: i64 = 1 << 22;
 const CHUNKS: i64 = 4 << 20;
@@ -90,8 +94,31 @@ pub(super) struct ProductTasks {
 
 impl ProductTasks {
     /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. Since every result is a sum of its
-    /// own, they change no bit. Pieces for more threads have no more rows and no more columns.
+    /// own, they change no bit. Pieces for more threads have no more rows and no more columns: what loses first is decided
+    /// by the pieces of one thread.
     pub(super) fn split(&self, threads: i64) -> TaskSplit {
+        let [rows, columns] =
+            [true, false].map(|rows_first| self.overhead(self.cut(1, rows_first)));
+        let rows_first = rows[0].saturating_mul(columns[1]) < columns[0].saturating_mul(rows[1]);
+        self.cut(threads, rows_first)
+    }
+
+    /// What a piece costs beside its products, in packed elements, and how many results it has.
+    fn overhead(&self, cut: TaskSplit) -> [i128; 2] {
+        let [_, _, cols, depth] = self.size.map(i128::from);
+        let [rows, width] = [cut.rows, cut.task[1]].map(i128::from);
+        let calls = if self.followed && width < cols { rows } else { 0 };
+        let packed = match self.packing {
+            PiecePacking::Columns => width,
+            PiecePacking::Both => width.saturating_add(rows),
+            PiecePacking::Nothing => 0,
+        };
+        let all = calls.saturating_mul(CALL.into()).saturating_add(packed.saturating_mul(depth));
+        [all, rows.saturating_mul(width)]
+    }
+
+    /// The same where pieces that are too large lose rows before columns, or columns before rows.
+    fn cut(&self, threads: i64, rows_first: bool) -> TaskSplit {
         let ProductTasks { size: [batch, rows, cols, depth], cuts, bytes, packing, .. } = *self;
         let all = batch.saturating_mul(rows).max(1);
         let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
@@ -116,6 +143,9 @@ impl ProductTasks {
         let fewest = FEWEST[usize::from(split)].saturating_mul(rate);
         let products = (work(all, cols) / tasks).clamp(fewest, PRODUCTS.saturating_mul(rate));
         let square = parts && packing != PiecePacking::Columns;
+        while rows_first && height > GRAIN && work(width, height) > products {
+            height = grained(height / 2);
+        }
         while square && width.min(height) > GRAIN && work(width, height) > products {
             match width > height {
                 true => width = grained(width / 2),
@@ -187,6 +217,18 @@ mod tests {
             let count = parts(size[0] * size[1], height) * parts(size[2], width);
             assert!(count >= 16, "{size:?}: {count} tasks");
         }
+    }
+
+    /// A call for each part of a line takes longer than packing columns again for fewer rows, unless those are deep.
+    #[test]
+    fn what_follows_shallow_sums_has_whole_lines() {
+        let piece = |size, followed| {
+            let split = tasks(size, PiecePacking::Columns, followed).split(1);
+            [split.rows, split.task[1]]
+        };
+        assert_eq!(piece([1, 512, 256, 64], true), [128, 256]);
+        assert_eq!(piece([1, 512, 256, 64], false), [256, 128]);
+        assert_eq!(piece([1, 1024, 256, 1024], true), [256, 64]);
     }
 
     #[test]

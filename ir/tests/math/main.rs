@@ -208,6 +208,32 @@ fn exceptional_results_are_exact() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Masked scores are -inf, or some -1e9: a product with a subnormal takes many processors far longer.
+#[test]
+fn exponentials_of_masks_meet_no_subnormals() {
+    for func in [Func::Exp, Func::Exp2, Func::Logistic] {
+        for (dtype, least) in
+            [(DType::F32, f64::from(f32::MIN_POSITIVE)), (DType::F64, f64::MIN_POSITIVE)]
+        {
+            let mut program = program(func, dtype);
+            program.outputs = program.insts.keys().collect();
+            let program = &program;
+            let largest = if dtype == DType::F32 { f64::from(f32::MAX) } else { f64::MAX };
+            for x in [f64::NEG_INFINITY, -largest, -1e9, -1e4] {
+                let columns = [[Literal::from_f64(dtype, x).bits(); LANES]];
+                let mut regs = Vec::new();
+                let all = eval_lanes(program, &columns, 1, &mut regs);
+                for (&v, bits) in program.outputs.iter().zip(all) {
+                    let d = program.insts[v].dtype;
+                    let y = Literal::from_bits(d, bits[0]);
+                    let y = if d.is_float() { y.to_f64().abs() } else { 1.0 };
+                    assert!(!(0.0 < y && y < least), "{}.{dtype}({x}): {v} is {y:e}", func.name());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn smallest_operands_return_themselves() {
     use Func::*;

@@ -148,6 +148,58 @@ fn domains() {
     }
 }
 
+/// Lines of every length up to that of nine vectors, in any number and beginning anywhere, of which calls and tasks cut some: what
+/// folds along them, what follows their folds, and what folds over their columns.
+#[test]
+fn short_lines() {
+    let types = [DType::F32, DType::F64, DType::I32];
+    for n in 2usize..=132 {
+        for (k, d) in types.into_iter().enumerate() {
+            // Each type at every third length, and all at those around vectors.
+            if !(n + k).is_multiple_of(3) && n % 16 > 1 && !thorough() {
+                continue;
+            }
+            let (m, wide) = ([2, 3, 5, 67][(n + k) % 4], n + 3);
+            let (shift, body) = match d.is_float() {
+                true => (1 + n % 3, format!("s3 = exp.{d} s2")),
+                false => (n % 3, format!("s3 = mul.{d} s2 s0")),
+            };
+            let text = format!(
+                "program @f {{
+                   input %x: {d}[{m}, {wide}]
+                   output %y: {d}[{m}, {n}]
+                   output %t: {d}[{m}]
+                   output %c: {d}[{n}]
+                   output %z: {d}[{m}, {n}]
+                   kernel @k [{m}] {{
+                     row r0: {d}
+                     row r1: {d}
+                     row r2: {d}
+                     stage [{n}] {{ p0 = load %x[d0, d1 + {shift}] s0 = param.{d} 0 r0 = reduce.max s0 lane(d1) }}
+                     stage [{n}] {{
+                       p0 = load %x[d0, d1 + {shift}] p1 = r0
+                       s0 = param.{d} 0 s1 = param.{d} 1 s2 = sub.{d} s0 s1 {body}
+                       %y[d0, d1] = store s3
+                       r1 = reduce.sum s3 lane(d1)
+                       r2 = reduce.prod s0 lane(d1)
+                       %c[d1] = fold.sum s2 chain(d0)
+                     }}
+                     stage [] {{ p0 = r1 p1 = r2 s0 = param.{d} 0 s1 = param.{d} 1 s2 = add.{d} s0 s1 %t[d0] = store s2 }}
+                   }}
+                   kernel @z [{m}, {n}] {{ stage [] {{
+                     p0 = load %x[d0, d1 + {shift}] p1 = load %c[d1] p2 = load %t[d0]
+                     s0 = param.{d} 0 s1 = param.{d} 1 s2 = param.{d} 2
+                     s3 = mul.{d} s0 s1 s4 = sub.{d} s3 s2
+                     %z[d0, d1] = store s4
+                   }} }}
+                   return %y, %t, %c, %z
+                 }}"
+            );
+            agree(&text, n);
+        }
+    }
+}
+
 /// No elements: beside what folds, which then has blocks of nothing, and of what folds.
 #[test]
 fn nothing() {

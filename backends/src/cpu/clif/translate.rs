@@ -180,7 +180,9 @@ impl FunctionEmitter<'_, '_> {
                 s.set(*last, end);
             }
             // Lowering makes none for groups that are whole.
-            LoopStmt::Partial { .. } | LoopStmt::Transpose { .. } => return None,
+            LoopStmt::Line { .. } | LoopStmt::Partial { .. } | LoopStmt::Transpose { .. } => {
+                return None;
+            }
             LoopStmt::Invariants { params } => self.invariants(s, params)?,
             LoopStmt::Element { params, results } => self.element(s, params, results)?,
             LoopStmt::Store { dtype, canonical, at, value } => {

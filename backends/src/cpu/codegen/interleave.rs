@@ -106,6 +106,27 @@ pub(crate) fn shapes(p: &LoopNest, lanes: u32) -> Vec<GroupShape> {
     found
 }
 
+/// Groups of a whole line that is emitted without loops, at most, and values of all of them together.
+const LINE_GROUPS: i64 = 8;
+const LINE_VALUES: i64 = 256;
+
+/// How many groups are interleaved, the best first, where whole lines are emitted without loops; `None` where they are
+/// not. Lines are short, begin with a group, and are all that folds into a part.
+pub(crate) fn whole_line(p: &LoopNest, lanes: u32) -> Option<SmallVec<[u32; 3]>> {
+    let n = p.line_length();
+    let groups = (n.max(1) - 1) / i64::from(lanes) + 1;
+    let values = groups.saturating_mul(p.order.len() as i64);
+    let short = n > 0 && groups <= LINE_GROUPS && (groups == 1 || values <= LINE_VALUES);
+    let in_segments = p.packed() || p.loads.contains(&VectorAccess::Guarded);
+    let folds = p.folds.iter().flatten().filter(|f| f.lanes.is_some());
+    if p.inner() == 0 || !short || in_segments || folds.into_iter().any(|f| f.size != n) {
+        return None;
+    }
+    let wanted: &[u32] = if p.order.len() < LIGHT { &[4, 2, 1] } else { &[2, 1] };
+    let fits = |copies: &u32| *copies == 1 || i64::from(*copies) <= n / i64::from(lanes);
+    Some(wanted.iter().copied().filter(fits).collect())
+}
+
 /// Whether there are registers for the lanes of all folds beside some for a body: half of all.
 fn lanes_fit(p: &LoopNest, lanes: u32) -> bool {
     let lane_folds = p.folds.iter().flatten().filter(|f| f.lanes.is_some());

@@ -4,6 +4,7 @@
 //! A sweep's function is given a range of places. The coordinates of a place are quotients and remainders, which a loop of lines
 //! computes once for all lines that differ in one coordinate alone.
 
+use super::interleave::whole_line;
 use super::loop_program::{LoopOp, LoopVal};
 use super::lower::GroupTarget;
 use super::program_builder::ProgramBuilder;
@@ -26,7 +27,8 @@ impl ProgramBuilder<'_> {
         let start = self.mul(line, n);
         let low = self.sub(place, start);
         let mut outer = self.outer(line);
-        if n > SHORT && self.tiles.is_empty() {
+        let short = n <= SHORT || self.has_whole_lines(target);
+        if !short && self.tiles.is_empty() {
             return self.one_line([place, low], LoopVal::END, outer, target);
         }
         let Some(first) = outer.pop() else { return place };
@@ -53,6 +55,14 @@ impl ProgramBuilder<'_> {
             [behind, b.int(0), next]
         });
         behind
+    }
+
+    /// Whether whole lines are emitted without loops.
+    fn has_whole_lines(&self, target: GroupTarget) -> bool {
+        match target {
+            GroupTarget::Whole(_) => false,
+            GroupTarget::Partial { lanes } => whole_line(self.p, lanes).is_some(),
+        }
     }
 
     /// Lines along the axis around them from a place up to another; gives the place and the line behind them. Tiles have the lines from

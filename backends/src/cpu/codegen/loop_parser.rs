@@ -223,6 +223,7 @@ impl<'s> LineWords<'s> {
                 }
                 LoopStmt::Groups { last, from, to, shapes, nontemporal }
             }
+            "line" => self.whole_line()?,
             "transpose" => {
                 let (tile, from) = (self.numbered('t')?, self.value()?);
                 self.expect("lines")?;
@@ -269,6 +270,18 @@ impl<'s> LineWords<'s> {
             "join_lanes" => LoopStmt::JoinLanes { output: self.numbered('o')?, to: self.value()? },
             _ => return Err(format!("line {}: no statement {name}", self.number)),
         })
+    }
+
+    fn whole_line(&mut self) -> LoopTextResult<LoopStmt> {
+        let (count, mut copies, mut joins) = (self.number()?, SmallVec::new(), Vec::new());
+        self.expect("by")?;
+        while !self.is_empty() && self.words.front() != Some(&"join") {
+            copies.push(self.number()?);
+        }
+        while self.accept("join") {
+            joins.push((self.numbered('o')?, self.value()?));
+        }
+        Ok(LoopStmt::Line { count, copies, joins })
     }
 
     fn ends(&self) -> LoopTextResult<()> {

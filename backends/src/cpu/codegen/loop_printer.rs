@@ -186,6 +186,11 @@ fn stmt(f: &mut Formatter<'_>, s: &LoopStmt, depth: usize) -> Result {
                 write!(f, " {held} {} {}", s.copies, s.rounds)?;
             }
         }
+        LoopStmt::Line { count, copies, joins } => {
+            write!(f, "line {count} by")?;
+            copies.iter().try_for_each(|n| write!(f, " {n}"))?;
+            joins.iter().try_for_each(|(k, to)| write!(f, " join o{k} {to}"))?;
+        }
         LoopStmt::Partial { at, first, count } => {
             write!(f, "partial {at} count {count}")?;
             first.iter().try_for_each(|v| write!(f, " first {v}"))?;

@@ -125,6 +125,14 @@ pub(crate) enum LoopStmt {
         first: Option<LoopVal>,
         count: LoopVal,
     },
+    /// The groups of a whole line of this many elements, the last of which may be partial. As many groups are interleaved as
+    /// the first number of `copies` says that the registers allow. Lanes of folds are in registers, and are joined to
+    /// parts at these addresses: the line is all that folds into them.
+    Line {
+        count: i64,
+        copies: SmallVec<[u32; 3]>,
+        joins: Vec<(usize, LoopVal)>,
+    },
     /// The values of the body that do not change along a line: what is known of parameters.
     Invariants {
         params: Vec<(usize, LoopVal)>,
@@ -371,6 +379,7 @@ impl LoopStmt {
             }
             LoopStmt::Transpose { from, lines, .. } => smallvec![*from, *lines],
             LoopStmt::Groups { from, to, .. } => smallvec![*from, *to],
+            LoopStmt::Line { joins, .. } => joins.iter().map(|(_, to)| *to).collect(),
             LoopStmt::Partial { at, first, count } => {
                 first.iter().copied().chain([*at, *count]).collect()
             }

@@ -146,6 +146,7 @@ impl LoopVerifier<'_> {
                 self.groups()?;
                 self.define(*last, DType::I64)
             }
+            LoopStmt::Line { .. } => self.whole_line(s),
             LoopStmt::Transpose { tile, .. } => self.tile(*tile).and_then(|()| self.named(s)),
             LoopStmt::Partial { .. } => self.named(s).and_then(|()| self.groups()),
             LoopStmt::Invariants { params } => {
@@ -183,6 +184,22 @@ impl LoopVerifier<'_> {
                 self.folded(*output)
             }
         }
+    }
+
+    /// A whole line has groups, and a part for the lanes of each output that has any.
+    fn whole_line(&mut self, s: &LoopStmt) -> VerifyResult {
+        let LoopStmt::Line { count, copies, joins } = s else { return Ok(()) };
+        if *count < 1 || copies.is_empty() || copies.contains(&0) {
+            return Err("a line of no groups".into());
+        }
+        self.named(s)?;
+        joins.iter().try_for_each(|(k, _)| self.folded(*k))?;
+        let lanes = |(_, w): &(usize, &GroupWrite)| w.fold().is_some_and(|f| f.lanes);
+        let mut folded = self.program.writes.iter().enumerate().filter(lanes);
+        if let Some((k, _)) = folded.find(|(k, _)| !joins.iter().any(|(j, _)| j == k)) {
+            return Err(format!("the lanes of output {k} are not joined"));
+        }
+        self.groups()
     }
 
     /// The values that a statement names are integers.
@@ -317,6 +334,24 @@ code {
         for without in ["    v10 = tile 0\n", "    transpose t0 v3 lines v5\n"] {
             let text = text.replacen(tile, "", 1).replacen(without, "", 1);
             assert_eq!(verify(&parse(&text).expect("a program")), Err("no tile 0".into()));
+        }
+    }
+
+    #[test]
+    fn whole_lines_read_back() {
+        let text = SUM.replacen("partial v8 count v5", "line 20 by 2 1", 1);
+        assert_eq!(parse(&text).expect("a program").to_string(), text);
+        assert_eq!(verify(&parse(&text).expect("a program")), Ok(()));
+        // Lanes have a part each.
+        let lanes = text.replacen("o0 columns sum f32 v4", "o0 lanes sum f32 v4 place v5", 1);
+        let found = verify(&parse(&lanes).expect("a program"));
+        assert_eq!(found, Err("the lanes of output 0 are not joined".into()));
+        let joined = lanes.replacen("by 2 1\n", "by 2 1 join o0 v3\n", 1);
+        assert_eq!(parse(&joined).expect("a program").to_string(), joined);
+        assert_eq!(verify(&parse(&joined).expect("a program")), Ok(()));
+        for none in ["line 0 by 1", "line 20 by", "line 20 by 0"] {
+            let program = parse(&text.replacen("line 20 by 2 1", none, 1)).expect("a program");
+            assert_eq!(verify(&program), Err("a line of no groups".into()), "{none}");
         }
     }
 

@@ -94,6 +94,20 @@ impl ProgramBuilder<'_> {
         });
     }
 
+    /// The outputs that fold in the order of lanes, and where the parts of a whole line are.
+    pub(crate) fn line_parts(&mut self) -> Vec<(usize, LoopVal)> {
+        let p = self.p;
+        let first = self.int(0);
+        let folds = p.folds.iter().enumerate();
+        let mut parts = Vec::new();
+        for (k, f) in
+            folds.filter_map(|(k, f)| Some((k, f.as_ref().filter(|f| f.lanes.is_some())?)))
+        {
+            parts.push((k, self.part(k, f, first)));
+        }
+        parts
+    }
+
     /// Where what the element of a coordinate folds into is.
     pub(crate) fn folded_at(&mut self, k: usize, f: &WalkedFold, at: LoopVal) -> LoopVal {
         let (pointer, element) = match self.writes[k] {

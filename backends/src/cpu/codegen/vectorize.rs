@@ -1,6 +1,6 @@
 //! Loops of groups along a line: whole groups and single elements, or groups of which some are partial.
 
-use super::interleave::{Interleaving, shapes};
+use super::interleave::{Interleaving, shapes, whole_line};
 use super::loop_ir::{ParamRead, VectorAccess};
 use super::loop_program::{GroupRead, GroupShape, GroupWrite, LoopCond, LoopOp, LoopStmt, LoopVal};
 use super::program_builder::ProgramBuilder;
@@ -199,6 +199,29 @@ impl ProgramBuilder<'_> {
                 b.push(LoopStmt::FillColumns { output, at, count: Some(count) });
             });
         });
+        match whole_line(p, self.lanes) {
+            None => self.segments([low, high]),
+            Some(copies) => {
+                let n = p.line_length();
+                let (length, count) = (self.int(n), self.sub(high, low));
+                let missing = self.sub(length, count);
+                let whole = |b: &mut Self| {
+                    let (joins, copies) = (b.line_parts(), copies.clone());
+                    b.push(LoopStmt::Line { count: n, copies, joins });
+                    []
+                };
+                let cut = |b: &mut Self| {
+                    b.segments([low, high]);
+                    []
+                };
+                self.choose(vec![LoopCond::Zero(missing)], whole, cut);
+            }
+        }
+    }
+
+    /// The loops of a line that may be part of one, or longer than what is emitted without loops.
+    fn segments(&mut self, [low, high]: [LoopVal; 2]) {
+        let p = self.p;
         let chosen: Vec<usize> = (0..p.reads.len()).filter(|&k| self.is_chosen(k)).collect();
         if p.lanes().is_none() && chosen.is_empty() {
             return self.partial_groups(low, high);
@@ -246,7 +269,11 @@ impl ProgramBuilder<'_> {
     /// begin with bytes, with lanes, or at coordinate 0 of the inner axes of grids, the first one is partial, too.
     fn partial_groups(&mut self, mut from: LoopVal, to: LoopVal) {
         let (p, lanes) = (self.p, i64::from(self.lanes));
-        let shapes = shapes(p, self.lanes);
+        // Where whole lines have code of their own, what is left is a line at either end of a call.
+        let shapes = match whole_line(p, self.lanes) {
+            None => shapes(p, self.lanes),
+            Some(_) => Vec::new(),
+        };
         let Some(phase) = self.phase() else {
             if !shapes.is_empty() {
                 from = self.nontemporal_groups([from, to], &shapes);

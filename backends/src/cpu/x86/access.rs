@@ -22,13 +22,13 @@ impl BodyLowering<'_> {
     }
 
     /// The lanes of a part that are there, with AVX-512; none where all are.
-    fn there(&mut self, part: usize) -> Option<VirtualReg> {
+    pub(crate) fn there(&mut self, part: usize) -> Option<VirtualReg> {
         let all = self.present.first().copied()?;
         Some(self.bits_of(ReadOperand::Reg(all), part))
     }
 
     /// The lanes of a part that are there, with AVX2: of 32 bits, or of 64.
-    fn there_vector(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
+    pub(crate) fn there_vector(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
         let partial = self.partial?;
         let slot = partial.masks[if eight { 1 + part } else { 0 }];
         Some(self.reg(ReadOperand::Slot(slot)))

@@ -13,7 +13,7 @@ use super::state::{
     ALONG, BodyLowering, GroupAddress, GroupValue, LaneRegs, OpcodePair, ReadOperand, SweepEmitter,
     long,
 };
-use crate::cpu::codegen::loop_program::{GroupFold, GroupWrite};
+use crate::cpu::codegen::loop_program::{GroupFold, GroupWrite, LoopVal};
 use crate::cpu::codegen::sink_folds::BLOCK_LANES;
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::op::Monoid;
@@ -103,6 +103,57 @@ impl BodyLowering<'_> {
         Ok(())
     }
 
+    /// Folds a group of an output into the lanes of its line. Lanes begin with the first elements.
+    fn fold_line(
+        &mut self,
+        f: &GroupFold,
+        k: usize,
+        copy: u32,
+        x: &GroupValue,
+    ) -> Result<(), Unsupported> {
+        let (parts, eight) = (x.parts().len(), long(f.dtype));
+        let group = (copy % (LANES / self.lanes())) as usize;
+        for (part, &x) in x.parts().iter().enumerate() {
+            // What is not there leaves lanes as they are.
+            let present = match self.wide {
+                true => self.there(part),
+                false => self.there_vector(part, eight),
+            };
+            let x = match present {
+                Some(mask) => {
+                    let neutral = self.constant(f.neutral()).parts()[0];
+                    self.select(mask, x, neutral, eight)
+                }
+                None => x,
+            };
+            let at = group * parts + part;
+            let lanes = |low: &Self| low.of_line.as_ref().and_then(|l| l[k].get(at)).copied();
+            let x = match lanes(self) {
+                Some(before) => self.combined(f, before, x)?,
+                None => x,
+            };
+            let lanes = &mut self.of_line.as_mut().ok_or(Unsupported::Order)?[k];
+            match lanes.get_mut(at) {
+                Some(lane) => *lane = x,
+                // Groups come in order.
+                None => lanes.push(x),
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins the lanes of a line, and stores the part at an address.
+    pub(crate) fn join_line(&mut self, k: usize, to: LoopVal) -> Result<(), Unsupported> {
+        let GroupWrite::Lanes { fold, .. } = self.p.writes[k] else {
+            return Err(Unsupported::Write(k));
+        };
+        let all = self.of_line.as_ref().map(|l| l[k].clone()).ok_or(Unsupported::Order)?;
+        let x = self.lanes_joined(&fold, all)?;
+        self.fetch(Register::RAX, to);
+        self.store_part(&fold, x);
+        Ok(())
+    }
+
     /// Takes the lanes as they are in registers when a body begins.
     pub(crate) fn bind_lanes(&mut self, held: &LaneRegs) {
         let now = (0..held.now.len()).map(|k| self.fresh_value(RegClass::Held(k as u8))).collect();
@@ -125,6 +176,9 @@ impl BodyLowering<'_> {
         let held = self.held.as_ref().and_then(|h| h.first.get(k).copied().flatten());
         if let Some(first) = held {
             return self.fold_held(f, first, copy, &x);
+        }
+        if f.lanes && self.of_line.is_some() {
+            return self.fold_line(f, k, copy, &x);
         }
         let bytes = f.dtype.bytes() as u32;
         let place = match self.p.writes[k] {
@@ -202,7 +256,7 @@ impl BodyLowering<'_> {
         let f = &fold;
         let size = if self.wide { 64 } else { 32 };
         let pair = OpcodePair(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::VEX_Vmovups_ymm_ymmm256);
-        let mut all: Vec<ReadOperand> = Vec::new();
+        let mut all: SmallVec<[ReadOperand; 8]> = SmallVec::new();
         for k in 0..LANES * f.dtype.bytes() as u32 / size {
             let m = Mem::At { base, index: None, offset: (k * size) as i32 };
             all.push(ReadOperand::Reg(self.make(
@@ -211,12 +265,25 @@ impl BodyLowering<'_> {
                 &[VirtualOperand::Mem(m)],
             )));
         }
-        while all.len() > 1 {
-            let half = all.len() / 2;
-            for k in 0..half {
-                all[k] = self.combined(f, all[k], all[k + half])?;
+        let x = self.lanes_joined(f, all)?;
+        self.store_part(f, x);
+        Ok(())
+    }
+
+    /// Halves vectors of lanes until one lane is left, the lowest. Vectors that are not there, the last ones, have no element.
+    fn lanes_joined(
+        &mut self,
+        f: &GroupFold,
+        mut all: SmallVec<[ReadOperand; 8]>,
+    ) -> Result<ReadOperand, Unsupported> {
+        let size = if self.wide { 64 } else { 32 };
+        let mut half = (LANES * f.dtype.bytes() as u32 / size / 2) as usize;
+        while half > 0 {
+            for k in half..all.len() {
+                all[k - half] = self.combined(f, all[k - half], all[k])?;
             }
             all.truncate(half);
+            half /= 2;
         }
         let mut x = *all.first().ok_or(Unsupported::Order)?;
         // Within the vector; of what is combined, the lower lanes alone count.
@@ -255,7 +322,11 @@ impl BodyLowering<'_> {
                 self.make(code, to, &[VirtualOperand::Reg(r, from), VirtualOperand::Byte(byte)]);
             x = self.combined(f, ReadOperand::Reg(r), ReadOperand::Reg(upper))?;
         }
-        let x = self.turned(f, x);
+        Ok(self.turned(f, x))
+    }
+
+    /// Stores the lowest lane where `rax` says.
+    fn store_part(&mut self, f: &GroupFold, x: ReadOperand) {
         let x = self.reg(x);
         let code = match (self.wide, long(f.dtype)) {
             (true, true) => Code::EVEX_Vmovsd_m64_k1_xmm,
@@ -265,7 +336,6 @@ impl BodyLowering<'_> {
         };
         let m = VirtualOperand::Mem(Mem::At { base: Register::RAX, index: None, offset: 0 });
         self.effect(code, &[m, VirtualOperand::Reg(x, RegWidth::X)], None);
-        Ok(())
     }
 }
 

@@ -210,6 +210,7 @@ impl RangeFinder<'_> {
             }
             s => {
                 if let LoopStmt::Groups { .. }
+                | LoopStmt::Line { .. }
                 | LoopStmt::Partial { .. }
                 | LoopStmt::FillColumns { .. } = s
                 {
@@ -217,8 +218,8 @@ impl RangeFinder<'_> {
                 }
                 s.operands().into_iter().for_each(|a| self.uses(a, 0));
                 match s {
-                    LoopStmt::Groups { .. } | LoopStmt::Partial { .. } => {
-                        let deep = u32::from(matches!(s, LoopStmt::Groups { .. }));
+                    LoopStmt::Groups { .. } | LoopStmt::Line { .. } | LoopStmt::Partial { .. } => {
+                        let deep = u32::from(!matches!(s, LoopStmt::Partial { .. }));
                         let group = std::mem::take(&mut self.group);
                         group.iter().for_each(|&v| self.uses(v, deep));
                         self.group = group;

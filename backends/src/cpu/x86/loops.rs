@@ -76,8 +76,8 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
         partial,
         first,
         tiles,
+        tail: None,
     };
-    lines.begin();
     lines.block(&p.code)?;
     let bytes = lines.frame.bytes();
     if bytes > MOST {
@@ -85,6 +85,11 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
     }
     let body = std::mem::take(&mut lines.done);
     lines.enter(bytes, caller);
+    lines.begin();
+    if let Some((tail, count)) = lines.tail {
+        lines.set(RCX, count);
+        lines.fill_masks(tail);
+    }
     lines.done.extend(body);
     lines.leave(caller);
     Ok((lines.pool, lines.done))
@@ -180,6 +185,11 @@ impl SweepEmitter<'_> {
                 self.groups(shapes, *nontemporal)?;
                 self.settle(*last, ALONG);
             }
+            LoopStmt::Line { count, copies, joins } => {
+                self.set(ALONG, 0);
+                let code = self.line(*count, copies, joins)?;
+                self.done.extend(code);
+            }
             LoopStmt::Partial { at, first, count } => {
                 let partial = self.masks(*at, *first, *count);
                 let code = self.body(SINGLE, None, Some(partial), false)?;
@@ -241,7 +251,51 @@ impl SweepEmitter<'_> {
             present: SmallVec::new(),
             uppers: Vec::new(),
             held: None,
+            of_line: None,
         }
+    }
+
+    /// The body on all groups of a line of this many elements, of which as many are interleaved as registers allow.
+    fn line(
+        &mut self,
+        count: i64,
+        copies: &[u32],
+        joins: &[(usize, LoopVal)],
+    ) -> Result<Vec<CodeItem>, Unsupported> {
+        let lanes = i64::from(self.lanes());
+        let (whole, left) = ((count / lanes) as u32, count % lanes);
+        if left > 0 && self.tail.is_none() {
+            let mut tail =
+                Partial { to: self.frame.long(), bits: self.frame.long(), ..Partial::default() };
+            if !self.wide {
+                tail.masks = [0; 3].map(|_| self.frame.vector());
+            }
+            self.tail = Some((tail, left));
+        }
+        let tail = self.tail.map(|(tail, _)| tail);
+        for (k, &most) in copies.iter().enumerate() {
+            let frame = self.frame;
+            let mut low = self.low(None);
+            low.of_line = Some(vec![SmallVec::new(); low.p.writes.len()]);
+            for first in (0..whole).step_by(most as usize) {
+                low.groups(first..(first + most).min(whole))?;
+            }
+            if left > 0 {
+                low.partial = tail;
+                low.begin();
+                low.groups(whole..whole + 1)?;
+            }
+            joins.iter().try_for_each(|&(output, to)| low.join_line(output, to))?;
+            let (items, classes) = (low.items, low.classes);
+            let chosen = choose(&items, &classes, self.wide, &mut self.frame);
+            let last = k + 1 == copies.len();
+            if chosen.clash || chosen.spills as usize * SPARED > items.len() && !last {
+                self.frame = frame;
+                continue;
+            }
+            return Ok(chosen.code);
+        }
+        Err(Unsupported::Order)
     }
 
     /// A body on some groups, of which several are interleaved; none where registers are too few for more
@@ -316,6 +370,12 @@ impl SweepEmitter<'_> {
             self.store(Mem::Frame(slot), first);
         }
         self.fetch(RCX, count);
+        self.fill_masks(partial);
+        partial
+    }
+
+    /// Fills the masks of a group of which as many elements as `rcx` says are there, from the first one that is.
+    fn fill_masks(&mut self, partial: Partial) {
         self.store(Mem::Frame(partial.to), RCX);
         self.set(RAX, -1);
         let (low, count) =
@@ -355,7 +415,6 @@ impl SweepEmitter<'_> {
             self.ins(Code::And_r32_rm32, &[low, high]);
         }
         self.store(Mem::Frame(partial.bits), RAX);
-        partial
     }
 
     /// Some instructions over values.

@@ -103,7 +103,12 @@ pub(crate) struct BodyLowering<'a> {
     pub(crate) uppers: Vec<(VirtualReg, VirtualReg)>,
     /// The lanes of folds, where they are in registers.
     pub(crate) held: Option<LaneRegs>,
+    /// The lanes of folds, where all groups of a line are in one body.
+    pub(crate) of_line: Option<LineLanes>,
 }
+
+/// Vectors of lanes, of each output that folds in that order. None are there until a group has come to them.
+pub(crate) type LineLanes = Vec<SmallVec<[ReadOperand; 8]>>;
 
 /// Where a guard holds, of numbers this far from the first one of a copy of a group.
 pub(crate) struct GuardMask {
@@ -170,4 +175,6 @@ pub(crate) struct SweepEmitter<'a> {
     pub(crate) first: u32,
     /// Where the transposed tiles are.
     pub(crate) tiles: Vec<u32>,
+    /// The last group of whole lines, and how many elements it has, where those are not all.
+    pub(crate) tail: Option<(Partial, i64)>,
 }

@@ -2,7 +2,7 @@
 //! `log1p`. Magnitudes are computed; odd functions take the sign from their operand.
 
 use super::double::{Double, fast_two_sum};
-use super::exp::{ExpSplit, exp_coefficients, exp_in_range, scale};
+use super::exp::{ExpSplit, exp_coefficients, exp_in_range, least_exponent, scale};
 use super::float::{float, is_f32, poly, poly_then};
 use super::log::log1p_positive;
 use crate::scalar::record::S;
@@ -35,7 +35,7 @@ pub(super) fn tanh<'r>(x: S<'r>) -> S<'r> {
 /// With e = e^-|x|, either is y = n - e y with n = 1 or n = e: one turn of that multiplies the
 /// error of the quotient by e.
 pub(super) fn logistic<'r>(x: S<'r>) -> S<'r> {
-    let e = exp_in_range((-x.abs()).max(if is_f32(x) { -104.0 } else { -746.0 }));
+    let e = exp_in_range((-x.abs()).max(least_exponent(x)));
     let n = x.lt(0.0).select(e, 1.0);
     (n / (e + 1.0)).fma(-e, n)
 }
