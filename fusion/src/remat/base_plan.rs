@@ -6,10 +6,11 @@ use super::lone_price::LonePricer;
 use super::schedule::frontier::{Frontier, FrontierOptions, frontier};
 use crate::analysis::facts::Facts;
 use crate::lower::group_memo::LoweringMemo;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
-use crate::search::point::{PlanPoint, measured};
+use crate::search::point::{PlanPoint, priced};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 use std::sync::Arc;
 
@@ -34,9 +35,10 @@ impl<'f> BasePlan<'f> {
         f: &'f Function,
         (plan, price): (&Plan, f64),
         options: &PlanOptions,
-        engine: &dyn EngineModel,
+        (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
     ) -> Result<BasePlan<'f>, Diagnostic> {
-        let made = measured(f, plan.clone(), options, engine)?;
+        let made = priced(f, plan.clone(), options, engine)?;
+        let made = made.measured_beside(f, base, options, engine)?;
         let known = Facts::of(f, true)?;
         let mut facts = known.clone();
         plan.inline.iter().for_each(|&i| facts.set_free(i));
