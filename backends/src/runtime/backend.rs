@@ -114,14 +114,14 @@ pub trait StepSizing {
     ///
     /// # Errors
     /// As [`Backend::prepare`], and where the steps are not divided as they would be in a whole program.
-    fn divided(&self, _program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
+    fn divided(&self, _program: &Program) -> Result<Option<StepDivision>, Diagnostic> {
         Ok(None)
     }
 }
 
 /// What an engine runs for some steps.
 #[derive(Clone, Debug)]
-pub struct DividedSteps {
+pub struct StepDivision {
     /// The steps. Buffers that only they have come after the given ones.
     pub program: Program,
     /// The scratch memory of each, in bytes.

@@ -20,7 +20,7 @@ impl DividedProgram {
     /// Of a linked program whose groups the engine has divided.
     ///
     /// # Errors
-    /// [`Kind::Internal`] where it has not, or has steps on buffers that there are not.
+    /// [`Kind::Internal`] where it has not, or where a step has an unknown buffer.
     pub(crate) fn of(given: &LinkedProgram) -> Result<DividedProgram, Diagnostic> {
         let wrong = || {
             let at = At { func: Some(given.frame.name.clone()), ..At::default() };

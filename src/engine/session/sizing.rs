@@ -72,7 +72,7 @@ impl StepSizes for BackendSizes<'_> {
 
     fn divided(&self, program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
         let found = self.sizing.divided(program)?;
-        Ok(found.map(|backend::DividedSteps { program, scratch, reads_again }| DividedSteps {
+        Ok(found.map(|backend::StepDivision { program, scratch, reads_again }| DividedSteps {
             program,
             scratch,
             reads_again,

@@ -10,7 +10,7 @@ use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::schedule::ScheduleContext;
 use crate::gpu::schedule::library_split::{DivisionContext, SplitProgram, split};
 use crate::runtime::arena_layout::ArenaLayout;
-use crate::runtime::backend::{DividedSteps, StepSizing};
+use crate::runtime::backend::{StepDivision, StepSizing};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 
@@ -41,7 +41,7 @@ impl StepSizing for GpuEngine {
         true
     }
 
-    fn divided(&self, program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
+    fn divided(&self, program: &Program) -> Result<Option<StepDivision>, Diagnostic> {
         Ok(Some(self.alone(program)?.0))
     }
 }
@@ -51,7 +51,7 @@ impl GpuEngine {
     ///
     /// # Errors
     /// Where a whole program with these steps is not divided step by step, beside those of scheduling.
-    fn alone(&self, program: &Program) -> Result<(DividedSteps, Vec<usize>), Diagnostic> {
+    fn alone(&self, program: &Program) -> Result<(StepDivision, Vec<usize>), Diagnostic> {
         let GpuEngine { device, options, functions, products, forms, .. } = self;
         if program
             .steps
@@ -95,7 +95,7 @@ impl GpuEngine {
         let scratch = both.map(|(code, tuned)| step_scratch(code.scratch, tuned.as_deref()));
         let (scratch, reads_again) = (scratch.collect(), reads_again(&module.steps));
         let SplitProgram { program, origin, .. } = parts;
-        Ok((DividedSteps { program, scratch, reads_again }, origin))
+        Ok((StepDivision { program, scratch, reads_again }, origin))
     }
 }
 
