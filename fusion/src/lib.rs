@@ -42,7 +42,7 @@ pub use explain::{
 pub use loops::{
     LoopResidual, LoopResiduals, ResidualClass, loop_residuals, merge_loops, stack_residuals,
 };
-pub use lower::group_memo::LoweringMemo;
+pub use lower::group_memo::{DividedSteps, LoweringMemo};
 pub use lower::held::lower_with_values;
 pub use lower::instances::recomputed_values;
 pub use lower::steps::{computed_by_steps, steps_of};

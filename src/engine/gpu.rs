@@ -1,6 +1,6 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
-use super::session::OwnSession;
+use super::session::{OwnSession, OwnSizes};
 use super::{
     Compiled, CompiledSymbolic, Engine, PlanDecision, PreparedPlan, ReadyFunction, Session,
     Settings,
@@ -9,7 +9,7 @@ use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
-use crate::fusion::{self, Effort, Fp, Lossy, Plan, SizedProgram};
+use crate::fusion::{self, Effort, Fp, Lossy, Plan, SizedProgram, StepSizes};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::kernel_cache::KernelCache;
@@ -207,6 +207,10 @@ impl fusion::EngineModel for Gpu {
 
     fn window_prologues(&self, fp: Fp) -> bool {
         fusion::EngineModel::window_prologues(&self.session(), fp)
+    }
+
+    fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
+        Some(Box::new(OwnSizes::of(self.session())?))
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

@@ -10,6 +10,7 @@ mod compile_budget;
 mod contractions;
 mod cost;
 mod decisions;
+mod divided;
 mod donation;
 mod donors;
 mod effects;

@@ -71,8 +71,8 @@ pub trait Backend: Debug + Send + Sync {
         None
     }
 
-    /// The sizes of single steps, where the engine runs the steps that it is given and what one needs depends on it and its
-    /// buffers alone; `None` where it divides steps.
+    /// The sizes of single steps, where what one needs, and what the engine divides it into, depends on it and its buffers
+    /// alone; `None` where programs are sized as wholes.
     fn step_sizing(&self) -> Option<&dyn StepSizing> {
         None
     }
@@ -103,6 +103,31 @@ pub trait StepSizing {
     /// # Errors
     /// As [`Prepared::peak`].
     fn peak(&self, buffers: &Program, layout: &ArenaLayout) -> Result<u64, Diagnostic>;
+
+    /// Whether the engine divides steps. Then memory is planned for [`StepSizing::divided`].
+    fn divides(&self) -> bool {
+        false
+    }
+
+    /// The steps that the engine runs for those of a program, in their order, each divided by itself. `None` where it runs
+    /// those that it is given.
+    ///
+    /// # Errors
+    /// As [`Backend::prepare`], and where the steps are not divided as they would be in a whole program.
+    fn divided(&self, _program: &Program) -> Result<Option<StepDivision>, Diagnostic> {
+        Ok(None)
+    }
+}
+
+/// What an engine runs for some steps.
+#[derive(Clone, Debug)]
+pub struct StepDivision {
+    /// The steps. Buffers that only they have come after the given ones.
+    pub program: Program,
+    /// The scratch memory of each, in bytes.
+    pub scratch: Vec<u64>,
+    /// As [`Prepared::reads_again`].
+    pub reads_again: Vec<bool>,
 }
 
 /// Plans the arena of a program whose steps need so much scratch memory, and of which some read again what they have

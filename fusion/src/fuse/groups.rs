@@ -65,10 +65,13 @@ impl Groups {
     }
 
     fn put(&mut self, facts: &Facts<'_>, device: &MachineModel, i: Inst, apart: bool, since: u32) {
+        let read = leaves(facts, i);
         if !apart {
-            for p in self.candidates(facts, i) {
-                if self.last[p] >= since && self.try_join(facts, device, i, p).is_ok() {
-                    return;
+            for p in self.candidates(facts, i, &read) {
+                if self.last[p] >= since
+                    && let Ok(place) = self.joined(facts, device, i, p)
+                {
+                    return self.settle(facts, i, p, (place, &read));
                 }
             }
         }
@@ -76,17 +79,17 @@ impl Groups {
         let (part, place) = Part::begin(&cx, i);
         let p = self.parts.push(part);
         self.since[p] = since;
-        self.settle(facts, i, p, place);
+        self.settle(facts, i, p, (place, &read));
     }
 
-    /// Adds an instruction to a part, if that is legal.
-    pub(crate) fn try_join(
+    /// Adds an instruction to a part, if that is legal, and tells where its value lies there.
+    fn joined(
         &mut self,
         facts: &Facts<'_>,
         device: &MachineModel,
         i: Inst,
         p: PartId,
-    ) -> Result<(), Refusal> {
+    ) -> Result<TensorAxes, Refusal> {
         let home = &self.home;
         if let Some(v) = order(facts, i).into_iter().find(|&v| home[v].is_some_and(|h| h > p)) {
             return Err(Refusal::Order(v));
@@ -96,12 +99,17 @@ impl Groups {
             h => Ok(h == Some(p)),
         };
         let cx = PartContext { facts, device, place: &self.place, joins_unrelated: false };
-        let place = self.parts[p].join(&cx, i, &inside)?;
-        self.settle(facts, i, p, place);
-        Ok(())
+        self.parts[p].join(&cx, i, &inside)
     }
 
-    fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: TensorAxes) {
+    /// Notes where an instruction is that reads these values.
+    fn settle(
+        &mut self,
+        facts: &Facts<'_>,
+        i: Inst,
+        p: PartId,
+        (place, read): (TensorAxes, &[Value]),
+    ) {
         let results = facts.f.inst_results(i);
         results.iter().for_each(|&v| self.home[v] = Some(p));
         self.place[results[0]] = Some(place);
@@ -109,7 +117,7 @@ impl Groups {
         for v in order(facts, i) {
             self.waiting[v].push(p);
         }
-        for leaf in leaves(facts, i) {
+        for &leaf in read {
             if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {
                 self.readers[leaf].push(p);
             }
@@ -124,12 +132,11 @@ impl Groups {
 
     /// The parts an instruction might join, best first: the last that computes what it reads, then
     /// later ones that read what it reads.
-    fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
-        let leaves = leaves(facts, i);
+    fn candidates(&self, facts: &Facts<'_>, i: Inst, leaves: &[Value]) -> SmallVec<[PartId; 4]> {
         let waits = order(facts, i);
         let last = leaves.iter().chain(&waits).filter_map(|&v| self.home[v]).max();
         let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
-        for &v in &leaves {
+        for &v in leaves {
             let later = self.readers[v].iter().rev().take(MOST_TRIED);
             // A number that all read is no reason to run along other axes.
             let alike = |p: &PartId| facts.elements[v] > 1 || self.is_as_large(facts, *p, i);

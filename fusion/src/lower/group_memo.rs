@@ -49,6 +49,29 @@ pub(crate) struct LoweredGroup {
     uses: OnceLock<Vec<BufferUses>>,
     /// Bytes of scratch memory of each step; `None` where an engine does not size steps by themselves.
     scratch: OnceLock<Option<Vec<u64>>>,
+    /// What an engine that divides steps runs for it; `None` where that depends on the program around it.
+    divided: OnceLock<Option<Arc<DividedGroup>>>,
+}
+
+/// What an engine runs for some steps.
+#[derive(Clone, Debug)]
+pub struct DividedSteps {
+    /// The steps. Buffers that only they have come after the given ones.
+    pub program: Program,
+    /// The scratch memory of each, in bytes.
+    pub scratch: Vec<u64>,
+    /// Whether each reads again what it has read when it has begun to write.
+    pub reads_again: Vec<bool>,
+}
+
+/// What an engine runs for a lowered group.
+pub(crate) struct DividedGroup {
+    /// The steps. Buffers that only these have come after those of the group.
+    pub(crate) group: Arc<LoweredGroup>,
+    /// Bytes of scratch memory of each step.
+    pub(crate) scratch: Vec<u64>,
+    /// Whether each step reads again what it has read when it has begun to write.
+    pub(crate) reads_again: Vec<bool>,
 }
 
 /// The buffers that a step reads and writes: of a lowered group, by their numbers in the group.
@@ -78,6 +101,45 @@ pub(crate) struct GroupPrice {
 type CodeOfStep = (Option<u64>, [u64; 2]);
 
 impl LoweredGroup {
+    fn of(program: Program) -> LoweredGroup {
+        LoweredGroup {
+            program,
+            price: OnceLock::new(),
+            code: OnceLock::new(),
+            uses: OnceLock::new(),
+            scratch: OnceLock::new(),
+            divided: OnceLock::new(),
+        }
+    }
+
+    /// Its program, in which buffers have the numbers of its key.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What an engine runs for it, found once.
+    pub(crate) fn divided(
+        &self,
+        divide: impl FnOnce(&Program) -> Option<DividedSteps>,
+    ) -> Option<&Arc<DividedGroup>> {
+        let found = || {
+            let DividedSteps { program, scratch, reads_again } = divide(&self.program)?;
+            let group = Arc::new(LoweredGroup::of(program));
+            Some(Arc::new(DividedGroup { group, scratch, reads_again }))
+        };
+        self.divided.get_or_init(found).as_ref()
+    }
+
+    /// What an engine runs for it, where that was found.
+    pub(crate) fn known_division(&self) -> Option<&DividedGroup> {
+        self.divided.get()?.as_deref()
+    }
+
+    /// Whether its seconds have been counted.
+    pub(crate) fn has_price(&self) -> bool {
+        self.price.get().is_some()
+    }
+
     /// The seconds of its steps, counted once.
     pub(crate) fn price(&self, count: impl FnOnce(&Program) -> GroupPrice) -> &GroupPrice {
         self.price.get_or_init(|| count(&self.program))
@@ -218,13 +280,7 @@ impl LoweringMemo {
             }
             own.steps.push(step);
         }
-        let made = Arc::new(LoweredGroup {
-            program: own,
-            price: OnceLock::new(),
-            code: OnceLock::new(),
-            uses: OnceLock::new(),
-            scratch: OnceLock::new(),
-        });
+        let made = Arc::new(LoweredGroup::of(own));
         locked(&self.groups).insert(key.tokens, Some(Arc::clone(&made)));
         Some(made)
     }

@@ -35,7 +35,7 @@ pub(crate) struct LinkedProgram {
 pub(crate) struct LinkedStep {
     pub(crate) of: StepOfGroup,
     /// The buffers of the program for those of the group.
-    buffers: Arc<[Option<Buffer>]>,
+    pub(super) buffers: Arc<[Option<Buffer>]>,
 }
 
 impl LinkedStep {

@@ -5,6 +5,7 @@
 
 mod blocks;
 pub(crate) mod coordinates;
+pub(crate) mod divided_program;
 mod effect_order;
 pub(crate) mod emit;
 mod fill;

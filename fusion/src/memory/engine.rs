@@ -3,7 +3,7 @@
 use super::{KnownPackings, Memory, scratch};
 use crate::cost::cost_with;
 use crate::cost::step_cost::Cost;
-use crate::lower::group_memo::LoweringMemo;
+use crate::lower::group_memo::{DividedSteps, LoweringMemo};
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::Effort;
 use adfuse_ir::kernel::Program;
@@ -21,8 +21,8 @@ pub trait EngineModel: Sync {
         Ok(Box::new(scratch(program, Effort::Quick)?))
     }
 
-    /// The sizes of single steps, where the engine runs the steps that it is given and what one needs depends on it and its
-    /// buffers alone: plans that are compared have most steps in common. `None` where programs are sized as wholes.
+    /// The sizes of single steps, where what one needs, and what the engine divides it into, depends on it and its buffers
+    /// alone: plans that are compared have most steps in common. `None` where programs are sized as wholes.
     fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
         None
     }
@@ -83,6 +83,21 @@ pub trait StepSizes {
     /// # Errors
     /// As there.
     fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic>;
+
+    /// Whether the engine divides steps: then it plans the memory of [`StepSizes::divided`], with this effort whatever is
+    /// asked for.
+    fn divides(&self) -> Option<Effort> {
+        None
+    }
+
+    /// The steps that the engine runs for those of a program, in their order, each divided by itself. `None` where it runs
+    /// those that it is given.
+    ///
+    /// # Errors
+    /// As [`EngineModel::sized`], and where what the steps are divided into depends on the program that they are in.
+    fn divided(&self, _program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
+        Ok(None)
+    }
 }
 
 /// A program as an engine would run it.
@@ -96,6 +111,15 @@ pub trait SizedProgram {
     /// # Errors
     /// For a program that the engine does not run.
     fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic>;
+
+    /// Bytes at the peak where the engine divides steps, so that it plans memory of its own whatever is planned for the
+    /// steps that it is given.
+    ///
+    /// # Errors
+    /// As [`SizedProgram::peak`].
+    fn divided_peak(&self) -> Result<Option<u64>, Diagnostic> {
+        Ok(None)
+    }
 }
 
 /// A program that takes what is planned: its scratch memory by steps.

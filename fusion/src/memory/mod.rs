@@ -124,17 +124,17 @@ pub(crate) fn memory_knowing(
     planned((program, program), effort, (scratch, reads_again), true, Some(known))
 }
 
-/// As [`memory_beside`], for a program that is not written out, where some packings may be known.
+/// As [`memory_apart`], for a program that is not written out, where some packings may be known.
 ///
 /// # Errors
 /// As [`memory`].
 pub(crate) fn linked_memory(
     program: &LinkedProgram,
     effort: Effort,
-    scratch: &[u64],
+    (scratch, reads_again): (&[u64], &[bool]),
     known: Option<&KnownPackings>,
 ) -> Result<Memory, Diagnostic> {
-    planned((&program.frame, program), effort, (scratch, &[]), true, known)
+    planned((&program.frame, program), effort, (scratch, reads_again), true, known)
 }
 
 /// Threads that pack the memory of one program, at most.

@@ -8,10 +8,11 @@ use crate::analysis::facts::Facts;
 use crate::fuse::greedy::of_groups;
 use crate::fuse::groups::Groups;
 use crate::lower::group_memo::LoweringMemo;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
-use crate::search::point::{PlanPoint, measured};
+use crate::search::point::{PlanPoint, priced};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 use cranelift_entity::SecondaryMap;
 use std::sync::Arc;
@@ -44,9 +45,10 @@ impl<'f> BasePlan<'f> {
         (plan, price): (&Plan, f64),
         apart: bool,
         options: &PlanOptions,
-        engine: &dyn EngineModel,
+        (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
     ) -> Result<BasePlan<'f>, Diagnostic> {
-        let made = measured(f, plan.clone(), options, engine)?;
+        let made = priced(f, plan.clone(), options, engine)?;
+        let made = made.measured_beside(f, base, options, engine)?;
         let known = Facts::of(f, true)?;
         let mut facts = known.clone();
         plan.inline.iter().for_each(|&i| facts.set_free(i));

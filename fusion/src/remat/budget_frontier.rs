@@ -5,7 +5,7 @@
 //! frontier, and no budget decides which rewrite is made: it chooses from the plans of all of them.
 
 use super::frontier::{FoundPlans, PlanFrontier};
-use super::inverse::{Recovered, recoveries};
+use super::inverse::{Recovered, recoveries, unchanged};
 use super::loop_choice::{DecidedLoops, WaysBack, decided_as, that_fit};
 use super::lossy::{Narrowed, keep_lossy};
 use super::pruning::{KnownPoints, PlanEvaluator};
@@ -17,6 +17,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Plan, graph_hash};
 use crate::prepass::inverse::inverted_as;
 use crate::search::blocks::block_plans;
+use crate::search::parallel::beside;
 use crate::search::point::PlanPoint;
 use adfuse_ir::kernel::SLOT;
 use adfuse_ir::{Diagnostic, Function};
@@ -115,16 +116,24 @@ pub fn budget_frontier(
     // Plans of all rewrites have most groups in common, and none is measured to the end that a plan of another one beats.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let known = KnownPoints::default();
-    let mut all = Vec::new();
-    for recovered in recoveries(f, options, engine)? {
+    let planned = |recovered: &Recovered| -> Result<Vec<BudgetPoint>, Diagnostic> {
         let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
         let narrowed = Narrowed { inverses: recovered.choices.clone(), ..kept };
+        let mut all = Vec::new();
         for (decided, found) in loop_plans(&narrowed.function, options, engine, &known)? {
             let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
             let rewritten = Arc::new(RewrittenFunction { recovered, narrowed, decided });
             let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));
             all.extend(found.compact.into_iter().map(of));
         }
+        Ok(all)
+    };
+    // What is recovered is found meanwhile.
+    let recoveries = || recoveries(f, options, engine);
+    let (recovered, all) = beside(f, recoveries, || planned(&unchanged(f)));
+    let mut all = all?;
+    for recovered in recovered.unwrap_or_else(recoveries)? {
+        all.extend(planned(&recovered)?);
     }
     let FoundPlans { points, compact } = FoundPlans::of(all);
     let of = |p: &BudgetPoint| {

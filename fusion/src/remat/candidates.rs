@@ -9,8 +9,7 @@ use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::blocks::block_plans;
-use crate::search::fastest::are_alike;
+use crate::search::fastest::{Attempts, are_alike};
 use crate::search::parallel::each;
 use crate::search::planner::measured_attempts;
 use crate::search::point::{PlanPoint, measured};
@@ -43,21 +42,20 @@ impl CandidatePoints {
     }
 }
 
-/// Makes the candidates, in the same order every time.
+/// Makes the candidates, in the same order every time, beside attempts without a budget.
 ///
 /// # Errors
 /// As [`plan_frontier`](crate::plan_frontier()).
 pub(super) fn candidates(
-    f: &Function,
+    (f, attempts): (&Function, &Attempts),
     options: &PlanOptions,
-    engine: &dyn EngineModel,
+    (blocks, engine): (&[Plan], &dyn EngineModel),
     evaluator: &PlanEvaluator<'_>,
 ) -> Result<CandidatePoints, Diagnostic> {
     let mut points = Vec::new();
     // Without a price, the plan of the wanted effort, improved by single changes.
     let mut improved = None;
-    let blocks = block_plans(f, options, engine)?;
-    for (effort, point) in measured_attempts(f, options, &blocks, (evaluator.base(), engine))? {
+    for (effort, point) in measured_attempts((f, attempts), options, (evaluator.base(), engine))? {
         if effort >= Effort::Default {
             improved = Some((PRICES[0], point.plan.clone()));
         }
@@ -75,7 +73,7 @@ pub(super) fn candidates(
     let greedy = tried.iter().map(|&price| (price, &quick));
     let others = prices.iter().map(|&price| (price, options)).filter(|_| both);
     let greedy: Vec<(f64, &PlanOptions)> = greedy.chain(others).collect();
-    let made = each(&greedy, |&(price, options)| (price, plan_at(f, options, price, &blocks)));
+    let made = each(&greedy, |&(price, options)| (price, plan_at(f, options, price, blocks)));
     for (price, plan) in made {
         let plan = Plan { layout, ..plan? };
         if bases.iter().all(|(_, known)| *known != plan) {
@@ -88,8 +86,8 @@ pub(super) fn candidates(
         }
         return Ok(CandidatePoints { points, unbudgeted });
     }
-    let bases =
-        each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), false, options, engine));
+    let with = (evaluator.base(), engine);
+    let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), false, options, with));
     let bases = bases.into_iter().collect::<Result<Vec<BasePlan<'_>>, Diagnostic>>()?;
     points.extend(bases.iter().map(|base| base.point.clone()));
     points.iter().for_each(|point| evaluator.add(point));
@@ -97,7 +95,7 @@ pub(super) fn candidates(
     let apart = match bases.first() {
         Some(first) if f.inst_count() <= MOST_APART && first.is_coarse() => {
             let plan = (&first.apart(options), PRICES[0]);
-            Some(BasePlan::of(f, plan, true, options, engine)?)
+            Some(BasePlan::of(f, plan, true, options, with)?)
         }
         _ => None,
     };

@@ -46,16 +46,19 @@ struct DecisionCost {
 ///
 /// # Errors
 /// As [`decisions`](crate::decisions()).
-pub(super) fn taken_for_nothing(
-    f: &Function,
-    start: &Plan,
+pub(super) fn taken_for_nothing<'f>(
+    (f, start): (&'f Function, &Plan),
     options: &PlanOptions,
-    engine: &dyn EngineModel,
+    (base, engine): (Option<&LinkBase<'f>>, &dyn EngineModel),
 ) -> Result<Option<Plan>, Diagnostic> {
     if f.body_insts().iter().all(|&i| f.inst(i).phase == Phase::default()) {
         return Ok(None);
     }
-    let pricer = DecisionPricer::of(f, options, engine)?;
+    let own = match base {
+        None => LinkBase::of(f)?,
+        Some(_) => None,
+    };
+    let pricer = DecisionPricer::of(f, options, (base.or(own.as_ref()), engine));
     let Some(mut here) = pricer.cost(start, f64::INFINITY) else { return Ok(None) };
     let saves_bytes = !lossy_copies(f).is_empty();
     let mut left = pricer.allowance();
@@ -103,10 +106,10 @@ pub(super) fn taken_for_nothing(
 }
 
 /// Prices plans of a function.
-struct DecisionPricer<'a> {
+struct DecisionPricer<'a, 'f> {
     f: &'a Function,
     /// `None` where plans of the function are not linked.
-    base: Option<LinkBase<'a>>,
+    base: Option<&'a LinkBase<'f>>,
     /// Of effort quick: memory is packed quickly.
     quick: PlanOptions,
     engine: &'a dyn EngineModel,
@@ -114,15 +117,15 @@ struct DecisionPricer<'a> {
     stated: bool,
 }
 
-impl<'a> DecisionPricer<'a> {
+impl<'a, 'f> DecisionPricer<'a, 'f> {
     fn of(
         f: &'a Function,
         options: &'a PlanOptions,
-        engine: &'a dyn EngineModel,
-    ) -> Result<DecisionPricer<'a>, Diagnostic> {
+        (base, engine): (Option<&'a LinkBase<'f>>, &'a dyn EngineModel),
+    ) -> DecisionPricer<'a, 'f> {
         let stated = engine.facts(&Program::default(), &options.device).is_some();
         let quick = PlanOptions { effort: Effort::Quick, ..options.clone() };
-        Ok(DecisionPricer { f, base: LinkBase::of(f)?, quick, engine, stated })
+        DecisionPricer { f, base, quick, engine, stated }
     }
 
     /// How many plans are tried.

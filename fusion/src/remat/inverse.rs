@@ -1,6 +1,7 @@
 //! Chooses the values that later phases recover from an answer instead of reading them.
 
 use crate::analysis::facts::Facts;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::residuals::stored;
 use crate::plan::inverse::InverseChoice;
@@ -8,7 +9,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::inverse::{Recoverable, recoverable, recovering};
 use crate::remat::decisions::ALIKE;
 use crate::search::planner::{fastest_among, greedy_point};
-use crate::search::point::{PlanPoint, measured};
+use crate::search::point::{PlanPoint, measured_point};
 use adfuse_ir::text::Names;
 use adfuse_ir::{Diagnostic, Fp, Function, Value};
 use cranelift_entity::EntitySet;
@@ -38,12 +39,12 @@ pub fn recover_operands(
 ) -> Result<Recovered, Diagnostic> {
     // Plans with and without an inverse have most groups in common.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    let Some(planner) = InversePlanner::of(f, options, engine) else { return unchanged(f) };
+    let Some(planner) = InversePlanner::of(f, options, engine) else { return Ok(unchanged(f)) };
     planner.chosen_in_time(f)
 }
 
-/// A function as it is, and with the operands recovered that leave fewer bytes to later phases: those that also cost no
-/// time, and those that may.
+/// A function with the operands recovered that leave fewer bytes to later phases: those that also cost no time, and those that
+/// may. None where nothing is recovered.
 ///
 /// # Errors
 /// As [`recover_operands`].
@@ -52,21 +53,23 @@ pub(super) fn recoveries(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<Recovered>, Diagnostic> {
-    let mut all = vec![unchanged(f)?];
+    let mut all: Vec<Recovered> = Vec::new();
     let Some(planner) = InversePlanner::of(f, options, engine) else { return Ok(all) };
     let paid = InversePlanner { timed: false, ..planner.clone() };
     // What has no plan is for the planner to refuse.
     let taken = paid.chosen(f).unwrap_or_default();
     for recovered in [planner.chosen_in_time(f)?, paid.recovered(f, &taken)?] {
-        if all.iter().all(|known| known.choices != recovered.choices) {
+        let is_new = all.iter().all(|known| known.choices != recovered.choices);
+        if is_new && !recovered.choices.is_empty() {
             all.push(recovered);
         }
     }
     Ok(all)
 }
 
-fn unchanged(f: &Function) -> Result<Recovered, Diagnostic> {
-    Ok(Recovered { function: f.clone(), choices: Vec::new() })
+/// A function of which nothing is recovered.
+pub(super) fn unchanged(f: &Function) -> Recovered {
+    Recovered { function: f.clone(), choices: Vec::new() }
 }
 
 /// What plans are made by, to see what pays.
@@ -101,12 +104,12 @@ impl<'a> InversePlanner<'a> {
         // What has no plan, or none before its loops are decided, is for the planner to refuse.
         let taken = self.chosen(f).unwrap_or_default();
         if taken.is_empty() {
-            return unchanged(f);
+            return Ok(unchanged(f));
         }
         let recovered = self.recovered(f, &taken)?;
         // Greedy plans find what pays; single changes of the plan without an inverse may do better.
         let pays = self.pays(&self.default_point(&recovered.function)?, &self.default_point(f)?);
-        if pays { Ok(recovered) } else { unchanged(f) }
+        Ok(if pays { recovered } else { unchanged(f) })
     }
 
     fn recovered(&self, f: &Function, taken: &[Recoverable]) -> Result<Recovered, Diagnostic> {
@@ -130,7 +133,8 @@ impl<'a> InversePlanner<'a> {
     /// again in place of recovering it.
     fn default_point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
         let plan = fastest_among(f, &self.options, self.engine)?.plan;
-        Ok(measured(f, plan, &self.options, self.engine)?.point)
+        let base = LinkBase::of(f)?;
+        measured_point(base.as_ref(), (f, &plan), &self.options, self.engine)
     }
 
     /// What is in memory for later phases, results among them.

@@ -44,10 +44,11 @@ use crate::plan::Plan;
 use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::search::blocks::block_plans;
 use crate::search::bundles::{bundled_points, launches_saved};
-use crate::search::fastest::are_alike;
+use crate::search::fastest::{Attempts, UnfusedPlan, are_alike, attempts};
 use crate::search::measure::Predicted;
-use crate::search::parallel::each;
+use crate::search::parallel::{beside, each};
 use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
@@ -63,7 +64,7 @@ pub use residual_decision::{
     Alternative, Constraint, Decision, Difference, NoAlternative, ResidualChoice,
 };
 use single_changes::decided_otherwise;
-use unbudgeted::plan_among;
+use unbudgeted::plan_of_attempts;
 
 /// Plans a [prepared](crate::prepare()) function, as it is, for all budgets at once. Budgets choose from the
 /// [plans of all its rewrites](crate::budget_frontier()).
@@ -99,14 +100,36 @@ fn plans_beside(
     known: &KnownPoints,
 ) -> Result<FoundPlans, Diagnostic> {
     let evaluator = PlanEvaluator::of(f, options, engine, known)?;
-    let candidates = candidates::candidates(f, options, engine, &evaluator)?;
+    let (base, blocks) = (evaluator.base(), block_plans(f, options, engine)?);
+    let made = attempts(f, options, &blocks, (base, engine), UnfusedPlan::Wanted)?;
+    // What is taken for nothing, and what a search finds that holds no peak: a budget that excludes nothing costs nothing.
+    let unbudgeted = || plan_of_attempts((f, &made), options, (base, engine));
+    if options.effort < Effort::Default {
+        return budgeted(f, options, (&blocks, engine), &evaluator, &made).map(FoundPlans::of);
+    }
+    let budgeted = || budgeted(f, options, (&blocks, engine), &evaluator, &made);
+    let (plan, points) = beside(f, unbudgeted, budgeted);
+    let (mut points, plan) = (points?, plan.unwrap_or_else(unbudgeted)?);
+    points.push(measured(f, plan, options, engine)?.point);
+    Ok(FoundPlans::of(points))
+}
+
+/// The plans of a function that may be on a frontier, beside those that are known, but for the plan without a budget.
+fn budgeted(
+    f: &Function,
+    options: &PlanOptions,
+    (blocks, engine): (&[Plan], &dyn EngineModel),
+    evaluator: &PlanEvaluator<'_>,
+    made: &Attempts,
+) -> Result<Vec<PlanPoint>, Diagnostic> {
+    let candidates = candidates::candidates((f, made), options, (blocks, engine), evaluator)?;
     let unbudgeted = candidates
         .fastest_unbudgeted(|p| launches_saved(evaluator.base(), (f, &p.plan), options, engine));
     let mut points = candidates.points;
     if options.effort >= Effort::Default
         && let Some(fastest) = undominated(points.iter().collect()).last()
     {
-        points.extend(decided_otherwise(f, fastest, &evaluator)?);
+        points.extend(decided_otherwise(f, fastest, evaluator)?);
     }
     let mut found = FoundPlans::of(evaluator.packed(points)?);
     if options.effort == Effort::Search {
@@ -128,12 +151,7 @@ fn plans_beside(
         points.extend(bundled);
         points.push(point);
     }
-    if options.effort >= Effort::Default {
-        // What is taken for nothing, and what a search finds that holds no peak: a budget that excludes nothing costs nothing.
-        let unbudgeted = plan_among(f, options, engine)?.plan;
-        points.push(measured(f, unbudgeted, options, engine)?.point);
-    }
-    Ok(FoundPlans::of(points))
+    Ok(points)
 }
 
 /// What was found, with what a search finds from each of the points within the point's peak.

@@ -1,10 +1,12 @@
 //! The plan without a budget: the planner's own, with each decision taken otherwise that makes it better for nothing.
 
 use super::costless_decisions::taken_for_nothing;
+use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::planner::{PlanWithAttempts, fastest_among};
+use crate::search::fastest::Attempts;
+use crate::search::planner::{PlanWithAttempts, fastest_among, fastest_of_attempts};
 use crate::search::point::plan_seconds;
 use adfuse_ir::{Diagnostic, Function};
 
@@ -42,19 +44,43 @@ pub fn plan_among(
     // Plans that differ in one decision have most groups in common with the others.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let mut made = fastest_among(f, options, engine)?;
+    made.plan = bettered(f, made.plan, options, (None, engine))?;
+    Ok(made)
+}
+
+/// The plan of [`plan_among`], where the plans are known that it is chosen from.
+///
+/// # Errors
+/// As there.
+pub(super) fn plan_of_attempts<'f>(
+    (f, attempts): (&'f Function, &Attempts),
+    options: &PlanOptions,
+    (base, engine): (Option<&LinkBase<'f>>, &dyn EngineModel),
+) -> Result<Plan, Diagnostic> {
+    let plan = fastest_of_attempts((f, attempts), options, (base, engine))?;
+    bettered(f, plan, options, (base, engine))
+}
+
+/// A plan with what is taken for nothing, and with effort search the plan of effort default where that is faster.
+fn bettered<'f>(
+    f: &'f Function,
+    mut plan: Plan,
+    options: &PlanOptions,
+    (base, engine): (Option<&LinkBase<'f>>, &dyn EngineModel),
+) -> Result<Plan, Diagnostic> {
     if options.effort >= Effort::Default
-        && let Some(better) = taken_for_nothing(f, &made.plan, options, engine)?
+        && let Some(better) = taken_for_nothing((f, &plan), options, (base, engine))?
     {
-        made.plan = better;
+        plan = better;
     }
     if options.effort == Effort::Search {
         // A search ends elsewhere than what decisions make of the plan that it began with.
         let lesser = PlanOptions { effort: Effort::Default, ..options.clone() };
         let other = plan_among(f, &lesser, engine)?.plan;
         let seconds = |plan: &Plan| plan_seconds(f, plan, &options.device, engine);
-        if seconds(&other)? < seconds(&made.plan)? {
-            made.plan = other;
+        if seconds(&other)? < seconds(&plan)? {
+            plan = other;
         }
     }
-    Ok(made)
+    Ok(plan)
 }

@@ -21,6 +21,7 @@ use adfuse_ir::kernel::{Buffer, Role};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
+use std::ops::Range;
 
 /// The most kernels of a launch: each has code and pointers of its own in it.
 const MOST: usize = 64;
@@ -191,11 +192,18 @@ fn better<'b, 'f, R>(
         return None;
     }
     let needs = waits(f, plan)?;
+    let mut tried: Vec<Vec<Group>> = Vec::new();
     for part in FILLED {
         let mut bundler = Bundler::new(&steps, &needs);
         bundler.limit = (bundler.limit as f64 * part) as i128;
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
-        let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
+        let groups = bundler.groups(plan)?;
+        // With less room the same may be left.
+        if tried.contains(&groups) {
+            continue;
+        }
+        tried.push(groups.clone());
+        let made = Plan { groups, ..plan.clone() };
         let made = TimedPlan::of(base, (f, &made), with);
         let faster = made.filter(|made| made.seconds() < given.seconds());
         if let Some(found) = faster.and_then(&mut fits) {
@@ -299,6 +307,8 @@ struct Bundler<'a> {
     after: Vec<Vec<usize>>,
     /// The group in whose place each group runs.
     position: Vec<usize>,
+    /// Which groups are being moved.
+    moving: Vec<bool>,
     /// Live bytes at each position, and the most that there may be where something is added.
     live: Vec<i128>,
     limit: i128,
@@ -356,9 +366,9 @@ impl<'a> Bundler<'a> {
         });
         let live: Vec<i128> = live.collect();
         let limit = live.iter().copied().max().unwrap_or(0);
-        let position = (0..n).collect();
+        let (position, moving) = ((0..n).collect(), vec![false; n]);
         let (short, open) = (steps.short.as_slice(), Vec::new());
-        Bundler { short, temps, reads, writes, before, after, position, live, limit, open }
+        Bundler { short, temps, reads, writes, before, after, position, moving, live, limit, open }
     }
 
     /// Joins a group to others before it, or leaves it as one that later groups may join.
@@ -406,39 +416,49 @@ impl<'a> Bundler<'a> {
     /// Moves groups from one position to another, if the bytes that are live stay below the limit.
     fn moves(&mut self, groups: &[usize], from: usize, to: usize) -> bool {
         let (low, high) = (from.min(to), from.max(to));
-        let mut changes = vec![0i128; high - low + 2];
-        let mut touched: Vec<usize> = groups
-            .iter()
-            .flat_map(|&g| self.reads[g].iter().chain(&self.writes[g]))
-            .copied()
-            .collect();
+        let touched = groups.iter().flat_map(|&g| self.reads[g].iter().chain(&self.writes[g]));
+        // What takes nothing changes nothing.
+        let mut touched: Vec<usize> =
+            touched.copied().filter(|&t| self.temps[t].bytes != 0).collect();
         touched.sort_unstable();
         touched.dedup();
-        let at = |g: usize, moved: bool| match moved && groups.contains(&g) {
-            true => to,
-            false => self.position[g],
-        };
+        groups.iter().for_each(|&g| self.moving[g] = true);
+        // Where bytes come and go, beside what is live now.
+        let mut changes: Vec<(usize, i128)> = Vec::new();
         for temp in touched.into_iter().map(|t| &self.temps[t]) {
-            for (moved, bytes) in [(false, -temp.bytes), (true, temp.bytes)] {
-                let begin = at(temp.writer, moved);
-                let end = temp.readers.iter().map(|&r| at(r, moved)).max().unwrap_or(begin);
+            let moved = |g: usize| if self.moving[g] { to } else { self.position[g] };
+            let (begin, begins) = (self.position[temp.writer], moved(temp.writer));
+            let (mut end, mut ends) = (None, None);
+            for &r in &temp.readers {
+                end = end.max(Some(self.position[r]));
+                ends = ends.max(Some(moved(r)));
+            }
+            let before = (begin, end.unwrap_or(begin), -temp.bytes);
+            let after = (begins, ends.unwrap_or(begins), temp.bytes);
+            for (begin, end, bytes) in [before, after] {
                 let (begin, end) = (begin.max(low), end.min(high));
                 if begin <= end {
-                    changes[begin - low] += bytes;
-                    changes[end + 1 - low] -= bytes;
+                    changes.extend([(begin, bytes), (end + 1, -bytes)]);
                 }
             }
         }
-        let mut now = 0;
-        for (live, change) in self.live[low..=high].iter().zip(&mut changes) {
-            now += *change;
-            *change = now;
-            if now > 0 && live + now > self.limit {
-                return false;
+        groups.iter().for_each(|&g| self.moving[g] = false);
+        changes.sort_unstable_by_key(|&(at, _)| at);
+        changes.push((high + 1, 0));
+        let mut pieces: Vec<(Range<usize>, i128)> = Vec::new();
+        let (mut now, mut since) = (0, low);
+        for (at, change) in changes {
+            let at = at.min(high + 1);
+            if at > since && now != 0 {
+                if now > 0 && self.live[since..at].iter().any(|live| live + now > self.limit) {
+                    return false;
+                }
+                pieces.push((since..at, now));
             }
+            (now, since) = (now + change, at);
         }
-        for (live, change) in self.live[low..=high].iter_mut().zip(changes) {
-            *live += change;
+        for (piece, more) in pieces {
+            self.live[piece].iter_mut().for_each(|live| *live += more);
         }
         true
     }

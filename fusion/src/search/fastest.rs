@@ -19,7 +19,7 @@ use crate::plan::{Plan, graph_hash};
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 
 /// A plan that was made without a budget.
-pub(super) struct UnbudgetedPlan {
+pub(crate) struct UnbudgetedPlan {
     /// The highest of the efforts that make it.
     pub(super) effort: Effort,
     /// Whether effort quick does.
@@ -31,7 +31,7 @@ pub(super) struct UnbudgetedPlan {
 
 /// What is wanted of the plan that has a kernel for each instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum UnfusedPlan {
+pub(crate) enum UnfusedPlan {
     /// It is one of the plans, unless it is slower than another by a simple bound.
     Wanted,
     /// It need not be one of them either where it can be shown that it is slower.
@@ -39,7 +39,7 @@ pub(super) enum UnfusedPlan {
 }
 
 /// The plans of an effort and the lesser ones.
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     /// Equal ones once.
     pub(super) plans: Vec<UnbudgetedPlan>,
     /// Whether a kernel for each instruction would be one of them, and was not made since it is slower than another.
@@ -48,7 +48,7 @@ pub(super) struct Attempts {
 
 /// The plans of an effort and the lesser ones, which are linked where there is a base for that. A kernel for each
 /// instruction is left out where it is certain to be slower than another.
-pub(super) fn attempts(
+pub(crate) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],

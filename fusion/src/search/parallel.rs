@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, available_parallelism, scope};
 
 /// The most threads: plans that are compared take memory.
-const MOST_THREADS: usize = 8;
+const MOST_THREADS: usize = 16;
 
 /// Bytes of a thread's stack: expressions are followed to their operands, however deep.
 const STACK: usize = 256 << 20;
 
 /// What `make` makes of each item, in their order, whichever thread it is that makes it.
 pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = cores().min(MOST_THREADS).min(items.len());
+    let threads = threads().min(items.len());
     if threads < 2 {
         return items.iter().map(make).collect();
     }
@@ -77,6 +77,11 @@ pub(crate) fn beside<A: Send, B>(
         });
         (other, own)
     })
+}
+
+/// How many threads work on a list that is long enough.
+pub(crate) fn threads() -> usize {
+    cores().min(MOST_THREADS)
 }
 
 fn cores() -> usize {

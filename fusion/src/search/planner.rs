@@ -5,8 +5,9 @@ use super::bundles::fastest_bundled;
 use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
+use super::parallel::each_of;
 use super::planned_groups::PlannedGroups;
-use super::point::{LinkedPlan, PlanPoint, measured, priced};
+use super::point::{LinkedPlan, PlanPoint, measured_point, priced};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
@@ -49,29 +50,45 @@ pub(crate) fn fastest_among(
     // Plans that are compared have most groups in common.
     let with_memo = MemoEngine::new(engine, &options.device);
     let engine: &dyn EngineModel = &with_memo;
-    let blocks = block_plans(f, options, engine)?;
     let base = match options.effort {
         Effort::Off => None,
         _ => LinkBase::of(f)?,
     };
     let base = base.as_ref();
     let none = || Attempts { plans: Vec::new(), is_unfused_left_out: false };
-    let Attempts { plans: attempts, is_unfused_left_out } = match options.effort {
+    let attempts = match options.effort {
         Effort::Off => none(),
-        _ => attempts(f, options, &blocks, (base, engine), UnfusedPlan::IfFastest)?,
+        _ => {
+            let blocks = block_plans(f, options, engine)?;
+            attempts(f, options, &blocks, (base, engine), UnfusedPlan::IfFastest)?
+        }
     };
-    let plan = match options.effort {
-        Effort::Off => plan_at(f, options, 0.0, &blocks)?,
-        Effort::Search => searched(f, options, engine, &attempts)?,
-        _ => fastest_of(f, options, &attempts)?,
-    };
-    let others: Vec<(bool, &Plan)> = attempts.iter().map(|a| (a.is_quick, &a.plan)).collect();
-    let plan = fastest_bundled(base, (f, plan), &others, options, engine);
+    let plan = fastest_of_attempts((f, &attempts), options, (base, engine))?;
+    let Attempts { plans: attempts, is_unfused_left_out } = attempts;
     let attempts = attempts.into_iter().map(|a| (a.effort, a.plan)).collect();
     let groups = with_memo
         .memo()
         .map(|memo| PlannedGroups::new(&plan.graph, Arc::clone(memo), with_memo.own_packings()));
     Ok(PlanWithAttempts { plan, attempts, is_unfused_left_out, groups })
+}
+
+/// The plan of [`fastest_among`], where the plans are known that it is chosen from.
+///
+/// # Errors
+/// As there.
+pub(crate) fn fastest_of_attempts(
+    (f, attempts): (&Function, &Attempts),
+    options: &PlanOptions,
+    (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
+) -> Result<Plan, Diagnostic> {
+    let attempts = &attempts.plans;
+    let plan = match options.effort {
+        Effort::Off => plan_at(f, options, 0.0, &block_plans(f, options, engine)?)?,
+        Effort::Search => searched(f, options, engine, attempts)?,
+        _ => fastest_of(f, options, attempts)?,
+    };
+    let others: Vec<(bool, &Plan)> = attempts.iter().map(|a| (a.is_quick, &a.plan)).collect();
+    Ok(fastest_bundled(base, (f, plan), &others, options, engine))
 }
 
 impl PlanWithAttempts {
@@ -136,11 +153,7 @@ impl PlanWithAttempts {
             }
         }
         let Some((_, effort, plan)) = best else { return Ok(None) };
-        let linked = base.as_ref().and_then(|b| LinkedPlan::of(b, plan, options, engine));
-        let point = match (&base, linked) {
-            (Some(base), Some(linked)) => linked.measured(base, options, engine)?,
-            _ => measured(f, plan.clone(), options, engine)?.point,
-        };
+        let point = measured_point(base.as_ref(), (f, plan), options, engine)?;
         Ok((point.peak < below).then_some((effort, point)))
     }
 }
@@ -224,7 +237,9 @@ pub fn plan_attempts(
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let (blocks, base) = (block_plans(f, options, engine)?, LinkBase::of(f)?);
-    measured_attempts(f, options, &blocks, (base.as_ref(), engine))
+    let with = (base.as_ref(), engine);
+    let made = attempts(f, options, &blocks, with, UnfusedPlan::Wanted)?;
+    measured_attempts((f, &made), options, with)
 }
 
 /// The greedy plan of a function, with what it takes.
@@ -237,23 +252,16 @@ pub(crate) fn greedy_point(
     engine: &dyn EngineModel,
 ) -> Result<PlanPoint, Diagnostic> {
     let plan = plan_at(f, options, 0.0, &block_plans(f, options, engine)?)?;
-    Ok(measured(f, plan, options, engine)?.point)
+    measured_point(LinkBase::of(f)?.as_ref(), (f, &plan), options, engine)
 }
 
-/// As [`plan_attempts`], with these plans of the function's blocks.
+/// As [`plan_attempts`], of plans that were made.
 pub(crate) fn measured_attempts(
-    f: &Function,
+    (f, made): (&Function, &Attempts),
     options: &PlanOptions,
-    blocks: &[Plan],
     (base, engine): (Option<&LinkBase<'_>>, &dyn EngineModel),
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, blocks, (base, engine), UnfusedPlan::Wanted)?;
-    let point = |plan: Plan| {
-        let linked = base.and_then(|base| LinkedPlan::of(base, &plan, options, engine));
-        match (base, linked) {
-            (Some(base), Some(linked)) => linked.measured(base, options, engine),
-            _ => Ok(measured(f, plan, options, engine)?.point),
-        }
-    };
-    made.plans.into_iter().map(|a| Ok((a.effort, point(a.plan)?))).collect()
+    let point = |plan: &Plan| measured_point(base, (f, plan), options, engine);
+    let made = each_of(f, &made.plans, |a| Ok((a.effort, point(&a.plan)?)));
+    made.into_iter().collect()
 }

@@ -3,17 +3,19 @@
 use crate::cost::compile_cost::{CompileCost, step_code, together};
 use crate::cost::step_cost::StepCost;
 use crate::cost::step_cost_with;
-use crate::lower::group_memo::{BufferUses, GroupPrice, LoweredGroup, StepOfGroup};
+use crate::lower::divided_program::DividedProgram;
+use crate::lower::group_memo::{BufferUses, DividedSteps, GroupPrice, LoweredGroup, StepOfGroup};
 use crate::lower::instances::recomputed_values;
 use crate::lower::linked::{LinkBase, LinkedProgram, linked};
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, StepSizes};
 use crate::memory::least_peak::{least_linked_peak, least_peak};
 use crate::memory::residuals::{saved_bytes, saved_with};
 use crate::memory::{linked_memory, memory_beside};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::search::parallel::each;
 use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Buffer, Program, Step, verify_steps};
 use adfuse_ir::{Diagnostic, Function, Value};
@@ -138,6 +140,9 @@ impl PricedPlan {
     /// Bytes at the peak where memory is planned with an effort.
     fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
         let sized = engine.sized(&self.placed.program)?;
+        if let Some(peak) = sized.divided_peak()? {
+            return Ok(peak);
+        }
         sized.peak(&memory_beside(&self.placed.program, effort, sized.scratch())?)
     }
 
@@ -163,6 +168,27 @@ impl PricedPlan {
         self.with_peak(f, peak)
     }
 
+    /// As [`PricedPlan::measured`], with the peak of the plan linked where that is possible.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn measured_beside(
+        self,
+        f: &Function,
+        base: Option<&LinkBase<'_>>,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<MeasuredPlan, Diagnostic> {
+        let linked = base.and_then(|base| LinkedPlan::of(base, &self.plan, options, engine));
+        match linked {
+            Some(linked) => {
+                let peak = linked.peak(options.effort, engine)?;
+                self.with_peak(f, peak)
+            }
+            None => self.measured(f, options, engine),
+        }
+    }
+
     fn with_peak(self, f: &Function, peak: u64) -> Result<MeasuredPlan, Diagnostic> {
         let PricedPlan { plan, placed, of_steps, seconds, compile } = self;
         let saved = match &placed.instances {
@@ -181,7 +207,10 @@ impl PricedPlan {
 pub(crate) struct LinkedPlan {
     plan: Plan,
     program: LinkedProgram,
+    /// Bytes of scratch memory of each step, where the engine runs these.
     scratch: Vec<u64>,
+    /// The effort with which an engine plans memory that divides them.
+    divides: Option<Effort>,
     /// Predicted seconds of each step, and of all.
     of_steps: Vec<f64>,
     pub(crate) seconds: f64,
@@ -210,18 +239,32 @@ impl LinkedPlan {
             verify_steps(program).ok()?;
             sizes.scratch(program).ok()
         };
+        let divided_of = |program: &Program| divided_by(&*sizes, program);
+        let divides = sizes.divides();
+        each_new_group(&program, &|group| {
+            group_price(group, engine, device);
+            if divides.is_some()
+                && let Some(sizes) = engine.step_sizes()
+            {
+                group.divided(|program| divided_by(&*sizes, program));
+            }
+        });
         let (mut of_steps, mut scratch, mut stated) = (Vec::new(), Vec::new(), true);
         for StepOfGroup { group, step } in program.steps.iter().map(|step| &step.of) {
             let price = group_price(group, engine, device);
             of_steps.push(price.steps[*step]);
             stated &= price.stated;
-            scratch.push(group.scratch(scratch_of)?[*step]);
+            if divides.is_none() {
+                scratch.push(group.scratch(scratch_of)?[*step]);
+            } else if group.divided(divided_of).is_none() {
+                return None;
+            }
         }
         let count = |program: &Program, step: &Step| step_code(program, step, device);
         let code = program.steps.iter().map(|step| step.of.code(count));
         let compile = together(code).on(program.steps.len(), device);
         let seconds = total(&of_steps);
-        Some(LinkedPlan { plan, program, scratch, of_steps, seconds, compile, stated })
+        Some(LinkedPlan { plan, program, scratch, divides, of_steps, seconds, compile, stated })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -260,14 +303,18 @@ impl LinkedPlan {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn peak(&self, effort: Effort, engine: &dyn EngineModel) -> Result<u64, Diagnostic> {
-        let memory = linked_memory(
-            &self.program,
-            effort,
-            &self.scratch,
-            engine.packings().map(Arc::as_ref),
-        )?;
+        let divided = match self.divides {
+            Some(effort) => Some((effort, DividedProgram::of(&self.program)?)),
+            None => None,
+        };
+        let (program, effort, sizes) = match &divided {
+            Some((effort, of)) => (&of.program, *effort, (&of.scratch[..], &of.reads_again[..])),
+            None => (&self.program, effort, (&self.scratch[..], &[][..])),
+        };
+        let known = engine.packings().map(Arc::as_ref);
+        let memory = linked_memory(program, effort, sizes, known)?;
         match engine.step_sizes() {
-            Some(sizes) => sizes.peak(&self.program.frame, &memory),
+            Some(sizes) => sizes.peak(&program.frame, &memory),
             None => Ok(memory.peak),
         }
     }
@@ -291,11 +338,53 @@ impl LinkedPlan {
     /// # Errors
     /// As [`saved_bytes`].
     pub(crate) fn point(self, base: &LinkBase<'_>, peak: u64) -> Result<PlanPoint, Diagnostic> {
-        let LinkedPlan { plan, seconds, compile, .. } = self;
+        let LinkedPlan { plan, seconds, compile, divides, .. } = self;
         let saved = saved_with(&base.facts, &plan)?;
         let again = recomputed_values(base.facts.f, &plan);
-        let is_packed = false;
+        // Memory of divided steps is planned with one effort alone.
+        let is_packed = divides.is_some();
         Ok(PlanPoint { plan, peak, seconds, saved, again, compile, is_packed })
+    }
+}
+
+/// What an engine divides the steps of a group into.
+fn divided_by(sizes: &dyn StepSizes, program: &Program) -> Option<DividedSteps> {
+    verify_steps(program).ok()?;
+    sizes.divided(program).ok()?
+}
+
+/// Groups without a price from which on threads share them.
+const MANY: usize = 8;
+
+/// Has something found for each group of a program that has no price yet. To examine a step takes engines that print its code
+/// as long as grouping a hundred instructions.
+fn each_new_group(program: &LinkedProgram, find: &(dyn Fn(&LoweredGroup) + Sync)) {
+    let mut new: Vec<&Arc<LoweredGroup>> = Vec::new();
+    for step in program.steps.iter().filter(|step| step.of.step == 0) {
+        let group = &step.of.group;
+        if !group.has_price() && !new.iter().any(|known| Arc::ptr_eq(known, group)) {
+            new.push(group);
+        }
+    }
+    if new.len() >= MANY {
+        each(&new, |group| find(group));
+    }
+}
+
+/// The point of a plan, which is linked where that is possible.
+///
+/// # Errors
+/// As [`lower`](crate::lower()), and those of the engine.
+pub(crate) fn measured_point(
+    base: Option<&LinkBase<'_>>,
+    (f, plan): (&Function, &Plan),
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<PlanPoint, Diagnostic> {
+    let linked = base.and_then(|base| LinkedPlan::of(base, plan, options, engine));
+    match (base, linked) {
+        (Some(base), Some(linked)) => linked.measured(base, options, engine),
+        _ => Ok(measured(f, plan.clone(), options, engine)?.point),
     }
 }
 
@@ -336,6 +425,9 @@ pub(crate) fn linked_seconds(
     let memo = engine.memo().filter(|memo| memo.is_for(device));
     let program = memo.and_then(|memo| linked(base?, plan, (device, memo)));
     let Some(program) = program else { return plan_seconds(f, plan, device, engine) };
+    each_new_group(&program, &|group| {
+        group_price(group, engine, device);
+    });
     let of =
         |StepOfGroup { group, step }: &StepOfGroup| group_price(group, engine, device).steps[*step];
     Ok(total(&program.steps.iter().map(|step| of(&step.of)).collect::<Vec<f64>>()))

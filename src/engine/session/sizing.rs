@@ -1,8 +1,8 @@
 //! Programs that are sized before they are compiled, as the backend of a session runs them.
 
 use super::{Session, arena_layout, verified};
-use crate::backends::backend::{Backend, Parallelism, Prepared, StepSizing};
-use crate::fusion::{self, Memory, SizedProgram, StepSizes};
+use crate::backends::backend::{self, Backend, Parallelism, Prepared, StepSizing};
+use crate::fusion::{self, DividedSteps, Effort, Memory, SizedProgram, StepSizes};
 use crate::ir::kernel::Program;
 use crate::ir::{At, Diagnostic, Fp, Kind};
 
@@ -29,7 +29,8 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     }
 
     fn step_sizes(&self) -> Option<Box<dyn StepSizes + '_>> {
-        Some(Box::new(BackendSizes(self.backend.step_sizing()?)))
+        let (sizing, effort) = (self.backend.step_sizing()?, self.settings.plan.effort);
+        Some(Box::new(BackendSizes { sizing, effort }))
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
@@ -49,15 +50,33 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
 }
 
 /// The sizes of steps on a backend.
-struct BackendSizes<'a>(&'a dyn StepSizing);
+struct BackendSizes<'a> {
+    sizing: &'a dyn StepSizing,
+    /// The effort of the session.
+    effort: Effort,
+}
 
 impl StepSizes for BackendSizes<'_> {
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        self.0.scratch(program)
+        self.sizing.scratch(program)
     }
 
     fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        self.0.peak(buffers, &arena_layout(memory))
+        self.sizing.peak(buffers, &arena_layout(memory))
+    }
+
+    fn divides(&self) -> Option<Effort> {
+        // As the memory of a program that is prepared is planned.
+        self.sizing.divides().then_some(self.effort)
+    }
+
+    fn divided(&self, program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
+        let found = self.sizing.divided(program)?;
+        Ok(found.map(|backend::StepDivision { program, scratch, reads_again }| DividedSteps {
+            program,
+            scratch,
+            reads_again,
+        }))
     }
 }
 
@@ -80,6 +99,11 @@ impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
             // What steps are divided into has buffers that the given program does not know of.
             Some(_) => prepared.peak(&arena_layout(&session.memory(&**prepared, None)?)),
         }
+    }
+
+    fn divided_peak(&self) -> Result<Option<u64>, Diagnostic> {
+        let none = Memory::default();
+        self.prepared.origin().map(|_| self.peak(&none)).transpose()
     }
 }
 
@@ -113,19 +137,28 @@ impl<B: Backend + ?Sized> OwnSizes<B> {
         session.backend.step_sizing().is_some().then_some(OwnSizes(session))
     }
 
-    fn sizing(&self) -> Result<&dyn StepSizing, Diagnostic> {
+    fn sizes(&self) -> Result<BackendSizes<'_>, Diagnostic> {
         let none = || Diagnostic::new(At::default(), Kind::Internal, "steps are not sized alone");
-        self.0.backend.step_sizing().ok_or_else(none)
+        let sizing = self.0.backend.step_sizing().ok_or_else(none)?;
+        Ok(BackendSizes { sizing, effort: self.0.settings.plan.effort })
     }
 }
 
 impl<B: Backend + ?Sized> StepSizes for OwnSizes<B> {
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        self.sizing()?.scratch(program)
+        self.sizes()?.scratch(program)
     }
 
     fn peak(&self, buffers: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        self.sizing()?.peak(buffers, &arena_layout(memory))
+        self.sizes()?.peak(buffers, memory)
+    }
+
+    fn divides(&self) -> Option<Effort> {
+        self.sizes().ok()?.divides()
+    }
+
+    fn divided(&self, program: &Program) -> Result<Option<DividedSteps>, Diagnostic> {
+        self.sizes()?.divided(program)
     }
 }
 

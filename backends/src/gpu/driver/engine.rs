@@ -10,7 +10,7 @@ use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::capabilities::CAPABILITIES;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities, Parallelism, StepSizing};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
 use crate::runtime::ranks::RankGroup;
@@ -30,19 +30,19 @@ const KEPT: usize = 16;
 /// The engine on a device. Clones share the device and the executables that are kept.
 #[derive(Clone)]
 pub struct GpuEngine {
-    device: Arc<GpuDevice>,
-    options: Options,
+    pub(super) device: Arc<GpuDevice>,
+    pub(super) options: Options,
     /// The ranks that it is one of.
     ranks: RankGroup,
     /// The functions that its programs may call.
-    functions: Registry,
+    pub(super) functions: Registry,
     /// Times of products that were measured, by which it chooses how to multiply.
-    products: ProductTimes,
+    pub(super) products: ProductTimes,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
     made: Arc<ExecutableCache<GpuExecutable>>,
     /// The code of steps by their forms: plans that are compared have most of them in common.
-    forms: Arc<CodeCache>,
+    pub(super) forms: Arc<CodeCache>,
     /// The facts of steps by their forms.
     facts: Arc<FactsCache>,
 }
@@ -119,6 +119,10 @@ impl Backend for GpuEngine {
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
         Ok(Resident::on_device(DeviceArray::upload(&self.device, array)?))
+    }
+
+    fn step_sizing(&self) -> Option<&dyn StepSizing> {
+        Some(self)
     }
 
     fn prepare<'a>(

@@ -116,17 +116,7 @@ impl GpuPrepared {
         let inner = block_constants(program);
         let places = Places::new(program, arena, &self.module, self.scratch(), inner)
             .map_err(|d| within(d, program, None))?;
-        let size = |b| program.buffers[b].bytes();
-        let outputs = outputs(program, &places);
-        let own = outputs.iter().filter(|o| matches!(o.from, From::There | From::Copied(_)));
-        let report = MemoryReport {
-            arena: arena.bytes,
-            outside_arena: places.beside,
-            constants: places.constants,
-            inputs: program.inputs().filter(|&b| places.host_at(b).is_none()).map(size).sum(),
-            outputs: own.map(|o| o.bytes).sum(),
-            ..MemoryReport::default()
-        };
+        let report = reported(program, &places, arena);
         Ok((places, report))
     }
 
@@ -330,6 +320,21 @@ fn told_of(origin: usize, work: &Work) -> StepReport {
 }
 
 /// What a caller is handed, and where that comes from.
+/// The memory of a program whose buffers have these places.
+pub(super) fn reported(program: &Program, places: &Places, arena: &ArenaLayout) -> MemoryReport {
+    let size = |b| program.buffers[b].bytes();
+    let outputs = outputs(program, places);
+    let own = outputs.iter().filter(|o| matches!(o.from, From::There | From::Copied(_)));
+    MemoryReport {
+        arena: arena.bytes,
+        outside_arena: places.beside,
+        constants: places.constants,
+        inputs: program.inputs().filter(|&b| places.host_at(b).is_none()).map(size).sum(),
+        outputs: own.map(|o| o.bytes).sum(),
+        ..MemoryReport::default()
+    }
+}
+
 fn outputs(program: &Program, places: &Places) -> Vec<Output> {
     let made = |(k, &b): (usize, &adfuse_ir::kernel::Buffer)| {
         let ty = program.buffers[b].ty()?;

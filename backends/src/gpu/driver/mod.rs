@@ -30,6 +30,7 @@ mod ptxas;
 pub(crate) mod shared_library;
 pub(crate) mod staging;
 pub(crate) mod step_order;
+mod step_sizes;
 pub(crate) mod tensor_map;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,13 +2,14 @@
 //! multiplies, so that it is known what each step needs beside the buffers.
 
 use super::block_memory::{StepMemory, reads_again, step_memories};
-use super::cublaslt::Tuned;
+use super::cublaslt::{Handle, Tuned};
 use super::device::GpuDevice;
 use super::place::with_slack;
 use crate::gpu::compile::within;
 use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::ScheduleContext;
+use crate::gpu::schedule::library_product::Product;
 use crate::gpu::schedule::library_split::{Divided, DivisionContext, divided};
 use crate::runtime::backend::Arrange;
 use crate::runtime::functions::Registry;
@@ -93,23 +94,14 @@ impl GpuPrepared {
         if asks && handle.is_none() {
             divided = self::divided(program, own)?;
         }
-        let mut tuned = Vec::new();
-        let mut refused = false;
-        for product in &divided.products {
-            let found = match (product, handle) {
-                (Some(product), Some(handle)) => {
-                    device.tunings.tuned(handle, product, options.fp)?.map(Arc::new)
-                }
-                _ => None,
-            };
-            refused |= product.is_some() && found.is_none();
-            tuned.push(found);
-        }
-        if refused {
-            // The library does not take all of it: kernels do then, in one piece.
-            divided = self::divided(program, own)?;
-            tuned = divided.program.steps.iter().map(|_| None).collect();
-        }
+        let tuned = match tuned(device, (&divided.products, handle), options.fp)? {
+            Some(tuned) => tuned,
+            None => {
+                // Kernels do then, in one piece.
+                divided = self::divided(program, own)?;
+                divided.program.steps.iter().map(|_| None).collect()
+            }
+        };
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
         let context = ScheduleContext {
             target,
@@ -153,8 +145,7 @@ impl GpuPrepared {
             steps.max(first).max(last)
         };
         let needed = |(n, tuned): (usize, &Option<Arc<Tuned>>)| {
-            let all = tuned.as_ref().map_or(own(n), |t| t.workspace.max(own(n)));
-            with_slack(all).max(memory.get(n).map_or(0, |step| step.bytes))
+            step_scratch(own(n), tuned.as_deref()).max(memory.get(n).map_or(0, |step| step.bytes))
         };
         let scratch = tuned.iter().enumerate().map(needed).collect();
         let (limits, ranks, how) = (RunLimits::default(), RankGroup::alone(), String::new());
@@ -216,6 +207,31 @@ impl GpuPrepared {
         let made = codes.compile(program, context, &multiplied).map_err(within(program))?;
         Ok(made.text)
     }
+}
+
+/// How a library multiplies each product; none where kernels do the step. `None` where the library does not take all of them.
+pub(super) fn tuned(
+    device: &GpuDevice,
+    (products, handle): (&[Option<Product>], Option<&Handle>),
+    fp: Fp,
+) -> Result<Option<Vec<Option<Arc<Tuned>>>>, Diagnostic> {
+    let mut tuned = Vec::with_capacity(products.len());
+    for product in products {
+        let found = match (product, handle) {
+            (Some(product), Some(handle)) => device.tunings.tuned(handle, product, fp)?,
+            _ => None,
+        };
+        if product.is_some() && found.is_none() {
+            return Ok(None);
+        }
+        tuned.push(found.map(Arc::new));
+    }
+    Ok(Some(tuned))
+}
+
+/// Bytes of scratch memory of a step whose kernels need so much, or which a library does.
+pub(super) fn step_scratch(kernels: u64, tuned: Option<&Tuned>) -> u64 {
+    with_slack(tuned.map_or(kernels, |tuned| tuned.workspace.max(kernels)))
 }
 
 /// Whether a step is a copy between memories, an effect, which begins with one, or an exchange between ranks.

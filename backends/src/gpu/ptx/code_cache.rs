@@ -113,7 +113,7 @@ impl CodeCache {
     /// As [`CodeCache::compile`].
     pub fn launches(
         &self,
-        program: &Verified<Program>,
+        program: &Program,
         context: ScheduleContext<'_>,
         done: &[bool],
     ) -> Result<PtxModule, Diagnostic> {
@@ -122,7 +122,7 @@ impl CodeCache {
 
     fn made_of(
         &self,
-        program: &Verified<Program>,
+        program: &Program,
         context: ScheduleContext<'_>,
         (done, writes): (&[bool], bool),
     ) -> Result<PtxModule, Diagnostic> {

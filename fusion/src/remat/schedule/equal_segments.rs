@@ -54,23 +54,21 @@ pub(crate) fn offer(g: &CostGraph, hull: &Hull, archive: &mut ParetoArchive<'_>)
     let forward = forward(g);
     let (_, bytes) = crossings(g, &forward);
     let late = late_sets(g, hull);
-    let mut count = 2;
+    let (mut count, mut all) = (2, Vec::new());
     while count <= forward.len() {
         let mut seen: Vec<Vec<usize>> = Vec::new();
         for length in SegmentLength::ALL {
             let ends = equal_ends(g, &forward, count, length);
             for ends in [narrowed(&ends, &bytes), ends] {
                 if !seen.contains(&ends) {
-                    let segments = Segmentation::of(&forward, &ends);
-                    late.iter().for_each(|late| {
-                        archive.offer(segments.steps(g, late));
-                    });
+                    all.extend(late.iter().map(|late| (ends.clone(), late)));
                     seen.push(ends);
                 }
             }
         }
         count += 1 + count / PART;
     }
+    archive.offer_each(&all, |(ends, late)| Segmentation::of(&forward, ends).steps(g, late));
 }
 
 fn forward(g: &CostGraph) -> Vec<OpId> {

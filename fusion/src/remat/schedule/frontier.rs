@@ -3,7 +3,9 @@
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::equal_segments;
 use super::liveness::LivenessMeter;
-use super::local_search::{FrontierEntry, ParetoArchive};
+use super::local_search::{
+    FrontierEntry, MeasuredSchedule, ParetoArchive, each_worth, filled, side_by_side,
+};
 use super::residuals::{Hull, residuals};
 use super::segments;
 use super::steps::{OpSchedule, evaluate};
@@ -164,13 +166,36 @@ fn sweep_to(
     rules: &[EvictionRule],
     targets: &[u64],
 ) {
-    for &rule in rules {
-        // From the largest down: where a target is too small for a rule, smaller ones are too.
-        for &target in targets.iter().rev() {
-            let Some(steps) = within(g, target, rule) else { break };
-            archive.offer_filled(steps, target);
+    // Threads make schedules ahead, of all rules side by side. What is offered, and in which order, does not depend on how many.
+    let ahead = side_by_side(g);
+    let down: Vec<u64> = targets.iter().rev().copied().collect();
+    let mut sweeps: Vec<RuleSweep> = rules.iter().map(|_| RuleSweep::default()).collect();
+    for some in down.chunks(ahead) {
+        let open = sweeps.iter().enumerate().filter(|(_, sweep)| !sweep.is_over);
+        let asked: Vec<(usize, u64)> =
+            open.flat_map(|(k, _)| some.iter().map(move |&target| (k, target))).collect();
+        let made = each_worth(g, &asked, |&(k, target)| {
+            Some(filled(g, within(g, target, rules[k])?, target))
+        });
+        for (&(k, _), made) in asked.iter().zip(made) {
+            let sweep = &mut sweeps[k];
+            // From the largest down: where a target is too small for a rule, smaller ones are too.
+            match made {
+                Some(made) if !sweep.is_over => sweep.made.extend(made),
+                _ => sweep.is_over = true,
+            }
         }
     }
+    let all = sweeps.into_iter().flat_map(|sweep| sweep.made);
+    all.for_each(|schedule| archive.offer_measured(schedule));
+}
+
+/// What a rule makes of targets.
+#[derive(Default)]
+struct RuleSweep {
+    made: Vec<MeasuredSchedule>,
+    /// Whether it made nothing of one.
+    is_over: bool,
 }
 
 /// Targets within a twentieth below a peak.

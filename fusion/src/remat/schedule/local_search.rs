@@ -6,10 +6,11 @@
 
 use super::cost_graph::{CostGraph, OpId};
 use super::dead_steps::DeadSteps;
-use super::fill::{GAP_LENGTHS, fill};
+use super::fill::{GAP_LENGTHS, GapLength, fill};
 use super::liveness::{LivenessMeter, ScheduleTotals};
 use super::moves::{Eviction, Insertions, MissingInput, MoveContext};
 use super::results::with_runs;
+use crate::search::parallel::{each, threads};
 use hashbrown::HashSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -64,6 +65,69 @@ const WAYS: [MissingInput; 7] = [
     MissingInput::Keep(4),
 ];
 
+/// A schedule without dead steps, and what it takes.
+pub(crate) struct MeasuredSchedule {
+    steps: Vec<OpId>,
+    totals: ScheduleTotals,
+}
+
+impl MeasuredSchedule {
+    /// Cleans and measures a sequence; `None` for one that is no schedule.
+    fn of(
+        g: &CostGraph,
+        steps: Vec<OpId>,
+        (dead_steps, liveness): (&mut DeadSteps, &mut LivenessMeter),
+    ) -> Option<MeasuredSchedule> {
+        let mut steps = with_runs(g, steps);
+        dead_steps.remove(g, &mut steps);
+        let totals = liveness.measure(g, &steps)?;
+        Some(MeasuredSchedule { steps, totals })
+    }
+
+    fn alone(g: &CostGraph, steps: Vec<OpId>) -> Option<MeasuredSchedule> {
+        MeasuredSchedule::of(g, steps, (&mut DeadSteps::default(), &mut LivenessMeter::default()))
+    }
+}
+
+/// Operations of a graph from which on it is worth beginning threads for schedules.
+const WORTH_THREADS: usize = 256;
+
+/// How many schedules of a graph are made side by side.
+pub(crate) fn side_by_side(g: &CostGraph) -> usize {
+    if g.ops().len() < WORTH_THREADS { 1 } else { threads() }
+}
+
+/// As [`each`]: schedules of a small graph are all made by this thread.
+pub(crate) fn each_worth<T: Sync, R: Send>(
+    g: &CostGraph,
+    items: &[T],
+    make: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    match side_by_side(g) {
+        1 => items.iter().map(make).collect(),
+        _ => each(items, make),
+    }
+}
+
+/// What becomes of a sequence if memory within a budget is used to recompute less, and last the sequence itself. None for one
+/// that is no schedule.
+pub(crate) fn filled(g: &CostGraph, steps: Vec<OpId>, budget: u64) -> Vec<MeasuredSchedule> {
+    let (mut dead_steps, mut liveness) = (DeadSteps::default(), LivenessMeter::default());
+    let mut measured = |steps| MeasuredSchedule::of(g, steps, (&mut dead_steps, &mut liveness));
+    let Some(given) = measured(steps) else { return Vec::new() };
+    let mut all = Vec::new();
+    // What recomputes nothing has nothing to drop.
+    if given.steps.len() > g.runs().count() {
+        for by in GAP_LENGTHS {
+            let mut fewer = given.steps.clone();
+            fill(g, &mut fewer, budget.max(given.totals.peak), by);
+            all.extend(measured(fewer));
+        }
+    }
+    all.extend(measured(given.steps));
+    all
+}
+
 impl<'g> ParetoArchive<'g> {
     /// Nothing yet.
     pub(crate) fn new(g: &'g CostGraph) -> ParetoArchive<'g> {
@@ -83,12 +147,18 @@ impl<'g> ParetoArchive<'g> {
     }
 
     /// Cleans and measures a sequence, and keeps it if it is better than what there is.
-    pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<ScheduleTotals> {
+    pub(crate) fn offer(&mut self, steps: Vec<OpId>) -> Option<ScheduleTotals> {
         self.work = self.work.saturating_sub(steps.len() as u64);
-        steps = with_runs(self.g, steps);
-        self.dead_steps.remove(self.g, &mut steps);
-        let totals = self.liveness.measure(self.g, &steps)?;
-        let ScheduleTotals { peak, time, .. } = totals;
+        let with = (&mut self.dead_steps, &mut self.liveness);
+        let measured = MeasuredSchedule::of(self.g, steps, with)?;
+        let totals = measured.totals;
+        self.offer_measured(measured);
+        Some(totals)
+    }
+
+    /// Keeps a schedule if it is better than what there is.
+    pub(crate) fn offer_measured(&mut self, schedule: MeasuredSchedule) {
+        let MeasuredSchedule { steps, totals: ScheduleTotals { peak, time, .. } } = schedule;
         // Those before have a lower peak.
         let at = self.entries.partition_point(|e| e.peak < peak);
         let same = self.entries.get(at).filter(|e| e.peak == peak);
@@ -99,28 +169,25 @@ impl<'g> ParetoArchive<'g> {
             if by <= NEAR && self.near.len() < MOST_NEAR && self.seen.insert(hash(&steps)) {
                 self.near.push(BeatenSchedule { by: Reverse(by), steps });
             }
-            return Some(totals);
+            return;
         }
         let worse = self.entries[at..].iter().take_while(|e| e.time >= time).count();
         let entry = FrontierEntry { peak, time, steps, expanded: false };
         self.entries.splice(at..at + worse, [entry]);
-        Some(totals)
     }
 
-    /// Offers a sequence, and what becomes of it if memory within a budget is used to recompute less.
-    pub(crate) fn offer_filled(&mut self, mut steps: Vec<OpId>, budget: u64) {
-        steps = with_runs(self.g, steps);
-        self.dead_steps.remove(self.g, &mut steps);
-        let Some(totals) = self.liveness.measure(self.g, &steps) else { return };
-        // What recomputes nothing has nothing to drop.
-        if steps.len() > self.g.runs().count() {
-            for by in GAP_LENGTHS {
-                let mut filled = steps.clone();
-                fill(self.g, &mut filled, budget.max(totals.peak), by);
-                self.offer(filled);
-            }
+    /// Offers the schedule of each item, in their order; threads make them where the graph is large.
+    pub(crate) fn offer_each<T: Sync>(
+        &mut self,
+        items: &[T],
+        make: impl Fn(&T) -> Vec<OpId> + Sync,
+    ) {
+        let g = self.g;
+        // Those of large graphs take memory, so that not all are made before some are offered.
+        for some in items.chunks(4 * side_by_side(g)) {
+            let made = each_worth(g, some, |item| MeasuredSchedule::alone(g, make(item)));
+            made.into_iter().flatten().for_each(|schedule| self.offer_measured(schedule));
         }
-        self.offer(steps);
     }
 
     /// Fills the memory between neighbours that are far apart: what budgets in between make unnecessary is dropped from the
@@ -137,13 +204,14 @@ impl<'g> ParetoArchive<'g> {
                 let end = self.entries.partition_point(|e| e.peak <= budget);
                 let below = &self.entries[end.saturating_sub(FILLED_BELOW)..end];
                 let below: Vec<Vec<OpId>> = below.iter().map(|e| e.steps.clone()).collect();
-                for steps in below {
-                    for by in GAP_LENGTHS {
-                        let mut filled = steps.clone();
-                        fill(self.g, &mut filled, budget, by);
-                        self.offer(filled);
-                    }
-                }
+                let both = |steps| GAP_LENGTHS.map(|by| (steps, by));
+                let ways: Vec<(&Vec<OpId>, GapLength)> = below.iter().flat_map(both).collect();
+                let g = self.g;
+                self.offer_each(&ways, |&(steps, by)| {
+                    let mut filled = steps.clone();
+                    fill(g, &mut filled, budget, by);
+                    filled
+                });
             }
         }
     }

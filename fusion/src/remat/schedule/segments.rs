@@ -49,18 +49,19 @@ fn offer_chain(
     };
     let links: Vec<Link> = blocks.all.iter().map(link).collect();
     let chain = Chain::solve(&links, most);
-    let mut last = None;
+    let (mut last, mut all) = (None, Vec::new());
     for m in (0..=most).rev() {
         let time = chain.time(m);
         if time.is_none() {
-            return;
+            break;
         }
         // More memory for the same time lets go no more.
         if time != last {
-            archive.offer(Emission::of(g, blocks, &chain).emit(m));
+            all.push(m);
         }
         last = time;
     }
+    archive.offer_each(&all, |&m| Emission::of(g, blocks, &chain).emit(m));
 }
 
 /// Operations of phase 0 from one narrow place to the next, and what later phases do about them.
