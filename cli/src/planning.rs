@@ -9,26 +9,23 @@ use super::freedom::{Freedom, PlanArg};
 use super::given::PlanFile;
 use super::losses::{self, Donated, Losses};
 use super::machine::session;
-use super::params::params;
 use super::program::LoadedProgram;
-use super::stable_forms::in_mode;
+use super::read_program::ReadProgram;
 use super::streams::Streams;
-use super::target::{FunctionArgs, all_bound, specialized};
-use adfuse::autodiff::forward_and_backward;
+use super::target::FunctionArgs;
 use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings, check_donations};
 use adfuse::fusion::{
-    BudgetPoint, Effort, EngineModel, Fp, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed,
-    Plan, PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, StackGoal,
+    BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
+    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, StackGoal,
     budget_frontier, decide_loops, loop_residuals, lower, memory_beside, narrow_storage,
     plan_among, plan_for, value_named, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
-use adfuse::ir::rewrite::AttentionSteps;
-use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Value};
+use adfuse::ir::{Diagnostic, Function, Inst, Kind, Value};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
+use adfuse::pipeline::{Selection, attention_steps, text};
 use clap::Args;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -38,12 +35,12 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct PlanningArgs {
     #[command(flatten)]
-    target: FunctionArgs,
+    pub(super) target: FunctionArgs,
     /// Differentiate first: the results, then a gradient for each parameter of --wrt
     #[arg(long)]
-    grad: bool,
+    pub(super) grad: bool,
     #[command(flatten)]
-    wrt: Wrt,
+    pub(super) wrt: Wrt,
     /// The machine: cpu (two cores), cpu1 (one of them), h200, or a file that describes one; without this, the plan's, or cpu
     #[arg(long, value_name = "NAME|FILE.toml")]
     device: Option<String>,
@@ -54,7 +51,7 @@ pub(super) struct PlanningArgs {
     #[command(flatten)]
     losses: Losses,
     #[command(flatten)]
-    donated: Donated,
+    pub(super) donated: Donated,
 }
 
 /// A function ready to be planned.
@@ -107,16 +104,6 @@ pub(super) struct ChosenPlan {
 
 /// What opens no engine.
 type NoSession = fn(&PlanOptions) -> Result<Option<Session>, Failure>;
-
-/// A function that is read, rewritten, differentiated and prepared.
-struct PreparedProgram {
-    source: LoadedProgram,
-    selection: Selection,
-    function: Function,
-    recognised: Vec<(&'static str, String)>,
-    arguments: usize,
-    donated: Vec<usize>,
-}
 
 /// The engine that an engine's name stands for where plans are counted: what runs functions as they are has no plans, which are those of the usual one.
 fn planning(named: NamedEngine) -> NamedEngine {
@@ -183,13 +170,13 @@ impl PlanningArgs {
         let _start = named.map(|named| named.begin());
         let attention = named
             .map_or_else(|| attention_steps(options.device.is_gpu()), |named| named.attention());
-        let prepared = self.prepared((attention, options.fp), clock);
+        let prepared = self.read_program((attention, options.fp), clock);
         let runs_on = match engine {
             Some((_, open)) => open(&options)?,
             None => None,
         };
         // An engine that is not there is told before what is wrong with the program.
-        let PreparedProgram {
+        let ReadProgram {
             source,
             selection,
             function: prepared,
@@ -234,39 +221,6 @@ impl PlanningArgs {
             counting,
             among: OnceCell::new(),
         })
-    }
-
-    /// Reads, rewrites, differentiates and prepares the function, with the phases `parse` and `ad` timed.
-    fn prepared(
-        &self,
-        mode: (AttentionSteps, Fp),
-        clock: &mut Clock,
-    ) -> Result<PreparedProgram, Failure> {
-        let text = self.target.source()?;
-        clock.begin();
-        let source = LoadedProgram::of(text)?;
-        clock.end("parse");
-        let f = self.target.choose(&source)?;
-        let extents = self.target.extents(&source, f)?;
-        all_bound(f, &extents)?;
-        let f = specialized(&source, f, &extents)?;
-        let arguments = params(&f).len();
-        let mut recognised = Vec::new();
-        let (module, f) = in_mode(&source, &f, mode, &mut recognised)?;
-        let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
-        let (module, f) = match self.grad {
-            false => (module, f),
-            true => {
-                let wrt = self.wrt.positions(&source, &f)?;
-                selection.wrt = Some(wrt.clone());
-                let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
-                (Module::single(made.clone()), made)
-            }
-        };
-        let function = prepared_with(&module, &f, mode).map_err(|d| source.wrong(d))?;
-        let donated = self.donated.positions(&function)?;
-        clock.end("ad");
-        Ok(PreparedProgram { source, selection, function, recognised, arguments, donated })
     }
 
     /// What is decided about a prepared function before it is planned, or with its plan where there is a budget.
