@@ -10,7 +10,7 @@ use super::given::PlanFile;
 use super::losses::{self, Donated, Losses};
 use super::machine::session;
 use super::program::LoadedProgram;
-use super::read_program::ReadProgram;
+use super::read_program::{ProgramArgs, ReadProgram};
 use super::streams::Streams;
 use super::target::FunctionArgs;
 use adfuse::budget::{BudgetChoice, choose};
@@ -35,12 +35,12 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct PlanningArgs {
     #[command(flatten)]
-    pub(super) target: FunctionArgs,
+    target: FunctionArgs,
     /// Differentiate first: the results, then a gradient for each parameter of --wrt
     #[arg(long)]
-    pub(super) grad: bool,
+    grad: bool,
     #[command(flatten)]
-    pub(super) wrt: Wrt,
+    wrt: Wrt,
     /// The machine: cpu (two cores), cpu1 (one of them), h200, or a file that describes one; without this, the plan's, or cpu
     #[arg(long, value_name = "NAME|FILE.toml")]
     device: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct PlanningArgs {
     #[command(flatten)]
     losses: Losses,
     #[command(flatten)]
-    pub(super) donated: Donated,
+    donated: Donated,
 }
 
 /// A function ready to be planned.
@@ -170,7 +170,7 @@ impl PlanningArgs {
         let _start = named.map(|named| named.begin());
         let attention = named
             .map_or_else(|| attention_steps(options.device.is_gpu()), |named| named.attention());
-        let prepared = self.read_program((attention, options.fp), clock);
+        let prepared = self.program().read((attention, options.fp), clock);
         let runs_on = match engine {
             Some((_, open)) => open(&options)?,
             None => None,
@@ -273,6 +273,11 @@ impl PlanningArgs {
         }
         let peak = free_peak(function, options, &self.losses.allowed()?, counting);
         Ok(Some(budget.of(peak.map_err(|d| losses::fault(source, d))?)))
+    }
+
+    fn program(&self) -> ProgramArgs<'_> {
+        let wrt = self.grad.then_some(&self.wrt);
+        ProgramArgs { target: &self.target, wrt, donated: &self.donated }
     }
 
     fn wrt_needs_grad(&self) -> Result<(), Failure> {

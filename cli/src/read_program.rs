@@ -1,12 +1,13 @@
 //! Programs of commands that plan: read, rewritten in a mode, differentiated and prepared.
 
 use super::clock::Clock;
+use super::derivative::Wrt;
 use super::failure::Failure;
+use super::losses::Donated;
 use super::params::params;
-use super::planning::PlanningArgs;
 use super::program::LoadedProgram;
 use super::stable_forms::in_mode;
-use super::target::{all_bound, specialized};
+use super::target::{FunctionArgs, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::fusion::Fp;
 use adfuse::ir::rewrite::AttentionSteps;
@@ -23,9 +24,17 @@ pub(super) struct ReadProgram {
     pub(super) donated: Vec<usize>,
 }
 
-impl PlanningArgs {
+/// The arguments that say what is read.
+pub(super) struct ProgramArgs<'a> {
+    pub(super) target: &'a FunctionArgs,
+    /// What it is differentiated with respect to, where it is.
+    pub(super) wrt: Option<&'a Wrt>,
+    pub(super) donated: &'a Donated,
+}
+
+impl ProgramArgs<'_> {
     /// Reads, rewrites, differentiates and prepares the function, with the phases `parse` and `ad` timed.
-    pub(super) fn read_program(
+    pub(super) fn read(
         &self,
         mode: (AttentionSteps, Fp),
         clock: &mut Clock,
@@ -42,10 +51,10 @@ impl PlanningArgs {
         let mut recognised = Vec::new();
         let (module, f) = in_mode(&source, &f, mode, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
-        let (module, f) = match self.grad {
-            false => (module, f),
-            true => {
-                let wrt = self.wrt.positions(&source, &f)?;
+        let (module, f) = match self.wrt {
+            None => (module, f),
+            Some(wrt) => {
+                let wrt = wrt.positions(&source, &f)?;
                 selection.wrt = Some(wrt.clone());
                 let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
                 (Module::single(made.clone()), made)
