@@ -69,7 +69,7 @@ pub fn attention_steps(gpu: bool) -> AttentionSteps {
 /// The pass after which attention is what the engine has a step for, or what it is composed of.
 const COMPOSE_STEPS: &str = "compose_steps";
 
-/// The pass after which sums of windows are convolutions, where the engine has kernels for these.
+/// The pass after which sums of windows are convolutions, where the engine has kernels for these, and norms are in weights.
 const CONVOLVE: &str = "convolve";
 
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
@@ -104,7 +104,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         [Function, Function],
         Verifier::Ir,
         passes::convolve,
-        "sums of overlapping windows become convolutions in fast on a GPU, and sums of products one product outside of strict mode there",
+        "sums of overlapping windows become convolutions in fast on a GPU, and sums of products one product outside of strict mode there; norms by known statistics become scaled weights outside of strict mode on a CPU",
     )
     .prints("convolve", passes::function);
     #[rustfmt::skip]

@@ -13,7 +13,7 @@ use adfuse::backends::RankGroup;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::limits::RunLimits;
-use adfuse::engine::registry::{self, NamedEngine, Request};
+use adfuse::engine::registry::{self, EngineStart, NamedEngine, Request};
 use adfuse::engine::{
     Compiled, Engine as Runs, ReadyFunction, Reference, Session, Settings, WithFallback,
 };
@@ -21,7 +21,7 @@ use adfuse::fusion::{Effort, Fp, Lossy, MachineModel, PlanOptions};
 use adfuse::ir::rewrite::AttentionSteps;
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{attention_steps, prepared_with};
+use adfuse::pipeline::prepared_with;
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
@@ -122,7 +122,7 @@ impl ResolvedFreedom {
         let budget = (freedom.budget.memory(), freedom.budget.compiling());
         let cache = freedom.budget.cache();
         let code = freedom.budget.code();
-        let named = engine.engine.unwrap_or_else(registry::usual).device();
+        let named = engine.named().device();
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
         let (machine, fp) = match &given {
             // The engine knows its machine.
@@ -135,9 +135,18 @@ impl ResolvedFreedom {
 }
 
 impl EngineArgs {
+    fn named(&self) -> NamedEngine {
+        self.engine.unwrap_or_else(registry::usual)
+    }
+
     /// Which attention the engine that was asked for has a step for.
     pub(super) fn attention(&self) -> AttentionSteps {
-        attention_steps(self.engine.unwrap_or_else(registry::usual).device().is_gpu())
+        self.named().attention()
+    }
+
+    /// Begins what opening the engine waits for, beside what a program needs before it is compiled.
+    pub(super) fn begin(&self) -> EngineStart {
+        self.named().begin()
     }
 
     /// How far programs may go.
@@ -234,7 +243,7 @@ impl EngineArgs {
         donated: Vec<usize>,
         ranks: RankGroup,
     ) -> Result<Option<Session>, Failure> {
-        let named = self.engine.unwrap_or_else(registry::usual);
+        let named = self.named();
         if named.row.open.is_none() && settled.asked {
             let planned = registry::names(|row| row.open.is_some());
             let m = format!(

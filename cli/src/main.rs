@@ -35,6 +35,7 @@ mod plan;
 mod plan_json;
 mod planning;
 mod program;
+mod read_program;
 mod render;
 mod report;
 mod run;

@@ -9,12 +9,10 @@ use super::freedom::{Freedom, PlanArg};
 use super::given::PlanFile;
 use super::losses::{self, Donated, Losses};
 use super::machine::session;
-use super::params::params;
 use super::program::LoadedProgram;
-use super::stable_forms::in_mode;
+use super::read_program::{ProgramArgs, ReadProgram};
 use super::streams::Streams;
-use super::target::{FunctionArgs, all_bound, specialized};
-use adfuse::autodiff::forward_and_backward;
+use super::target::FunctionArgs;
 use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings, check_donations};
@@ -25,10 +23,9 @@ use adfuse::fusion::{
     plan_among, plan_for, value_named, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
-use adfuse::ir::rewrite::AttentionSteps;
-use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Value};
+use adfuse::ir::{Diagnostic, Function, Inst, Kind, Value};
 use adfuse::kernel_cache::KernelCache;
-use adfuse::pipeline::{Selection, attention_steps, prepared_with, text};
+use adfuse::pipeline::{Selection, attention_steps, text};
 use clap::Args;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -105,9 +102,12 @@ pub(super) struct ChosenPlan {
     pub(super) choice: Option<BudgetChoice>,
 }
 
-/// Which attention what is planned for has a step for.
-fn attention(runs_on: Option<&Session>, options: &PlanOptions) -> AttentionSteps {
-    runs_on.map_or_else(|| attention_steps(options.device.is_gpu()), Session::attention)
+/// What opens no engine.
+type NoSession = fn(&PlanOptions) -> Result<Option<Session>, Failure>;
+
+/// The engine that an engine's name stands for where plans are counted: what runs functions as they are has no plans, which are those of the usual one.
+fn planning(named: NamedEngine) -> NamedEngine {
+    if named.is_unplanned() { registry::usual() } else { named }
 }
 
 impl PlanningArgs {
@@ -124,20 +124,22 @@ impl PlanningArgs {
         streams: &mut Streams<'_>,
     ) -> Result<PlanRequest, Failure> {
         let Some(named) = engine else { return self.ready() };
-        match self.ready_on(named, &mut Clock::new()) {
+        let machine = named.row.machine;
+        let open = |options: &PlanOptions| match self.session(named, options) {
             Err(Failure::Usage(d)) if d.kind == Kind::NoDevice => {
-                let machine = named.row.machine;
                 streams
                     .note(format!("{}: memory is counted as for the machine {machine}", d.message));
-                self.ready_for(machine)
+                Ok(None)
             }
-            ready => ready,
-        }
+            session => session,
+        };
+        self.ready_by(machine, Some((named, open)), &mut Clock::new())
     }
 
     /// The same, planned for another machine than `cpu` where none is named.
     pub(super) fn ready_for(&self, usual: &str) -> Result<PlanRequest, Failure> {
-        self.ready_by(usual, |_| Ok(None), &mut Clock::new())
+        let none: Option<(NamedEngine, NoSession)> = None;
+        self.ready_by(usual, none, &mut Clock::new())
     }
 
     /// The same for an engine to run it, with the phases `parse` and `ad` timed.
@@ -146,48 +148,44 @@ impl PlanningArgs {
         named: NamedEngine,
         clock: &mut Clock,
     ) -> Result<PlanRequest, Failure> {
-        self.ready_by(named.row.machine, |options| self.session(named, options), clock)
+        let open = |options: &PlanOptions| self.session(named, options);
+        self.ready_by(named.row.machine, Some((named, open)), clock)
     }
 
-    /// The same, planned for a machine where none is named, and for an engine that is opened once it is known what
-    /// is planned.
+    /// The same, planned for a machine where none is named, and for an engine, which is opened once the program is prepared. It begins before: what its
+    /// opening waits for takes longer than that.
     pub(super) fn ready_by(
         &self,
         usual: &str,
-        open: impl FnOnce(&PlanOptions) -> Result<Option<Session>, Failure>,
+        engine: Option<(
+            NamedEngine,
+            impl FnOnce(&PlanOptions) -> Result<Option<Session>, Failure>,
+        )>,
         clock: &mut Clock,
     ) -> Result<PlanRequest, Failure> {
         self.wrt_needs_grad()?;
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
-        let runs_on = open(&options)?;
-        let text = self.target.source()?;
-        clock.begin();
-        let source = LoadedProgram::of(text)?;
-        clock.end("parse");
-        let f = self.target.choose(&source)?;
-        let extents = self.target.extents(&source, f)?;
-        all_bound(f, &extents)?;
-        let f = specialized(&source, f, &extents)?;
-        let arguments = params(&f).len();
-        let mut recognised = Vec::new();
-        let attention = attention(runs_on.as_ref(), &options);
-        let (module, f) = in_mode(&source, &f, (attention, options.fp), &mut recognised)?;
-        let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
-        let (module, f) = match self.grad {
-            false => (module, f),
-            true => {
-                let wrt = self.wrt.positions(&source, &f)?;
-                selection.wrt = Some(wrt.clone());
-                let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
-                (Module::single(made.clone()), made)
-            }
+        let named = engine.as_ref().map(|(named, _)| planning(*named));
+        let _start = named.map(|named| named.begin());
+        let attention = named
+            .map_or_else(|| attention_steps(options.device.is_gpu()), |named| named.attention());
+        let prepared = self.program().read((attention, options.fp), clock);
+        let runs_on = match engine {
+            Some((_, open)) => open(&options)?,
+            None => None,
         };
-        let prepared =
-            prepared_with(&module, &f, (attention, options.fp)).map_err(|d| source.wrong(d))?;
-        let mut donated = self.donated.positions(&prepared)?;
+        // An engine that is not there is told before what is wrong with the program.
+        let ReadProgram {
+            source,
+            selection,
+            function: prepared,
+            recognised,
+            arguments,
+            mut donated,
+        } = prepared?;
         let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
-        clock.end("ad");
+        clock.begin();
         let (decided, given, counting, budget) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&prepared)?;
@@ -277,6 +275,11 @@ impl PlanningArgs {
         Ok(Some(budget.of(peak.map_err(|d| losses::fault(source, d))?)))
     }
 
+    fn program(&self) -> ProgramArgs<'_> {
+        let wrt = self.grad.then_some(&self.wrt);
+        ProgramArgs { target: &self.target, wrt, donated: &self.donated }
+    }
+
     fn wrt_needs_grad(&self) -> Result<(), Failure> {
         match self.wrt.is_given() && !self.grad {
             true => Err(Failure::usage("--wrt needs --grad")),
@@ -291,7 +294,7 @@ impl PlanningArgs {
         named: NamedEngine,
         options: &PlanOptions,
     ) -> Result<Option<Session>, Failure> {
-        let named = if named.row.open.is_none() { registry::usual() } else { named };
+        let named = planning(named);
         let (plan, code) = (options.clone(), self.code());
         let request =
             Request { number: named.number_of_rank(), code, ..Request::new(plan.clone()) };

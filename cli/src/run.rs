@@ -95,6 +95,7 @@ impl RunCommand {
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
         let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
+        let _start = self.engine.begin();
         let f = self.target.choose(&program)?;
         let weights = Weights::of(self.weights.as_deref(), &program.source)?;
         weights.some_known(&params::params(f), &f.name)?;

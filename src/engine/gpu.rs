@@ -55,7 +55,13 @@ impl Gpu {
     /// The name that identifies plans for this engine.
     pub const NAME: &str = gpu::GpuEngine::NAME;
 
-    /// The engine on the GPU of a number, counted from 0, planning for [`Gpu::planned_for`].
+    /// Has the driver begin, which opening a GPU waits for. It may be called on another thread before.
+    pub fn begin_driver() {
+        GpuDevice::begin_driver();
+    }
+
+    /// The engine on the GPU of a number, counted from 0, planning for [`Gpu::planned_for`]. The driver makes the GPU's context on another thread: what it
+    /// has against that is an error of what first works on the GPU.
     ///
     /// # Errors
     /// [`Kind::NoDevice`](crate::ir::Kind::NoDevice) where there is no driver, or no such GPU.

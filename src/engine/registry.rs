@@ -14,10 +14,13 @@ use crate::backends::ranks::RankGroup;
 use crate::backends::reference::Evaluator;
 use crate::fusion::{self, MachineModel};
 use crate::ir::Diagnostic;
+use crate::ir::rewrite::AttentionSteps;
 #[cfg(feature = "gpu")]
 use crate::kernel_cache::KernelCache;
+use crate::pipeline::attention_steps;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// An engine by name: a row of [`ENGINES`].
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub struct EngineRow {
     pub machine: &'static str,
     /// Opens the engine; an engine without it runs functions without plans.
     pub open: Option<Open>,
+    /// What opening it waits for, whatever is asked of it, where that takes long.
+    pub begin: Option<fn()>,
 }
 
 /// Opens an engine.
@@ -91,6 +96,7 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "cpu",
         open: None,
+        begin: None,
     },
     EngineRow {
         name: Evaluator::NAME,
@@ -104,6 +110,7 @@ pub const ENGINES: &[EngineRow] = &[
                 .among(request.ranks.clone());
             Ok(erased(Arc::new(evaluator)))
         }),
+        begin: None,
     },
     EngineRow {
         name: Cpu::NAME,
@@ -116,6 +123,7 @@ pub const ENGINES: &[EngineRow] = &[
             let cpu = Cpu { plan, threads, vectors, functions, ranks, limits, ..Cpu::default() };
             Ok(cpu.session().erased().backend)
         }),
+        begin: None,
     },
     #[cfg(feature = "gpu")]
     EngineRow {
@@ -130,6 +138,7 @@ pub const ENGINES: &[EngineRow] = &[
             let gpu = Gpu { plan, code, functions, limits, ..gpu };
             Ok(gpu.session().erased().backend)
         }),
+        begin: Some(Gpu::begin_driver),
     },
 ];
 
@@ -159,9 +168,33 @@ impl NamedEngine {
         MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
     }
 
+    /// Begins what opening it waits for on another thread, for as long as what is returned lives; opening it waits for the rest. What is wrong is told
+    /// when it is opened.
+    #[must_use]
+    pub fn begin(&self) -> EngineStart {
+        let thread = std::thread::Builder::new().name("engine start".into());
+        EngineStart(self.row.begin.and_then(|begin| thread.spawn(begin).ok()))
+    }
+
+    /// Which attention it has a step for.
+    pub fn attention(&self) -> AttentionSteps {
+        attention_steps(self.device().is_gpu())
+    }
+
     /// Whether it runs functions without plans.
     pub fn is_unplanned(&self) -> bool {
         self.row.open.is_none()
+    }
+}
+
+/// The start of an engine. Dropping it waits until that is done: a process does not end inside of a driver's start.
+#[derive(Debug)]
+pub struct EngineStart(Option<JoinHandle<()>>);
+
+impl Drop for EngineStart {
+    fn drop(&mut self) {
+        // Whatever became of it, opening the engine tells.
+        let _ = self.0.take().map(JoinHandle::join);
     }
 }
 
@@ -215,6 +248,7 @@ pub fn usual() -> NamedEngine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn engines_are_read_by_name() {
@@ -232,6 +266,50 @@ mod tests {
         }
         for wrong in ["", "gp", "gpu:", "gpu:-1", "gpu:x", "cpu:0", "gpu:0:1", "gpu:4294967296"] {
             assert!(wrong.parse::<NamedEngine>().is_err(), "{wrong}");
+        }
+    }
+
+    /// An engine that has begun opens as one that has not, and dropping its start waits for it.
+    #[test]
+    fn engines_begin_before_they_are_opened() {
+        static BEGUN: AtomicBool = AtomicBool::new(false);
+        const ROW: EngineRow = EngineRow {
+            name: "late",
+            about: "",
+            numbered: None,
+            threads: false,
+            machine: "cpu",
+            open: None,
+            begin: Some(|| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                BEGUN.store(true, Ordering::SeqCst);
+            }),
+        };
+        static LATE: EngineRow = ROW;
+        drop(NamedEngine { row: &LATE, number: None }.begin());
+        assert!(BEGUN.load(Ordering::SeqCst));
+        for row in ENGINES {
+            let told = || {
+                let opened = row.open?(&Request::new(Cpu::default().plan));
+                Some(opened.map(|b| b.name()).map_err(|d| d.to_string()))
+            };
+            let before = told();
+            let named = NamedEngine { row, number: None };
+            let start = named.begin();
+            assert_eq!(told(), before, "{}", row.name);
+            drop(start);
+        }
+    }
+
+    /// Which attention an engine has a step for is known before it is opened.
+    #[test]
+    fn attention_is_known_before() {
+        for row in ENGINES {
+            let Some(open) = row.open else { continue };
+            if let Ok(backend) = open(&Request::new(Cpu::default().plan)) {
+                let named = NamedEngine { row, number: None };
+                assert_eq!(named.attention(), backend.capabilities().attention, "{}", row.name);
+            }
         }
     }
 

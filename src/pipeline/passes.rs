@@ -8,7 +8,8 @@ use crate::frontend::parse as read;
 use crate::fusion;
 use crate::ir::kernel::verify;
 use crate::ir::rewrite::{
-    self, AttentionSteps, in_stable_forms, with_convolutions, with_product_sums, with_steps,
+    self, AttentionSteps, in_stable_forms, with_convolutions, with_folded_norms, with_product_sums,
+    with_steps,
 };
 use crate::ir::text::print_module;
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, verify as ir};
@@ -78,10 +79,14 @@ pub(super) fn convolve(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> P
     convolved(unit, compiler.attention(), compiler.options().fp)
 }
 
-/// Makes sums of windows convolutions, and sums of products one product, for an engine with kernels for these.
+/// Makes sums of windows convolutions, and sums of products one product, for an engine with kernels for these; folds norms into weights for one that
+/// gains by it.
 pub(super) fn convolved(unit: &mut CompileUnit<'_>, steps: AttentionSteps, fp: Fp) -> PassResult {
     if steps.multiplies_windows(fp) {
         unit.function = Some(with_convolutions(&unit.take_function()?)?);
+    }
+    if steps.folds_norms(fp) {
+        unit.function = Some(with_folded_norms(&unit.take_function()?)?);
     }
     if steps.multiplies_terms(fp) {
         unit.function = Some(with_product_sums(&unit.take_function()?)?);

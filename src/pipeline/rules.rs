@@ -1,12 +1,14 @@
 //! The rewrite rules that apply to a function on its way to an engine.
 
 use crate::fusion::RULE_TABLES;
-use crate::ir::rewrite::{ALGEBRA, ATTENTION, CONVOLUTIONS, PRODUCT_SUMS, RuleTable, STABLE};
+use crate::ir::rewrite::{
+    ALGEBRA, ATTENTION, CONVOLUTIONS, FOLDED_NORMS, PRODUCT_SUMS, RuleTable, STABLE,
+};
 use std::fmt::Write as _;
 
 /// All tables of rules, in the order in which a function meets them.
 pub fn tables() -> impl Iterator<Item = &'static RuleTable> {
-    [&STABLE, &ATTENTION, &CONVOLUTIONS, &PRODUCT_SUMS, &ALGEBRA]
+    [&STABLE, &ATTENTION, &CONVOLUTIONS, &PRODUCT_SUMS, &FOLDED_NORMS, &ALGEBRA]
         .into_iter()
         .chain(RULE_TABLES.iter().copied())
 }

@@ -2,7 +2,7 @@
 
 use super::math::example;
 use super::{Tensor, own_all};
-use crate::ir::{DType, Kind, Op, TensorType};
+use crate::ir::{DType, Dim, Kind, Op, TensorType};
 use std::panic::Location;
 
 impl Tensor {
@@ -16,6 +16,7 @@ impl Tensor {
             let by_class = if labels.ty == self.ty {
                 labels.compute()
             } else if labels.ty.dtype.is_int() && labels.ty.shape[..] == self.ty.shape[..last] {
+                let labels = labels.numbering(self.ty.shape[last]);
                 let places = TensorType { dtype: labels.ty.dtype, shape: self.ty.shape.clone() };
                 let class = self.tracer().iota(places, last);
                 class.eq(labels.spread_at(&[last], &class))
@@ -65,5 +66,20 @@ impl Tensor {
         } }
         "Mean of `-y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x))` for targets y from 0 to 1, without overflow.",
         "t.constant([1000.0, -1000.0]).binary_cross_entropy_with_logits(&t.constant([1.0, 1.0]))", "[500.0]";
+    }
+}
+
+impl Tensor {
+    /// Labels in a type that has a number for each of this many classes: in one that has fewer, classes beyond would have the numbers of others.
+    pub(super) fn numbering(&self, classes: Dim) -> Tensor {
+        let most = match self.ty.dtype {
+            DType::I8 => 127,
+            DType::U8 => 255,
+            _ => return self.clone(),
+        };
+        match classes.known() {
+            Some(classes) if classes <= most => self.clone(),
+            _ => self.convert(DType::I32),
+        }
     }
 }

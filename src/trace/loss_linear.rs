@@ -1,7 +1,7 @@
 //! The cross entropy of a linear layer's scores, of which only some rows are in memory at a time.
 
 use super::{Tensor, own_all};
-use crate::ir::{Kind, TensorType};
+use crate::ir::{Dim, Kind, TensorType};
 use std::panic::Location;
 
 /// What a loss goes over: all rows, with their scores a chunk at a time.
@@ -25,8 +25,9 @@ impl Tensor {
     /// of [`Tensor::cross_entropy`] for a model's last layer, in at least `f32`. A label that is no class adds nothing.
     ///
     /// The scores of `rows` rows are in memory at a time, forward and backward. They become a part of the loss, and of the gradients for it; the
-    /// weight's gradient is added up in at least `f32`, from the first rows to the last. So no program holds `[.., classes]` whole. It is a
-    /// function with a reverse rule of its own: it has no forward mode.
+    /// weight's gradient is the sum of what chunks of rows give, each of the type of `x`, added up in at least `f32` from the first rows to the
+    /// last. So no value is `[.., classes]` whole. Where a chunk's scores take less memory than the weight, a plan may multiply a few chunks by
+    /// it at once. It is a function with a reverse rule of its own: it has no forward mode.
     ///
     /// ```
     /// use adfuse::prelude::*;
@@ -56,7 +57,7 @@ impl Tensor {
             return self.refused(Kind::Shape, m);
         };
         let x = self.reshape([of.rows, of.features]);
-        let labels = labels.reshape([of.rows]);
+        let labels = labels.numbering(Dim::Const(of.classes)).reshape([of.rows]);
         let loss = |(x, w): &(Tensor, Tensor)| of.loss(x, w, &labels, false).loss;
         let forward = |(x, w): &(Tensor, Tensor)| {
             let made = of.loss(x, w, &labels, true);

@@ -1,6 +1,7 @@
 //! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
 mod checkpoint;
+mod loss_linear;
 // What connects ranks is shared with the tests of engines.
 mod nn;
 mod optim;

@@ -181,15 +181,17 @@ impl Bench {
     /// Runs the command on a GPU.
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
-        let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
-        let limits = self.trips.limits();
-        let gpu =
-            Gpu { code, compile_budget, limits, ..gpu(self.measured.engine.number_of_rank())? };
-        let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
-        let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
-        let machine = self.measured.engine.row.machine;
-        let ready = self.planning.ready_by(machine, counting, &mut clock)?;
-        let gpu = Gpu { mem_budget: ready.budget, ..planned(&ready.options) };
+        let named = self.measured.engine;
+        let mut opened = None;
+        let open = |options: &PlanOptions| {
+            let (code, compile_budget) = (self.planning.code(), self.planning.compile_budget());
+            let (plan, limits) = (options.clone(), self.trips.limits());
+            let gpu = Gpu { plan, code, compile_budget, limits, ..gpu(named.number_of_rank())? };
+            Ok(Some(opened.insert(gpu).clone().into()))
+        };
+        let ready = self.planning.ready_by(named.row.machine, Some((named, open)), &mut clock)?;
+        let opened = opened.ok_or_else(|| Failure::usage("bench measures an engine"))?;
+        let gpu = Gpu { mem_budget: ready.budget, ..opened };
         let read = clock.without("plan");
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not donated";

@@ -181,6 +181,26 @@ fn plans_for_a_gpu_need_none() {
     assert!(emit(100).out.contains(".target sm_90\n"), "{}", emit(100).out);
 }
 
+/// An engine begins while a program is read, and what is wrong is told in the same order: first that the device is not there, where the command measures
+/// it; the program's fault alone, where that is found before a device is asked for.
+#[test]
+fn a_device_that_is_not_there_is_told_before_a_program_that_is_wrong() {
+    let d = Folder::new();
+    d.file("wrong.ir", "func @f(%x: f32[4]) -> f32[4] {\n  %y = nothing %x\n  return %y\n}\n");
+    let unknown = "no op `nothing`";
+    for (args, code, said, unsaid) in [
+        ("bench wrong.ir --engine gpu:999", 2, vec!["no GPU"], unknown),
+        ("plan wrong.ir --engine gpu:999", 1, vec!["no GPU", "the machine h200", unknown], "panic"),
+        ("plan wrong.ir", 1, vec![unknown], "no GPU"),
+        ("run wrong.ir --engine gpu:999", 1, vec![unknown], "no GPU"),
+    ] {
+        let ran = d.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}: {}", ran.err);
+        assert!(said.iter().all(|said| ran.err.contains(said)), "{args}: {}", ran.err);
+        assert!(!ran.err.contains(unsaid), "{args}: {}", ran.err);
+    }
+}
+
 /// What is printed is the same on every engine, at every effort and within every budget; commands that run functions
 /// many times print nothing.
 #[test]

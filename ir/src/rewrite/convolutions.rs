@@ -88,7 +88,7 @@ fn cut(f: &Function, i: Inst) -> Option<(Vec<[i64; 2]>, Inst)> {
 }
 
 /// The axes of a product's result, each as an axis of an operand; those of a batch are the left one's, and have no windows.
-fn axes_of_product(f: &Function, i: Inst) -> Vec<(usize, usize)> {
+pub(super) fn axes_of_product(f: &Function, i: Inst) -> Vec<(usize, usize)> {
     let (batch, contracted) = (f.attrs(i).pair("batch"), f.attrs(i).pair("contract"));
     let has = |list: &[i64], a: usize| list.contains(&(a as i64));
     let free = |side: usize| {

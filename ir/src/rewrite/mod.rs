@@ -12,6 +12,7 @@ mod exchange_order;
 mod exchange_prefetch;
 mod extents;
 mod inline;
+mod norms;
 mod pattern;
 mod product_sums;
 mod rule;
@@ -31,6 +32,7 @@ pub use exchange_buckets::{ExchangeBuckets, joined_exchanges};
 pub use exchange_order::exchanges_early;
 pub use extents::BoundExtents;
 pub use inline::{MAX_INLINED, inline, inline_keeping_rules, splice};
+pub use norms::{FOLDED_NORMS, with_folded_norms};
 pub use pattern::{Match, Pattern, Root};
 pub use product_sums::{PRODUCT_SUMS, with_product_sums};
 pub use rule::{

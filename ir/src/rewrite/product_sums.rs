@@ -81,14 +81,14 @@ fn collect(f: &Function, v: Value, terms: &mut SmallVec<[Inst; MOST_TERMS]>) -> 
 }
 
 /// How often instructions of a function read a value.
-fn uses(f: &Function, v: Value) -> usize {
+pub(super) fn uses(f: &Function, v: Value) -> usize {
     let mut n = f.results().iter().filter(|&&r| r == v).count();
     f.walk(&mut |f, i| n += f.args(i).iter().filter(|&&a| a == v).count());
     n
 }
 
 /// Whether a value is a parameter under views and conversions: it is in memory however long a sum waits for its last term.
-fn is_parameter(f: &Function, v: Value) -> bool {
+pub(super) fn is_parameter(f: &Function, v: Value) -> bool {
     let mut v = v;
     loop {
         match f.def(v) {

@@ -68,6 +68,11 @@ impl AttentionSteps {
         fp == Fp::Fast && matches!(self, AttentionSteps::ByMode { .. })
     }
 
+    /// Whether the engine with these steps gains by norms that are folded into weights: where a further kernel costs little.
+    pub fn folds_norms(self, fp: Fp) -> bool {
+        fp != Fp::Strict && self == AttentionSteps::Defined
+    }
+
     /// Whether the engine with these steps has products of 16-bit floats that read the operands of several terms where they are.
     pub fn multiplies_terms(self, fp: Fp) -> bool {
         fp != Fp::Strict && matches!(self, AttentionSteps::ByMode { .. })

@@ -7,6 +7,7 @@ mod closed;
 mod conformance;
 pub(crate) mod derivatives;
 mod evaluation;
+mod folded_norms;
 mod forms;
 mod gradients;
 mod limits;

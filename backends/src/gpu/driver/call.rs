@@ -143,9 +143,9 @@ impl GpuExecutable {
         // To draw it is no part of a run.
         self.go(&mut held, [&places, &at(&results)], 1)?;
         self.device.finish()?;
-        begin.mark(self.device.stream)?;
+        begin.mark(self.device.stream())?;
         self.go(&mut held, [&places, &at(&results)], times)?;
-        end.mark(self.device.stream)?;
+        end.mark(self.device.stream())?;
         end.wait()?;
         Ok(end.since(&begin)? / f64::from(times.max(1)))
     }

@@ -39,7 +39,7 @@ impl Copy {
     /// What the driver refuses.
     pub fn timed(&self, times: u32) -> Result<f64, Diagnostic> {
         self.device.enter()?;
-        let stream = self.device.stream;
+        let stream = self.device.stream();
         let (begin, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
         begin.mark(stream)?;
         for _ in 0..times {

@@ -66,7 +66,7 @@ const NEEDED: &[&str] = &[
 ];
 
 /// What the driver refused, and how.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused {
     call: &'static str,
     code: CUresult,
@@ -81,6 +81,11 @@ pub(crate) fn answered(call: &'static str, code: CUresult) -> Result<(), Refused
 }
 
 impl Refused {
+    /// A call that was not made to its end.
+    pub(crate) const fn of(call: &'static str, code: CUresult) -> Refused {
+        Refused { call, code }
+    }
+
     /// The driver has no such function.
     pub(crate) fn missing(call: &'static str) -> Refused {
         Refused { call, code: CUresult::CUDA_ERROR_NOT_FOUND }

@@ -1,11 +1,14 @@
 //! A device: what is known of it, its stream of work, and its memory.
 //!
+//! What is known of it is asked of the driver when it is opened; its [context](Context) is opened meanwhile, and awaited by the first that works on
+//! it.
 //! All work of a process on a device goes through one stream, so that memory is taken and given back in the
 //! order of that work. Graphs are drawn in a stream of their own, which nothing runs in.
 #![allow(unsafe_code)]
 
+use super::context::{Context, Drawing, Opening};
 use super::cublaslt::{Handle, TuningCache};
-use super::cuda::{Refused, absent, answered, new_stream, there};
+use super::cuda::{Refused, absent, answered, there};
 use super::nccl::GpuLink;
 use super::staging::Staging;
 use super::tensor_map::has_maps;
@@ -13,30 +16,21 @@ use crate::gpu::compile::target;
 use crate::gpu::target::GpuTarget;
 use crate::runtime::ranks::RankGroup;
 use adfuse_ir::Diagnostic;
-use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUmemoryPool, CUstream,
-};
+use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUstream};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A GPU that programs run on.
 pub struct GpuDevice {
     facts: Facts,
-    raw: CUdevice,
-    primary: CUcontext,
-    pub(crate) stream: CUstream,
-    drawing: Mutex<Drawing>,
+    context: Opening<Context>,
     pub(crate) staging: Mutex<Staging>,
-    pool: CUmemoryPool,
     multiplies: OnceLock<Option<Handle>>,
     /// What that has chosen for products.
     pub(crate) tunings: TuningCache,
     /// The connection with the GPUs of other ranks.
     link: OnceLock<Arc<GpuLink>>,
 }
-
-/// A stream in which graphs are drawn.
-pub(crate) struct Drawing(pub(crate) CUstream);
 
 /// What is known of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,13 +51,15 @@ pub struct Facts {
     pub driver: u32,
 }
 
-// SAFETY: a device is handles that the driver takes from any thread, once the thread has entered its memory.
-unsafe impl Send for GpuDevice {}
-// SAFETY: as above.
-unsafe impl Sync for GpuDevice {}
-
 impl GpuDevice {
-    /// The device of a number, counted from 0.
+    /// Has the driver begin, which opening a device waits for. It may be called on another thread before.
+    pub fn begin_driver() {
+        // What is wrong is told where a device is opened.
+        let _ = there();
+    }
+
+    /// The device of a number, counted from 0. Its context is opened on another thread; what the driver has against that is told by the first that
+    /// works on the device.
     ///
     /// # Errors
     /// [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice) where there is no driver, or not as many devices.
@@ -82,31 +78,14 @@ impl GpuDevice {
         let mut raw = 0;
         // SAFETY: there is a device of this number, and the driver writes its handle.
         answered("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut raw, wanted) })?;
-        let mut primary = std::ptr::null_mut();
-        // SAFETY: the device is there; what is retained is released when this is dropped.
-        let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut primary, raw) };
-        answered("cuDevicePrimaryCtxRetain", retained)?;
-        let mut made = GpuDevice {
+        Ok(Arc::new(GpuDevice {
             facts: Facts::of(number, raw)?,
-            raw,
-            primary,
-            stream: std::ptr::null_mut(),
-            drawing: Mutex::new(Drawing(std::ptr::null_mut())),
+            context: Context::begin(raw),
             staging: Mutex::default(),
-            pool: std::ptr::null_mut(),
             multiplies: OnceLock::new(),
             tunings: TuningCache::default(),
             link: OnceLock::new(),
-        };
-        made.enter()?;
-        made.stream = new_stream(0)?;
-        *made.drawing.get_mut().unwrap_or_else(PoisonError::into_inner) = Drawing(new_stream(0)?);
-        // SAFETY: the device is there, and the driver writes a handle that it keeps.
-        let pool = unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut made.pool, raw) };
-        answered("cuDeviceGetDefaultMemPool", pool)?;
-        // Memory that is given back stays at hand for the next that asks.
-        made.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)?;
-        Ok(Arc::new(made))
+        }))
     }
 
     /// How many devices there are; none where there is no driver.
@@ -146,8 +125,9 @@ impl GpuDevice {
         // SAFETY: the driver writes two numbers.
         let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut all) };
         answered("cuMemGetInfo_v2", code)?;
-        let reserved = self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
-        let used = self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        let reserved =
+            self.context()?.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        let used = self.context()?.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         Ok((free as u64).saturating_add(reserved.saturating_sub(used)))
     }
 
@@ -156,7 +136,7 @@ impl GpuDevice {
     /// # Errors
     /// When the driver does not say.
     pub fn used(&self) -> Result<u64, Diagnostic> {
-        Ok(self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?)
+        Ok(self.context()?.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?)
     }
 
     /// The most that [`GpuDevice::used`] has been since [`GpuDevice::forget_most`].
@@ -164,7 +144,7 @@ impl GpuDevice {
     /// # Errors
     /// When the driver does not say.
     pub fn most_used(&self) -> Result<u64, Diagnostic> {
-        Ok(self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?)
+        Ok(self.context()?.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?)
     }
 
     /// Begins to look for the most that is used anew.
@@ -172,7 +152,7 @@ impl GpuDevice {
     /// # Errors
     /// When the driver refuses.
     pub fn forget_most(&self) -> Result<(), Diagnostic> {
-        Ok(self.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?)
+        Ok(self.context()?.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?)
     }
 
     /// Waits until all that was asked of it is done.
@@ -182,7 +162,7 @@ impl GpuDevice {
     pub fn finish(&self) -> Result<(), Diagnostic> {
         self.enter()?;
         // SAFETY: the stream lives as long as the device.
-        let done = unsafe { sys::cuStreamSynchronize(self.stream) };
+        let done = unsafe { sys::cuStreamSynchronize(self.stream()) };
         answered("cuStreamSynchronize", done)?;
         self.check_link()
     }
@@ -214,10 +194,20 @@ impl GpuDevice {
         self.link.get().map_or(Ok(()), |link| link.check())
     }
 
+    /// Its context, once it is open.
+    fn context(&self) -> Result<&Context, Refused> {
+        self.context.as_ref().map_err(|&refused| refused)
+    }
+
     /// Has the calling thread work on this device.
     pub(crate) fn enter(&self) -> Result<(), Refused> {
-        // SAFETY: what was retained is not released before this is dropped.
-        answered("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.primary) })
+        self.context()?.enter()
+    }
+
+    /// Its stream of work, for who has entered it.
+    pub(crate) fn stream(&self) -> CUstream {
+        // Without a context nobody has entered it.
+        self.context().map_or(std::ptr::null_mut(), |context| context.stream)
     }
 
     /// The library of matrices, if there is one.
@@ -227,29 +217,15 @@ impl GpuDevice {
     }
 
     /// The stream to draw graphs in, for one at a time.
-    pub(crate) fn drawing(&self) -> MutexGuard<'_, Drawing> {
-        self.drawing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn drawing(&self) -> Result<MutexGuard<'_, Drawing>, Refused> {
+        Ok(self.context()?.drawing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Gives back to the driver what is kept at hand.
     pub(crate) fn trim(&self) {
-        // SAFETY: the pool is the device's own. What the driver says does not matter: it is asked again
-        // for what is needed.
-        unsafe { sys::cuMemPoolTrimTo(self.pool, 0) };
-    }
-
-    fn get(&self, what: CUmemPool_attribute) -> Result<u64, Refused> {
-        let mut value = 0u64;
-        // SAFETY: the attributes asked for are of 64 bits.
-        let code = unsafe { sys::cuMemPoolGetAttribute(self.pool, what, (&raw mut value).cast()) };
-        answered("cuMemPoolGetAttribute", code)?;
-        Ok(value)
-    }
-
-    fn set(&self, what: CUmemPool_attribute, mut value: u64) -> Result<(), Refused> {
-        // SAFETY: the attributes set are of 64 bits.
-        let code = unsafe { sys::cuMemPoolSetAttribute(self.pool, what, (&raw mut value).cast()) };
-        answered("cuMemPoolSetAttribute", code)
+        if let Ok(context) = self.context() {
+            context.trim();
+        }
     }
 }
 
@@ -292,19 +268,14 @@ impl Facts {
 
 impl Drop for GpuDevice {
     fn drop(&mut self) {
+        // What is being opened is awaited: it is closed below.
         if self.enter().is_err() {
             return;
         }
-        let drawing = self.drawing.get_mut().unwrap_or_else(PoisonError::into_inner).0;
+        // The context goes after what is in it.
         self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).free();
         drop(self.multiplies.take());
         drop(self.link.take());
-        for stream in [self.stream, drawing].into_iter().filter(|s| !s.is_null()) {
-            // SAFETY: streams are destroyed once, here; work in them goes on to its end.
-            unsafe { sys::cuStreamDestroy_v2(stream) };
-        }
-        // SAFETY: it was retained once.
-        unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.raw) };
     }
 }
 

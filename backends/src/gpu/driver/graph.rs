@@ -82,7 +82,7 @@ impl Graph {
     pub(crate) fn launch(&self) -> Result<(), Refused> {
         // SAFETY: the graph and the stream live, and so do all places it was drawn for: its owner has
         // them.
-        answered("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.raw, self.device.stream) })
+        answered("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.raw, self.device.stream()) })
     }
 }
 
@@ -110,7 +110,10 @@ fn captured_once(
     device: &GpuDevice,
     draw: &mut Draw<'_>,
 ) -> (Result<(CUgraph, Vec<CapturedCall>), Diagnostic>, bool) {
-    let drawing = device.drawing();
+    let drawing = match device.drawing() {
+        Ok(drawing) => drawing,
+        Err(refused) => return (Err(refused.into()), false),
+    };
     let stream = drawing.0;
     let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     // SAFETY: the stream is this call's alone while it is locked.

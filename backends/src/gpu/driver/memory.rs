@@ -38,7 +38,7 @@ impl DeviceBlock {
         if size > 0 {
             let take = |at: &mut CUdeviceptr| {
                 // SAFETY: the driver writes where the memory begins; the stream lives.
-                let code = unsafe { sys::cuMemAllocAsync(at, size, device.stream) };
+                let code = unsafe { sys::cuMemAllocAsync(at, size, device.stream()) };
                 answered("cuMemAllocAsync", code)
             };
             let taken = take(&mut at).or_else(|refused| {
@@ -78,7 +78,7 @@ impl DeviceBlock {
         assert!(end.is_some_and(|end| end <= self.bytes), "more than there is room for");
         self.device.enter()?;
         let mut staging = self.device.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(staging.upload(from, self.at + at, self.device.stream)?)
+        Ok(staging.upload(from, self.at + at, self.device.stream())?)
     }
 
     /// Reads it from its beginning, after all work that was asked for.
@@ -86,7 +86,7 @@ impl DeviceBlock {
         assert!(to.len() as u64 <= self.bytes, "more than there is");
         self.device.enter()?;
         let mut staging = self.device.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        staging.download(self.at, to, self.device.stream)?;
+        staging.download(self.at, to, self.device.stream())?;
         self.device.check_link()
     }
 }
@@ -108,7 +108,7 @@ impl Drop for DeviceBlock {
     fn drop(&mut self) {
         if self.at != 0 && self.device.enter().is_ok() {
             // SAFETY: it was taken once, and work that was asked for before is done when it goes.
-            unsafe { sys::cuMemFreeAsync(self.at, self.device.stream) };
+            unsafe { sys::cuMemFreeAsync(self.at, self.device.stream()) };
         }
     }
 }
@@ -213,7 +213,7 @@ impl DeviceArray {
         }
         let made = DeviceArray::undefined(self.device(), self.dtype, &self.dims, planned)?;
         let (from, to) = (self.block.at(), made.block.at());
-        copy(from, to, self.block.bytes(), self.device().stream)?;
+        copy(from, to, self.block.bytes(), self.device().stream())?;
         Ok(made)
     }
 

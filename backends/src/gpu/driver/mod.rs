@@ -6,6 +6,7 @@ pub(crate) mod block_memory;
 pub(crate) mod branches;
 pub(crate) mod call;
 pub(crate) mod call_sink;
+pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod cublaslt;
 pub(crate) mod cuda;

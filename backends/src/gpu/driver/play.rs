@@ -71,7 +71,7 @@ impl Player<'_> {
         if ranges.first().is_none_or(|first| !works[first.start].is_straight())
             && let Some(mark) = marks.first()
         {
-            mark.mark(self.device.stream)?;
+            mark.mark(self.device.stream())?;
         }
         for (k, range) in ranges.iter().enumerate() {
             if drawn.len() <= k {
@@ -82,7 +82,7 @@ impl Player<'_> {
                 });
             }
             if let Some(over) = overlap.and_then(|overlap| overlap.over_before(range.start)) {
-                over.hold(self.device.stream)?;
+                over.hold(self.device.stream())?;
             }
             match (&works[range.start], &mut drawn[k]) {
                 (Work::Loop(work), DrawnPart::Loop(known)) => self.repeat(work, at, known)?,
@@ -108,10 +108,10 @@ impl Player<'_> {
                 _ => return Err(internal("a step was drawn as another")),
             }
             if let Some(mark) = marks.get(range.end) {
-                mark.mark(self.device.stream)?;
+                mark.mark(self.device.stream())?;
             }
         }
-        last(&mut CallSink::Stream(self.device.stream))
+        last(&mut CallSink::Stream(self.device.stream()))
     }
 
     /// Asks for neighbouring steps, which are drawn in one graph.
@@ -142,7 +142,7 @@ impl Player<'_> {
     /// The scalar at a place, once all is done that was asked for.
     fn scalar(&self, at: CUdeviceptr, dtype: DType) -> Result<i64, Diagnostic> {
         let place = self.readback.start();
-        copy(at, place.addr() as u64, dtype.bytes(), self.device.stream)?;
+        copy(at, place.addr() as u64, dtype.bytes(), self.device.stream())?;
         self.device.finish()?;
         Ok(self.answer(dtype))
     }
@@ -164,7 +164,7 @@ impl Player<'_> {
         {
             let staging = self.device.staging.lock();
             let mut staging = staging.unwrap_or_else(PoisonError::into_inner);
-            staging.download(at.all[work.from], &mut bytes, self.device.stream)?;
+            staging.download(at.all[work.from], &mut bytes, self.device.stream())?;
         }
         canonical(work.dtype, &mut bytes);
         print_effect(&work.label, &Array::from_bytes(work.dtype, &work.dims, bytes));
@@ -183,9 +183,9 @@ impl Player<'_> {
         let places = (work.from.map(|b| at.all[b]), at.all[work.to]);
         let begun = overlap.and_then(|overlap| Some((&overlap.ready, overlap.over[n].as_ref()?)));
         let Some((ready, over)) = begun else {
-            return link.exchange(work.kind, places, work.bytes, self.device.stream);
+            return link.exchange(work.kind, places, work.bytes, self.device.stream());
         };
-        ready.mark(self.device.stream)?;
+        ready.mark(self.device.stream())?;
         ready.hold(link.stream())?;
         link.exchange(work.kind, places, work.bytes, link.stream())?;
         Ok(over.mark(link.stream())?)
@@ -214,7 +214,7 @@ impl Player<'_> {
         at: &DeviceFrame,
         drawn: &mut DrawnParts,
     ) -> Result<(), Diagnostic> {
-        let mut sink = CallSink::Stream(self.device.stream);
+        let mut sink = CallSink::Stream(self.device.stream());
         block.before.iter().try_for_each(|l| sink.launch(l, at))?;
         let mut after = |sink: &mut CallSink<'_>| -> Result<(), Diagnostic> {
             Ok(block.after.iter().try_for_each(|l| sink.launch(l, at))?)
@@ -377,7 +377,7 @@ impl Player<'_> {
                 frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
             self.block(block, &at, known)?;
             return match key.role {
-                TurnRole::Test => self.answered(turns, &mut CallSink::Stream(self.device.stream)),
+                TurnRole::Test => self.answered(turns, &mut CallSink::Stream(self.device.stream())),
                 _ => Ok(()),
             };
         }
@@ -462,7 +462,7 @@ impl Player<'_> {
             args,
             maps: Vec::new(),
         };
-        Ok(launch_with(&l, &values, self.device.stream)?)
+        Ok(launch_with(&l, &values, self.device.stream())?)
     }
 
     /// Copies all carried values from one place to another.
@@ -473,7 +473,7 @@ impl Player<'_> {
         from: CarryPlace,
         to: CarryPlace,
     ) -> Result<(), Diagnostic> {
-        let stream = self.device.stream;
+        let stream = self.device.stream();
         for carry in carries {
             let to = carry.at(turns.at, to);
             match (from, &carry.start) {

@@ -13,7 +13,7 @@ mod attention;
 mod attention_layout;
 mod band;
 mod exponential;
-mod shape;
+pub(super) mod shape;
 mod variance;
 
 pub use exponential::is_softmax_sum;

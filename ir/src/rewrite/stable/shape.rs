@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// The longest chain of views, factors and the like that a pattern is looked for through, so that a long
 /// chain under many patterns takes no more than linear time.
-pub(super) const REACH: usize = 32;
+pub(in crate::rewrite) const REACH: usize = 32;
 
 /// The instruction that makes `v`, when it is of this op.
 pub(super) fn made_by(f: &Function, v: Value, op: Op) -> Option<Inst> {
@@ -97,16 +97,16 @@ pub(super) fn same_views(f: &Function, a: &[Inst], b: &[Inst]) -> bool {
 
 /// A value under broadcasts, transposes and reshapes that only repeat it or turn it, and elementwise ops taken off it.
 #[derive(Clone)]
-pub(super) struct Spread {
-    pub(super) value: Value,
+pub(in crate::rewrite) struct Spread {
+    pub(in crate::rewrite) value: Value,
     /// For each axis of `value` the axis of the outer value that it lies along; none where its extent
     /// is 1.
-    pub(super) along: SmallVec<[Option<usize>; 4]>,
+    pub(in crate::rewrite) along: SmallVec<[Option<usize>; 4]>,
 }
 
 impl Spread {
     /// What `v` repeats.
-    pub(super) fn of(f: &Function, v: Value) -> Spread {
+    pub(in crate::rewrite) fn of(f: &Function, v: Value) -> Spread {
         let along = f.ty(v).shape.iter().enumerate();
         let along = along.map(|(k, &d)| (d != Dim::Const(1)).then_some(k)).collect();
         Spread { value: v, along }.below(f)
