@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::params::{NamedParam, fits};
-use super::source::{ProgramWeights, SourceText, is_stdin};
+use super::source::{ProgramWeights, SourceText, is_no_folder, is_stdin};
 use super::streams::Streams;
 use adfuse::backends::Array;
 use adfuse::data::safetensors;
@@ -32,6 +32,7 @@ impl Weights {
                 return Ok(Weights { named: all.to_vec(), origin, named_by_user: false });
             }
         };
+        is_no_folder(&file)?;
         let (all, _) = safetensors::read(&file).map_err(|e| Failure::usage(e.to_string()))?;
         let plain = all.into_iter().map(|(name, a)| (onnx_name(&name), a));
         let (origin, named_by_user) = (file.display().to_string(), named.is_some());
