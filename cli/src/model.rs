@@ -2,8 +2,9 @@
 
 use super::failure::Failure;
 use super::inputs::{GivenValue, Inputs};
+use super::opened::{opened, unreadable};
 use super::params::NamedParam;
-use super::source::{ProgramWeights, SourceText, is_stdin, opened, unreadable};
+use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::spec::InputArg;
 use super::weights;
 use super::whole;

@@ -4,8 +4,8 @@
 //! written as `float32` and read from `float32` (rounded to nearest) or from two-byte void.
 
 use super::failure::{Failure, mean};
+use super::opened::opened;
 use super::params::{NamedParam, fits};
-use super::source::opened;
 use super::whole;
 use adfuse::backends::Array;
 use adfuse::ir::DType;

@@ -2,7 +2,8 @@
 //! common.
 
 use super::failure::Failure;
-use super::source::{SourceText, opened};
+use super::opened::opened;
+use super::source::SourceText;
 use super::streams::Streams;
 use super::values::{counted, whole};
 use adfuse::device::bytes;

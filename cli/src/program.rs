@@ -3,7 +3,8 @@
 use super::failure::Failure;
 use super::foreign;
 use super::model::{self, ImportGiven};
-use super::source::{ProgramWeights, SourceText, is_stdin, opened, unreadable};
+use super::opened::{opened, unreadable};
+use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::weights;
 use adfuse::frontend::parse;
 use adfuse::import::{

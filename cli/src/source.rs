@@ -1,10 +1,7 @@
 //! Source texts that messages point into.
 
-use super::failure::Failure;
 use adfuse::backends::Array;
 use adfuse::ir::Symbol;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -36,23 +33,4 @@ pub(super) enum ProgramWeights {
 /// Whether the path stands for standard input.
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-/// The file, to be read.
-pub(super) fn opened(path: &Path) -> Result<File, Failure> {
-    is_no_folder(path)?;
-    File::open(path).map_err(|e| unreadable(path, &e))
-}
-
-/// Errs for a folder, which opens like a file and fails when it is read.
-pub(super) fn is_no_folder(path: &Path) -> Result<(), Failure> {
-    match path.is_dir() {
-        true => Err(Failure::usage(format!("cannot read `{}`: it is a folder", path.display()))),
-        false => Ok(()),
-    }
-}
-
-/// The failure that a file cannot be read.
-pub(super) fn unreadable(path: &Path, e: &io::Error) -> Failure {
-    Failure::usage(format!("cannot read `{}`: {e}", path.display()))
 }

@@ -1,8 +1,9 @@
 //! Values of parameters that come with a program, or that the command line names a file of.
 
 use super::failure::Failure;
+use super::opened::is_no_folder;
 use super::params::{NamedParam, fits};
-use super::source::{ProgramWeights, SourceText, is_no_folder, is_stdin};
+use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::streams::Streams;
 use adfuse::backends::Array;
 use adfuse::data::safetensors;

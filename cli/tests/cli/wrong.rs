@@ -182,6 +182,7 @@ fn folders_are_no_files() {
         "run loss.ir --input x=sub.npy",
         "run loss.ir --input x=sub.npz#a",
         "run loss.ir --weights sub",
+        "report loss.ir --bench-file sub -o page.html",
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
