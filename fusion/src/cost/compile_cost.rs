@@ -170,10 +170,18 @@ mod tests {
     /// A time that is printed with three decimals of a millisecond, and read as a budget.
     #[test]
     fn times_do_as_budgets_as_they_are_printed() {
-        let device = MachineModel::cpu();
-        for n in 1..3000u64 {
+        let cpu = MachineModel::cpu();
+        let odd = MachineModel {
+            compile_step_s: 1.234_567_8e-4,
+            compile_function_s: 4.567_89e-5,
+            compile_instruction_s: 9.876_5e-6,
+            ..cpu.clone()
+        };
+        for (device, n) in
+            [cpu, odd].iter().flat_map(|device| (1..1500u64).map(move |n| (device, n)))
+        {
             let code = CodeSize { functions: n * n, instructions: n * 997 };
-            let seconds = code.on(n as usize, &device).seconds;
+            let seconds = code.on(n as usize, device).seconds;
             let exact = n as f64 * device.compile_step_s
                 + (n * n) as f64 * device.compile_function_s
                 + (n * 997) as f64 * device.compile_instruction_s;
