@@ -15,23 +15,38 @@ use adfuse::fusion::{
 };
 use adfuse::ir::text::{Names, parse};
 use adfuse::ir::{Function, Module};
+use clap::Parser;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Prints plans of gradients within parts of the peak, beside checkpoints in blocks
+#[derive(Parser)]
+struct FrontiersArgs {
+    /// The folder of the programs, `*.ir`
+    folder: PathBuf,
+    /// Only the programs of these names, without `.ir`
+    names: Vec<String>,
+}
 
 /// Budgets, as parts of the peak of the fastest plan.
 const PARTS: [f64; 7] = [0.9, 0.75, 0.6, 0.5, 0.4, 0.3, 0.25];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().ok_or("which folder?")?;
-    let wanted: Vec<String> = arguments.collect();
+    let FrontiersArgs { folder, names: wanted } = FrontiersArgs::parse();
+    let unread = |e: std::io::Error| format!("{}: {e}", folder.display());
     let mut files: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(&folder).map_err(unread)? {
         files.push(entry?.path());
     }
     files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
     files.sort();
+    let known: Vec<String> = files.iter().map(|file| stem(file)).collect();
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
+        return Err(
+            format!("no program is called `{unknown}`: there are {}", known.join(", ")).into()
+        );
+    }
     let parts: Vec<String> = PARTS.iter().map(|part| format!("{part:.2}")).collect();
     println!(
         "| program | instructions | peak, MiB | {} | least | slower by | a checkpoint a block | slower by | ours beside all of these | s |",
@@ -39,12 +54,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("|{}", "---|".repeat(PARTS.len() + 9));
     for file in files {
-        let name = file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = stem(&file);
         if wanted.is_empty() || wanted.contains(&name) {
             println!("{}", row(&name, &file).map_err(|e| format!("{name}: {e}"))?);
         }
     }
     Ok(())
+}
+
+/// The name of a program.
+fn stem(file: &Path) -> String {
+    file.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The row of a program.

@@ -62,6 +62,10 @@ fn main() -> ExitCode {
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn report(args: &MarkArgs) -> ExitCode {
+    if let Err(m) = args.measure.all_known(MARKS.iter().map(|row| row.name)) {
+        eprintln!("error: {m}");
+        return ExitCode::from(2);
+    }
     let scale = match (args.quick, args.measure.is_gpu()) {
         (true, _) => Scale::Quick,
         (false, true) => Scale::Gpu,

@@ -56,12 +56,16 @@ fn main() -> ExitCode {
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn report(args: &OpsArgs) -> ExitCode {
+    let all: Vec<SurveyedOp> = OP_FAMILIES.iter().flat_map(|family| family.programs()).collect();
+    if let Err(m) = args.measure.all_known(all.iter().map(|op| op.name.as_str())) {
+        eprintln!("error: {m}");
+        return ExitCode::from(2);
+    }
     let (table, head) = ReportTable::new(COLUMNS);
     println!("threads: {}, mode: {}\n\n{head}", args.threads, args.measure.fp().name());
     let (mut slow, mut failed) = (Vec::new(), 0);
-    let all = OP_FAMILIES.iter().flat_map(|family| family.programs());
-    for op in all.filter(|op| args.measure.wants(&op.name)) {
-        match measured(&op, args) {
+    for op in all.iter().filter(|op| args.measure.wants(&op.name)) {
+        match measured(op, args) {
             Ok(report) => {
                 let is_slow = report.times() > args.over;
                 println!("{}", table.row(&report.cells(is_slow)));

@@ -62,6 +62,10 @@ fn main() -> ExitCode {
 
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn report(args: &PlansArgs) -> ExitCode {
+    if let Err(m) = args.measure.all_known(COLLECTION.iter().map(|p| p.name)) {
+        eprintln!("error: {m}");
+        return ExitCode::from(2);
+    }
     if let Some(folder) = &args.save {
         return match save(folder, args) {
             Ok(()) => ExitCode::SUCCESS,

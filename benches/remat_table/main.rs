@@ -18,9 +18,23 @@ use adfuse::fusion::remat::schedule::{
     CostGraph, FrontierOptions, OpSchedule, SegmentLength, equal_segments, evaluate, frontier,
     least_time,
 };
+use clap::Parser;
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Prints schedules of cost graphs under ten budgets, beside dynamic tensor rematerialization and equal segments
+#[derive(Parser)]
+struct TableArgs {
+    /// A folder of cost graphs, `*.json`; without this, the networks that the bench has
+    folder: Option<PathBuf>,
+    /// How much is tried, as of `FrontierOptions`
+    #[arg(long, value_name = "N")]
+    effort: Option<u64>,
+    /// Instead, write the networks that the bench has as cost graphs to this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["folder", "effort"])]
+    write: Option<PathBuf>,
+}
 
 /// Budgets in percent of the peak of saving everything.
 const SHARES: [u64; 10] = [90, 80, 70, 60, 50, 40, 30, 25, 20, 15];
@@ -141,21 +155,19 @@ fn table(name: &str, g: &CostGraph, options: &FrontierOptions) -> Result<(), Box
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1).peekable();
-    if args.next_if_eq("--write").is_some() {
-        return write(Path::new(&args.next().ok_or("--write needs a folder")?));
+    let args = TableArgs::parse();
+    if let Some(folder) = &args.write {
+        return write(folder);
     }
     let mut options = FrontierOptions::default();
-    if args.next_if_eq("--effort").is_some() {
-        options.effort = args.next().ok_or("--effort needs a number")?.parse()?;
-    }
-    let Some(folder) = args.next() else {
+    options.effort = args.effort.unwrap_or(options.effort);
+    let Some(folder) = args.folder else {
         for (name, g) in nets::all()? {
             table(name, &g, &options)?;
         }
         return Ok(());
     };
-    let entries = std::fs::read_dir(Path::new(&folder)).map_err(|e| format!("{folder}: {e}"))?;
+    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let mut paths = entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>()?;
     paths.retain(|p| p.extension().is_some_and(|e| e == "json"));
     paths.sort();

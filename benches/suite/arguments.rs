@@ -3,6 +3,7 @@
 use crate::Host;
 use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
+use adfuse::ir::diag::did_you_mean;
 use adfuse::ir::{At, Diagnostic, Fp, Kind};
 use clap::Args;
 use std::time::Duration;
@@ -32,6 +33,14 @@ fn mode(text: &str) -> Result<Fp, String> {
     found.map(|(fp, _)| *fp).ok_or_else(|| "modes are strict, reproducible and fast".into())
 }
 
+/// Whether a program of this name is wanted by an argument of `--only`.
+fn fits(wanted: &str, name: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == wanted,
+    }
+}
+
 impl MeasureArgs {
     /// The engine, opened.
     ///
@@ -55,11 +64,30 @@ impl MeasureArgs {
 
     /// Whether a program is asked for.
     pub fn wants(&self, name: &str) -> bool {
-        let fits = |wanted: &String| match wanted.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == wanted,
-        };
-        self.only.is_empty() || self.only.iter().any(fits)
+        self.only.is_empty() || self.only.iter().any(|wanted| fits(wanted, name))
+    }
+
+    /// Errs where a name is asked for that no program has; names what there is.
+    ///
+    /// # Errors
+    /// With the message to print.
+    pub fn all_known<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Result<(), String> {
+        let is_known = |wanted: &&String| names.clone().any(|name| fits(wanted, name));
+        match self.only.iter().find(|wanted| !is_known(wanted)) {
+            None => Ok(()),
+            Some(wanted) => {
+                let known: Vec<&str> = names.clone().collect();
+                let near = did_you_mean(wanted, known.iter().copied());
+                let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
+                Err(format!(
+                    "no program is called `{wanted}`{near}: there are {}",
+                    known.join(", ")
+                ))
+            }
+        }
     }
 
     /// The mode of floating point.

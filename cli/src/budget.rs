@@ -127,6 +127,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         "us" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
+        // Nothing is nothing in every unit, as it is of bytes.
+        "" if number.parse() == Ok(0.0) => 1.0,
         "" => return Err(such.to_owned()),
         other => return Err(format!("{such}; `{other}` is no unit")),
     };
@@ -302,6 +304,9 @@ mod tests {
             ("1.5s", Some(1_500_000_000)),
             ("800 us", Some(800_000)),
             ("0ms", Some(0)),
+            ("0", Some(0)),
+            ("0.0", Some(0)),
+            ("", None),
             ("50", None),
             ("ms", None),
             ("-1s", None),

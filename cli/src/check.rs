@@ -72,7 +72,8 @@ impl CheckCommand {
             extents,
             only: only.map(|f| f.name.clone()),
         };
-        let settled = ResolvedFreedom::of(&self.freedom, Lossy::default(), None, &self.engine)?;
+        let settled =
+            ResolvedFreedom::of(&self.freedom, Lossy::default(), (None, None), &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;
         let check = |engine: &dyn Runs| check_on(&module, &options, engine);
         let rows = self.engine.with(&program, settled, streams, check)?;

@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn tips_are_of_use() {
         for (line, tip) in [
-            ("adfuse run x.ir --device cpu", "--engine cpu"),
+            ("adfuse check x.ir --device cpu", "--engine cpu"),
             ("adfuse grad x.ir --fp fast", "--fp is a flag of"),
             ("adfuse run x.ir --sed 1", "--seed"),
             ("adfuse version", "--version"),
@@ -124,7 +124,7 @@ mod tests {
             let told = told(line);
             assert!(!told.contains("tip:"), "{line}: {told}");
         }
-        let told = told("adfuse run x.ir --device cpu");
+        let told = told("adfuse run x.ir --batch 3");
         assert!(!told.contains("--serve <FILE>"), "{told}");
     }
 }

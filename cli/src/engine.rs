@@ -1,6 +1,7 @@
 //! The options that choose an engine and its number of threads.
 
 use super::budget::{self, MemBudget, free_peak};
+use super::device::device;
 use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::PlanFile;
@@ -75,7 +76,7 @@ pub(super) struct ResolvedFreedom {
     pub(super) fp: Fp,
     /// The plan that was given.
     given: Option<PlanFile>,
-    /// The machine that it was made for; without a plan, the engine's.
+    /// The machine that it was made for; without a plan, the one that is named, or the engine's.
     machine: MachineModel,
     effort: Effort,
     /// Of memory, in bytes, and of the time to compile.
@@ -112,22 +113,30 @@ impl VectorsArg {
 }
 
 impl ResolvedFreedom {
-    /// What was asked for, with the plan that is to be followed if there is one.
+    /// What was asked for, with the plan that is to be followed if there is one, and the machine that is planned for if one
+    /// is named.
     pub(super) fn of(
         freedom: &Freedom,
         lossy: Lossy,
-        given: Option<PlanFile>,
+        (given, planned_for): (Option<PlanFile>, Option<&str>),
         engine: &EngineArgs,
     ) -> Result<ResolvedFreedom, Failure> {
         let budget = (freedom.budget.memory(), freedom.budget.compiling());
         let cache = freedom.budget.cache();
         let code = freedom.budget.code();
         let named = engine.named().device();
-        let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
-        let (machine, fp) = match &given {
+        let differs = given.is_some() || planned_for.is_some() || !lossy.is_nothing();
+        let asked = freedom.is_asked() || differs;
+        let machine = match (&given, planned_for) {
+            (Some(plan), Some(_)) => plan.device(planned_for)?,
             // The engine knows its machine.
-            Some(plan) => (plan.machine_of(&named)?, plan.fp(freedom.fp())?),
-            None => (named, freedom.fp().unwrap_or_default()),
+            (Some(plan), None) => plan.machine_of(&named)?,
+            (None, Some(name)) => device(name)?,
+            (None, None) => named,
+        };
+        let fp = match &given {
+            Some(plan) => plan.fp(freedom.fp())?,
+            None => freedom.fp().unwrap_or_default(),
         };
         let effort = freedom.effort();
         Ok(ResolvedFreedom { fp, given, machine, effort, budget, cache, code, lossy, asked })
@@ -247,7 +256,7 @@ impl EngineArgs {
         if named.row.open.is_none() && settled.asked {
             let planned = registry::names(|row| row.open.is_some());
             let m = format!(
-                "--fp reproducible and fast, --effort, --plan, --mem-budget, --compile-budget, --lossy and --donate are for \
+                "--fp reproducible and fast, --effort, --plan, --device, --mem-budget, --compile-budget, --lossy and --donate are for \
                  --engine {planned}"
             );
             return Err(Failure::usage(m));

@@ -10,6 +10,9 @@ use adfuse::ir::{Diagnostic, Function};
 use std::path::Path;
 use std::rc::Rc;
 
+/// What to do about a plan for a machine that is not built in.
+const DESCRIBED: &str = "give the file that describes it with --device";
+
 /// A plan as it is written in a file.
 pub(super) struct PlanFile {
     /// The file, and the plan's text; for a plan in JSON, that text is made from it.
@@ -47,7 +50,7 @@ impl PlanFile {
         let planned = Fp::ALL.iter().find(|(_, name)| Some(*name) == self.says("fp"));
         let planned = planned.map(|(fp, _)| *fp).unwrap_or_default();
         match asked.filter(|fp| *fp != planned) {
-            Some(asked) => differs("--fp", planned.name(), asked.name()),
+            Some(asked) => Err(differs("--fp", planned.name(), asked.name())),
             None => Ok(planned),
         }
     }
@@ -60,7 +63,7 @@ impl PlanFile {
             Some(asked) => device(asked)?,
             None => MachineModel::named(name).ok_or_else(|| {
                 let m = format!("the plan is for the device `{name}`");
-                Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
+                Failure::usage(m).hint(Some(DESCRIBED.into()))
             })?,
         };
         let identity = device.identity();
@@ -75,7 +78,13 @@ impl PlanFile {
                 let hint = "give the file that it was made for, or make the plan again";
                 Err(Failure::usage(m).hint(Some(hint.into())))
             }
-            false => differs("the device", name, &identity),
+            false => {
+                let failure = differs("the device", name, &identity);
+                match MachineModel::named(name) {
+                    Some(_) => Err(failure),
+                    None => Err(failure.hint(Some(DESCRIBED.into()))),
+                }
+            }
         }
     }
 
@@ -157,6 +166,6 @@ impl PlanFile {
     }
 }
 
-fn differs<T>(what: &str, plan: &str, asked: &str) -> Result<T, Failure> {
-    Err(Failure::usage(format!("the plan is for {what} `{plan}`, not `{asked}`")))
+fn differs(what: &str, plan: &str, asked: &str) -> Failure {
+    Failure::usage(format!("the plan is for {what} `{plan}`, not `{asked}`"))
 }

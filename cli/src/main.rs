@@ -28,6 +28,7 @@ mod losses;
 mod machine;
 mod model;
 mod npz;
+mod opened;
 mod outputs;
 mod pack;
 mod params;

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::inputs::{GivenValue, Inputs};
+use super::opened::{opened, unreadable};
 use super::params::NamedParam;
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::spec::InputArg;
@@ -13,7 +14,6 @@ use adfuse::import::{
 };
 use adfuse::ir::{Dim, Symbol, TensorType};
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -22,9 +22,8 @@ pub(super) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     if is_stdin(path) {
         return Ok(None);
     }
-    let unreadable =
-        |e: std::io::Error| Failure::usage(format!("cannot read `{}`: {e}", path.display()));
-    let mut file = File::open(path).map_err(unreadable)?;
+    let unreadable = |e: std::io::Error| unreadable(path, &e);
+    let mut file = opened(path)?;
     let mut bytes = Vec::new();
     file.by_ref().take(4096).read_to_end(&mut bytes).map_err(unreadable)?;
     // The fields of a model begin with bytes that no text has.

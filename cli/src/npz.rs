@@ -4,27 +4,27 @@
 //! written as `float32` and read from `float32` (rounded to nearest) or from two-byte void.
 
 use super::failure::{Failure, mean};
+use super::opened::opened;
 use super::params::{NamedParam, fits};
 use super::whole;
 use adfuse::backends::Array;
 use adfuse::ir::DType;
 use adfuse::ir::diag::listed;
 use adfuse::npz::{Archive, ArchiveWriter, Header, NpzError, numpy_name, write_npy};
-use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// Reads a `.npy` file as the argument for a parameter.
 pub(super) fn read_npy(path: &Path, param: &NamedParam) -> Result<Array, Failure> {
     let what = format!("`{}`", path.display());
-    let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
+    let file = opened(path)?;
     read_array(&mut BufReader::new(file), &what, param)
 }
 
 /// Reads an array of a `.npz` file as the argument for a parameter.
 pub(super) fn read_npz(path: &Path, member: &str, param: &NamedParam) -> Result<Array, Failure> {
     let what = format!("`{}`", path.display());
-    let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
+    let file = opened(path)?;
     let mut archive = Archive::new(BufReader::new(file)).map_err(|e| unreadable(&what, e))?;
     let names = archive.names();
     if !names.iter().any(|n| n == member) {
@@ -43,7 +43,7 @@ pub(super) fn read_npz(path: &Path, member: &str, param: &NamedParam) -> Result<
 /// The names of the arrays in a `.npz` file.
 pub(super) fn names(path: &Path) -> Result<Vec<String>, Failure> {
     let what = format!("`{}`", path.display());
-    let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
+    let file = opened(path)?;
     let archive = Archive::new(BufReader::new(file)).map_err(|e| unreadable(&what, e))?;
     Ok(archive.names())
 }

@@ -2,15 +2,15 @@
 //! common.
 
 use super::failure::Failure;
+use super::opened::opened;
 use super::source::SourceText;
 use super::streams::Streams;
-use super::values::whole;
+use super::values::{counted, whole};
 use adfuse::device::bytes;
 use adfuse::ir::{At, Diagnostic, Kind};
 use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
 use clap::Args;
 use serde_json::json;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,8 +72,11 @@ impl Pack {
         csv::write(&mut *streams.out, &table, Some(&packing.offsets))?;
         let optimal = if packing.is_optimal() { ", the least possible" } else { "" };
         streams.note(format_args!(
-            "peak {} bytes{optimal} (at least {}), by {}, {} search steps",
-            packing.peak, packing.lower_bound, packing.method, packing.steps
+            "peak {}{optimal} (at least {}), by {}, {}",
+            counted(packing.peak, "byte"),
+            packing.lower_bound,
+            packing.method,
+            counted(packing.steps, "search step")
         ));
         Ok(ExitCode::SUCCESS)
     }
@@ -82,10 +85,7 @@ impl Pack {
         let input: Box<dyn Read> = if self.file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            let file = File::open(&self.file).map_err(|e| {
-                Failure::usage(format!("cannot read `{}`: {e}", self.file.display()))
-            })?;
-            Box::new(BufReader::new(file))
+            Box::new(BufReader::new(opened(&self.file)?))
         };
         csv::read(input)
             .map_err(|e| self.wrong(Kind::Syntax, format!("`{}`: {e}", self.file.display())))

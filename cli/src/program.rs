@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::foreign;
 use super::model::{self, ImportGiven};
+use super::opened::{opened, unreadable};
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::weights;
 use adfuse::frontend::parse;
@@ -11,7 +12,6 @@ use adfuse::import::{
 };
 use adfuse::ir::text::Limits;
 use adfuse::ir::{At, Diagnostic, Kind, Module, verify};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -48,8 +48,7 @@ impl SourceText {
         };
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         let most = Limits::default().source;
-        let bytes = read_at_most(path, most as u64 + 1)
-            .map_err(|e| Failure::usage(format!("cannot read `{name}`: {e}")))?;
+        let bytes = read_at_most(path, most as u64 + 1)?;
         if bytes.len() > most {
             return Err(wrong(&name, Kind::Limit, format!("`{name}` has more than {most} bytes")));
         }
@@ -170,12 +169,14 @@ impl LoadedProgram {
     }
 }
 
-fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     if is_stdin(path) {
-        io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+        let read = io::stdin().lock().take(most).read_to_end(&mut bytes);
+        read.map_err(|e| Failure::usage(format!("cannot read `<stdin>`: {e}")))?;
     } else {
-        File::open(path)?.take(most).read_to_end(&mut bytes)?;
+        let read = opened(path)?.take(most).read_to_end(&mut bytes);
+        read.map_err(|e| unreadable(path, &e))?;
     }
     Ok(bytes)
 }

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::freedom::EffortArg;
 use super::machine::{CountedOn, TripLimit};
+use super::opened::{is_no_folder, unreadable};
 use super::outputs::{OutputFile, OutputFolder};
 use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
 use super::streams::Streams;
@@ -133,8 +134,8 @@ impl ReportCommand {
     /// Reads the measurement that is named, and follows its plan.
     fn bench_text(&mut self) -> Result<Option<BenchFile>, Failure> {
         let Some(path) = &self.bench_file else { return Ok(None) };
-        let text = fs::read_to_string(path)
-            .map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
+        is_no_folder(path)?;
+        let text = fs::read_to_string(path).map_err(|e| unreadable(path, &e))?;
         // What is wrong with it is told when it is compared with the plan.
         let found: Value = serde_json::from_str(&text).unwrap_or_default();
         let followed = found.get("plan").and_then(Value::as_str);

@@ -62,6 +62,10 @@ pub(super) struct RunCommand {
     wrt: Wrt,
     #[command(flatten)]
     engine: EngineArgs,
+    /// The machine that is planned for: cpu, cpu1, h200, or a file that describes one; without this, the plan's, or the
+    /// engine's
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    device: Option<String>,
     #[command(flatten)]
     freedom: Freedom,
     #[command(flatten)]
@@ -93,7 +97,12 @@ impl RunCommand {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         self.check_options()?;
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
-        let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
+        let settled = ResolvedFreedom::of(
+            &self.freedom,
+            lossy,
+            (plan, self.device.as_deref()),
+            &self.engine,
+        )?;
         let program = self.target.read()?;
         let _start = self.engine.begin();
         let f = self.target.choose(&program)?;

@@ -16,6 +16,11 @@ pub(super) fn whole<T: TryFrom<u64>>(
     }
 }
 
+/// A number with its noun: `1 byte`, `2 bytes`.
+pub(super) fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! Values of parameters that come with a program, or that the command line names a file of.
 
 use super::failure::Failure;
+use super::opened::is_no_folder;
 use super::params::{NamedParam, fits};
 use super::source::{ProgramWeights, SourceText, is_stdin};
 use super::streams::Streams;
@@ -32,6 +33,7 @@ impl Weights {
                 return Ok(Weights { named: all.to_vec(), origin, named_by_user: false });
             }
         };
+        is_no_folder(&file)?;
         let (all, _) = safetensors::read(&file).map_err(|e| Failure::usage(e.to_string()))?;
         let plain = all.into_iter().map(|(name, a)| (onnx_name(&name), a));
         let (origin, named_by_user) = (file.display().to_string(), named.is_some());

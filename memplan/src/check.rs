@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::packing::Packing;
 use crate::problem::{BufferId, BufferSpec, Offset, Problem, Share};
+use crate::words::plural;
 
 /// Whether `packing` answers `problem`: every offset aligned, fixed and shared as asked, no two
 /// buffers on the same byte at the same time, and the peak and bound as stated.
@@ -122,7 +123,7 @@ pub enum Violation {
         bytes: Range<u64>,
     },
     /// The peak stated is not the greatest end of a buffer.
-    #[error("the packing states a peak of {stated} bytes, and has one of {actual}")]
+    #[error("the packing states a peak of {stated} byte{}, and has one of {actual}", plural(*stated))]
     Peak {
         /// The peak stated, in bytes.
         stated: u64,
@@ -130,7 +131,7 @@ pub enum Violation {
         actual: u64,
     },
     /// The lower bound stated is above the peak.
-    #[error("the packing states a lower bound of {lower_bound} bytes above its peak of {peak}")]
+    #[error("the packing states a lower bound of {lower_bound} byte{} above its peak of {peak}", plural(*lower_bound))]
     Bound {
         /// The bound stated, in bytes.
         lower_bound: u64,
@@ -138,7 +139,7 @@ pub enum Violation {
         peak: u64,
     },
     /// The peak exceeds the capacity.
-    #[error("the peak of {peak} bytes exceeds the capacity of {capacity}")]
+    #[error("the peak of {peak} byte{} exceeds the capacity of {capacity}", plural(*peak))]
     Capacity {
         /// Bytes available.
         capacity: u64,

@@ -23,6 +23,7 @@ use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
 use thiserror::Error;
 
 use crate::problem::{BufferId, BufferSpec, Gap, Offset, Problem};
+use crate::words::plural;
 
 /// A problem with the names of its buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +167,7 @@ pub enum CsvErrorKind {
     #[error("there is no column `{0}`")]
     MissingColumn(&'static str),
     /// A record is longer or shorter than the header.
-    #[error("{found} fields where the header has {expected}")]
+    #[error("{found} field{} where the header has {expected}", plural(*found as u64))]
     FieldCount {
         /// Columns of the header.
         expected: usize,

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::problem::{BufferId, Offset};
+use crate::words::plural;
 
 /// A problem that is malformed, or that does not fit its capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,8 +140,9 @@ impl PlanError {
                 format!("the buffers up to {} need more than 2^62 bytes together", name(buffer))
             }
             PlanError::DoesNotFit { capacity, least_peak, lower_bound } => format!(
-                "the buffers do not fit {capacity} bytes: the least peak found is {least_peak}, and \
-                 no packing is below {lower_bound}"
+                "the buffers do not fit {capacity} byte{}: the least peak found is {least_peak}, and \
+                 no packing is below {lower_bound}",
+                plural(capacity)
             ),
         }
     }

@@ -67,6 +67,7 @@ mod skyline;
 mod solve;
 mod sweep;
 mod validate;
+mod words;
 
 pub use check::{Violation, check, check_offsets};
 pub use error::PlanError;

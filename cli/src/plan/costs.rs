@@ -3,6 +3,7 @@
 use super::super::budget::MemBudget;
 use super::super::failure::Failure;
 use super::super::source::SourceText;
+use super::super::values::counted;
 use super::printed;
 use super::table::{bytes, columns, limit};
 use adfuse::fusion::remat::schedule::{
@@ -92,7 +93,7 @@ impl FrontierReport<'_> {
         row("save all", found.fastest(), peak);
         row("least", found.least(), found.least().peak);
         row("chosen", p, p.peak);
-        let mut out = format!("{} operations", operations(g));
+        let mut out = counted(operations(g) as u64, "operation");
         if let Some(budget) = self.budget {
             out += &format!(", within {}", limit(budget));
         }
@@ -100,10 +101,14 @@ impl FrontierReport<'_> {
         out += &format!("no schedule {} is faster than ", self.within());
         out += &format!("{}: the gap is at most {:.2} %\n", self.bound(), self.gap());
         let again = self.recomputed();
+        let one = |name: &str, times: usize| match times {
+            1 => name.to_owned(),
+            times => format!("{name} ({times} times)"),
+        };
         if !again.is_empty() {
             let list: Vec<String> =
-                again.iter().map(|(op, n)| format!("{} {n}x", g.ops()[*op].name)).collect();
-            out += &format!("recomputed: {}\n", list.join(", "));
+                again.iter().map(|(op, n)| one(&g.ops()[*op].name, *n)).collect();
+            out += &format!("computed again: {}\n", list.join(", "));
         }
         if points > 0 {
             let mut rows = vec![["peak", "time", "overhead", "saved"].map(String::from).to_vec()];

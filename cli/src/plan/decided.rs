@@ -15,6 +15,7 @@ use adfuse::fusion::{
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
 use serde_json::{Value as Json, json};
+use std::cmp::Ordering;
 
 /// What was decided for one value.
 pub(super) fn one(
@@ -63,9 +64,7 @@ pub(super) fn one(
     let mut out = lines(&ready.function, &names, &decider, &d);
     match &other {
         Some(other) => out.extend(recovered::lines(&names, other, budget)),
-        None => {
-            out.push(settled_by(&names, d.bound) + &recovered::in_other_modes(ready, &pricer, &d)?)
-        }
+        None => out.push(settled_by(&names, &d) + &recovered::in_other_modes(ready, &pricer, &d)?),
     }
     out.extend(legend(ready, &d));
     out.extend(recovered.map(|choice| inverse_line(ready, choice)));
@@ -273,8 +272,8 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
 }
 
 /// What settled a decision, in plain words.
-fn settled_by(names: &Names, bound: Constraint) -> String {
-    match bound {
+fn settled_by(names: &Names, d: &Decision) -> String {
+    match d.bound {
         Constraint::Legality => "  settled by the rules: there is no alternative".into(),
         Constraint::Checkpoint => "  settled by its checkpoint region, which keeps it".into(),
         Constraint::Exactness { of, .. } => format!(
@@ -285,8 +284,11 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
             format!("  settled by the budget: the alternative is {} over it", bytes(over))
         }
         Constraint::Time => {
-            "  settled by time: the alternative is slower, and nothing asks for what it frees"
-                .into()
+            let freed = match &d.other {
+                Alternative::Keep(x) | Alternative::Remat(x) => slower_and(x.peak, x.saved),
+                Alternative::None(_) | Alternative::NotPriced => "is slower",
+            };
+            format!("  settled by time: the alternative {freed}")
         }
         Constraint::NotPriced => "  what settled it was not asked".into(),
         Constraint::Slight => {
@@ -298,6 +300,16 @@ fn settled_by(names: &Names, bound: Constraint) -> String {
             "  settled by nothing: the alternative is faster, or as fast in less memory, and the planner did not take it"
                 .into()
         }
+    }
+}
+
+/// What is said of a slower alternative that adds these bytes to the peak and to what is saved.
+fn slower_and(peak: i64, saved: i64) -> &'static str {
+    match (peak.cmp(&0), saved < 0) {
+        (Ordering::Greater, _) => "takes more memory and more time",
+        (Ordering::Less, _) => "is slower, and nothing asks for what it frees",
+        (Ordering::Equal, true) => "is slower, and what it frees does not lower the peak",
+        (Ordering::Equal, false) => "is slower and frees nothing",
     }
 }
 
@@ -406,4 +418,24 @@ fn object(f: &Function, names: &Names, d: &Decision, other: Option<&RecoveryAlte
         _ => {}
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slower_alternative_is_said_to_free_what_it_frees() {
+        for (peak, saved, due) in [
+            (-8, -8, "nothing asks for what it frees"),
+            (-8, 0, "nothing asks for what it frees"),
+            (0, -8, "does not lower the peak"),
+            (0, 0, "frees nothing"),
+            (0, 8, "frees nothing"),
+            (8, -8, "takes more memory and more time"),
+            (8, 8, "takes more memory and more time"),
+        ] {
+            assert!(slower_and(peak, saved).contains(due), "{peak} {saved}");
+        }
+    }
 }

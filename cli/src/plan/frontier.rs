@@ -2,7 +2,7 @@
 
 use super::recomputed;
 use super::table::{bytes, columns, limit};
-use super::times::{milliseconds, slower};
+use super::times::{compile_limit, milliseconds, slower};
 use crate::planning::PlanRequest;
 use adfuse::fusion::{BudgetPoint, Layout, graph_hash};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
             p.peak.to_string(),
             format!("{:.4}", p.seconds * 1e3),
             format!("{:.1} %", slower(p.seconds, fastest)),
-            format!("{:.1} ms", p.compile.seconds * 1e3),
+            compile_limit(p.compile.seconds),
             bytes(p.compile.code_bytes),
             bytes(p.saved),
             recomputed::text(&recomputed::named(f, &p.again), MOST_VALUES),

@@ -13,7 +13,7 @@ pub(super) fn shortened(
 }
 
 /// Lines in the order in which each first occurs, and how often.
-pub(super) fn counted(lines: &[String]) -> Vec<(&String, usize)> {
+pub(super) fn repeats(lines: &[String]) -> Vec<(&String, usize)> {
     let mut found: Vec<(&String, usize)> = Vec::new();
     for line in lines {
         match found.iter_mut().find(|(known, _)| *known == line) {
@@ -34,6 +34,6 @@ mod tests {
         assert_eq!(shortened(words(), 3, ", "), "a, b, c");
         assert_eq!(shortened(words(), 2, ", "), "a, b and 1 more");
         let lines = ["x", "y", "x"].map(String::from);
-        assert_eq!(counted(&lines), [(&lines[0], 2), (&lines[1], 1)]);
+        assert_eq!(repeats(&lines), [(&lines[0], 2), (&lines[1], 1)]);
     }
 }

@@ -36,7 +36,8 @@ pub(super) struct PlanReport {
     pub(super) budget: Option<Within>,
     /// What the budget of the time to compile did.
     pub(super) compile_budget: Option<WithinCompile>,
-    /// The plan that takes the least memory of those that were made, where it takes less than this one.
+    /// The plan that takes the least memory of those that were made, where it takes less than this one. A budget of its peak may
+    /// find one that is better still, and none that is worse.
     pub(super) leanest: Option<Leanest>,
     /// What is computed again, and how often.
     pub(super) again: Vec<(String, u32)>,

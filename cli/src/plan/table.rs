@@ -1,8 +1,10 @@
 //! A plan as a table of text.
 
-use super::lists::{counted, shortened};
+use super::lists::{repeats, shortened};
 use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};
+use super::times::at_most;
+use crate::values::counted;
 use adfuse::fusion::LoopReport;
 pub(crate) use adfuse::report::sizes::{bytes, limit};
 
@@ -33,18 +35,18 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
     }
     if let Some(l) = &r.leanest {
         out += &format!(
-            "\nless memory: peak {}, predicted ms {:.4}, with --mem-budget {} (grouped as by effort {})\n",
-            limit(l.peak_bytes),
-            l.predicted_ms,
+            "\nless memory: with --mem-budget {} ({}) predicted ms at most {}, which the groups of effort {} take\n",
             l.peak_bytes,
+            limit(l.peak_bytes),
+            at_most(l.predicted_ms),
             l.effort
         );
     }
     if let Some(b) = &r.budget {
         out += &format!(
-            "\nbudget {} ({} bytes): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",
+            "\nbudget {} ({}): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",
             limit(b.bytes),
-            b.bytes,
+            counted(b.bytes, "byte"),
             b.slower_percent,
             b.fastest_ms,
             limit(b.fastest_peak)
@@ -117,7 +119,7 @@ fn loops(all: &[LoopReport]) -> String {
     }
     let lines: Vec<String> = all.iter().map(ToString::to_string).collect();
     let mut out = "\nloops\n".to_string();
-    for (line, times) in counted(&lines) {
+    for (line, times) in repeats(&lines) {
         let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
         out += &format!("  {line}{times}\n");
     }

@@ -189,3 +189,42 @@ fn what_keeps_a_value_beside_its_answer_depends_on_the_mode() {
         assert!(row.ends_with(&format!("  {word}")), "{y}: {off}");
     }
 }
+
+const LOOP: &str = "func @f(%x: f32[8]) -> f32[8] {
+  %h = scan %x {carry = 1, length = 4} : f32[8] body(%c: f32[8]) {
+    %inner = sin %c : f32[8]
+    yield %inner
+  }
+  %y = exp %h : f32[8]
+  return %y
+}
+";
+
+#[test]
+fn values_inside_loops_are_said_to_be_there() {
+    let d = Folder::new();
+    d.file("f.ir", LOOP);
+    for args in
+        ["--explain %inner", "--explain inner", "--explain-fusion %y %inner", "--explain %c"]
+    {
+        let ran = d.run(&format!("plan f.ir --no-cache {args}"));
+        assert_eq!(ran.code, 2, "{args}: {}", ran.err);
+        assert!(ran.err.contains("is inside a loop or a branch"), "{args}: {}", ran.err);
+        assert!(!ran.err.contains("emit --stage ad"), "{args}: {}", ran.err);
+    }
+    let ran = d.run("plan f.ir --no-cache --explain %other_one");
+    assert!(ran.err.contains("emit --stage ad"), "{}", ran.err);
+}
+
+#[test]
+fn a_value_beside_itself_is_told_once() {
+    let d = Folder::new();
+    d.file("f.ir", TEXT);
+    for (args, due) in [
+        ("%r r", "both are %r\n  %r: at each element, in group 0\n"),
+        ("%x %x", "both are %x\n  %x: in no group\n%x: %x is given, not computed\n"),
+    ] {
+        let told = d.good(&format!("plan f.ir --fp strict --no-cache --explain-fusion {args}"));
+        assert_eq!(told, due, "{args}");
+    }
+}

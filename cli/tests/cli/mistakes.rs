@@ -49,7 +49,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("op_that_skips_nans", "fmt nansum.ir"),
     ("op_with_swapped_letters", "fmt sqaure.ir"),
     ("op_that_is_like_no_other", "fmt igamma.ir"),
-    ("engine_by_the_name_of_a_device", "run loss.ir --device cpu"),
+    ("engine_by_the_name_of_a_device", "check loss.ir --device cpu"),
     ("flag_of_other_commands", "grad loss.ir --fp fast"),
     ("command_of_other_programs", "compile loss.ir"),
     ("version_as_a_command", "version"),

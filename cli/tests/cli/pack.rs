@@ -17,6 +17,8 @@ fn packs_into_the_least_peak_or_within_a_capacity() {
     assert_eq!(d.pipe("pack -", BUFFERS.as_bytes()).out, PACKED);
     // A packing is a problem whose offsets are fixed: it packs to itself.
     assert_eq!(d.pipe("pack -", PACKED.as_bytes()).out, PACKED);
+    let one = d.pipe("pack -", b"id,lower,upper,size\na,0,1,1\n");
+    assert!(one.err.contains("peak 1 byte, the least possible"), "{}", one.err);
     let ran = d.run("pack in.csv -o out.csv");
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
     assert_eq!(d.text("out.csv"), PACKED);
@@ -26,6 +28,7 @@ fn packs_into_the_least_peak_or_within_a_capacity() {
 fn what_does_not_fit_or_is_malformed_says_so_and_writes_nothing() {
     let d = Folder::new();
     d.file("in.csv", BUFFERS).file("bad.csv", "id,lower,upper,size\na,0,x,4\n");
+    d.file("short.csv", "id,lower,upper,size\na\n").file("less.csv", "id,lower,upper,size\na,0\n");
     d.file("late.csv", "id,lower,upper,size\na,5,3,4\n").file("none.csv", "");
     d.file("huge.csv", "id,lower,upper,size\na,0,1,18446744073709551615\nb,0,1,1\n");
     d.file("gap.csv", "id,lower,upper,size,gaps\nx,0,1,4,\na,0,9,4,4-2\n");
@@ -35,7 +38,10 @@ fn what_does_not_fit_or_is_malformed_says_so_and_writes_nothing() {
         ("pack gap.csv", 1, "`gap.csv`: gap 1 of `a` (line 3) is not a stretch of its life"),
         ("pack odd.csv", 1, "`odd.csv`: `a` (line 3) is fixed at offset 4"),
         ("pack same.csv", 1, "`a` (line 2) and `b` (line 3) are fixed where they overlap"),
-        ("pack in.csv --capacity 5", 1, "the least peak found is 6"),
+        ("pack in.csv --capacity 5", 1, "do not fit 5 bytes: the least peak found is 6"),
+        ("pack in.csv --capacity 1", 1, "do not fit 1 byte: the least peak found is 6"),
+        ("pack short.csv", 1, "1 field where the header has 4"),
+        ("pack less.csv", 1, "2 fields where the header has 4"),
         ("pack bad.csv", 1, "line 2, column 3"),
         ("pack late.csv", 1, "dies at 3"),
         ("pack none.csv", 1, "header"),

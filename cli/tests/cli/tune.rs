@@ -43,3 +43,26 @@ fn a_plan_for_other_numbers_of_a_machine_is_refused() {
     let ran = d.run("plan softmax.ir --plan mine.plan");
     assert!(ran.code == 2 && ran.err.contains("--device"), "{}", ran.err);
 }
+
+#[test]
+fn plans_for_machines_of_files_are_run() {
+    let d = models(&["softmax"]);
+    d.file("mine.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 100\n");
+    d.file("other.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 101\n");
+    d.good("plan softmax.ir --device mine.toml --save mine.plan");
+    let due = d.good("run softmax.ir --digest");
+    for args in ["--device mine.toml --plan mine.plan", "--device mine.toml", "--device cpu1"] {
+        assert_eq!(d.good(&format!("run softmax.ir --digest {args}")), due, "{args}");
+    }
+    for (args, said) in [
+        ("--plan mine.plan", "give the file that describes it with --device"),
+        ("--plan mine.plan --device other.toml", "other numbers of the device `mine`"),
+        ("--plan mine.plan --device cpu", "the plan is for the device `mine #"),
+        ("--device none.toml", "cannot read `none.toml`"),
+        ("--device mine.toml --engine reference", "--device"),
+    ] {
+        let ran = d.run(&format!("run softmax.ir {args}"));
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+    }
+}

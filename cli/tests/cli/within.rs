@@ -270,3 +270,22 @@ fn plans_within_all_budgets_are_compared_with_one() {
         assert_eq!(d.good(&format!("{plan} {budget}")).contains(note), !budget.is_empty());
     }
 }
+
+/// What `plan` says that less memory costs is what a budget of it costs at most.
+#[test]
+fn less_memory_costs_at_most_what_is_said() {
+    let d = models(&["attention", "transformer_block", "softmax"]);
+    for name in ["attention", "transformer_block", "softmax"] {
+        let plan = format!("plan {name}.ir --grad --no-cache");
+        let text = d.good(&plan);
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("less memory: with --mem-budget "));
+        let words: Vec<&str> = line.unwrap_or_else(|| panic!("{text}")).split([' ', ',']).collect();
+        let bytes: u64 = words[0].parse().unwrap();
+        let most = words.windows(2).find(|pair| pair[0] == "most").expect("at most")[1];
+        let most: f64 = most.parse().unwrap();
+        let within = json(&d, &format!("{plan} --mem-budget {bytes} --json"));
+        assert!(number(&within, "peak_bytes") <= bytes, "{within:#}");
+        assert!(within["predicted_ms"].as_f64().unwrap() <= most, "{text}{within:#}");
+    }
+}

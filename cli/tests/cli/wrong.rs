@@ -166,3 +166,26 @@ fn a_function_that_is_not_there_is_named_in_its_line() {
     assert!(plan.contains("solve"), "{plan}");
     d.good("fmt opaque.ir --check");
 }
+
+#[test]
+fn folders_are_no_files() {
+    let d = programs();
+    for name in ["sub", "sub.toml", "sub.npy", "sub.npz"] {
+        std::fs::create_dir(d.0.join(name)).unwrap();
+    }
+    for args in [
+        "run sub",
+        "pack sub",
+        "plan --cost-graph sub",
+        "run loss.ir --plan sub",
+        "plan loss.ir --device sub.toml",
+        "run loss.ir --input x=sub.npy",
+        "run loss.ir --input x=sub.npz#a",
+        "run loss.ir --weights sub",
+        "report loss.ir --bench-file sub -o page.html",
+    ] {
+        let ran = d.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains("it is a folder"), "{args}: {}", ran.err);
+    }
+}

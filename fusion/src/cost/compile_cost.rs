@@ -8,6 +8,7 @@ use crate::plan::machine_model::MachineModel;
 use adfuse_ir::kernel::{Feed, Program, Sink, Stage, Step, StepForm};
 use hashbrown::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 /// What it costs to compile a program.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -18,7 +19,8 @@ pub struct CompileCost {
     pub functions: u64,
     /// Instructions of their scalar programs: primitives, loads and stores.
     pub instructions: u64,
-    /// Predicted seconds.
+    /// Predicted seconds: whole microseconds, rounded up. So three decimals of a millisecond print them as they are, and what is
+    /// printed does as a budget.
     pub seconds: f64,
     /// Predicted bytes of code.
     pub code_bytes: u64,
@@ -53,15 +55,23 @@ impl CodeSize {
         let of = |each: f64, of_instruction: f64| {
             functions as f64 * each + instructions as f64 * of_instruction
         };
+        let seconds = steps as f64 * device.compile_step_s
+            + of(device.compile_function_s, device.compile_instruction_s);
         CompileCost {
             steps: steps as u64,
             functions,
             instructions,
-            seconds: steps as f64 * device.compile_step_s
-                + of(device.compile_function_s, device.compile_instruction_s),
+            seconds: microseconds(seconds),
             code_bytes: of(device.function_bytes, device.instruction_bytes) as u64,
         }
     }
+}
+
+/// The least whole microseconds that hold a time, in seconds: the same number as a [`Duration`] of as many gives, which budgets
+/// are read as.
+fn microseconds(seconds: f64) -> f64 {
+    // Less than a nanosecond is what sums were rounded by.
+    Duration::from_micros((seconds * 1e6 - 1e-3).ceil() as u64).as_secs_f64()
 }
 
 /// What compiling a program costs on a machine.
@@ -150,5 +160,35 @@ fn feed(feed: &Feed) -> CodeSize {
     match feed.program.insts.len() {
         0 | 1 => CodeSize::default(),
         _ => CodeSize::function(length(&feed.program)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A time that is printed with three decimals of a millisecond, and read as a budget.
+    #[test]
+    fn times_do_as_budgets_as_they_are_printed() {
+        let cpu = MachineModel::cpu();
+        let odd = MachineModel {
+            compile_step_s: 1.234_567_8e-4,
+            compile_function_s: 4.567_89e-5,
+            compile_instruction_s: 9.876_5e-6,
+            ..cpu.clone()
+        };
+        for (device, n) in
+            [cpu, odd].iter().flat_map(|device| (1..1500u64).map(move |n| (device, n)))
+        {
+            let code = CodeSize { functions: n * n, instructions: n * 997 };
+            let seconds = code.on(n as usize, device).seconds;
+            let exact = n as f64 * device.compile_step_s
+                + (n * n) as f64 * device.compile_function_s
+                + (n * 997) as f64 * device.compile_instruction_s;
+            assert!((exact - 1.01e-9..exact + 1e-6).contains(&seconds), "{exact}: {seconds}");
+            let printed: f64 = format!("{:.3}", seconds * 1e3).parse().expect("a number");
+            let budget = Duration::from_secs_f64(printed * 1e-3).as_secs_f64();
+            assert!(seconds <= budget, "{seconds} is printed as {printed} ms");
+        }
     }
 }

@@ -29,6 +29,9 @@ impl Explanation {
     fn sentences(&self, words: &SentenceWriter<'_>) -> Vec<String> {
         let [a, b] = self.values.map(|v| words.name(v));
         let mut out = Vec::new();
+        if self.values[0] == self.values[1] {
+            return self.of_one_value(words);
+        }
         for t in &self.together {
             let stage = if t.one_stage() { "in one stage" } else { "in different stages" };
             out.push(format!("{a} and {b} are computed together, in group {}, {stage}", t.group));
@@ -40,19 +43,40 @@ impl Explanation {
             return out;
         }
         out.push(format!("{a} and {b} are computed apart"));
-        for (k, name) in [&a, &b].into_iter().enumerate() {
-            out.push(match self.groups[k].as_slice() {
-                [] => format!("  {name}: in no group"),
-                [g] => format!("  {name}: in group {g}"),
-                several => {
-                    let list: Vec<String> = several.iter().map(usize::to_string).collect();
-                    let how =
-                        if words.is_written(self.values[k]) { "written out" } else { "computed" };
-                    format!("  {name}: {how} in groups {}", list.join(", "))
-                }
-            });
-        }
+        out.extend([0, 1].map(|k| self.where_computed(k, words)));
         out.extend(self.apart.iter().map(|apart| words.not_shared(apart)));
+        out
+    }
+
+    /// In which groups one of the values is computed.
+    fn where_computed(&self, k: usize, words: &SentenceWriter<'_>) -> String {
+        let name = words.name(self.values[k]);
+        match self.groups[k].as_slice() {
+            [] => format!("  {name}: in no group"),
+            [g] => format!("  {name}: in group {g}"),
+            several => {
+                let list: Vec<String> = several.iter().map(usize::to_string).collect();
+                let how = if words.is_written(self.values[k]) { "written out" } else { "computed" };
+                format!("  {name}: {how} in groups {}", list.join(", "))
+            }
+        }
+    }
+
+    /// The answer where a value is asked about beside itself.
+    fn of_one_value(&self, words: &SentenceWriter<'_>) -> Vec<String> {
+        let name = words.name(self.values[0]);
+        let mut out = vec![format!("both are {name}")];
+        match self.together.is_empty() {
+            true => {
+                out.push(self.where_computed(0, words));
+                out.extend(self.apart.first().map(|apart| words.not_shared(apart)));
+            }
+            false => out.extend(
+                self.together
+                    .iter()
+                    .map(|t| format!("  {name}: {}, in group {}", t.roles[0].words(), t.group)),
+            ),
+        }
         out
     }
 }

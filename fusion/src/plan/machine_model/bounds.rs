@@ -19,19 +19,33 @@ pub(super) fn within<T: TomlNumber>(
     if bounds.contains(&n) {
         return Ok(n);
     }
-    let (least, most) = (bounds.start().value(), bounds.end().value());
-    let m = format!("`{key}` is from {least} to {most}, found {}", n.value());
+    let (least, most) = (bounds.start().text(), bounds.end().text());
+    let m = format!("`{key}` is from {least} to {most}, found {}", n.text());
     Err(Diagnostic::new(place(number), Kind::Usage, m))
 }
 
 /// A number in a file.
 pub(super) trait TomlNumber: Copy + PartialOrd {
     fn value(self) -> Value;
+
+    /// As messages print it.
+    fn text(self) -> String {
+        self.value().to_string()
+    }
 }
 
 impl TomlNumber for f64 {
     fn value(self) -> Value {
         Value::from(self)
+    }
+
+    /// Numbers with many zeros are powers of ten, as people write them.
+    fn text(self) -> String {
+        let size = self.abs();
+        match size == 0.0 || !size.is_finite() || (1e-4..1e7).contains(&size) {
+            true => self.to_string().to_lowercase(),
+            false => format!("{self:e}"),
+        }
     }
 }
 

@@ -104,7 +104,7 @@ impl MachineModel {
         }
         let file: File = toml::from_str(text).map_err(|e| {
             let at = e.span().map_or(At::default(), |s| At::span(Span::new(s.start, s.end)));
-            Diagnostic::new(at, Kind::Syntax, e.message().replace('\n', " "))
+            Diagnostic::new(at, Kind::Syntax, in_words(&e.message().replace('\n', " ")))
         })?;
         let base = file.base.get_ref();
         let Some(mut device) = MachineModel::named(base) else {
@@ -147,6 +147,22 @@ impl MachineModel {
         written_products(&self.products, &mut text);
         text
     }
+}
+
+/// The message with types named as people name them who do not write Rust.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u32" => "an integer from 0 to 4294967295",
+        "u64" => "an integer from 0 to 2^64 - 1",
+        "i64" => "an integer from -2^63 to 2^63 - 1",
+        "f64" => "a number",
+        other => other,
+    };
+    let found = found.trim_end_matches(" as i128").trim_end_matches(" as u128");
+    format!("{found}, expected {expected}")
 }
 
 #[cfg(test)]
@@ -202,16 +218,25 @@ mod tests {
     fn each_mistake_has_its_place() {
         for (line, kind, part) in [
             ("memory = 3.0", Kind::Syntax, "unknown field `memory`"),
-            ("cache_bytes = -1", Kind::Syntax, "u64"),
-            ("cache_bytes = 1.5", Kind::Syntax, "u64"),
+            (
+                "cache_bytes = -1",
+                Kind::Syntax,
+                "integer `-1`, expected an integer from 0 to 2^64 - 1",
+            ),
+            ("cache_bytes = 1.5", Kind::Syntax, "`1.5`, expected an integer from 0"),
             ("cache_bytes = 0", Kind::Usage, "`cache_bytes` is from 1 to"),
             ("launch_s = nan", Kind::Usage, "found nan"),
             ("launch_s = -1e-6", Kind::Usage, "`launch_s`"),
             ("ops_per_s = inf", Kind::Usage, "found inf"),
             ("parallel = 0", Kind::Usage, "from 1 to 1048576, found 0"),
-            ("lanes = 99999999999", Kind::Syntax, "u32"),
+            ("lanes = 99999999999", Kind::Syntax, "an integer from 0 to 4294967295"),
             ("name = \"\"", Kind::Usage, "a name has"),
-            ("launch_s = \"soon\"", Kind::Syntax, "expected f64"),
+            ("launch_s = \"soon\"", Kind::Syntax, "string \"soon\", expected a number"),
+            ("launch_s = \"a, expected f64\"", Kind::Syntax, "f64\", expected a number"),
+            ("launch_s = 99999999999999999999999", Kind::Syntax, "9`, expected a number"),
+            ("parallel = 9223372036854775808", Kind::Syntax, "expected an integer from -2^63 to"),
+            ("launch_s = 1e-300", Kind::Usage, "`launch_s` is from 1e-9 to 1, found 1e-300"),
+            ("ops_per_s = 1e300", Kind::Usage, "from 1000000 to 1e18, found 1e300"),
             ("launch_s = 1e-6\nlaunch_s = 1e-6", Kind::Syntax, "duplicate key"),
             ("[launch_s", Kind::Syntax, ""),
             (
@@ -240,7 +265,7 @@ mod tests {
             (
                 "[[products]]\nform = \"strict f32 1x8x8x8 0\"\nseconds = { library = \"1\" }",
                 Kind::Syntax,
-                "f64",
+                "expected a number",
             ),
             (
                 "[[products]]\nform = \"fast bf16 1x8*16x64x64 0\"\nseconds = { \"128x256 cooperative cluster 2\" = 1.0 }",

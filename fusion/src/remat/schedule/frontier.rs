@@ -60,8 +60,9 @@ pub struct Frontier {
 /// No schedule of the frontier is within a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "no schedule within {budget} bytes was found: the least takes {least}, and the largest value at its \
-     peak is `{binding}`"
+    "no schedule within {budget} byte{} was found: the least takes {least}, and the largest value at its \
+     peak is `{binding}`",
+    if *budget == 1 { "" } else { "s" }
 )]
 pub struct Infeasible {
     /// The budget.
