@@ -97,12 +97,8 @@ impl RunCommand {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         self.check_options()?;
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
-        let settled = ResolvedFreedom::of(
-            &self.freedom,
-            lossy,
-            (plan, self.device.as_deref()),
-            &self.engine,
-        )?;
+        let plan = (plan, self.device.as_deref());
+        let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
         let _start = self.engine.begin();
         let f = self.target.choose(&program)?;

@@ -1,12 +1,12 @@
 //! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
-use super::guarded_values::{exact, falls_to};
+use super::guarded_values::falls_to;
 use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
+use super::view_pieces::ViewPiece;
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
-use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
 use adfuse_ir::op::Body;
@@ -41,7 +41,7 @@ const EXPECTED: usize = 28;
 pub(crate) struct StageEmitter<'a> {
     pub(crate) cx: &'a EmitContext<'a>,
     axes: &'a mut LoopAxes,
-    numbers: &'a Coordinates,
+    pub(super) numbers: &'a Coordinates,
     /// What earlier stages left, by value and place.
     kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
     pub(crate) program: ScalarProgram,
@@ -272,37 +272,7 @@ impl<'a> StageEmitter<'a> {
                 (index, outer) = (&of_place, &[]);
             }
         }
-        // Guards speak of expressions as they are written; one that has nothing in common with them may be a
-        // simpler one.
-        let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
-        let inner = map.pieces.iter().flat_map(|p| &p.guards);
-        guarded.extend(inner.map(|g| g.expr.compose(index)));
-        let simple = |e: IndexExpr| match guarded.iter().any(|g| e.shares(g)) {
-            false => simplified(&e, &self.numbers.extents),
-            true => e,
-        };
-        let mut pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = Vec::new();
-        for p in &map.pieces {
-            let mut v = facts.f.args(i)[p.operand as usize];
-            let mut at: Index = p.index.iter().map(|e| simple(e.compose(index))).collect();
-            // A view of what is in memory is another place in it.
-            while let ValueDef::Inst(j, _) = facts.f.def(v)
-                && (self.cx.listed)(j)
-                && let Some(under) = facts.view(j)
-                && let [whole] = under.pieces.as_slice()
-                && whole.guards.is_empty()
-            {
-                at = whole.index.iter().map(|e| simple(e.compose(&at))).collect();
-                v = facts.f.args(j)[whole.operand as usize];
-            }
-            let guard = |g: &Guard| Guard { expr: g.expr.compose(index), range: g.range.clone() };
-            let guards: SmallVec<[Guard; 2]> = p.guards.iter().map(guard).collect();
-            let at = {
-                let all: SmallVec<[&Guard; 4]> = outer.iter().chain(&guards).collect();
-                self.under(at, &all, &facts.dims[v])
-            };
-            pieces.push((v, at, guards));
-        }
+        let pieces = self.pieces(i, map, (index, outer));
         let simple = |v: Value| match facts.f.def(v) {
             ValueDef::Inst(j, _) => !(self.cx.listed)(j),
             _ => true,
@@ -332,12 +302,7 @@ impl<'a> StageEmitter<'a> {
     }
 
     /// One load through the first piece whose guards hold.
-    fn choice(
-        &mut self,
-        i: Inst,
-        pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
-        outer: &[Guard],
-    ) -> EmittedStage {
+    fn choice(&mut self, i: Inst, pieces: Vec<ViewPiece>, outer: &[Guard]) -> EmittedStage {
         let facts = self.cx.facts;
         let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;
         let mut kept: SmallVec<[Piece; 1]> = SmallVec::new();
@@ -368,19 +333,6 @@ impl<'a> StageEmitter<'a> {
     fn falls_to(&self, x: SVal, guards: &[Guard], rest: SVal) -> bool {
         let SOp::Const(rest) = self.program.insts[rest].op else { return false };
         falls_to((&self.program, &self.params), x, guards, rest)
-    }
-
-    /// An index under guards, in its simplest form where that is the place itself.
-    fn under(&self, index: Index, guards: &[&Guard], dims: &[i64]) -> Index {
-        if guards.is_empty() {
-            return index;
-        }
-        let exact: Index = index.iter().map(|e| exact(e, guards.iter().copied())).collect();
-        if exact == index {
-            return index;
-        }
-        let simple: Index = exact.iter().map(|e| simplified(e, &self.numbers.extents)).collect();
-        if self.numbers.place(&simple, dims).is_some() { simple } else { exact }
     }
 
     /// Whether all guards hold.

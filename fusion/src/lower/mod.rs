@@ -25,6 +25,7 @@ pub(crate) mod single_group;
 mod stage_places;
 pub(crate) mod stages;
 pub(crate) mod steps;
+mod view_pieces;
 
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};

@@ -74,8 +74,8 @@ impl<'f> BasePlan<'f> {
         Ok(BasePlan { plan, price, point, known, facts, graph, schedules, apart })
     }
 
-    /// Whether some group leaves so many values to others that what reads them waits for all of them at once. No schedule of
-    /// groups takes less memory than these.
+    /// Whether some group leaves more than a few values to others: a group that reads them has all of them in memory at once, whatever
+    /// the schedule.
     pub(super) fn is_coarse(&self) -> bool {
         let mut left = vec![0; self.plan.groups.len()];
         self.graph.of.values().flatten().for_each(|(g, _)| left[*g] += 1);
@@ -83,7 +83,7 @@ impl<'f> BasePlan<'f> {
     }
 
     /// The plan with a group for each instruction.
-    pub(super) fn apart(&self, options: &PlanOptions) -> Plan {
+    pub(super) fn separated(&self, options: &PlanOptions) -> Plan {
         let groups = Groups::grow(&self.facts, &options.device, true, &SecondaryMap::new());
         let Plan { groups, storage, .. } = of_groups(&self.facts, &groups, options);
         Plan { groups, storage, ..self.plan.clone() }

@@ -94,7 +94,7 @@ pub(super) fn candidates(
     let most = (MEASURED / bases.len() / f.inst_count().max(1)).clamp(16, 48);
     let apart = match bases.first() {
         Some(first) if f.inst_count() <= MOST_APART && first.is_coarse() => {
-            let plan = (&first.apart(options), PRICES[0]);
+            let plan = (&first.separated(options), PRICES[0]);
             Some(BasePlan::of(f, plan, true, options, with)?)
         }
         _ => None,

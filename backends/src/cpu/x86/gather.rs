@@ -107,8 +107,8 @@ impl BodyLowering<'_> {
         if guards.is_empty() || !guards.iter().all(decides) || windows.iter().any(is_far) {
             return Ok(None);
         }
-        let place = self.grid_place(pointer, steps, copy)?;
-        let mut loaded = Vec::new();
+        // First: the place may be in a register that masks are made with.
+        let mut masks = Vec::new();
         for w in &windows {
             let mut mask = None;
             for guard in guards {
@@ -119,8 +119,12 @@ impl BodyLowering<'_> {
                 let own = self.guard_mask(guard, copy, offsets);
                 mask = Some(self.both_masks(mask, own));
             }
+            masks.push(mask.map(ReadOperand::Reg));
+        }
+        let place = self.grid_place(pointer, steps, copy)?;
+        let mut loaded = Vec::new();
+        for (w, mask) in windows.iter().zip(masks) {
             let code = Code::EVEX_Vmovups_zmm_k1z_zmmm512;
-            let mask = mask.map(ReadOperand::Reg);
             loaded.push(self.load_lanes(code, shifted(place, w.from)?, mask, None));
         }
         Ok(Some(self.joined_windows(&windows, &loaded, bits)?))
