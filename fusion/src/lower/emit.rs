@@ -3,7 +3,7 @@
 use super::coordinates::Coordinates;
 use super::guarded_values::falls_to;
 use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
-use super::view_pieces::ViewPiece;
+use super::view_pieces::{ViewPiece, ViewReader};
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
@@ -41,7 +41,7 @@ const EXPECTED: usize = 28;
 pub(crate) struct StageEmitter<'a> {
     pub(crate) cx: &'a EmitContext<'a>,
     axes: &'a mut LoopAxes,
-    pub(super) numbers: &'a Coordinates,
+    numbers: &'a Coordinates,
     /// What earlier stages left, by value and place.
     kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
     pub(crate) program: ScalarProgram,
@@ -272,7 +272,9 @@ impl<'a> StageEmitter<'a> {
                 (index, outer) = (&of_place, &[]);
             }
         }
-        let pieces = self.pieces(i, map, (index, outer));
+        let EmitContext { listed, .. } = *self.cx;
+        let reader = ViewReader { facts, listed, numbers: self.numbers };
+        let pieces = reader.pieces(i, map, (index, outer));
         let simple = |v: Value| match facts.f.def(v) {
             ValueDef::Inst(j, _) => !(self.cx.listed)(j),
             _ => true,

@@ -1,7 +1,8 @@
 //! The pieces of a view where it is read: what each reads, at which index, and under which guards.
 
-use super::emit::StageEmitter;
+use super::coordinates::Coordinates;
 use super::guarded_values::exact;
+use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr, ViewMap};
@@ -11,7 +12,15 @@ use smallvec::SmallVec;
 /// A value, the index at which it is read, and when.
 pub(super) type ViewPiece = (Value, Index, SmallVec<[Guard; 2]>);
 
-impl StageEmitter<'_> {
+/// What a view is read with.
+pub(super) struct ViewReader<'a> {
+    pub(super) facts: &'a Facts<'a>,
+    /// Whether an instruction's value is computed where it is asked for.
+    pub(super) listed: &'a dyn Fn(Inst) -> bool,
+    pub(super) numbers: &'a Coordinates,
+}
+
+impl ViewReader<'_> {
     /// The pieces of an instruction's view at an index that is asked for under outer guards.
     pub(super) fn pieces(
         &self,
@@ -19,7 +28,7 @@ impl StageEmitter<'_> {
         map: &ViewMap,
         (index, outer): (&Index, &[Guard]),
     ) -> Vec<ViewPiece> {
-        let facts = self.cx.facts;
+        let facts = self.facts;
         // Guards speak of expressions as they are written; one that has nothing in common with them may be a
         // simpler one.
         let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
@@ -35,7 +44,7 @@ impl StageEmitter<'_> {
             let mut at: Index = p.index.iter().map(|e| simple(e.compose(index))).collect();
             // A view of what is in memory is another place in it.
             while let ValueDef::Inst(j, _) = facts.f.def(v)
-                && (self.cx.listed)(j)
+                && (self.listed)(j)
                 && let Some(under) = facts.view(j)
                 && let [whole] = under.pieces.as_slice()
                 && whole.guards.is_empty()
