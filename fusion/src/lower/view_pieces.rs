@@ -63,7 +63,8 @@ impl ViewReader<'_> {
         pieces
     }
 
-    /// An index under guards, in its simplest form where that is the place itself.
+    /// An index under guards: the place itself where it is that. Other forms stay as they are, since their bounds are those of
+    /// their quotients.
     fn under(&self, index: Index, guards: &[&Guard], dims: &[i64]) -> Index {
         if guards.is_empty() {
             return index;
@@ -73,6 +74,6 @@ impl ViewReader<'_> {
             return index;
         }
         let simple: Index = exact.iter().map(|e| simplified(e, &self.numbers.extents)).collect();
-        if self.numbers.place(&simple, dims).is_some() { simple } else { exact }
+        if self.numbers.place(&simple, dims).is_some() { simple } else { index }
     }
 }

@@ -269,6 +269,29 @@ fn short_axes() {
     }
 }
 
+/// Windows that overlap, over padded images whose rows fill no vector, and elements that are spread again after every second one was
+/// taken: not every one of these is there.
+#[test]
+fn overlapping_windows() {
+    for dtype in ["f32", "f64"] {
+        for (n, size) in [5, 15, 16, 17].into_iter().flat_map(|n| [(n, 3), (n, 5)]) {
+            let out = (n + 2 - size) / 2 + 1;
+            let result = format!("{dtype}[2,3,{out},{out}]");
+            let body = format!(
+                "%r = reduce_window_sum %x {{window = [1, 1, {size}, {size}], strides = [1, 1, 2, 2], \
+                      low = [0, 0, 1, 1], high = [0, 0, 1, 1]}} : {result}"
+            );
+            holds(&format!("%x: {dtype}[2,3,{n},{n}]"), &body, &result);
+        }
+        let body = format!(
+            "%a = slice %x {{start = [0], limit = [4], stride = [2]}} : {dtype}[2]
+             %b = pad %a, 0.0 {{low = [0], high = [1], interior = [0]}} : {dtype}[3]
+             %r = pad %b, 0.0 {{low = [0], high = [0], interior = [1]}} : {dtype}[5]"
+        );
+        holds(&format!("%x: {dtype}[4]"), &body, &format!("{dtype}[5]"));
+    }
+}
+
 /// More shifted neighbours than lines are cut for, with a value behind the edges that is not 0.
 #[test]
 fn many_guards() {

@@ -7,8 +7,8 @@
 //! costs the operations, once for each value that needs it.
 
 use super::Descent;
-use super::allowance::PricedFor;
 use super::operands::readers_of;
+use super::pricer::Added;
 use super::table::{GroupId, SingleChange};
 use crate::analysis::class::InstClass;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
@@ -21,6 +21,10 @@ use std::rc::Rc;
 
 /// Other changes inline a value by itself.
 const SEVERAL: usize = 2;
+
+/// The parts of a plan's time, and of the bytes of all its values, that groups alike must gain together.
+const FASTER: f64 = 5e-3;
+const FEWER: f64 = 0.05;
 
 /// The most values that a group leaves for which it is asked what computes them: a bit for each.
 const MOST: usize = 64;
@@ -97,8 +101,22 @@ impl Descent<'_, '_> {
     pub(super) fn cut_at_boundary(&mut self, g: GroupId) -> bool {
         // Reading packed truth values out of their order may take longer than computing them.
         let ways = [true, false].into_iter().filter_map(|masks| self.boundary_cut(g, masks));
-        let changes = ways.collect();
-        self.best(PricedFor::Change, changes)
+        let ways: Vec<SingleChange> = ways.collect();
+        let alike = self.worth.count(&self.table.rows[g]);
+        let (faster, fewer) = (FASTER * self.worth.whole(), FEWER * self.table.bytes() as f64);
+        let mut best: Option<(Added, SingleChange)> = None;
+        for change in ways {
+            let Some(added) = self.tried(&change).filter(|added| self.pays(added)) else {
+                continue;
+            };
+            let is_faster = -added.seconds * alike >= faster;
+            let is_leaner = added.saved <= 0 && -added.bytes as f64 * alike >= fewer;
+            let before = |(known, _): &(Added, SingleChange)| added.seconds < known.seconds;
+            if (is_faster || is_leaner) && best.as_ref().is_none_or(before) {
+                best = Some((added, change));
+            }
+        }
+        best.is_some_and(|(_, change)| self.make(change))
     }
 
     /// The change that leaves the cheapest values; without truth values among them unless `masks`. `None` where that is
@@ -120,7 +138,7 @@ impl Descent<'_, '_> {
             wanted.iter().flat_map(|&v| &table.readers[v]).copied().collect();
         readers.sort_unstable();
         readers.dedup();
-        if wanted.len() < SEVERAL || readers.iter().chain([&g]).all(|&r| self.is_settled(r)) {
+        if wanted.len() < SEVERAL {
             return None;
         }
         if wanted.len() > MOST {

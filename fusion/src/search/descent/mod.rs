@@ -98,6 +98,10 @@ pub(crate) fn descended(
     while descent.round < ROUNDS && descent.round() {
         changed = true;
     }
+    // Last, so that the changes above lead where they lead without it.
+    for g in descent.table.rows.keys().collect::<Vec<GroupId>>() {
+        changed |= descent.cut_at_boundary(g);
+    }
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
@@ -157,10 +161,6 @@ impl Descent<'_, '_> {
             while self.joined_by_another(g) || self.joined_without_preamble(g) {
                 changed = true;
             }
-        }
-        let groups: Vec<GroupId> = self.table.rows.keys().collect();
-        for g in groups {
-            changed |= self.cut_at_boundary(g);
         }
         // The largest values first, where there is most to be had.
         let facts = &self.table.facts;

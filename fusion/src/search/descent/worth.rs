@@ -58,7 +58,7 @@ impl<'a> Worth<'a> {
     }
 
     /// How many groups are like one.
-    fn count(&self, row: &TableRow) -> f64 {
+    pub(super) fn count(&self, row: &TableRow) -> f64 {
         let members = row.group.parts.iter().flatten();
         f64::from(members.map(|&i| self.alike[i]).max().unwrap_or(0).max(1))
     }
