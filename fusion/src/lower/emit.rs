@@ -1,12 +1,11 @@
 //! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
-use super::guarded_values::falls_to;
 use super::stage_places::{ElementRef, PlaceNumber, StagePlaces};
-use super::view_pieces::{ViewPiece, ViewReader};
 use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
+use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
 use adfuse_ir::op::Body;
@@ -272,9 +271,32 @@ impl<'a> StageEmitter<'a> {
                 (index, outer) = (&of_place, &[]);
             }
         }
-        let EmitContext { listed, .. } = *self.cx;
-        let reader = ViewReader { facts, listed, numbers: self.numbers };
-        let pieces = reader.pieces(i, map, (index, outer));
+        // Guards speak of expressions as they are written; one that has nothing in common with them may be a
+        // simpler one.
+        let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
+        let inner = map.pieces.iter().flat_map(|p| &p.guards);
+        guarded.extend(inner.map(|g| g.expr.compose(index)));
+        let simple = |e: IndexExpr| match guarded.iter().any(|g| e.shares(g)) {
+            false => simplified(&e, &self.numbers.extents),
+            true => e,
+        };
+        let mut pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = Vec::new();
+        for p in &map.pieces {
+            let mut v = facts.f.args(i)[p.operand as usize];
+            let mut at: Index = p.index.iter().map(|e| simple(e.compose(index))).collect();
+            // A view of what is in memory is another place in it.
+            while let ValueDef::Inst(j, _) = facts.f.def(v)
+                && (self.cx.listed)(j)
+                && let Some(under) = facts.view(j)
+                && let [whole] = under.pieces.as_slice()
+                && whole.guards.is_empty()
+            {
+                at = whole.index.iter().map(|e| simple(e.compose(&at))).collect();
+                v = facts.f.args(j)[whole.operand as usize];
+            }
+            let guard = |g: &Guard| Guard { expr: g.expr.compose(index), range: g.range.clone() };
+            pieces.push((v, at, p.guards.iter().map(guard).collect()));
+        }
         let simple = |v: Value| match facts.f.def(v) {
             ValueDef::Inst(j, _) => !(self.cx.listed)(j),
             _ => true,
@@ -304,7 +326,12 @@ impl<'a> StageEmitter<'a> {
     }
 
     /// One load through the first piece whose guards hold.
-    fn choice(&mut self, i: Inst, pieces: Vec<ViewPiece>, outer: &[Guard]) -> EmittedStage {
+    fn choice(
+        &mut self,
+        i: Inst,
+        pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
+        outer: &[Guard],
+    ) -> EmittedStage {
         let facts = self.cx.facts;
         let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;
         let mut kept: SmallVec<[Piece; 1]> = SmallVec::new();
@@ -331,10 +358,18 @@ impl<'a> StageEmitter<'a> {
         Ok(self.numbered(Param::Load(kept), dtype).0)
     }
 
-    /// Whether a value is a constant that is known wherever one of these guards does not hold.
+    /// Whether a value is a load that gives a constant wherever one of these guards does not hold.
     fn falls_to(&self, x: SVal, guards: &[Guard], rest: SVal) -> bool {
-        let SOp::Const(rest) = self.program.insts[rest].op else { return false };
-        falls_to((&self.program, &self.params), x, guards, rest)
+        let (SOp::Param(k), SOp::Const(rest)) =
+            (self.program.insts[x].op, self.program.insts[rest].op)
+        else {
+            return false;
+        };
+        let Some(Param::Load(pieces)) = self.params.get(k as usize) else { return false };
+        let Some((last, others)) = pieces.split_last() else { return false };
+        last.guards.is_empty()
+            && matches!(last.from, Operand::Literal(l) if l == rest)
+            && others.iter().all(|p| guards.iter().all(|g| p.guards.contains(g)))
     }
 
     /// Whether all guards hold.

@@ -12,7 +12,6 @@ mod fill;
 pub(crate) mod group_key;
 pub(crate) mod group_memo;
 pub(crate) mod grown;
-mod guarded_values;
 pub(crate) mod held;
 mod host;
 pub(crate) mod indirect;
@@ -25,7 +24,6 @@ pub(crate) mod single_group;
 mod stage_places;
 pub(crate) mod stages;
 pub(crate) mod steps;
-mod view_pieces;
 
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};
