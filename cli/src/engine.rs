@@ -153,7 +153,7 @@ impl EngineArgs {
         self.named().attention()
     }
 
-    /// Begins what opening the engine waits for, beside what a program needs before it is compiled.
+    /// Starts the engine's driver on its own thread, while the program is prepared.
     pub(super) fn begin(&self) -> EngineStart {
         self.named().begin()
     }

@@ -6,6 +6,11 @@ use adfuse_ir::kernel::{BufferData, Space};
 /// What is planned for at most: with so little, nothing that engines add up overflows.
 pub(crate) const MOST_BYTES: u64 = 1 << 62;
 
+/// A number of bytes in words.
+pub(crate) fn in_bytes(bytes: u64) -> String {
+    format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })
+}
+
 /// Bytes of the engine's memory that a buffer takes; `None` where they are too many to count.
 pub(crate) fn bytes(data: &BufferData) -> Option<u64> {
     if data.space == Space::Host {

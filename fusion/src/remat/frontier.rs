@@ -1,6 +1,7 @@
 //! The frontier of plans, and what budgets select from it.
 
 use super::compile_budget::PlanBudget;
+use crate::memory::size::in_bytes;
 use crate::search::point::PlanPoint;
 use adfuse_ir::{At, Diagnostic, Kind};
 
@@ -42,9 +43,8 @@ impl<T: AsRef<PlanPoint>> PlanFrontier<T> {
         fit.checked_sub(1).map(|k| &self.points[k]).ok_or_else(|| {
             let least = self.points.first().map_or(0, |p| p.as_ref().peak);
             let m = format!(
-                "no plan within {budget} byte{} was found: the least takes {least}, and `%{}` is the largest \
-                 buffer at its peak",
-                if budget == 1 { "" } else { "s" },
+                "no plan within {} was found: the least takes {least}, and `%{}` is the largest buffer at its peak",
+                in_bytes(budget),
                 self.binding
             );
             let at = At { func: Some(self.func.clone()), ..At::default() };
@@ -71,8 +71,7 @@ impl<T: AsRef<PlanPoint>> PlanFrontier<T> {
             let compiled = fit().map(|point| point.as_ref().compile.seconds);
             let least = compiled.fold(f64::INFINITY, f64::min);
             let beside = match budget.memory {
-                Some(1) => " and 1 byte".to_string(),
-                Some(bytes) => format!(" and {bytes} bytes"),
+                Some(bytes) => format!(" and {}", in_bytes(bytes)),
                 None => String::new(),
             };
             let m = format!(

@@ -423,7 +423,7 @@ impl<'a> Bundler<'a> {
         touched.sort_unstable();
         touched.dedup();
         groups.iter().for_each(|&g| self.moving[g] = true);
-        // Where bytes come and go, beside what is live now.
+        // How the move changes the bytes that are live, from each position on.
         let mut changes: Vec<(usize, i128)> = Vec::new();
         for temp in touched.into_iter().map(|t| &self.temps[t]) {
             let moved = |g: usize| if self.moving[g] { to } else { self.position[g] };

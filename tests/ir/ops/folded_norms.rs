@@ -63,20 +63,11 @@ const GROUPS: Product = Product {
 };
 
 /// As many terms for an element as are too many.
-const DEEP: Product = Product {
-    params: "%x: D[8000,264], %w: D[264,8]",
-    text: "%y = dot_general %x, %w {contract = [1] x [0]} : T",
-    ty: "D[8000,8]",
-    channel: 1,
-};
+const DEEP: Product = Product { params: "%x: D[8000,264], %w: D[264,8]", ty: "D[8000,8]", ..DENSE };
 
 /// As few rows as are too few.
-const FEW_ROWS: Product = Product {
-    params: "%x: D[4000,24], %w: D[24,8]",
-    text: "%y = dot_general %x, %w {contract = [1] x [0]} : T",
-    ty: "D[4000,8]",
-    channel: 1,
-};
+const FEW_ROWS: Product =
+    Product { params: "%x: D[4000,24], %w: D[24,8]", ty: "D[4000,8]", ..DENSE };
 
 const COMPUTED: Product = Product {
     params: "%x: D[6000,24], %w0: D[24,8]",

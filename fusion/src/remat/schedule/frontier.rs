@@ -10,6 +10,7 @@ use super::residuals::{Hull, residuals};
 use super::segments;
 use super::steps::{OpSchedule, evaluate};
 use super::sweep::{EvictionRule, RULES, recomputing, within};
+use crate::memory::size::in_bytes;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use thiserror::Error;
@@ -60,9 +61,8 @@ pub struct Frontier {
 /// No schedule of the frontier is within a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "no schedule within {budget} byte{} was found: the least takes {least}, and the largest value at its \
-     peak is `{binding}`",
-    if *budget == 1 { "" } else { "s" }
+    "no schedule within {} was found: the least takes {least}, and the largest value at its peak is `{binding}`",
+    in_bytes(*budget)
 )]
 pub struct Infeasible {
     /// The budget.
@@ -80,15 +80,7 @@ pub struct Infeasible {
 /// keep within targets, are improved by small moves until nothing better is found or the effort is spent.
 pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     let n = g.ops().len();
-    let mut archive = ParetoArchive::new(g);
-    let save_all: Vec<OpId> = g.runs().collect();
-    let top = archive.offer(save_all).map_or(0, |t| t.peak);
-    let hull = residuals(g, cuts(n));
-    for corner in &hull.points {
-        archive.offer(recomputing(g, &corner.recomputed));
-    }
-    segments::offer(g, &mut archive);
-    equal_segments::offer(g, &hull, &mut archive);
+    let Segmented { mut archive, hull, top } = segmented(g, cuts(n));
     let least = least_possible(g);
     let (count, rules) = passes(n);
     sweep_to(g, &mut archive, rules, &targets(least, top, count));
@@ -104,21 +96,36 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     Frontier::of(g, archive.entries, hull, options.points)
 }
 
-/// Schedules in segments alone, which take little time to find on a graph of any size: those between the graph's narrow places, those of
-/// equal length, and what cuts of [`residuals`] compute again.
+/// Schedules in segments alone, which take little time to find on a graph of any size.
 pub(crate) fn segment_frontier(g: &CostGraph) -> Frontier {
+    let Segmented { archive, hull, .. } = segmented(g, FEW_CUTS);
+    Frontier::of(g, archive.entries, hull, None)
+}
+
+/// What every search begins with.
+struct Segmented<'g> {
+    archive: ParetoArchive<'g>,
+    hull: Hull,
+    /// The peak where everything is saved.
+    top: u64,
+}
+
+/// The schedule that saves everything, what cuts of [`residuals`] compute again, segments between the graph's narrow places,
+/// and those of equal length.
+fn segmented(g: &CostGraph, cuts: usize) -> Segmented<'_> {
     let mut archive = ParetoArchive::new(g);
-    archive.offer(g.runs().collect());
-    let hull = residuals(g, FEW_CUTS);
+    let save_all: Vec<OpId> = g.runs().collect();
+    let top = archive.offer(save_all).map_or(0, |t| t.peak);
+    let hull = residuals(g, cuts);
     for corner in &hull.points {
         archive.offer(recomputing(g, &corner.recomputed));
     }
     segments::offer(g, &mut archive);
     equal_segments::offer(g, &hull, &mut archive);
-    Frontier::of(g, archive.entries, hull, None)
+    Segmented { archive, hull, top }
 }
 
-/// Cuts beside segments.
+/// Cuts of the frontiers that have segments alone.
 const FEW_CUTS: usize = 8;
 
 /// Bounds of the moves that are tried from one schedule.

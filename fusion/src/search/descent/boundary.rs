@@ -13,7 +13,6 @@ use super::table::{GroupId, SingleChange};
 use crate::analysis::class::InstClass;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
 use crate::plan::Group;
-use adfuse_ir::op::Body;
 use adfuse_ir::{DType, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
@@ -79,12 +78,6 @@ impl BoundaryNetwork {
         self.network.arc(self.source, computed, price);
     }
 
-    /// Readers cannot compute a value.
-    fn gives(&mut self, v: Value) {
-        let [computed, _] = self.of(v);
-        self.network.arc(self.source, computed, UNBOUNDED);
-    }
-
     /// The values that readers compute where the cheapest ones are stored.
     fn computed_by_readers(&self) -> EntitySet<Value> {
         let before = self.network.cut(self.source, self.sink);
@@ -102,6 +95,10 @@ impl Descent<'_, '_> {
         // Reading packed truth values out of their order may take longer than computing them.
         let ways = [true, false].into_iter().filter_map(|masks| self.boundary_cut(g, masks));
         let ways: Vec<SingleChange> = ways.collect();
+        // Most groups have none, and the bytes are a sum over the whole function.
+        if ways.is_empty() {
+            return false;
+        }
         let alike = self.worth.count(&self.table.rows[g]);
         let (faster, fewer) = (FASTER * self.worth.whole(), FEWER * self.table.bytes() as f64);
         let mut best: Option<(Added, SingleChange)> = None;
@@ -134,16 +131,13 @@ impl Descent<'_, '_> {
             .map(|&i| result(i))
             .filter(|&v| !table.readers[v].is_empty())
             .collect();
+        if !(SEVERAL..=MOST).contains(&wanted.len()) {
+            return None;
+        }
         let mut readers: SmallVec<[GroupId; 8]> =
             wanted.iter().flat_map(|&v| &table.readers[v]).copied().collect();
         readers.sort_unstable();
         readers.dedup();
-        if wanted.len() < SEVERAL {
-            return None;
-        }
-        if wanted.len() > MOST {
-            return None;
-        }
         let movable = |v: Value| match f.def(v) {
             ValueDef::Inst(i, _) if table.home[v] == Some(g) => {
                 Some(i).filter(|&i| self.may_be_left_to_readers(i))
@@ -167,8 +161,8 @@ impl Descent<'_, '_> {
             let size = u128::from(table.size(v));
             let reads = |r: &&GroupId| !table.rows[**r].reads.contains(&v);
             let Some(i) = movable(v) else {
-                // It is in memory either way.
-                network.gives(v);
+                // It is in memory either way, and readers cannot compute it.
+                network.computes(v, UNBOUNDED);
                 network.stores(v, size * readers.iter().filter(reads).count() as u128);
                 continue;
             };
@@ -197,15 +191,12 @@ impl Descent<'_, '_> {
         })
     }
 
-    /// Whether readers may compute a member in place of its group: an elementwise one or a view that need not be in memory.
+    /// Whether readers may compute a member in place of its group.
     fn may_be_left_to_readers(&self, i: Inst) -> bool {
         let table = &self.table;
-        let facts = &table.facts;
-        let v = facts.f.inst_results(i)[0];
-        let body = facts.f.op(i).def().body;
-        facts.class[i] == InstClass::Point
-            && matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_))
-            && !facts.forced[v]
+        let v = table.facts.f.inst_results(i)[0];
+        table.facts.class[i] == InstClass::Point
+            && self.need_not_be_stored(i)
             && !table.is_result(v)
             && readers_of(table, v).next().is_none()
     }

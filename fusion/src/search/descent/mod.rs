@@ -385,13 +385,19 @@ impl Descent<'_, '_> {
             || !users.iter().all(kernel)
     }
 
-    /// An instruction inlined wherever it is used, if it is an elementwise one or a view that need not be in memory.
+    /// Whether an instruction is an elementwise one or a view, and need not be in memory.
+    fn need_not_be_stored(&self, i: Inst) -> bool {
+        let facts = &self.table.facts;
+        let body = facts.f.op(i).def().body;
+        matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_))
+            && !facts.forced[facts.f.inst_results(i)[0]]
+    }
+
+    /// An instruction inlined wherever it is used, if it need not be stored.
     fn inlined(&self, i: Inst) -> SmallVec<[SingleChange; 2]> {
         let facts = &self.table.facts;
         let v = facts.f.inst_results(i)[0];
-        let body = facts.f.op(i).def().body;
-        let is_point = matches!(body, Body::Map(_) | Body::View(_) | Body::Source(_));
-        let Some(g) = self.table.home[v].filter(|_| is_point && !facts.forced[v]) else {
+        let Some(g) = self.table.home[v].filter(|_| self.need_not_be_stored(i)) else {
             return SmallVec::new();
         };
         let row = &self.table.rows[g];
