@@ -111,6 +111,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     let back = [
         row("price", [Function, Function], Verifier::Ir, passes::price,
             "the prices of the user's functions are written into their calls").prints("price", passes::function),
+        row("segments", [Function, Function], Verifier::Ir, passes::segment,
+            "later phases compute again what is inside of checkpoint segments, where a budget asks for that")
+            .prints("segments", passes::function),
         row("recover_operands", [Function, Function], Verifier::Ir, passes::recover,
             "later phases recover operands from answers, by the inverses of ops")
             .prints("recover_operands", passes::function),

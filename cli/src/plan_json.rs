@@ -17,6 +17,7 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     let (mut inline, mut groups, mut stores) = (Vec::new(), Vec::new(), Vec::new());
     let (mut lossy, mut donate) = (Vec::new(), Vec::new());
     let (mut inverses, mut loops, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut segments: Vec<Value> = Vec::new();
     let names = |list: &str| -> Vec<Value> { list.split(',').map(|n| json!(n.trim())).collect() };
     // The plan of a block that is being read, and how many plans are open in it.
     let (mut block, mut depth) = (String::new(), 0usize);
@@ -34,6 +35,7 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
         }
         match word {
             "loop" => loops.push(json!(rest)),
+            "segments" => segments.push(Value::Array(names(rest))),
             "inverse" => inverses.push(json!(rest)),
             "plan" => {
                 let name = rest.trim_end_matches('{').trim().trim_start_matches('@');
@@ -65,6 +67,9 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     if !donate.is_empty() {
         plan.insert("donate".into(), Value::Array(donate));
     }
+    if !segments.is_empty() {
+        plan.insert("segments".into(), Value::Array(segments));
+    }
     if !inverses.is_empty() {
         plan.insert("inverses".into(), Value::Array(inverses));
     }
@@ -92,9 +97,9 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
 
 fn written(value: &Value) -> Result<String, String> {
     let plan = value.as_object().ok_or("it is no object")?;
-    const KEYS: [&str; 13] = [
-        "plan", "graph", "device", "fp", "layout", "inverses", "lossy", "loops", "donate",
-        "inline", "groups", "store", "blocks",
+    const KEYS: [&str; 14] = [
+        "plan", "graph", "device", "fp", "layout", "segments", "inverses", "lossy", "loops",
+        "donate", "inline", "groups", "store", "blocks",
     ];
     if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(format!("the key `{key}` is not known"));
@@ -110,6 +115,9 @@ fn written(value: &Value) -> Result<String, String> {
     }
     if plan.contains_key("layout") {
         line(format!("layout {}", said("layout")?));
+    }
+    for ends in list(plan.get("segments"), "segments")? {
+        line(format!("segments {}", names(Some(ends), "segments")?));
     }
     for choice in list(plan.get("inverses"), "inverses")? {
         line(format!("inverse {}", word(choice, "inverses")?));
@@ -176,7 +184,7 @@ mod tests {
 
     const TEXT: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inline %1, %2\n  \
                         group %0, %3\n  group %7; %9, %10\n  store %5 as b1\n}\n";
-    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  layout structure-of-arrays\n  inverse %e from %y\n  lossy %h as bf16\n  \
+    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  layout structure-of-arrays\n  segments %a, %b\n  segments %c\n  inverse %e from %y\n  lossy %h as bf16\n  \
                          lossy %5 as f16\n  donate %x, %w\n  group %0\n}\n";
 
     #[test]

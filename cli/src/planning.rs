@@ -18,7 +18,7 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings, check_donations};
 use adfuse::fusion::{
     BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
-    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, StackGoal,
+    PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, Rewrites, StackGoal,
     budget_frontier, decide_loops, loop_residuals, lower, memory_beside, narrow_storage,
     plan_among, plan_for, value_named, ways_back,
 };
@@ -255,7 +255,12 @@ impl PlanningArgs {
                 (kept, decided.map_err(|d| source.wrong(d))?)
             }
         };
-        let (function, kept) = (decided.function, Narrowed { loops: decided.choices, ..kept });
+        let function = decided.function;
+        let rewrites = match &choice {
+            Ok(Some(choice)) => choice.rewritten.rewrites(),
+            _ => Rewrites { loops: decided.choices, ..kept.rewrites },
+        };
+        let kept = Narrowed { rewrites, ..kept };
         Ok(DecidedFunction { function, kept: Some((lossy, kept)), choice })
     }
 
@@ -383,7 +388,7 @@ impl PlanRequest {
         let Some((_, kept)) = &self.kept else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for goal in [StackGoal::Time, StackGoal::Bytes] {
-            let chosen = ways_back(&kept.function).into_iter().zip(&kept.loops);
+            let chosen = ways_back(&kept.function).into_iter().zip(&kept.rewrites.loops);
             let chosen: Vec<Inst> =
                 chosen.filter(|(_, c)| c.goal() == Some(goal)).map(|(i, _)| i).collect();
             if !chosen.is_empty() {
@@ -394,23 +399,24 @@ impl PlanRequest {
         Ok(all)
     }
 
+    /// What was decided about the function before it is planned.
+    fn rewrites(&self) -> Option<&Rewrites> {
+        match (&self.given, &self.kept) {
+            (Some(plan), _) => Some(&plan.rewrites),
+            (None, kept) => kept.as_ref().map(|(_, kept)| &kept.rewrites),
+        }
+    }
+
     /// What later phases recover from answers.
     pub(super) fn inverses(&self) -> &[InverseChoice] {
-        match (&self.given, &self.kept) {
-            (Some(plan), _) => &plan.inverses,
-            (None, Some((_, kept))) => &kept.inverses,
-            (None, None) => &[],
-        }
+        self.rewrites().map_or(&[], |made| &made.inverses)
     }
 
     /// The plan, with what was decided for its function before.
     fn with_loops(&self, plan: Plan) -> Plan {
         match &self.kept {
             None => plan,
-            Some((_, kept)) => {
-                let (inverses, loops) = (self.inverses().to_vec(), kept.loops.clone());
-                Plan { inverses, loops, ..plan }
-            }
+            Some((_, kept)) => Plan { rewrites: kept.rewrites.clone(), ..plan },
         }
     }
 

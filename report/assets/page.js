@@ -100,7 +100,7 @@
       ["time of a step", `${seconds(p.seconds)} (${change(p.seconds, own)}), predicted`],
       ["saved for later phases", p.texts.saved],
       ["computed again", p.recomputed.length ? few(p.recomputed.map((v) => (v.times > 1 ? `${v.value} (${v.times}\u00d7)` : v.value)), 60) : "nothing"],
-      ["loops", p.loops.join(", ")],
+      ["segments and loops", p.rewrites.join(", ")],
       ["to get it", `--mem-budget ${p.peak}`],
     ]);
     all(".budget-point.shown").forEach((e) => e.classList.remove("shown"));

@@ -313,8 +313,8 @@ pub struct BudgetRow {
     pub saved: u64,
     /// What it computes again.
     pub recomputed: Vec<RecomputedValue>,
-    /// What it decides about loops.
-    pub loops: Vec<String>,
+    /// Its checkpoint segments, and what it decides about loops.
+    pub rewrites: Vec<String>,
     /// Whether it is the plan of this report.
     pub chosen: bool,
 }

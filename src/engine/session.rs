@@ -18,7 +18,7 @@ use crate::backends::ranks::RankGroup;
 use crate::budget::BudgetChoice;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, PREPASSES, Plan, PlanBudget, PlannedGroups, Recovered,
-    block_memory, keep_lossy, memory_apart, memory_spaced, recover_operands,
+    SegmentedFunction, block_memory, keep_lossy, memory_apart, memory_spaced, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -371,12 +371,18 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         self.session.settings.functions.priced(&f, side)
     }
 
-    fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
+    fn segment(&self, f: Function) -> Result<SegmentedFunction, Diagnostic> {
         let chosen = self.session.chosen(&f)?;
-        let recovered = chosen.as_ref().map(|choice| choice.rewritten.recovered.clone());
+        let segmented = chosen.as_ref().map(|choice| choice.rewritten.segmented.clone());
         *self.chosen.borrow_mut() = chosen;
-        recovered
-            .map_or_else(|| recover_operands(&f, &self.session.settings.plan, self.session), Ok)
+        Ok(segmented.unwrap_or(SegmentedFunction { function: f, choices: Vec::new() }))
+    }
+
+    fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
+        match &*self.chosen.borrow() {
+            Some(choice) => Ok(choice.rewritten.recovered.clone()),
+            None => recover_operands(&f, &self.session.settings.plan, self.session),
+        }
     }
 
     fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {

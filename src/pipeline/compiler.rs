@@ -1,7 +1,7 @@
 //! The part of the pipeline that differs between engines.
 
 use super::unit::{CompileUnit, missing};
-use crate::fusion::{self, DecidedLoops, Plan, Recovered};
+use crate::fusion::{self, DecidedLoops, Plan, Recovered, SegmentedFunction};
 use crate::ir::kernel::Program;
 use crate::ir::rewrite::AttentionSteps;
 use crate::ir::{Diagnostic, Function};
@@ -24,6 +24,14 @@ pub trait Compiler {
     /// For functions that the engine does not know.
     fn price(&self, f: Function) -> Result<Function, Diagnostic> {
         Ok(f)
+    }
+
+    /// A function in the checkpoint segments that a budget has chosen.
+    ///
+    /// # Errors
+    /// As [`budget_frontier`](crate::fusion::budget_frontier()), and where no plan is within the budget.
+    fn segment(&self, f: Function) -> Result<SegmentedFunction, Diagnostic> {
+        Ok(SegmentedFunction { function: f, choices: Vec::new() })
     }
 
     /// A function whose later phases recover operands from answers, where that pays.

@@ -107,9 +107,15 @@ pub(super) fn price(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Pass
     Ok(())
 }
 
+pub(super) fn segment(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    let segmented = compiler.segment(unit.take_function()?)?;
+    (unit.function, unit.rewrites.segments) = (Some(segmented.function), segmented.choices);
+    Ok(())
+}
+
 pub(super) fn recover(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let recovered = compiler.recover(unit.take_function()?)?;
-    (unit.function, unit.inverses) = (Some(recovered.function), recovered.choices);
+    (unit.function, unit.rewrites.inverses) = (Some(recovered.function), recovered.choices);
     Ok(())
 }
 
@@ -120,14 +126,13 @@ pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Pas
 
 pub(super) fn loops(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let decided = compiler.loops(unit.take_function()?)?;
-    (unit.function, unit.loops) = (Some(decided.function), decided.choices);
+    (unit.function, unit.rewrites.loops) = (Some(decided.function), decided.choices);
     Ok(())
 }
 
 pub(super) fn plan(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let plan = compiler.choose(unit.function()?)?;
-    unit.plan =
-        Some(fusion::Plan { inverses: unit.inverses.clone(), loops: unit.loops.clone(), ..plan });
+    unit.plan = Some(fusion::Plan { rewrites: unit.rewrites.clone(), ..plan });
     Ok(())
 }
 

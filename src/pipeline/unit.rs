@@ -4,7 +4,7 @@ use super::artifact::Artifact;
 use crate::backends::ArenaLayout;
 use crate::backends::cpu::ListedStep;
 use crate::backends::ptx;
-use crate::fusion::{InverseChoice, LoopChoice, Memory, Plan};
+use crate::fusion::{Memory, Plan, Rewrites};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{At, Diagnostic, Function, Kind, Module, Symbol};
 use std::borrow::Cow;
@@ -42,10 +42,8 @@ pub struct CompileUnit<'a> {
     pub module: Cow<'a, Module>,
     /// The function that is compiled, as the last pass has left it.
     pub function: Option<Function>,
-    /// What its later phases recover from answers.
-    pub inverses: Vec<InverseChoice>,
-    /// What was decided for the ways back over its loops.
-    pub loops: Vec<LoopChoice>,
+    /// What was decided about it before it is planned.
+    pub rewrites: Rewrites,
     /// Its plan.
     pub plan: Option<Plan>,
     /// The program of kernels.

@@ -213,11 +213,13 @@ fn more_checkpoints(plan: &Plan, other: &Plan) -> bool {
     };
     let same = Plan {
         graph: other.graph.clone(),
-        loops: other.loops.clone(),
+        rewrites: other.rewrites.clone(),
         blocks: other.blocks.clone(),
         ..plan.clone()
     };
-    same == *other && plan.loops != other.loops && plan.loops.iter().zip(&other.loops).all(is_more)
+    same == *other
+        && plan.rewrites.loops != other.rewrites.loops
+        && plan.rewrites.loops.iter().zip(&other.rewrites.loops).all(is_more)
 }
 
 /// A budget between two numbers of checkpoints is used: as many checkpoints as fit, and at no budget a longer time than with less.
@@ -236,7 +238,7 @@ fn checkpoints_fill_a_budget() {
         let choice = within(budget).expect("fits");
         assert!(choice.point.peak <= budget && choice.point.seconds <= seconds, "{budget}");
         seconds = choice.point.seconds;
-        counts.extend(choice.point.plan.loops.iter().copied());
+        counts.extend(choice.point.plan.rewrites.loops.iter().copied());
     }
     counts.dedup();
     assert!(counts.len() > 12, "{counts:?}");

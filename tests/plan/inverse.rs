@@ -10,7 +10,7 @@ use adfuse::backends::reference::kernel;
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     AnyEngine, Effort, Fp, InverseChoice, Lossy, MachineModel, Plan, PlanOptions, PlanPoint,
-    Recovered, budget_frontier, inverse_accuracy, lower, plan, plan_frontier, plan_point,
+    Recovered, Rewrites, budget_frontier, inverse_accuracy, lower, plan, plan_frontier, plan_point,
     planned_function, prepare, recover_operands,
 };
 use adfuse::ir::kernel::verify;
@@ -76,7 +76,8 @@ fn holds_with(f: &Function, options: &PlanOptions) -> Result<Vec<InverseChoice>,
         return Err(why(format!("saves and takes {a:?}, {b:?} before")));
     }
     // A plan says what is recovered, and the function is made of that again.
-    let made = Plan { inverses: choices.clone(), ..after.plan };
+    let rewrites = Rewrites { inverses: choices.clone(), ..Rewrites::default() };
+    let made = Plan { rewrites, ..after.plan };
     let text = made.text(&g);
     let again = planned_function(f, &text).map_err(|d| why(d.to_string()))?;
     if again.to_string() != g.to_string() || Plan::parse(&text, &again) != Ok(made) {
@@ -271,7 +272,12 @@ fn a_softmax_fits_a_budget_by_its_weights() {
     let found = budget_frontier(&g, &Lossy::default(), &loose, &AnyEngine).expect("plans");
     let made = found.at(budget).expect("is within the budget");
     let inverted = made.point.seconds;
-    assert_eq!(made.rewritten.recovered.choices.len(), 1, "{:?}", made.point.plan.inverses);
+    assert_eq!(
+        made.rewritten.recovered.choices.len(),
+        1,
+        "{:?}",
+        made.point.plan.rewrites.inverses
+    );
     assert!(plain.is_none_or(|plain| inverted < 0.95 * plain), "{inverted} {plain:?}");
     assert!(inverted <= fastest.seconds, "{inverted} {}", fastest.seconds);
 }

@@ -29,6 +29,7 @@ mod plan_invariance;
 mod remat_schedules;
 mod replay;
 mod search;
+mod segments;
 mod single_changes;
 mod spaced;
 mod windows;

@@ -134,7 +134,8 @@ pub(super) fn all(
     }
     let again = recomputed(ready, &names);
     if !again.is_empty() {
-        text += &format!("computed again for checkpoint regions: {}\n", again.join(", "));
+        let asked = if plan.rewrites.segments.is_empty() { "regions" } else { "segments" };
+        text += &format!("computed again for checkpoint {asked}: {}\n", again.join(", "));
     }
     Ok(text)
 }

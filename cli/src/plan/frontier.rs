@@ -27,7 +27,7 @@ fn fastest(frontier: &[BudgetPoint]) -> f64 {
 
 /// What is decided for the loops of a point, in words.
 fn loops(p: &BudgetPoint) -> Vec<String> {
-    p.point.plan.loops.iter().map(ToString::to_string).collect()
+    p.point.plan.rewrites.loops.iter().map(ToString::to_string).collect()
 }
 
 /// A line a point, tightest first.
@@ -55,7 +55,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
         "computed again",
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
-    let decides = frontier.iter().any(|p| !p.point.plan.loops.is_empty());
+    let decides = frontier.iter().any(|p| !p.point.plan.rewrites.loops.is_empty());
     rows[0].extend(decides.then(|| "loops".to_string()));
     let is_laid_out = frontier.iter().any(|p| p.point.plan.layout != Layout::default());
     rows[0].extend(is_laid_out.then(|| "layout".to_string()));
@@ -70,7 +70,11 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
             compile_limit(p.compile.seconds),
             bytes(p.compile.code_bytes),
             bytes(p.saved),
-            recomputed::text(&recomputed::named(f, &p.again), MOST_VALUES),
+            recomputed::told(
+                &p.plan.rewrites.segments,
+                &recomputed::named(f, &p.again),
+                MOST_VALUES,
+            ),
         ];
         row.extend(decides.then(|| loops(of).join(", ")));
         row.extend(is_laid_out.then(|| p.plan.layout.name().to_string()));
@@ -97,7 +101,10 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
             "layout": p.plan.layout.name(),
             "again": recomputed::json(&recomputed::named(f, &p.again)),
         });
-        if !p.plan.loops.is_empty() {
+        if !p.plan.rewrites.segments.is_empty() {
+            all["segments"] = recomputed::segments_json(&p.plan.rewrites.segments);
+        }
+        if !p.plan.rewrites.loops.is_empty() {
             all["loops"] = json!(loops(of));
         }
         all

@@ -1,6 +1,7 @@
 //! Recomputed values by name, as text and as JSON.
 
 use super::lists::shortened;
+use adfuse::fusion::CheckpointEnds;
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
 use serde_json::{Value as Json, json};
@@ -9,6 +10,26 @@ use serde_json::{Value as Json, json};
 pub(super) fn named(f: &Function, again: &[(Value, u32)]) -> Vec<(String, u32)> {
     let names = Names::of(f);
     again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
+}
+
+/// The checkpoint segments whose insides are computed again, and the first values that are, at most `most`.
+pub(super) fn told(segments: &[CheckpointEnds], all: &[(String, u32)], most: usize) -> String {
+    if segments.is_empty() {
+        return text(all, most);
+    }
+    let ends = |ends: &CheckpointEnds| {
+        let names = ends.names.iter().map(|name| format!("%{name}"));
+        format!("segments to {}", shortened(names, most, ", "))
+    };
+    let mut told: Vec<String> = segments.iter().map(ends).collect();
+    told.extend((!all.is_empty()).then(|| text(all, most)));
+    told.join("; ")
+}
+
+/// The ends of checkpoint segments, a list for each level.
+pub(super) fn segments_json(segments: &[CheckpointEnds]) -> Json {
+    let name = |name: &String| format!("%{name}");
+    segments.iter().map(|ends| ends.names.iter().map(name).collect::<Json>()).collect()
 }
 
 /// The first values that are computed again, at most `most`, and how many more there are; how often, where that is more

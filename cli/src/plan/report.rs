@@ -9,8 +9,8 @@ use crate::stable_forms::{UnstableFormula, unstable};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan, PlanOptions,
-    compile_cost, computed_by_steps, decide_loops, loop_reports, lossy_copies, lower,
+    Bottleneck, CheckpointEnds, Cost, Effort, EngineModel, Layout, LoopReport, LoopResiduals, Plan,
+    PlanOptions, compile_cost, computed_by_steps, decide_loops, loop_reports, lossy_copies, lower,
     narrow_storage, patterns, plan_for, recomputed_values, saved_bytes,
 };
 use adfuse::ir::Function;
@@ -39,6 +39,8 @@ pub(super) struct PlanReport {
     /// The plan that takes the least memory of those that were made, where it takes less than this one. A budget of its peak may
     /// find one that is better still, and none that is worse.
     pub(super) leanest: Option<Leanest>,
+    /// The ends of checkpoint segments.
+    pub(super) segments: Vec<CheckpointEnds>,
     /// What is computed again, and how often.
     pub(super) again: Vec<(String, u32)>,
     /// Values that are kept with losses, and the types of their copies.
@@ -191,6 +193,7 @@ impl PlanReport {
             off: ProgramFigures::of_effort_off(ready)?,
             budget: choice.zip(ready.budget).map(Within::of),
             compile_budget: choice.zip(ready.compile_budget).map(WithinCompile::of),
+            segments: plan.rewrites.segments.clone(),
             again: recomputed::named(f, &recomputed_values(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan
@@ -246,6 +249,9 @@ impl PlanReport {
                 "slower_percent": b.slower_percent,
             });
             put("compile_budget", within);
+        }
+        if !self.segments.is_empty() {
+            put("segments", recomputed::segments_json(&self.segments));
         }
         if self.budget.is_some() || !self.again.is_empty() {
             put("again", recomputed::json(&self.again));

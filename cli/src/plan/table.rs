@@ -58,8 +58,9 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
             b.budget_ms, b.slower_percent, b.fastest_ms
         );
     }
-    if r.budget.is_some() || !r.again.is_empty() {
-        out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again, MOST_VALUES));
+    if r.budget.is_some() || !r.again.is_empty() || !r.segments.is_empty() {
+        let again = recomputed::told(&r.segments, &r.again, MOST_VALUES);
+        out += &format!("\ncomputed again: {again}\n");
     }
     out += &loops(&r.loops);
     for of in &r.residuals {

@@ -8,6 +8,7 @@ use crate::analysis::facts::Facts;
 use crate::analysis::value_range::ValueRanges;
 use crate::plan::layout::Layout;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::rewrites::Rewrites;
 use crate::plan::{Group, Plan, graph_hash};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Diagnostic, Function, Inst, Value};
@@ -88,8 +89,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
             .filter(left)
             .filter_map(|v| Some((v, narrow(facts, &ranges, v)?)))
             .collect(),
-        inverses: Vec::new(),
-        loops: Vec::new(),
+        rewrites: Rewrites::default(),
         blocks: Vec::new(),
     }
 }

@@ -12,14 +12,15 @@ pub(crate) mod machine_model;
 pub(crate) mod names;
 pub(crate) mod options;
 pub(crate) mod refusal;
+pub(crate) mod rewrites;
+pub(crate) mod segments;
 pub(crate) mod text;
 
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::print_function;
 use adfuse_ir::{Fp, Function, Inst, Value};
-use inverse::InverseChoice;
 use layout::Layout;
-use loop_choice::LoopChoice;
+use rewrites::Rewrites;
 use sha2::{Digest, Sha256};
 
 /// Instructions of one loop nest, in the order of the function; the first decides the nest.
@@ -54,12 +55,8 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Values that are not stored as they are.
     pub storage: Vec<(Value, Storage)>,
-    /// What later phases recover from answers: the function has been rewritten so
-    /// ([`recover_operands`](crate::recover_operands())).
-    pub inverses: Vec<InverseChoice>,
-    /// What was decided for the ways back over loops, of which the function was made
-    /// ([`decide_loops`](crate::decide_loops())).
-    pub loops: Vec<LoopChoice>,
+    /// What the function was made by.
+    pub rewrites: Rewrites,
     /// Plans of the blocks of loops and branches ([`block_function`](crate::block_function)), equal ones once, in the
     /// order of the function. A block's plan is the one with the hash of its function.
     pub blocks: Vec<Plan>,

@@ -5,6 +5,7 @@
 //!   graph 6b86b273ff34fce19d6b804eff5a3f57
 //!   device cpu
 //!   fp strict
+//!   segments %3, %6
 //!   inverse %4 from %7
 //!   lossy %8 as bf16
 //!   loop checkpoints 32
@@ -21,11 +22,12 @@
 //!
 //! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
 //! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
-//! without copies; and so are inverses and decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
+//! without copies; and so are segments, inverses and decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
 
 use super::inverse::InverseChoice;
 use super::loop_choice::LoopChoice;
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
+use super::segments::CheckpointEnds;
 use super::{Group, Plan, graph_hash, short_hash};
 use crate::plan::blocks::{block_function, blocks};
 use crate::plan::layout::Layout;
@@ -52,13 +54,16 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     if plan.layout != Layout::default() {
         line(format!("layout {}", plan.layout.name()));
     }
-    for choice in &plan.inverses {
+    for ends in &plan.rewrites.segments {
+        line(format!("segments {ends}"));
+    }
+    for choice in &plan.rewrites.inverses {
         line(format!("inverse {choice}"));
     }
     for LossyCopy { of, narrow, .. } in lossy_copies(f) {
         line(format!("lossy %{} as {}", names.get(of), narrow.name()));
     }
-    for choice in &plan.loops {
+    for choice in &plan.rewrites.loops {
         line(format!("loop {choice}"));
     }
     if !plan.donated.is_empty() {
@@ -304,14 +309,18 @@ impl PlanReader<'_> {
                     }
                 }
             }
+            "segments" => match CheckpointEnds::parse(rest) {
+                Some(ends) => plan.rewrites.segments.push(ends),
+                None => return self.fail(Kind::Syntax, "expected `segments %value, %value`"),
+            },
             "inverse" => match InverseChoice::parse(rest) {
-                Some(choice) => plan.inverses.push(choice),
+                Some(choice) => plan.rewrites.inverses.push(choice),
                 None => {
                     return self.fail(Kind::Syntax, "expected `inverse %value from %answer`");
                 }
             },
             "loop" => match LoopChoice::parse(rest) {
-                Some(choice) => plan.loops.push(choice),
+                Some(choice) => plan.rewrites.loops.push(choice),
                 None => {
                     let m = format!("`{}` is no decision about a loop", short(rest));
                     return self.fail(Kind::Syntax, m);

@@ -29,7 +29,18 @@ pub(super) fn policies_followed(f: Function) -> Result<Function, Diagnostic> {
     if f.body_insts().iter().all(|&i| f.path(i).is_empty()) {
         return Ok(f);
     }
-    let mut followed = FollowedPolicies::new(&f);
+    recomputed_in_scopes(&f, scopes(&f))
+}
+
+/// The function in which later phases compute again what is in `remat` scopes.
+///
+/// # Errors
+/// None for verified functions.
+pub(super) fn recomputed_in_scopes(
+    f: &Function,
+    scope: SecondaryMap<Value, CheckpointPath>,
+) -> Result<Function, Diagnostic> {
+    let mut followed = FollowedPolicies::new(f, scope);
     for &i in f.body_insts() {
         followed.inst(i)?;
     }
@@ -58,13 +69,13 @@ struct FollowedPolicies<'f> {
 }
 
 impl<'f> FollowedPolicies<'f> {
-    fn new(f: &'f Function) -> FollowedPolicies<'f> {
+    fn new(f: &'f Function, scope: SecondaryMap<Value, CheckpointPath>) -> FollowedPolicies<'f> {
         let mut b = Builder::new(f.name.clone());
         b.func_mut().symbols = f.symbols.clone();
         b.func_mut().rule = f.rule.clone();
         let mut copier = Copier::new(f);
         copier.params(&mut b);
-        let (scope, mut place) = (scopes(f), SecondaryMap::new());
+        let mut place = SecondaryMap::new();
         f.body_insts().iter().zip(0..).for_each(|(&i, at)| place[i] = at);
         let mut kept = EntitySet::new();
         for &i in f.body_insts() {

@@ -7,6 +7,7 @@ pub(crate) mod inverse;
 pub(crate) mod lossy;
 pub(crate) mod regions;
 pub(crate) mod scatter_to_select;
+pub(crate) mod segments;
 pub(crate) mod split;
 pub(crate) mod unroll_windows;
 

@@ -13,11 +13,11 @@ use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::options::PlanOptions;
 use crate::search::point::{PlanPoint, priced};
-use adfuse_ir::{At, Diagnostic, Function, Kind};
+use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, ValueDef};
 use cranelift_entity::SecondaryMap;
 use std::sync::Arc;
 
-/// Values that a group leaves to others in most plans.
+/// Values that a kernel leaves to others in most plans.
 const FEW_VALUES: usize = 6;
 
 /// A greedy plan, and schedules of its groups.
@@ -74,12 +74,18 @@ impl<'f> BasePlan<'f> {
         Ok(BasePlan { plan, price, point, known, facts, graph, schedules, apart })
     }
 
-    /// Whether some group leaves more than a few values to others: a group that reads them has all of them in memory at once, whatever
+    /// Whether some kernel leaves more than a few values to others: one that reads them has all of them in memory at once, whatever
     /// the schedule.
     pub(super) fn is_coarse(&self) -> bool {
-        let mut left = vec![0; self.plan.groups.len()];
-        self.graph.of.values().flatten().for_each(|(g, _)| left[*g] += 1);
-        left.into_iter().any(|values| values > FEW_VALUES)
+        let f = self.known.f;
+        let mut left: SecondaryMap<Inst, bool> = SecondaryMap::new();
+        for &(_, v) in self.graph.of.values().flatten() {
+            if let ValueDef::Inst(i, _) = f.def(v) {
+                left[i] = true;
+            }
+        }
+        let parts = self.plan.groups.iter().flat_map(|group| &group.parts);
+        parts.into_iter().any(|part| part.iter().filter(|&&i| left[i]).count() > FEW_VALUES)
     }
 
     /// The plan with a group for each instruction.

@@ -9,13 +9,16 @@ use super::inverse::{Recovered, recoveries, unchanged};
 use super::loop_choice::{DecidedLoops, WaysBack, decided_as, that_fit};
 use super::lossy::{Narrowed, keep_lossy};
 use super::pruning::{KnownPoints, PlanEvaluator};
+use super::segment_plans::segment_plans;
 use super::{binding, plans_beside};
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::loop_choice::LoopChoice;
 use crate::plan::lossy::Lossy;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::rewrites::Rewrites;
 use crate::plan::{Plan, graph_hash};
 use crate::prepass::inverse::inverted_as;
+use crate::prepass::segments::{SegmentedFunction, segmented_as, undivided};
 use crate::search::blocks::block_plans;
 use crate::search::parallel::beside;
 use crate::search::point::PlanPoint;
@@ -26,7 +29,9 @@ use std::sync::Arc;
 /// A [prepared](crate::prepare()) function after each of the rewrites that come before planning.
 #[derive(Clone, Debug)]
 pub struct RewrittenFunction {
-    /// Its later phases recover operands.
+    /// It is divided into checkpoint segments.
+    pub segmented: SegmentedFunction,
+    /// Its later phases recover operands, too.
     pub recovered: Recovered,
     /// It keeps values with losses, too.
     pub narrowed: Narrowed,
@@ -52,9 +57,7 @@ impl AsRef<PlanPoint> for BudgetPoint {
 impl BudgetPoint {
     /// A plan of a rewritten function, whose text says how the function was rewritten.
     fn new(point: PlanPoint, rewritten: Arc<RewrittenFunction>) -> BudgetPoint {
-        let inverses = rewritten.recovered.choices.clone();
-        let loops = rewritten.decided.choices.clone();
-        let plan = Plan { inverses, loops, ..point.plan };
+        let plan = Plan { rewrites: rewritten.rewrites(), ..point.plan };
         BudgetPoint { point: PlanPoint { plan, ..point }, rewritten }
     }
 
@@ -68,7 +71,7 @@ impl BudgetPoint {
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<BudgetPoint, Diagnostic> {
-        let RewrittenFunction { recovered, narrowed, decided } = &*self.rewritten;
+        let RewrittenFunction { narrowed, decided, .. } = &*self.rewritten;
         let ways = WaysBack::of(&narrowed.function);
         let mut room = memory.saturating_sub(self.point.peak);
         while room >= SLOT && !ways.is_empty() {
@@ -82,8 +85,7 @@ impl BudgetPoint {
             let found = measured_as(&decided.function, plan, options, (engine, &known))?;
             let fits = |p: &PlanPoint| p.peak <= memory && p.seconds <= self.point.seconds;
             if let Some(point) = found.points.into_iter().find(fits) {
-                let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
-                let rewritten = RewrittenFunction { recovered, narrowed, decided };
+                let rewritten = RewrittenFunction { decided, ..(*self.rewritten).clone() };
                 return Ok(BudgetPoint::new(point, Arc::new(rewritten)));
             }
             // Checkpoints of inner loops, and gaps of the arena, may take more than was counted.
@@ -96,8 +98,17 @@ impl BudgetPoint {
 impl RewrittenFunction {
     /// What was decided before planning, in one.
     pub fn narrowed(&self) -> Narrowed {
-        let DecidedLoops { function, choices } = self.decided.clone();
-        Narrowed { function, loops: choices, ..self.narrowed.clone() }
+        let (function, left) = (self.decided.function.clone(), self.narrowed.left.clone());
+        Narrowed { function, rewrites: self.rewrites(), left }
+    }
+
+    /// The decisions, as a plan's text lists them.
+    pub fn rewrites(&self) -> Rewrites {
+        Rewrites {
+            segments: self.segmented.choices.clone(),
+            inverses: self.recovered.choices.clone(),
+            loops: self.decided.choices.clone(),
+        }
     }
 }
 
@@ -116,26 +127,39 @@ pub fn budget_frontier(
     // Plans of all rewrites have most groups in common, and none is measured to the end that a plan of another one beats.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
     let known = KnownPoints::default();
-    let planned = |recovered: &Recovered| -> Result<Vec<BudgetPoint>, Diagnostic> {
-        let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
-        let narrowed = Narrowed { inverses: recovered.choices.clone(), ..kept };
-        let mut all = Vec::new();
+    let planned = |recovered: &Recovered| -> Result<(Vec<BudgetPoint>, bool), Diagnostic> {
+        let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
+        let (mut all, mut is_coarse) = (Vec::new(), false);
         for (decided, found) in loop_plans(&narrowed.function, options, engine, &known)? {
-            let (recovered, narrowed) = (recovered.clone(), narrowed.clone());
-            let rewritten = Arc::new(RewrittenFunction { recovered, narrowed, decided });
+            let (segmented, recovered) = (undivided(f), recovered.clone());
+            let narrowed = narrowed.clone();
+            let rewritten = Arc::new(RewrittenFunction { segmented, recovered, narrowed, decided });
             let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));
             all.extend(found.compact.into_iter().map(of));
+            is_coarse |= found.is_coarse;
         }
-        Ok(all)
+        Ok((all, is_coarse))
     };
     // What is recovered is found meanwhile.
     let recoveries = || recoveries(f, options, engine);
     let (recovered, all) = beside(f, recoveries, || planned(&unchanged(f)));
-    let mut all = all?;
+    let (mut all, is_coarse) = all?;
     for recovered in recovered.unwrap_or_else(recoveries)? {
-        all.extend(planned(&recovered)?);
+        all.extend(planned(&recovered)?.0);
     }
-    let FoundPlans { points, compact } = FoundPlans::of(all);
+    // Copies with losses, and loops, are decided for the function as a whole.
+    if is_coarse && lossy.is_nothing() && WaysBack::of(f).is_empty() {
+        for (segmented, points) in segment_plans(f, options, engine, &known)? {
+            let recovered = unchanged(&segmented.function);
+            let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
+            let ways = WaysBack::of(&narrowed.function);
+            let decided = decided_as(&narrowed.function, &ways, Vec::new())?;
+            let rewritten = Arc::new(RewrittenFunction { segmented, recovered, narrowed, decided });
+            let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));
+            all.extend(points.into_iter().map(of));
+        }
+    }
+    let FoundPlans { points, compact, .. } = FoundPlans::of(all);
     let of = |p: &BudgetPoint| {
         binding(&p.rewritten.decided.function, &p.point.plan, &options.device, engine)
     };
@@ -219,10 +243,10 @@ pub fn rewritten_as(
     lossy: &Lossy,
     (options, engine): (&PlanOptions, &dyn EngineModel),
 ) -> Result<RewrittenFunction, Diagnostic> {
-    let (function, choices) = inverted_as(f, text)?;
+    let segmented = segmented_as(f, text)?;
+    let (function, choices) = inverted_as(&segmented.function, text)?;
     let recovered = Recovered { function, choices };
-    let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
-    let narrowed = Narrowed { inverses: recovered.choices.clone(), ..kept };
+    let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
     let decided = super::loop_choice::decided_in(&narrowed.function, text)?;
-    Ok(RewrittenFunction { recovered, narrowed, decided })
+    Ok(RewrittenFunction { segmented, recovered, narrowed, decided })
 }

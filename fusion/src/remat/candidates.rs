@@ -22,12 +22,14 @@ const MEASURED: usize = 40_000;
 /// Instructions of a function up to which greedy plans of two efforts are what plans for budgets are made of.
 const SMALL: usize = 1000;
 
-/// Instructions of a function up to which schedules of single instructions are found.
+/// Instructions of a function up to which schedules of single instructions are found, and checkpoint segments.
 const MOST_APART: usize = 4000;
 
 /// Plans that may be on a frontier.
 pub(super) struct CandidatePoints {
     pub(super) points: Vec<PlanPoint>,
+    /// As [`FoundPlans::is_coarse`](super::frontier::FoundPlans), of a function that is not too large.
+    pub(super) is_coarse: bool,
     /// How many of them, the first ones, are those among which the plan without a budget is chosen.
     unbudgeted: usize,
 }
@@ -84,7 +86,7 @@ pub(super) fn candidates(
         for (_, plan) in bases {
             points.push(measured(f, plan, options, engine)?.point);
         }
-        return Ok(CandidatePoints { points, unbudgeted });
+        return Ok(CandidatePoints { points, is_coarse: false, unbudgeted });
     }
     let with = (evaluator.base(), engine);
     let bases = each(&bases, |(price, plan)| BasePlan::of(f, (plan, *price), false, options, with));
@@ -92,14 +94,16 @@ pub(super) fn candidates(
     points.extend(bases.iter().map(|base| base.point.clone()));
     points.iter().for_each(|point| evaluator.add(point));
     let most = (MEASURED / bases.len() / f.inst_count().max(1)).clamp(16, 48);
-    let apart = match bases.first() {
-        Some(first) if f.inst_count() <= MOST_APART && first.is_coarse() => {
+    let first = bases.first().filter(|first| f.inst_count() <= MOST_APART && first.is_coarse());
+    let apart = match first {
+        Some(first) => {
             let plan = (&first.separated(options), PRICES[0]);
             Some(BasePlan::of(f, plan, true, options, with)?)
         }
-        _ => None,
+        None => None,
     };
+    let is_coarse = apart.is_some();
     let recurring = RecurringPlans::new(&bases, options, evaluator);
     points.extend(recurring.of_schedules(most, apart.as_ref(), &points)?);
-    Ok(CandidatePoints { points, unbudgeted })
+    Ok(CandidatePoints { points, is_coarse, unbudgeted })
 }

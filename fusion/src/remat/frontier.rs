@@ -91,6 +91,9 @@ pub(super) struct FoundPlans<T = PlanPoint> {
     pub(super) points: Vec<T>,
     /// Those that no other beats in memory, time and time to compile, in the order in which they were made.
     pub(super) compact: Vec<T>,
+    /// Whether some kernel leaves more than a few values to others, so that what kernels leave says too little of what might be
+    /// computed again.
+    pub(super) is_coarse: bool,
 }
 
 /// Times that differ by a smaller part than this are equal: they are sums of the same seconds, rounded in another order.
@@ -121,7 +124,8 @@ impl<T: AsRef<PlanPoint> + Clone> FoundPlans<T> {
         let mut kept = vec![false; points.len()];
         best.iter().for_each(|&k| kept[k] = true);
         let compact = compact(&points, &kept);
-        FoundPlans { points: best.iter().map(|&k| points[k].clone()).collect(), compact }
+        let points = best.iter().map(|&k| points[k].clone()).collect();
+        FoundPlans { points, compact, is_coarse: false }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::plan::text::plan_lines;
 use crate::prepass::inverse::inverted_as;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::passed;
+use crate::prepass::segments::segmented_as;
 use crate::search::point::plan_seconds;
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;
@@ -64,13 +65,14 @@ pub fn decide_loops(
     ways.fastest(f, options, &MemoEngine::new(engine, &options.device))
 }
 
-/// The function that the text of a plan is one of: that whose later phases recover what the text says, with copies of the values that the text says are kept with
+/// The function that the text of a plan is one of: that with the segments that the text says, whose later phases recover what it says, with copies of the values that the text says are kept with
 /// losses, and with its decisions about loops.
 ///
 /// # Errors
 /// For lines that say so of what there is not.
 pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic> {
-    Ok(decided_in(&copied_as(&inverted_as(f, text)?.0, text)?, text)?.function)
+    let segmented = segmented_as(f, text)?.function;
+    Ok(decided_in(&copied_as(&inverted_as(&segmented, text)?.0, text)?, text)?.function)
 }
 
 /// A function with the decisions about its loops that the text of a plan says.

@@ -4,11 +4,10 @@ use crate::analysis::facts::Facts;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::residuals::stored;
 use crate::plan::Plan;
-use crate::plan::inverse::InverseChoice;
-use crate::plan::loop_choice::LoopChoice;
 use crate::plan::lossy::{Lossy, Narrow, lossy_copies};
 use crate::plan::names::value_named;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::rewrites::Rewrites;
 use crate::prepass::lossy::{keeping, unfit};
 use crate::remat::inverse::recover_operands;
 use crate::search::planner::greedy_point;
@@ -28,10 +27,8 @@ pub struct Narrowed {
     /// Values that might have a copy and have none: those that were named, in the order given, then
     /// others that the plan keeps for a later phase, in the order in which they were looked at.
     pub left: Vec<UncompressedValue>,
-    /// What its later phases recover, decided before.
-    pub inverses: Vec<InverseChoice>,
-    /// What was decided for the ways back over its loops since.
-    pub loops: Vec<LoopChoice>,
+    /// What else it was made by.
+    pub rewrites: Rewrites,
 }
 
 /// A value that is kept as it is, or not at all.
@@ -114,8 +111,7 @@ pub fn keep_lossy(
         return Ok(Narrowed {
             function: f.clone(),
             left: Vec::new(),
-            inverses: Vec::new(),
-            loops: Vec::new(),
+            rewrites: Rewrites::default(),
         });
     }
     let names = Names::of(f);
@@ -148,7 +144,7 @@ pub fn keep_lossy(
     let all = mine.chain(rest.map(|&(v, why)| (v, false, why)));
     let left =
         all.map(|(v, named, why)| UncompressedValue { name: names.get(v), named, why }).collect();
-    Ok(Narrowed { function: keeping(f, &taken)?, left, inverses: Vec::new(), loops: Vec::new() })
+    Ok(Narrowed { function: keeping(f, &taken)?, left, rewrites: Rewrites::default() })
 }
 
 /// A [prepared](crate::prepare()) function whose later phases recover what they may from answers, and that keeps what it
@@ -164,7 +160,8 @@ pub fn narrow_storage(
 ) -> Result<Narrowed, Diagnostic> {
     let recovered = recover_operands(f, options, engine)?;
     let kept = keep_lossy(&recovered.function, lossy, options, engine)?;
-    Ok(Narrowed { inverses: recovered.choices, ..kept })
+    let rewrites = Rewrites { inverses: recovered.choices, ..Rewrites::default() };
+    Ok(Narrowed { rewrites, ..kept })
 }
 
 fn reason(left: &[(Value, NoCopy)], v: Value) -> NoCopy {

@@ -32,6 +32,7 @@ pub(crate) mod residual_decision;
 pub mod schedule;
 mod schedule_choice;
 mod schedule_promises;
+mod segment_plans;
 pub(crate) mod single_changes;
 pub(crate) mod unbudgeted;
 mod value_changes;
@@ -105,13 +106,26 @@ fn plans_beside(
     // What is taken for nothing, and what a search finds that holds no peak: a budget that excludes nothing costs nothing.
     let unbudgeted = || plan_of_attempts((f, &made), options, (base, engine));
     if options.effort < Effort::Default {
-        return budgeted(f, options, (&blocks, engine), &evaluator, &made).map(FoundPlans::of);
+        return budgeted(f, options, (&blocks, engine), &evaluator, &made).map(Budgeted::found);
     }
     let budgeted = || budgeted(f, options, (&blocks, engine), &evaluator, &made);
     let (plan, points) = beside(f, unbudgeted, budgeted);
-    let (mut points, plan) = (points?, plan.unwrap_or_else(unbudgeted)?);
-    points.push(measured(f, plan, options, engine)?.point);
-    Ok(FoundPlans::of(points))
+    let (mut found, plan) = (points?, plan.unwrap_or_else(unbudgeted)?);
+    found.points.push(measured(f, plan, options, engine)?.point);
+    Ok(found.found())
+}
+
+/// The plans of budgets.
+struct Budgeted {
+    points: Vec<PlanPoint>,
+    /// As [`FoundPlans::is_coarse`].
+    is_coarse: bool,
+}
+
+impl Budgeted {
+    fn found(self) -> FoundPlans {
+        FoundPlans { is_coarse: self.is_coarse, ..FoundPlans::of(self.points) }
+    }
 }
 
 /// The plans of a function that may be on a frontier, beside those that are known, but for the plan without a budget.
@@ -121,11 +135,11 @@ fn budgeted(
     (blocks, engine): (&[Plan], &dyn EngineModel),
     evaluator: &PlanEvaluator<'_>,
     made: &Attempts,
-) -> Result<Vec<PlanPoint>, Diagnostic> {
+) -> Result<Budgeted, Diagnostic> {
     let candidates = candidates::candidates((f, made), options, (blocks, engine), evaluator)?;
     let unbudgeted = candidates
         .fastest_unbudgeted(|p| launches_saved(evaluator.base(), (f, &p.plan), options, engine));
-    let mut points = candidates.points;
+    let (mut points, is_coarse) = (candidates.points, candidates.is_coarse);
     if options.effort >= Effort::Default
         && let Some(fastest) = undominated(points.iter().collect()).last()
     {
@@ -151,7 +165,7 @@ fn budgeted(
         points.extend(bundled);
         points.push(point);
     }
-    Ok(points)
+    Ok(Budgeted { points, is_coarse })
 }
 
 /// What was found, with what a search finds from each of the points within the point's peak.

@@ -8,6 +8,7 @@ use crate::analysis::value_range::ValueRanges;
 use crate::memory::engine::EngineModel;
 use crate::plan::layout::Layout;
 use crate::plan::options::PlanOptions;
+use crate::plan::rewrites::Rewrites;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::{Diagnostic, Function, Value};
 use cranelift_entity::EntitySet;
@@ -48,8 +49,7 @@ impl<'f> PlanSpace<'f> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
-            inverses: Vec::new(),
-            loops: Vec::new(),
+            rewrites: Rewrites::default(),
             blocks: block_plans(f, options, engine)?,
         };
         let ranges = ValueRanges::of(&facts);

@@ -2,7 +2,7 @@
 
 use super::context::Collected;
 use crate::data::{BudgetRow, RecomputedValue};
-use adfuse_fusion::{BudgetPoint, recomputed_values};
+use adfuse_fusion::{BudgetPoint, Rewrites, recomputed_values};
 use adfuse_ir::Value;
 use adfuse_ir::text::Names;
 
@@ -32,7 +32,7 @@ pub(super) fn rows(c: &Collected<'_>) -> Vec<BudgetRow> {
         seconds,
         saved: adfuse_fusion::saved_bytes(c.source.function, c.source.plan).unwrap_or(0),
         recomputed: recomputed(&|v| c.name(v), &again),
-        loops: c.source.plan.loops.iter().map(ToString::to_string).collect(),
+        rewrites: rewrites(&c.source.plan.rewrites),
         chosen: true,
     };
     // The frontier has the plan itself, unless it was given or looked for in another way.
@@ -40,6 +40,18 @@ pub(super) fn rows(c: &Collected<'_>) -> Vec<BudgetRow> {
     let at = rows.partition_point(|r| r.peak < peak);
     rows.insert(at, own);
     rows
+}
+
+/// The most ends of segments that a row names.
+const MOST_ENDS: usize = 6;
+
+/// Checkpoint segments and decisions about loops in words.
+fn rewrites(made: &Rewrites) -> Vec<String> {
+    let segments = made.segments.iter().map(|ends| match ends.names.len() {
+        n if n > MOST_ENDS => format!("{} segments", n + 1),
+        _ => format!("segments to {ends}"),
+    });
+    segments.chain(made.loops.iter().map(ToString::to_string)).collect()
 }
 
 fn row(of: &BudgetPoint) -> BudgetRow {
@@ -50,7 +62,7 @@ fn row(of: &BudgetPoint) -> BudgetRow {
         seconds: p.seconds,
         saved: p.saved,
         recomputed: recomputed(&|v| format!("%{}", names.get(v)), &p.again),
-        loops: of.point.plan.loops.iter().map(ToString::to_string).collect(),
+        rewrites: rewrites(&of.point.plan.rewrites),
         chosen: false,
     }
 }

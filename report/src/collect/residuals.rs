@@ -57,7 +57,7 @@ pub(super) fn residuals(
         })
     };
     let mut all: Vec<ResidualRow> = found.iter().map(row).collect::<Result<_, _>>()?;
-    all.extend(source.plan.inverses.iter().map(|choice| ResidualRow {
+    all.extend(source.plan.rewrites.inverses.iter().map(|choice| ResidualRow {
         value: format!("%{}", choice.of),
         ty: String::new(),
         decision: "inverse",

@@ -124,7 +124,7 @@ fn stairs(svg: &mut Svg, axes: &BudgetAxes, rows: &[BudgetRow]) {
 pub(super) fn table(r: &Report) -> String {
     let now = r.figure("seconds").map_or(0.0, |f| f.fused).max(f64::MIN_POSITIVE);
     let mut out = String::from(
-        "<details><summary>All points as a table</summary><table id=\"budget-points\" class=\"sortable\"><thead><tr><th class=\"n\">memory</th><th class=\"n\">beside this plan</th><th class=\"n\">time</th><th class=\"n\">beside this plan</th><th class=\"n\">saved for later phases</th><th class=\"n\">values computed again</th><th>loops</th></tr></thead><tbody>",
+        "<details><summary>All points as a table</summary><table id=\"budget-points\" class=\"sortable\"><thead><tr><th class=\"n\">memory</th><th class=\"n\">beside this plan</th><th class=\"n\">time</th><th class=\"n\">beside this plan</th><th class=\"n\">saved for later phases</th><th class=\"n\">values computed again</th><th>segments and loops</th></tr></thead><tbody>",
     );
     for (k, p) in r.budget.iter().enumerate() {
         let memory = p.peak as f64 / r.memory.held.max(1) as f64 - 1.0;
@@ -133,7 +133,7 @@ pub(super) fn table(r: &Report) -> String {
         let _ = write!(
             out,
             "<tr{class} data-point=\"{k}\"><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{memory:.6}\">{}</td><td class=\"n\" data-v=\"{:e}\">{}</td>\
-             <td class=\"n\" data-v=\"{time:.6}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{n}\">{n}</td><td>{loops}</td></tr>",
+             <td class=\"n\" data-v=\"{time:.6}\">{}</td><td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\" data-v=\"{n}\">{n}</td><td>{rewrites}</td></tr>",
             p.peak,
             limit(p.peak),
             signed(memory),
@@ -143,7 +143,7 @@ pub(super) fn table(r: &Report) -> String {
             p.saved,
             bytes(p.saved as f64),
             n = p.recomputed.len(),
-            loops = escaped(&p.loops.join(", ")),
+            rewrites = escaped(&p.rewrites.join(", ")),
         );
     }
     out + "</tbody></table></details>"

@@ -4,8 +4,8 @@ use super::{Session, Settings};
 use crate::backends::backend::Backend;
 use crate::budget::{BudgetChoice, FastestPlan, choose, fastest};
 use crate::fusion::{
-    self, DecidedLoops, Narrowed, PREPASSES, Plan, PlannedGroups, decide_loops, narrow_storage,
-    plan_frontier,
+    self, DecidedLoops, Narrowed, PREPASSES, Plan, PlannedGroups, Rewrites, decide_loops,
+    narrow_storage, plan_frontier,
 };
 use crate::ir::{Diagnostic, Function, Module};
 use crate::pipeline::{self, CompileUnit, missing};
@@ -55,8 +55,8 @@ impl<B: Backend + ?Sized> Session<B> {
         }
         let narrowed = self.narrowed(function)?;
         let PlanDecision { plan, groups, notes } = self.decide(&narrowed.function)?;
-        let (inverses, loops) = (narrowed.inverses.clone(), narrowed.loops.clone());
-        Ok(PreparedPlan { plan: Plan { inverses, loops, ..plan }, narrowed, groups, notes })
+        let rewrites = narrowed.rewrites.clone();
+        Ok(PreparedPlan { plan: Plan { rewrites, ..plan }, narrowed, groups, notes })
     }
 
     /// The rewrites and the plan of a prepared function that the budget chooses together; `None` without a budget.
@@ -74,7 +74,8 @@ impl<B: Backend + ?Sized> Session<B> {
     fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
         let kept = narrow_storage(function, &self.settings.lossy, &self.settings.plan, self)?;
         let decided = self.loops(&kept.function)?;
-        Ok(Narrowed { function: decided.function, loops: decided.choices, ..kept })
+        let rewrites = Rewrites { loops: decided.choices, ..kept.rewrites };
+        Ok(Narrowed { function: decided.function, rewrites, left: kept.left })
     }
 
     pub(super) fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {

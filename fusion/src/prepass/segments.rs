@@ -1,0 +1,197 @@
+//! Checkpoint segments: the first phase is divided as if each part were a [checkpoint region](super::checkpoint) of the
+//! user's own.
+//!
+//! Later phases compute again what they read of the inside of a segment; what crosses the end of one may be kept. What follows
+//! the last end is no region. Segments of a further level divide those of the level before: a
+//! segment that is computed again is divided in the same way then, so that less of it is in memory at a time.
+//!
+//! Segments of equal length are due to Chen et al., *Training deep nets with sublinear memory cost*, 2016.
+
+use super::checkpoint::recomputed_in_scopes;
+use crate::plan::segments::CheckpointEnds;
+use crate::plan::text::plan_lines;
+use adfuse_ir::control::reads;
+use adfuse_ir::text::Names;
+use adfuse_ir::{
+    At, CheckpointPath, CheckpointScope, Diagnostic, Function, Inst, Kind, Phase, ScopeKind, Value,
+    ValueDef,
+};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// A function that is divided into segments.
+#[derive(Clone, Debug)]
+pub struct SegmentedFunction {
+    /// The function. Plans are plans of this one.
+    pub function: Function,
+    /// The ends of its segments, a list for each level.
+    pub choices: Vec<CheckpointEnds>,
+}
+
+/// A function that is one segment.
+pub(crate) fn undivided(f: &Function) -> SegmentedFunction {
+    SegmentedFunction { function: f.clone(), choices: Vec::new() }
+}
+
+/// Whether no policy of the user says what later phases compute again.
+pub(crate) fn is_divisible(f: &Function) -> bool {
+    f.body_insts().iter().all(|&i| f.path(i).is_empty())
+}
+
+/// The instructions of the first phase.
+fn forward(f: &Function) -> impl Iterator<Item = Inst> + '_ {
+    f.body_insts().iter().copied().filter(|&i| f.inst(i).phase == Phase::PRIMAL)
+}
+
+/// The function in which later phases compute again what they read of the inside of segments, which end with these
+/// instructions: lists of them for each level, the outermost first.
+///
+/// # Errors
+/// None for verified functions.
+pub(crate) fn segmented(
+    f: &Function,
+    levels: &[Vec<Inst>],
+) -> Result<SegmentedFunction, Diagnostic> {
+    let regions = regions(f, levels);
+    let mut scope: SecondaryMap<Value, CheckpointPath> = SecondaryMap::new();
+    for i in forward(f) {
+        f.inst_results(i).iter().for_each(|&v| scope[v] = regions[i].clone());
+        for a in reads(f, i) {
+            if let ValueDef::Inst(..) = f.def(a) {
+                scope[a] = scope[a].common(&regions[i]);
+            }
+        }
+    }
+    f.results().iter().for_each(|&v| scope[v] = CheckpointPath::default());
+    let names = Names::of(f);
+    let named = |ends: &Vec<Inst>| {
+        let name = |&i: &Inst| f.inst_results(i).first().map(|&v| names.get(v));
+        CheckpointEnds { names: ends.iter().filter_map(name).collect() }
+    };
+    let function = recomputed_in_scopes(f, scope)?;
+    Ok(SegmentedFunction { function, choices: levels.iter().map(named).collect() })
+}
+
+/// The regions that instructions of the first phase are in.
+fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointPath> {
+    let mut scopes: SecondaryMap<Inst, Vec<CheckpointScope>> = SecondaryMap::new();
+    let mut outer: EntitySet<Inst> = EntitySet::new();
+    let mut number = 0;
+    for ends in levels {
+        let mut own: EntitySet<Inst> = EntitySet::new();
+        own.extend(ends.iter().copied());
+        // Of each segment of the level before the last part is no region of this one.
+        let mut part: Vec<Inst> = Vec::new();
+        for i in forward(f) {
+            part.push(i);
+            if own.contains(i) {
+                let scope = CheckpointScope { kind: ScopeKind::Remat, number };
+                part.drain(..).for_each(|i| scopes[i].push(scope));
+                number += 1;
+            } else if outer.contains(i) {
+                part.clear();
+            }
+        }
+        outer.extend(ends.iter().copied());
+    }
+    let mut regions = SecondaryMap::new();
+    forward(f).for_each(|i| regions[i] = CheckpointPath::of(&scopes[i]));
+    regions
+}
+
+/// The ends of segments of as many instructions each, at the narrowest places around: as many as each level has for every
+/// segment of the level before. `None` where the first phase is too short for that.
+pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>>> {
+    let forward: Vec<Inst> = forward(f).collect();
+    let bytes = crossing_bytes(f, &forward);
+    let mut levels = Vec::new();
+    let mut outer = vec![0, forward.len()];
+    for &count in counts {
+        let mut own = Vec::new();
+        for part in outer.windows(2) {
+            let (from, to) = (part[0], part[1]);
+            let places: Vec<usize> = (1..count).map(|k| from + k * (to - from) / count).collect();
+            own.extend(narrowest(&bytes, (from, to), &places)?);
+        }
+        outer.extend(&own);
+        outer.sort_unstable();
+        levels.push(own.into_iter().map(|end| forward[end - 1]).collect());
+    }
+    Some(levels)
+}
+
+/// The same ends, and one at the end of the first phase: the last segment is a region like the others.
+pub(crate) fn closed(f: &Function, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
+    let last = forward(f).last();
+    levels.first_mut().into_iter().for_each(|ends| ends.extend(last));
+    levels
+}
+
+/// The bytes that cross each place between the instructions of the first phase.
+fn crossing_bytes(f: &Function, forward: &[Inst]) -> Vec<i128> {
+    let mut last: SecondaryMap<Value, usize> = SecondaryMap::new();
+    for (at, &i) in forward.iter().enumerate() {
+        reads(f, i).into_iter().for_each(|a| last[a] = at);
+    }
+    let mut bytes = vec![0i128; forward.len() + 1];
+    for (at, &i) in forward.iter().enumerate() {
+        for &v in f.inst_results(i).iter().filter(|&&v| last[v] > at) {
+            let size = f.ty(v).bytes().map_or(0, i128::from);
+            bytes[at + 1] += size;
+            bytes[last[v] + 1] -= size;
+        }
+    }
+    for at in 1..bytes.len() {
+        bytes[at] += bytes[at - 1];
+    }
+    bytes
+}
+
+/// The narrowest places, each nearer to one of some places between two than to another of these.
+fn narrowest(bytes: &[i128], (from, to): (usize, usize), near: &[usize]) -> Option<Vec<usize>> {
+    let mut found: Vec<usize> = Vec::new();
+    for (k, &at) in near.iter().enumerate() {
+        let before = if k > 0 { near[k - 1] } else { from };
+        let after = near.get(k + 1).copied().unwrap_or(to);
+        let least = found.last().copied().unwrap_or(from) + 1;
+        let places = least.max(at - (at - before) / 2)..(at + (after - at) / 2 + 1).min(to);
+        found.push(places.min_by_key(|&p| (bytes[p], p.abs_diff(at)))?);
+    }
+    Some(found)
+}
+
+/// The function with the segments that the text of a plan lists.
+///
+/// # Errors
+/// For a line that lists what is no value of the first phase: the error has the place in the text.
+pub(crate) fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction, Diagnostic> {
+    let said: Vec<_> = plan_lines(text).filter(|(_, word, _)| *word == "segments").collect();
+    if said.is_empty() {
+        return Ok(undivided(f));
+    }
+    let names = Names::of(f);
+    let mut levels: Vec<Vec<Inst>> = Vec::new();
+    for (place, _, rest) in said {
+        let fail = |kind, m: String| Err(Diagnostic::new(At::span(place), kind, m));
+        let Some(ends) = CheckpointEnds::parse(rest) else {
+            return fail(Kind::Syntax, "expected `segments %value, %value`".into());
+        };
+        if !is_divisible(f) {
+            let m = "the function has checkpoint regions of its own, so it is not divided".into();
+            return fail(Kind::Usage, m);
+        }
+        // In the order of the function, each once.
+        let mut ahead = forward(f);
+        let mut level = Vec::new();
+        for name in &ends.names {
+            let is_named =
+                |i: &Inst| f.inst_results(*i).first().is_some_and(|&v| names.get(v) == *name);
+            let Some(i) = ahead.find(is_named) else {
+                let m = format!("no segment of the first phase ends with %{name} there");
+                return fail(Kind::UnknownName, m);
+            };
+            level.push(i);
+        }
+        levels.push(level);
+    }
+    segmented(f, &levels)
+}
