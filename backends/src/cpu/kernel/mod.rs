@@ -8,6 +8,7 @@
 pub(crate) mod bundle;
 pub(crate) mod compile;
 
+use super::direct_turn::SweepCall;
 use super::element::fold_with;
 use super::fold::{
     AbsorbValues, ArrayFold, BlockPartition, ElementArray, Extremum, FoldRuns, JoinParts, LineFold,
@@ -26,8 +27,8 @@ pub(super) struct CompiledKernel {
     batch: i64,
     stages: Vec<CompiledStage>,
     folds: Vec<DomainFold>,
-    rows: Vec<OwnArray>,
-    tiles: Vec<OwnArray>,
+    rows: Vec<WorkerArray>,
+    tiles: Vec<WorkerArray>,
     /// The slot of the sums that it reads, if it follows any.
     sums: u32,
     /// Where it may be cut.
@@ -55,10 +56,18 @@ impl Default for TaskGranularity {
 
 /// An array of a worker.
 #[derive(Clone, Copy)]
-struct OwnArray {
-    slot: u32,
+pub(super) struct WorkerArray {
+    pub(super) slot: u32,
     offset: u64,
     bytes: u64,
+}
+
+impl WorkerArray {
+    /// Where element 0 would be, if element `first` is where the array begins.
+    pub(super) fn begins(&self, worker: &Worker, first: i64) -> *mut u8 {
+        let back = first.wrapping_mul(self.bytes as i64);
+        worker.at(self.offset).wrapping_offset((back as isize).wrapping_neg())
+    }
 }
 
 struct CompiledStage {
@@ -66,7 +75,7 @@ struct CompiledStage {
     volume: i64,
     piece: i64,
     /// Arrays of values that it leaves.
-    values: Vec<(OwnArray, FoldTarget)>,
+    values: Vec<(WorkerArray, FoldTarget)>,
     /// Folds of which it leaves parts.
     parts: Vec<(FoldParts, FoldTarget)>,
     scans: Vec<(usize, TileScanSpec)>,
@@ -176,6 +185,30 @@ impl CompiledKernel {
             self.points(code, worker, 0, self.tasks.points);
         }
         alone
+    }
+
+    /// The calls that it is for the caller's worker, of this many, which are appended; `None` where others have tasks too, or it is more
+    /// than calls.
+    pub(super) fn calls(&self, threads: usize, calls: &mut Vec<SweepCall>) -> Option<()> {
+        let alone = (self.tasks.is_one() || threads == 1) && self.folds.is_empty();
+        if alone { self.calls_of(0, self.tasks.points, calls) } else { None }
+    }
+
+    /// The calls that a range of its points is for a single worker, which are appended; `None` where a stage
+    /// folds or scans what its function leaves, or goes through it piece by piece.
+    fn calls_of(&self, from: i64, to: i64, calls: &mut Vec<SweepCall>) -> Option<()> {
+        // Arrays have room for a batch, and stages follow each other batch by batch.
+        let at_once = self.stages.len() == 1 && self.rows.is_empty() || to - from <= self.batch;
+        for s in &self.stages {
+            let plain = [s.values.len(), s.parts.len(), s.scans.len(), s.tiles.len()] == [0; 4];
+            if !plain || !at_once || s.piece < s.volume {
+                return None;
+            }
+            let arrays = self.rows.iter().map(|&row| (row, from)).collect();
+            let (begin, end) = (from * s.volume, to * s.volume);
+            calls.push(SweepCall { sweep: s.sweep, begin, end, arrays });
+        }
+        Some(())
     }
 
     /// Finishes its folds, when all points are done.
