@@ -1,7 +1,7 @@
 //! Steps of a loop's block that are deferred: what only adds to something that is carried, such as the outer products of a way back
 //! that are gradients of weights, is done for several turns at once.
 //!
-//! An element is then read and written once in so many turns, and goes through the same operations in the same order. What
+//! An element is then read and written once in several turns, and goes through the same operations in the same order. What
 //! such a step reads of a turn is kept until then: elements of stacks are in memory anyway, and temporaries of the block are
 //! written to a row of an array for each turn. What is carried so stays in one place.
 
@@ -40,7 +40,7 @@ pub(super) struct DeferredStep {
 }
 
 /// What a kernel that may be deferred changes.
-struct Change {
+struct CarryChange {
     carry: usize,
     /// Where it is read, and where the next value is written.
     through: [Buffer; 2],
@@ -125,7 +125,7 @@ impl DeferredSteps {
 }
 
 /// The steps of a block of which each kernel only changes a carry of its own, with their numbers.
-fn candidates(block: &Block, program: &Program) -> Vec<(usize, Vec<(Kernel, Change)>)> {
+fn candidates(block: &Block, program: &Program) -> Vec<(usize, Vec<(Kernel, CarryChange)>)> {
     let mut found = Vec::new();
     for (n, step) in program.steps.iter().enumerate() {
         let kernels = match step {
@@ -138,7 +138,7 @@ fn candidates(block: &Block, program: &Program) -> Vec<(usize, Vec<(Kernel, Chan
             }
             _ => Vec::new(),
         };
-        let changes: Option<Vec<Change>> =
+        let changes: Option<Vec<CarryChange>> =
             kernels.iter().map(|kernel| change(kernel, block, program)).collect();
         let Some(changes) = changes.filter(|all| !all.is_empty()) else { continue };
         let reads = |b: Buffer| kernels.iter().filter(|k| k.reads().any(|r| r == b)).count();
@@ -151,7 +151,7 @@ fn candidates(block: &Block, program: &Program) -> Vec<(usize, Vec<(Kernel, Chan
 
 /// What a kernel changes, if that is one carry of the loop, which nothing else reads, and all else that it reads is there when several
 /// turns are over.
-fn change(kernel: &Kernel, block: &Block, program: &Program) -> Option<Change> {
+fn change(kernel: &Kernel, block: &Block, program: &Program) -> Option<CarryChange> {
     let mut writes = kernel.writes();
     let (next, None) = (writes.next()?, writes.next()) else { return None };
     let carries = |b: Buffer| {
@@ -186,5 +186,5 @@ fn change(kernel: &Kernel, block: &Block, program: &Program) -> Option<Change> {
     // The step itself reads what is carried, and the loop the next value.
     let alone = times(from) == 1 && times(next) == 1 && program.buffers[next].role == Role::Output;
     (plain(from) && plain(next) && lasts && alone)
-        .then_some(Change { carry, through: [from, next] })
+        .then_some(CarryChange { carry, through: [from, next] })
 }

@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code)]
 use super::codegen::vector_width::Vectors;
-use super::direct_turn::{DirectTurns, turns_of_blocks};
 use super::host_services::HostServices;
 use super::legal::LegalProgram;
 use super::loop_run::{LoopPointers, WorkerTables};
@@ -12,6 +11,7 @@ use super::prepare::{prepared, side_by_side};
 use super::scratch::ScratchLayout;
 use super::steps::{CompiledStep, CompiledSteps, StepNeeds, TableLayout, compile_program};
 use super::thread_pool::ThreadPool;
+use super::turn_calls::{DirectTurns, turns_of_blocks};
 use super::workers::Worker;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;

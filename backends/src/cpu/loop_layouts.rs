@@ -21,7 +21,7 @@ const STEPS: u64 = 8;
 
 /// How the steps of a block read an input.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Reads {
+enum InputReads {
     #[default]
     Nothing,
     /// Neighbouring sums read along this axis, which is not the last, and in no other way.
@@ -29,12 +29,12 @@ enum Reads {
     Otherwise,
 }
 
-impl Reads {
-    fn and(self, other: Reads) -> Reads {
+impl InputReads {
+    fn and(self, other: InputReads) -> InputReads {
         match (self, other) {
-            (Reads::Nothing, one) | (one, Reads::Nothing) => one,
+            (InputReads::Nothing, one) | (one, InputReads::Nothing) => one,
             (a, b) if a == b => a,
-            _ => Reads::Otherwise,
+            _ => InputReads::Otherwise,
         }
     }
 }
@@ -141,44 +141,47 @@ fn axis_of_sums(program: &Program, b: Buffer) -> Option<usize> {
     if !small || !data.dtype.is_float() || program.outputs.contains(&b) {
         return None;
     }
-    let mut reads = Reads::Nothing;
+    let mut reads = InputReads::Nothing;
     for step in program.steps.iter().filter(|step| step.reads().any(|read| read == b)) {
         reads = reads.and(match step {
-            Step::Contract(c) => c.members.iter().fold(Reads::Nothing, |all, member| {
+            Step::Contract(c) => c.members.iter().fold(InputReads::Nothing, |all, member| {
                 let then = member.then.params.iter().map(|param| param_reads(param, b, None));
                 let sides = [(&member.lhs, true), (&member.rhs, false)];
                 let feeds = sides.map(|(feed, left)| feed_reads(feed, b, member, left));
-                then.chain(feeds).fold(all, Reads::and)
+                then.chain(feeds).fold(all, InputReads::and)
             }),
-            _ => Reads::Otherwise,
+            _ => InputReads::Otherwise,
         });
     }
     match reads {
-        Reads::Along(axis) => Some(axis),
-        Reads::Nothing | Reads::Otherwise => None,
+        InputReads::Along(axis) => Some(axis),
+        InputReads::Nothing | InputReads::Otherwise => None,
     }
 }
 
 /// How an operand reads a buffer.
-fn feed_reads(feed: &Feed, b: Buffer, member: &Member, left: bool) -> Reads {
+fn feed_reads(feed: &Feed, b: Buffer, member: &Member, left: bool) -> InputReads {
     let (own, other) =
         if left { (&member.rows, &member.cols) } else { (&member.cols, &member.rows) };
     let line = other.iter().all(|&n| n == 1) && is_small_line(member);
     let last = own.iter().rposition(|&n| n > 1).filter(|_| line);
     let axis = last.map(|last| (member.batch.len() + last, feed_axes(member, own.len())));
-    feed.params.iter().map(|param| param_reads(param, b, axis)).fold(Reads::Nothing, Reads::and)
+    feed.params
+        .iter()
+        .map(|param| param_reads(param, b, axis))
+        .fold(InputReads::Nothing, InputReads::and)
 }
 
 fn feed_axes(member: &Member, own: usize) -> usize {
     member.batch.len() + own + member.depth.len()
 }
 
-/// How a parameter reads a buffer: along which of its axes it goes with this one of so many coordinates.
-fn param_reads(param: &Param, b: Buffer, axis: Option<(usize, usize)>) -> Reads {
-    let Param::Load(pieces) = param else { return Reads::Nothing };
+/// How a parameter reads a buffer: along which of its axes it goes with one of its coordinates, of which there is this number.
+fn param_reads(param: &Param, b: Buffer, axis: Option<(usize, usize)>) -> InputReads {
+    let Param::Load(pieces) = param else { return InputReads::Nothing };
     let reads = |piece: &Piece| {
         if piece.from != Operand::Buffer(b) {
-            return Reads::Nothing;
+            return InputReads::Nothing;
         }
         let along = |(axis, axes): (usize, usize)| {
             let steps: Option<SmallVec<[i128; 4]>> =
@@ -188,7 +191,9 @@ fn param_reads(param: &Param, b: Buffer, axis: Option<(usize, usize)>) -> Reads 
             let others = steps.iter().filter(|&&step| step != 0).count() > 1;
             (steps[at] == 1 && !others && at + 1 < steps.len()).then_some(at)
         };
-        axis.filter(|_| pieces.len() == 1).and_then(along).map_or(Reads::Otherwise, Reads::Along)
+        axis.filter(|_| pieces.len() == 1)
+            .and_then(along)
+            .map_or(InputReads::Otherwise, InputReads::Along)
     };
-    pieces.iter().map(reads).fold(Reads::Nothing, Reads::and)
+    pieces.iter().map(reads).fold(InputReads::Nothing, InputReads::and)
 }

@@ -5,11 +5,11 @@ use super::block::{
     BlockOutput, CarryStart, CompiledBlock, CompiledBranch, CompiledCarry, CompiledLoop,
     CompiledTrips, MovingInput,
 };
-use super::direct_turn::DirectTurns;
 use super::machine_code::Code;
 use super::scalar_loop::{CompiledScalarLoop, ScalarTrips};
 use super::steps::CompiledStep;
 use super::thread_pool::ThreadPool;
+use super::turn_calls::DirectTurns;
 use super::workers::{Worker, WorkerSet};
 use crate::runtime::limits::{RunLimits, loop_too_long};
 use crate::runtime::report::StepReport;

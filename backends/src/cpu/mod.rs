@@ -47,10 +47,12 @@ pub(crate) mod step_report;
 pub(crate) mod steps;
 pub(crate) mod strict_folds;
 pub(crate) mod strict_scans;
+mod sweep_call;
 pub(crate) mod sweep_facts;
 pub(crate) mod task_split;
 pub(crate) mod thread_pool;
 pub(crate) mod tiled_operand;
+mod turn_calls;
 pub(crate) mod workers;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_x86.rs")]
 pub(crate) mod x86;

@@ -19,8 +19,8 @@ const ROW: [i64; 2] = [64, 1 << 15];
 const LINE: i64 = 64;
 const NEAR: [i128; 2] = [1, 2];
 
-/// The most products of a sum, and of all, of one row or column with such neighbours in an operand that is read once: a library
-/// packs it first.
+/// The most products of a sum, and of all, of one row or column with such neighbours in a matrix that is read once: a library
+/// packs it first. Many such matrices are multiplied side by side.
 const LONG_LINE: [i64; 2] = [256, 1 << 17];
 
 /// The most instructions of a feed.
@@ -41,7 +41,7 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
         // A sum of one product is elementwise.
         (_, 1) => [1, i64::MAX],
         _ if near && depth <= LINE => [LINE, i64::MAX],
-        _ if near => LONG_LINE,
+        _ if near && count(&member.batch) == 1 => LONG_LINE,
         (1, _) => ROW,
         _ => MATRIX,
     };
@@ -89,7 +89,7 @@ pub fn is_small_line(member: &Member) -> bool {
     let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
     let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
     let products = rows.saturating_mul(cols).saturating_mul(depth);
-    let [deep, most] = LONG_LINE;
+    let [deep, most] = if count(&member.batch) == 1 { LONG_LINE } else { [LINE, i64::MAX] };
     let feeds = [&member.lhs, &member.rhs];
     let plain = feeds
         .iter()

@@ -1,8 +1,8 @@
 //! Compiles kernels: a sweep for each stage, memory for rows, tiles and folds, and the split into tasks.
 
 use super::{
-    CompiledKernel, CompiledStage, DomainFold, FoldKind, FoldParts, FoldTarget, Reduce,
-    RemainingFolds, TaskGranularity, TileScanSpec, WorkerArray,
+    CompiledKernel, CompiledStage, DomainFold, FoldKind, FoldParts, FoldTarget, OwnArray, Reduce,
+    RemainingFolds, TaskGranularity, TileScanSpec,
 };
 use crate::cpu::codegen::affine_form::affine;
 use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
@@ -91,13 +91,13 @@ impl CompileContext<'_> {
         let mut rows = Vec::new();
         for d in kernel.rows.values() {
             let offset = self.own.take(batch, d.bytes())?;
-            rows.push(WorkerArray { slot: slot(), offset, bytes: d.bytes() });
+            rows.push(OwnArray { slot: slot(), offset, bytes: d.bytes() });
         }
         let mut tiles = Vec::new();
         for t in kernel.tiles.values() {
             let places = volume(&t.dims)?.saturating_mul(batch);
             let offset = self.own.take(places, t.dtype.bytes())?;
-            tiles.push(WorkerArray { slot: slot(), offset, bytes: t.dtype.bytes() });
+            tiles.push(OwnArray { slot: slot(), offset, bytes: t.dtype.bytes() });
         }
         let sums = sums.map(|d| (slot(), d));
         let slots = ArraySlots {
@@ -327,8 +327,7 @@ impl CompileContext<'_> {
                 put
             }
             Sink::Reduce { monoid, runs, into } => {
-                let local =
-                    WorkerArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                let local = OwnArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                 let how = self.how(*monoid, dtype, runs, axes, found.piece < places)?;
                 let (row, monoid) = (into.index(), *monoid);
                 let reduce = Reduce { monoid, dtype, row, how };
@@ -337,8 +336,7 @@ impl CompileContext<'_> {
             }
             Sink::Fold { monoid, runs, then } => {
                 let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
-                let local =
-                    WorkerArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                let local = OwnArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                 found.values.push((local, FoldTarget::Fold(made.folds.len())));
                 made.folds.push(fold);
                 SweepOutput::Place(local.slot)

@@ -8,7 +8,6 @@
 pub(crate) mod bundle;
 pub(crate) mod compile;
 
-use super::direct_turn::SweepCall;
 use super::element::fold_with;
 use super::fold::{
     AbsorbValues, ArrayFold, BlockPartition, ElementArray, Extremum, FoldRuns, JoinParts, LineFold,
@@ -16,7 +15,8 @@ use super::fold::{
 };
 use super::machine_code::{Code, SweepId};
 use super::point_tasks::{PointTasks, TaskCount};
-use super::workers::{Worker, WorkerSet};
+use super::sweep_call::SweepCall;
+use super::workers::{OwnArray, Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
@@ -27,8 +27,8 @@ pub(super) struct CompiledKernel {
     batch: i64,
     stages: Vec<CompiledStage>,
     folds: Vec<DomainFold>,
-    rows: Vec<WorkerArray>,
-    tiles: Vec<WorkerArray>,
+    rows: Vec<OwnArray>,
+    tiles: Vec<OwnArray>,
     /// The slot of the sums that it reads, if it follows any.
     sums: u32,
     /// Where it may be cut.
@@ -54,28 +54,12 @@ impl Default for TaskGranularity {
     }
 }
 
-/// An array of a worker.
-#[derive(Clone, Copy)]
-pub(super) struct WorkerArray {
-    pub(super) slot: u32,
-    offset: u64,
-    bytes: u64,
-}
-
-impl WorkerArray {
-    /// Where element 0 would be, if element `first` is where the array begins.
-    pub(super) fn begins(&self, worker: &Worker, first: i64) -> *mut u8 {
-        let back = first.wrapping_mul(self.bytes as i64);
-        worker.at(self.offset).wrapping_offset((back as isize).wrapping_neg())
-    }
-}
-
 struct CompiledStage {
     sweep: SweepId,
     volume: i64,
     piece: i64,
     /// Arrays of values that it leaves.
-    values: Vec<(WorkerArray, FoldTarget)>,
+    values: Vec<(OwnArray, FoldTarget)>,
     /// Folds of which it leaves parts.
     parts: Vec<(FoldParts, FoldTarget)>,
     scans: Vec<(usize, TileScanSpec)>,

@@ -16,7 +16,7 @@ pub(crate) enum ValueHome {
     /// Nowhere: nobody names it.
     Unused,
     In(Register),
-    /// So many bytes behind what is in a register.
+    /// This many bytes behind what is in a register.
     Near(Register, i32),
     /// In the frame.
     Slot(u32),
@@ -257,33 +257,37 @@ impl RangeFinder<'_> {
         given
     }
 
+    fn defines(&mut self, v: LoopVal, op: &LoopOp) {
+        match *op {
+            LoopOp::Load(_, at) => self.addresses(at, 0),
+            LoopOp::Add(a, b) if matches!(self.op(b), Some(LoopOp::Int(_))) => {
+                self.addresses(a, 0);
+                self.uses(b, 0);
+            }
+            _ => op.operands().into_iter().for_each(|a| self.uses(a, 0)),
+        }
+        self.at += 1;
+        self.define(v, Some(*op));
+    }
+
+    fn invariants(&mut self, params: &[(usize, LoopVal)]) {
+        self.fixed.clear();
+        for &(k, v) in params {
+            match self.op(v) {
+                Some(LoopOp::Load(_, at)) if self.repeated[k] => {
+                    self.addresses(at, 0);
+                    self.fixed.push(at);
+                }
+                _ => self.uses(v, 0),
+            }
+        }
+    }
+
     fn stmt(&mut self, s: &LoopStmt) {
         self.at += 1;
         match s {
-            LoopStmt::Let(v, op) => {
-                match *op {
-                    LoopOp::Load(_, at) => self.addresses(at, 0),
-                    LoopOp::Add(a, b) if matches!(self.op(b), Some(LoopOp::Int(_))) => {
-                        self.addresses(a, 0);
-                        self.uses(b, 0);
-                    }
-                    _ => op.operands().into_iter().for_each(|a| self.uses(a, 0)),
-                }
-                self.at += 1;
-                self.define(*v, Some(*op));
-            }
-            LoopStmt::Invariants { params } => {
-                self.fixed.clear();
-                for &(k, v) in params {
-                    match self.op(v) {
-                        Some(LoopOp::Load(_, at)) if self.repeated[k] => {
-                            self.addresses(at, 0);
-                            self.fixed.push(at);
-                        }
-                        _ => self.uses(v, 0),
-                    }
-                }
-            }
+            LoopStmt::Let(v, op) => self.defines(*v, op),
+            LoopStmt::Invariants { params } => self.invariants(params),
             LoopStmt::If { all, then, otherwise, results } => {
                 all.iter().flat_map(LoopCond::operands).for_each(|a| self.uses(a, 0));
                 // A branch writes its results while the other's values are dead, and its own are not.

@@ -37,11 +37,7 @@ impl SweepEmitter<'_> {
 
     /// A value by its operation.
     pub(crate) fn define(&mut self, v: LoopVal, op: &LoopOp) -> Result<(), Unsupported> {
-        if let ValueHome::Unused
-        | ValueHome::Near(..)
-        | ValueHome::Number(_)
-        | ValueHome::Table(_) = self.home(v)
-        {
+        if !matches!(self.home(v), ValueHome::In(_) | ValueHome::Slot(_)) {
             return Ok(());
         }
         let mut to = RAX;
