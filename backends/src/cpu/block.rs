@@ -4,6 +4,9 @@
 //! constants with those of the executable, so their pointers are set once. Its inputs and outputs are memory of the
 //! program around it or of the loop; their pointers are set when the step begins, or at each turn of the loop.
 
+use super::deferred_steps::DeferredSteps;
+use super::kernel::CompiledKernel;
+use super::kernel::compile::CompileContext;
 use super::legal::{LegalBlock, LegalProgram};
 use super::places::place;
 use super::scratch::ScratchLayout;
@@ -36,6 +39,21 @@ pub(super) struct CompiledBlock {
     /// Inputs that are elsewhere at each turn.
     pub(super) moving: Vec<(usize, MovingInput)>,
     pub(super) outputs: Vec<BlockOutput>,
+    /// What of it is done for several turns at once, where turns are calls of functions alone.
+    pub(super) deferred: Option<CompiledDeferral>,
+}
+
+/// Steps that are done for several turns at once, made.
+pub(super) struct CompiledDeferral {
+    pub(super) turns: u64,
+    /// The numbers of the steps, and what does each of them for all the turns.
+    pub(super) steps: Vec<(usize, Vec<CompiledKernel>)>,
+    /// What is carried through these steps alone, by position.
+    pub(super) carries: Vec<usize>,
+    /// Arrays around the loop, the bytes of an element, and what stands for the elements of all the turns.
+    pub(super) elements: Vec<(usize, usize, usize)>,
+    /// Temporaries, their bytes, and the arrays with a row for each of the turns.
+    pub(super) kept: Vec<(usize, usize, usize)>,
 }
 
 /// An input that is elsewhere at each turn of a loop.
@@ -266,7 +284,7 @@ impl<'l> StepCompiler<'_, 'l> {
         at: u64,
         scope: &StepScope,
     ) -> Result<CompiledBlock, Diagnostic> {
-        let LegalBlock { role, given, legal, layout, .. } = legal;
+        let LegalBlock { role, given, legal, deferred, layout, .. } = legal;
         let rooms = ScratchLayout::new(given, (&legal.low, &legal.needed), layout)?;
         let places = place(&legal.low, layout, &rooms, &mut self.constants);
         let places = places.map_err(|d| within(d, given, None))?;
@@ -275,6 +293,10 @@ impl<'l> StepCompiler<'_, 'l> {
         let inner = StepScope { base, step: scope.step, title: format!("{}.{role}.", scope.title) };
         let CompiledSteps { steps, made, slots, .. } = self.steps(given, legal, &rooms, &inner)?;
         let program = &legal.low.program;
+        let mut deferral = None;
+        if let Some(steps) = deferred {
+            deferral = Some(self.deferral(steps, block, (program, slots), &inner)?);
+        }
         self.tables.push(TableLayout { program, places, slots, base });
         let mut made_block = CompiledBlock {
             role: role.clone(),
@@ -287,6 +309,7 @@ impl<'l> StepCompiler<'_, 'l> {
             index: Vec::new(),
             moving: Vec::new(),
             outputs: outputs(program),
+            deferred: deferral,
         };
         for (b, input) in block.bindings() {
             let bytes = program.buffers[b].bytes() as usize;
@@ -302,6 +325,56 @@ impl<'l> StepCompiler<'_, 'l> {
             }
         }
         Ok(made_block)
+    }
+}
+
+impl StepCompiler<'_, '_> {
+    /// Compiles what does steps of a block for several turns at once.
+    fn deferral(
+        &mut self,
+        deferred: &DeferredSteps,
+        block: &Block,
+        (program, slots): (&Program, u32),
+        scope: &StepScope,
+    ) -> Result<CompiledDeferral, Diagnostic> {
+        let bytes = |b: Buffer| program.buffers[b].bytes() as usize;
+        let mut made = CompiledDeferral {
+            turns: deferred.turns,
+            steps: Vec::new(),
+            carries: Vec::new(),
+            elements: Vec::new(),
+            kept: deferred
+                .kept
+                .iter()
+                .map(|&(b, all)| (b.index(), bytes(b), all.index()))
+                .collect(),
+        };
+        for (own, input) in block.bindings() {
+            let all = deferred.elements.iter().find(|(b, _)| *b == own);
+            if let (Some(&(b, all)), BlockInput::Element(from)) = (all, input) {
+                made.elements.push((from.index(), bytes(b), all.index()));
+            }
+        }
+        for step in &deferred.steps {
+            let mut kernels = Vec::with_capacity(step.kernels.len());
+            for kernel in &step.kernels {
+                let title = format!("{}{}.turns", scope.title, kernel.name);
+                self.compiler.listing.begin(scope.step.unwrap_or_default(), &title);
+                let mut making = CompileContext {
+                    compiler: Some(&mut *self.compiler),
+                    facts: None,
+                    program,
+                    shared: &mut OffsetAllocator::default(),
+                    own: &mut self.own,
+                    slots,
+                    host: Some(self.host),
+                };
+                kernels.push(making.kernel(kernel, None)?);
+            }
+            made.steps.push((step.step, kernels));
+            made.carries.extend(&step.carries);
+        }
+        Ok(made)
     }
 }
 

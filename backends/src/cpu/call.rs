@@ -212,7 +212,7 @@ impl CpuExecutable {
         self.sized("output", outputs.iter().map(|s| s.len()), &self.output_bytes)?;
         self.agreement.reach()?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let RunMemory { arena, constants, tables, loops, pointers, .. } = &mut *memory;
+        let RunMemory { arena, constants, tables, loops, turns, pointers, .. } = &mut *memory;
         let (arena, constants) = (arena.start(), constants.start());
         // Elements are at multiples of their size, as everything but machine code asks for. Slices that
         // begin elsewhere are rare, and copied.
@@ -253,6 +253,7 @@ impl CpuExecutable {
                 code: &self.code,
                 tables,
                 loops,
+                turns,
                 pool: pool.as_deref_mut(),
                 limits: self.limits,
                 step: n,

@@ -11,6 +11,7 @@ use super::prepare::{prepared, side_by_side};
 use super::scratch::ScratchLayout;
 use super::steps::{CompiledStep, CompiledSteps, StepNeeds, TableLayout, compile_program};
 use super::thread_pool::ThreadPool;
+use super::turn_calls::{DirectTurns, turns_of_blocks};
 use super::workers::Worker;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
@@ -84,6 +85,8 @@ pub(super) struct RunMemory {
     pub(super) tables: Vec<WorkerTables>,
     /// Of what each loop carries.
     pub(super) loops: Vec<LoopPointers>,
+    /// Of programs whose turns are calls of functions alone.
+    pub(super) turns: Vec<Option<DirectTurns>>,
     /// Of the buffers, for the run.
     pub(super) pointers: Vec<*mut u8>,
 }
@@ -178,6 +181,9 @@ impl CpuExecutable {
         let sizes = [all, constants.most, own.most];
         let mut memory = RunMemory::new(sizes, &layouts, options.threads.max(1)).map_err(within)?;
         memory.loops = loops.into_iter().map(LoopPointers::of).collect();
+        let entries = |l: &TableLayout<'_>| l.places.len() + l.slots as usize;
+        let entries: Vec<usize> = layouts.iter().map(entries).collect();
+        memory.turns = turns_of_blocks(&steps, &code, (&entries, options.threads.max(1)));
         let outputs = outputs(low, &places);
         for place in &mut places {
             if let BufferPlace::Output(k, _) = place {
@@ -238,6 +244,7 @@ impl RunMemory {
             own: Vec::new(),
             tables: Vec::new(),
             loops: Vec::new(),
+            turns: Vec::new(),
             pointers: Vec::new(),
         };
         for _ in 0..threads {

@@ -1,5 +1,6 @@
 //! Programs as the engine runs them, before they have memory: their steps rewritten, and what each step needs.
 
+use super::deferred_steps::DeferredSteps;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::legalize::Legalized;
@@ -22,6 +23,8 @@ pub(super) struct LegalBlock {
     pub(super) role: String,
     pub(super) given: Verified<Program>,
     pub(super) legal: LegalProgram,
+    /// What of it may be done for several turns at once.
+    pub(super) deferred: Option<DeferredSteps>,
     /// Where its temporaries are in the bytes that the step has for it.
     pub(super) layout: ArenaLayout,
     /// How many bytes these are.

@@ -9,6 +9,7 @@ use super::machine_code::Code;
 use super::scalar_loop::{CompiledScalarLoop, ScalarTrips};
 use super::steps::CompiledStep;
 use super::thread_pool::ThreadPool;
+use super::turn_calls::DirectTurns;
 use super::workers::{Worker, WorkerSet};
 use crate::runtime::limits::{RunLimits, loop_too_long};
 use crate::runtime::report::StepReport;
@@ -47,6 +48,8 @@ pub(super) struct StepRun<'a> {
     /// Of the whole program, then of the programs in its steps.
     pub(super) tables: &'a mut [WorkerTables],
     pub(super) loops: &'a mut [LoopPointers],
+    /// Of the programs whose turns are calls of functions alone, at the numbers of their tables.
+    pub(super) turns: &'a mut [Option<DirectTurns>],
     pub(super) pool: Option<&'a mut ThreadPool>,
     pub(super) limits: RunLimits,
     /// The step of the whole program that runs.
@@ -269,7 +272,10 @@ impl StepRun<'_> {
         };
         self.limits.check(made.op, trips)?;
         let index = self.scratch(outer, made.index.1);
-        made.blocks().for_each(|block| self.open(outer, block, index));
+        for block in made.blocks() {
+            self.open(outer, block, index);
+            self.open_turns(block);
+        }
         let run = LoopTurns { made, outer, trips, first };
         match (&made.trips, &made.back) {
             (CompiledTrips::While(test, most), _) => self.while_true(&run, test, *most, pointers),
@@ -287,11 +293,13 @@ impl StepRun<'_> {
         let LoopPointers { now, next, .. } = pointers;
         let made = run.made;
         self.begin(run.outer, &made.carries, run.trips % 2 == 1, (now, next));
+        self.hold(run, true, (now, next));
         for t in 0..run.trips {
             let position = run.position(t);
             let turn = BlockTurn { position, now, next, returned: &[], stacks: &made.stacks };
             self.turn(run, &made.step, &turn)?;
             self.swap(run.outer, &made.carries, (now, next));
+            self.hold(run, false, (now, next));
         }
         self.end(run.outer, &made.carries, now);
         Ok(())
@@ -356,6 +364,9 @@ impl StepRun<'_> {
             let bytes = bits.to_le_bytes();
             // SAFETY: there are 8 bytes for the position, and no number of a position has more.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        }
+        if self.direct_turn(run, block, turn) {
+            return Ok(());
         }
         for &(b, input) in &block.moving {
             let at = match input {

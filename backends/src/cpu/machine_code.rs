@@ -429,6 +429,16 @@ impl Code {
         self.functions.iter().zip(&self.noted).map(move |(f, noted)| (noted, code(*f, noted)))
     }
 
+    /// The function of a sweep.
+    pub(super) fn function(&self, id: SweepId) -> SweepFn {
+        self.functions[id.0]
+    }
+
+    /// The entries of the table that are others while the function of a sweep runs: where each is, and which one is put there.
+    pub(super) fn moves(&self, id: SweepId) -> &[(u32, u32)] {
+        self.moves.get(id.0).map_or(&[], |moves| moves.as_slice())
+    }
+
     /// Runs a sweep over places `begin..end`. Pointers of buffers may move in the table meanwhile, and are where they were
     /// afterwards.
     ///
@@ -440,7 +450,7 @@ impl Code {
     #[allow(unsafe_code)]
     pub(super) unsafe fn run(&self, id: SweepId, table: &mut [*mut u8], begin: i64, end: i64) {
         let Some(f) = self.functions.get(id.0).filter(|_| begin < end) else { return };
-        let moves = self.moves.get(id.0).map_or(&[][..], |moves| moves.as_slice());
+        let moves = self.moves(id);
         if moves.is_empty() {
             // SAFETY: as the caller promises.
             return unsafe { f(table.as_ptr(), begin, end) };

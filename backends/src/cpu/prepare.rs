@@ -3,8 +3,10 @@
 
 use super::block::{LoopPlaces, block_room};
 use super::capabilities::CAPABILITIES;
+use super::deferred_steps::DeferredSteps;
 use super::kernel::compile::CompileContext;
 use super::legal::{LegalBlock, LegalProgram};
+use super::loop_layouts::copy_matrices;
 use super::places::{bytes, handed, outputs, place};
 use super::scratch::{ScratchLayout, rooms};
 use super::steps::work;
@@ -14,7 +16,7 @@ use crate::runtime::errors::within;
 use crate::runtime::host_memory::{ALIGN, OffsetAllocator, too_much};
 use crate::runtime::legalize::{Legalized, legalize, legalize_block};
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Block, Buffer, Program, Role, Step, Verified};
+use adfuse_ir::kernel::{Block, Buffer, Loop, Program, Role, Step, Verified};
 
 /// Bytes that each step of a program needs beside the buffers while it runs: parts of folds over the
 /// domain, operands that are computed before they are multiplied, updates of a scatter, sums that are of
@@ -99,13 +101,19 @@ pub(super) fn prepared(
 
 fn sized(
     program: &Program,
-    low: Legalized,
+    mut low: Legalized,
     arrange: &Arrange<'_>,
 ) -> Result<LegalProgram, Diagnostic> {
+    copy_matrices(&mut low)?;
     let mut blocks = Vec::new();
     for (n, step) in low.program.steps.iter().enumerate() {
-        let all =
-            step.blocks().into_iter().map(|(role, block)| prepared_block(role, block, arrange));
+        let all = step.blocks().into_iter().map(|(role, block)| {
+            let around = match step {
+                Step::Loop(l) if std::ptr::eq(block, &l.step) => Some(&**l),
+                _ => None,
+            };
+            prepared_block(role, (block, around), arrange)
+        });
         let all: Result<Vec<LegalBlock>, Diagnostic> = all.collect();
         blocks.push(all.map_err(|d| within(d, program, low.origin.get(n).copied()))?);
     }
@@ -115,14 +123,15 @@ fn sized(
 
 fn prepared_block(
     role: String,
-    block: &Block,
+    (block, around): (&Block, Option<&Loop>),
     arrange: &Arrange<'_>,
 ) -> Result<LegalBlock, Diagnostic> {
     let given = block.program.clone();
-    let legal = sized(&given, legalize_block(&given, &CAPABILITIES)?, arrange)?;
+    let mut legal = sized(&given, legalize_block(&given, &CAPABILITIES)?, arrange)?;
+    let deferred = around.and_then(|l| DeferredSteps::of(l, &mut legal.low));
     let layout = arrange(&given, &legal.needed, &[])?;
     let bytes = ScratchLayout::new(&given, (&legal.low, &legal.needed), &layout)?.most;
-    Ok(LegalBlock { role, given, legal, layout, bytes })
+    Ok(LegalBlock { role, given, legal, deferred, layout, bytes })
 }
 
 /// As [`scratch`], for a program that is legalized.

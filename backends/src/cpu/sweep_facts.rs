@@ -26,6 +26,9 @@ const CANONICAL: u32 = 2;
 /// and sixteen stores took as long as this many.
 const TILED: i64 = 192;
 
+/// Instructions that gather a bit for each lane of a group: sixteen loads, and those that find the words and shift them.
+const GATHERED_BITS: u32 = 40;
+
 /// Instructions that make a mask of a guard for a group, and those that ask for a guard once for a line.
 const GUARD_MASK: u32 = 6;
 const STILL_GUARD: u32 = 5;
@@ -87,7 +90,7 @@ impl FactCollector {
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> SweepId {
         let wide = self.vectors == Vectors::Avx512;
         let (mut nest, fits) = partial_nest(sweep, false, if wide { 16 } else { 8 });
-        let calls = calls(&nest);
+        let calls = if wide { 0 } else { calls(&nest) };
         let whole = calls == 0 && self.vectors != Vectors::Narrow;
         let facts = match whole && fits.is_ok() {
             true => of_nest(&nest, self.vectors.bits() / 32, 0),
@@ -116,7 +119,7 @@ impl FactCollector {
     }
 }
 
-/// Functions that code calls for each element: no vectors have them.
+/// Functions that code without AVX-512 calls for each element: its vectors do not have them.
 fn calls(nest: &LoopNest) -> u32 {
     let called = |inst: &SInst| inst.op == SOp::Prim(Prim::Rem) && inst.dtype.is_float();
     let count = nest.order.iter().filter(|&&v| called(&nest.body.insts[v])).count();
@@ -153,6 +156,7 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
                 facts.slots = facts.slots.saturating_add(tiled);
             }
             (VectorAccess::Single, _) => facts.placed += 1,
+            (VectorAccess::Bits, _) => facts.slots = facts.slots.saturating_add(GATHERED_BITS),
             (VectorAccess::Even, ParamRead::Guarded(sources)) => {
                 if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
                     match shuffled(nest, a) {

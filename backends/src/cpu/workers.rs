@@ -21,6 +21,22 @@ pub(super) struct Worker {
     pub(super) shared: *mut u8,
 }
 
+/// An array of a worker, and the slot in which sweeps find it.
+#[derive(Clone, Copy)]
+pub(super) struct OwnArray {
+    pub(super) slot: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+impl OwnArray {
+    /// Where element 0 would be, if element `first` is where the array begins.
+    pub(super) fn begins(&self, worker: &Worker, first: i64) -> *mut u8 {
+        let back = first.wrapping_mul(self.bytes as i64);
+        worker.at(self.offset).wrapping_offset((back as isize).wrapping_neg())
+    }
+}
+
 // SAFETY: a worker is used by one thread at a time; that tasks touch disjoint memory is what chunks are cut for.
 unsafe impl Send for Worker {}
 

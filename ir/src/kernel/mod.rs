@@ -27,6 +27,7 @@ mod spaced;
 mod stage;
 pub mod text;
 mod unroll;
+mod unroll_steps;
 mod verified;
 mod verify;
 mod visit;
@@ -54,6 +55,7 @@ pub use stage::{
     Kernel, Operand, Order, Param, Piece, Row, Run, Schedule, Sink, Stage, Tile, TileData,
     strict_runs,
 };
-pub use unroll::unrolled;
+pub use unroll::{is_small_line, unrolled};
+pub use unroll_steps::several_steps;
 pub use verified::Verified;
 pub use verify::{verify, verify_steps};

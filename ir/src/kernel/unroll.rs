@@ -19,6 +19,10 @@ const ROW: [i64; 2] = [64, 1 << 15];
 const LINE: i64 = 64;
 const NEAR: [i128; 2] = [1, 2];
 
+/// The most products of a sum, and of all, of one row or column with such neighbours in a matrix that is read once: a library
+/// packs it first. Many such matrices are multiplied side by side.
+const LONG_LINE: [i64; 2] = [256, 1 << 17];
+
 /// The most instructions of a feed.
 const FEED: usize = 8;
 
@@ -28,9 +32,16 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
     let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
     let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
     let products = rows.saturating_mul(cols).saturating_mul(depth);
-    let [deep, most] = match (rows, cols) {
-        (1, _) if has_neighbours(&member.rhs, &member.cols, member) => [LINE, i64::MAX],
-        (_, 1) if has_neighbours(&member.lhs, &member.rows, member) => [LINE, i64::MAX],
+    let near = match (rows, cols) {
+        (1, _) => has_neighbours(&member.rhs, &member.cols, member),
+        (_, 1) => has_neighbours(&member.lhs, &member.rows, member),
+        _ => false,
+    };
+    let [deep, most] = match (rows, depth) {
+        // A sum of one product is elementwise.
+        (_, 1) => [1, i64::MAX],
+        _ if near && depth <= LINE => [LINE, i64::MAX],
+        _ if near && count(&member.batch) == 1 => LONG_LINE,
         (1, _) => ROW,
         _ => MATRIX,
     };
@@ -72,6 +83,24 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
     })
 }
 
+/// Whether [`unrolled`] makes a kernel of a member of one row or column, if the elements of the other operand are side by side for
+/// neighbouring sums.
+pub fn is_small_line(member: &Member) -> bool {
+    let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
+    let products = rows.saturating_mul(cols).saturating_mul(depth);
+    let [deep, most] = if count(&member.batch) == 1 { LONG_LINE } else { [LINE, i64::MAX] };
+    let feeds = [&member.lhs, &member.rhs];
+    let plain = feeds
+        .iter()
+        .all(|feed| feed.program.insts.len() <= FEED && !feed.params.iter().any(reads_at_data));
+    rows.min(cols) == 1
+        && (2..=deep).contains(&depth)
+        && products <= most
+        && member.sum.is_float()
+        && plain
+}
+
 /// Whether an operand's elements for places along the last of its own axes are near each other in memory.
 fn has_neighbours(feed: &Feed, own: &Extents, member: &Member) -> bool {
     let Some(last) = own.iter().rposition(|&n| n > 1) else { return false };
@@ -109,7 +138,7 @@ impl Stage {
     }
 
     /// The instructions of a program, with other parameters.
-    fn inlined(&mut self, program: &ScalarProgram, params: &[SVal]) -> Vec<SVal> {
+    pub(super) fn inlined(&mut self, program: &ScalarProgram, params: &[SVal]) -> Vec<SVal> {
         let mut map: Vec<SVal> = Vec::with_capacity(program.insts.len());
         for inst in program.insts.values() {
             map.push(match inst.op {
@@ -125,7 +154,7 @@ impl Stage {
     }
 
     /// Another parameter, and the value of it.
-    fn param(&mut self, param: Param, dtype: crate::DType) -> SVal {
+    pub(super) fn param(&mut self, param: Param, dtype: crate::DType) -> SVal {
         let k = self.params.len() as u32;
         self.params.push(param);
         self.program.params.push(dtype);
@@ -162,7 +191,7 @@ impl Stage {
 }
 
 /// Whether a parameter names other parameters, by numbers that change here.
-fn reads_at_data(param: &Param) -> bool {
+pub(super) fn reads_at_data(param: &Param) -> bool {
     match param {
         Param::Load(pieces) => pieces.iter().any(|p| {
             let guards = p.guards.iter().map(|g| &g.expr);

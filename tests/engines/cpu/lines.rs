@@ -3,6 +3,7 @@
 use super::{agrees, arguments, same};
 use crate::common::random::inputs;
 use adfuse::backends::Array;
+use adfuse::backends::cpu::{CpuExecutable, Vectors};
 use adfuse::fusion::Effort;
 use adfuse::ir::DType;
 use adfuse::ir::kernel::text::parse as read;
@@ -192,4 +193,74 @@ fn places_by_data() {
             panic!("{dtype}, {from}: {why}");
         }
     }
+}
+
+/// Truth values of a bit each, read out of their order: down columns, backwards, every third one, from any bit of a word on. Vectors
+/// with masks gather the words.
+#[test]
+fn packed_truth_values_out_of_order() {
+    let reads = [
+        ("[70, 37]", "%p[d1, d0]", [37, 70]),
+        ("[45, 300]", "%p[d1, d0 + 3]", [29, 45]),
+        ("[7, 211]", "%p[d0, d1 * 3 + 1]", [7, 70]),
+        ("[5, 131]", "%p[d0, d1 * -1 + 130]", [5, 131]),
+        ("[3, 40, 33]", "%p[2, d1 * -1 + 39, d0]", [33, 40]),
+        ("[40, 33]", "%p[d1, 32]", [2, 40]),
+    ];
+    for (dims, at, [rows, n]) in reads {
+        let count: i64 =
+            dims.trim_matches(['[', ']']).split(", ").map(|n| n.parse::<i64>().unwrap()).product();
+        let text = format!(
+            "program @f {{
+              input %x: f32[{count}]
+              input %y: f32[{rows}, {n}]
+              temp %p: bool{dims} as b1
+              output %z: f32[{rows}, {n}]
+              kernel @a {dims} {{
+                stage [] {{
+                  p0 = load %x[{flat}]
+                  s0 = param.f32 0 s1 = const.f32 0.25 s2 = gt.bool s0 s1
+                  %p[{own}] = store s2
+                }}
+              }}
+              kernel @b [{rows}, {n}] {{
+                stage [] {{
+                  p0 = load {at}
+                  p1 = load %y[d0, d1]
+                  s0 = param.bool 0 s1 = param.f32 1 s2 = neg.f32 s1
+                  s3 = select.f32 s0 s1 s2
+                  %z[d0, d1] = store s3
+                }}
+              }}
+              return %z
+            }}",
+            flat = row_major(dims),
+            own = (0..dims.split(", ").count())
+                .map(|k| format!("d{k}"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        );
+        let program = read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+        let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        if let Err(why) = same(&program, Effort::Default, &arguments(&program)) {
+            panic!("{at} of {dims}: {why}");
+        }
+        let layout = super::layout(&program, Effort::Default).expect("fits");
+        let made = CpuExecutable::compile(&program, &layout, super::strict()).expect("compiles");
+        let refused: Vec<_> = made.sweeps().filter_map(|s| s.emitter.why()).collect();
+        if Vectors::host() == Vectors::Avx512 {
+            assert!(refused.is_empty(), "{at} of {dims}: {refused:?}");
+        }
+    }
+}
+
+/// The place of `d0, d1, ..` in an array of these extents.
+fn row_major(dims: &str) -> String {
+    let extents = dims.trim_matches(['[', ']']).split(", ");
+    let extents: Vec<i64> = extents.map(|n| n.parse().expect("a number")).collect();
+    let term = |k: usize| {
+        let step: i64 = extents[k + 1..].iter().product();
+        format!("d{k} * {step}")
+    };
+    (0..extents.len()).map(term).collect::<Vec<_>>().join(" + ")
 }

@@ -17,6 +17,7 @@ mod small_loops;
 mod sorting;
 mod targets;
 mod transposes;
+mod vector_loops;
 mod widths;
 mod windows;
 

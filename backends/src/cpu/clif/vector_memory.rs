@@ -65,6 +65,7 @@ impl FunctionEmitter<'_, '_> {
             GroupRead::Fixed
             | GroupRead::Element
             | GroupRead::Grid { .. }
+            | GroupRead::Bits { .. }
             | GroupRead::Masked { .. } => None,
         }
     }

@@ -3,6 +3,7 @@
 use super::loop_ir::{
     Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
 };
+use adfuse_ir::DType;
 
 /// Literals that are read through guards have vectors in memory, whose number is limited.
 const MOST_WAYS: usize = 16;
@@ -10,6 +11,9 @@ const MOST_WAYS: usize = 16;
 /// Lines of at most this many elements are not cut where guards begin and cease to hold: masks say which
 /// lanes read.
 const SHORT: i64 = 64;
+
+/// The most bits from one element of a group to the next: numbers of bits within a group have 32 bits.
+const FAR_BITS: u64 = 1 << 24;
 
 impl LoopNest {
     /// Finds how vectors reach what is read and written.
@@ -19,6 +23,9 @@ impl LoopNest {
         for k in 0..self.reads.len() {
             let reach = match self.reach_of(&self.reads[k]) {
                 VectorAccess::Guarded if masked && self.varies[k] => VectorAccess::Masked,
+                VectorAccess::Single if masks && self.strides_bits(&self.reads[k]) => {
+                    VectorAccess::Bits
+                }
                 reach => reach,
             };
             let mut needs = Vec::new();
@@ -72,6 +79,16 @@ impl LoopNest {
             Some(_) if self.step(a.form) == 1 => VectorAccess::Packed,
             Some(_) => VectorAccess::Single,
         }
+    }
+
+    /// Whether a parameter is truth values of a bit each in steps other than one along the line, which vectors with masks gather.
+    fn strides_bits(&self, read: &ParamRead) -> bool {
+        let ParamRead::Guarded(sources) = read else { return false };
+        let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() else {
+            return false;
+        };
+        let bits = a.packed == Some(1) && a.dtype == DType::Bool && self.affine(a.form);
+        bits && self.grid().is_none() && self.step(a.form).unsigned_abs() <= FAR_BITS
     }
 
     fn reach_of(&self, read: &ParamRead) -> VectorAccess {

@@ -213,6 +213,8 @@ pub(crate) enum VectorAccess {
     Even,
     /// Neighbouring packed elements.
     Packed,
+    /// Truth values of a bit each, in equal steps.
+    Bits,
     /// Coordinates in equal steps.
     Coord,
     /// Elements of 32 bits in a pattern over the axes that lines merge, where guards hold.

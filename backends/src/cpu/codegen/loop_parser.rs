@@ -372,6 +372,13 @@ impl<'s> LoopParser<'s> {
                 l.expect("first")?;
                 GroupRead::Packed { bits, pointer, first: l.value()? }
             }
+            "bits" => {
+                let pointer = l.value()?;
+                l.expect("first")?;
+                let first = l.value()?;
+                l.expect("step")?;
+                GroupRead::Bits { pointer, first, step: l.number()? }
+            }
             "coordinate" => {
                 let first = l.value()?;
                 l.expect("step")?;

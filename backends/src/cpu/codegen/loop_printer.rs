@@ -48,6 +48,9 @@ fn group_read(f: &mut Formatter<'_>, read: &GroupRead) -> Result {
         GroupRead::Packed { bits, pointer, first } => {
             writeln!(f, "packed {bits} {pointer} first {first}")
         }
+        GroupRead::Bits { pointer, first, step } => {
+            writeln!(f, "bits {pointer} first {first} step {step}")
+        }
         GroupRead::Coord { first, step } => writeln!(f, "coordinate {first} step {step}"),
         GroupRead::Grid { pointer, steps, guards, rest } => {
             write!(f, "grid {pointer} {steps}")?;

@@ -191,6 +191,8 @@ pub(crate) enum GroupRead {
     Even { pointer: LoopVal, step: i64 },
     /// Neighbouring packed elements of an array; of coordinate 0, the number of the element.
     Packed { bits: u8, pointer: LoopVal, first: LoopVal },
+    /// Truth values of a bit each of an array, in equal steps; of coordinate 0, the number of the element.
+    Bits { pointer: LoopVal, first: LoopVal, step: i64 },
     /// Coordinates in equal steps from the first on.
     Coord { first: LoopVal, step: i64 },
     /// Elements of 32 bits in a pattern over several axes. The pointer is to the element at coordinate 0 of all axes.
@@ -335,7 +337,9 @@ impl GroupRead {
                 guards.iter().map(|g| g.first).chain([pointer]).collect()
             }
             GroupRead::Coord { first, .. } => smallvec![first],
-            GroupRead::Packed { pointer, first, .. } => smallvec![pointer, first],
+            GroupRead::Packed { pointer, first, .. } | GroupRead::Bits { pointer, first, .. } => {
+                smallvec![pointer, first]
+            }
             GroupRead::Chosen { pointer, along } => smallvec![pointer, along],
             GroupRead::Masked { pointer, low, high, .. } => smallvec![pointer, low, high],
         }

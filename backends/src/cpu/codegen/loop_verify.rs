@@ -253,6 +253,9 @@ impl LoopVerifier<'_> {
                         return Err(format!("parameter {k} is no grid"));
                     }
                 }
+                GroupRead::Bits { .. } if program.body.params[k] != DType::Bool => {
+                    return Err(format!("parameter {k} is no truth value"));
+                }
                 GroupRead::Lanes { at, block, value } => {
                     // The block is wherever groups are.
                     let (types, visible) = (self.types.clone(), self.visible.clone());

@@ -134,6 +134,11 @@ impl ProgramBuilder<'_> {
                         let pointer = self.op(LoopOp::Pointer(a.at));
                         GroupRead::Packed { bits, pointer, first: self.fixed_form(a.form) }
                     }
+                    (VectorAccess::Bits, Some(1)) => {
+                        let pointer = self.op(LoopOp::Pointer(a.at));
+                        let (first, step) = (self.fixed_form(a.form), p.step(a.form));
+                        GroupRead::Bits { pointer, first, step }
+                    }
                     (VectorAccess::Grid, None) => self.grid_read(sources)?,
                     (VectorAccess::Masked, None) => self.masked_read(a, sources)?,
                     _ => return None,

@@ -44,6 +44,7 @@ fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
             VectorAccess::Single => return Err(Unsupported::Read(k)),
             VectorAccess::Even
             | VectorAccess::Packed
+            | VectorAccess::Bits
             | VectorAccess::Coord
             | VectorAccess::Guarded
             | VectorAccess::Masked

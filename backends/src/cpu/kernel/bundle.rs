@@ -8,6 +8,7 @@ use super::CompiledKernel;
 use super::compile::CompileContext;
 use crate::cpu::machine_code::Code;
 use crate::cpu::point_tasks::{FEWEST, TaskCount};
+use crate::cpu::sweep_call::SweepCall;
 use crate::cpu::workers::{Worker, WorkerSet};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Bundle;
@@ -83,6 +84,15 @@ impl CompiledBundle {
             });
         }
         alone
+    }
+
+    /// The calls that it is for the caller's worker, of this many, which are appended; `None` where others have tasks too, or it is more
+    /// than calls.
+    pub(in crate::cpu) fn calls(&self, threads: usize, calls: &mut Vec<SweepCall>) -> Option<()> {
+        if self.tasks.len() > 1 && threads > 1 {
+            return None;
+        }
+        self.pieces.iter().try_for_each(|p| self.kernels[p.kernel].calls_of(p.from, p.to, calls))
     }
 
     /// Runs it.

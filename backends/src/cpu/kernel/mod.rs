@@ -15,7 +15,8 @@ use super::fold::{
 };
 use super::machine_code::{Code, SweepId};
 use super::point_tasks::{PointTasks, TaskCount};
-use super::workers::{Worker, WorkerSet};
+use super::sweep_call::SweepCall;
+use super::workers::{OwnArray, Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
@@ -51,14 +52,6 @@ impl Default for TaskGranularity {
     fn default() -> TaskGranularity {
         TaskGranularity { grain: Some(1), lines: Some(0), bits: 1 }
     }
-}
-
-/// An array of a worker.
-#[derive(Clone, Copy)]
-struct OwnArray {
-    slot: u32,
-    offset: u64,
-    bytes: u64,
 }
 
 struct CompiledStage {
@@ -176,6 +169,30 @@ impl CompiledKernel {
             self.points(code, worker, 0, self.tasks.points);
         }
         alone
+    }
+
+    /// The calls that it is for the caller's worker, of this many, which are appended; `None` where others have tasks too, or it is more
+    /// than calls.
+    pub(super) fn calls(&self, threads: usize, calls: &mut Vec<SweepCall>) -> Option<()> {
+        let alone = (self.tasks.is_one() || threads == 1) && self.folds.is_empty();
+        if alone { self.calls_of(0, self.tasks.points, calls) } else { None }
+    }
+
+    /// The calls that a range of its points is for a single worker, which are appended; `None` where a stage
+    /// folds or scans what its function leaves, or goes through it piece by piece.
+    fn calls_of(&self, from: i64, to: i64, calls: &mut Vec<SweepCall>) -> Option<()> {
+        // Arrays have room for a batch, and stages follow each other batch by batch.
+        let at_once = self.stages.len() == 1 && self.rows.is_empty() || to - from <= self.batch;
+        for s in &self.stages {
+            let plain = [s.values.len(), s.parts.len(), s.scans.len(), s.tiles.len()] == [0; 4];
+            if !plain || !at_once || s.piece < s.volume {
+                return None;
+            }
+            let arrays = self.rows.iter().map(|&row| (row, from)).collect();
+            let (begin, end) = (from * s.volume, to * s.volume);
+            calls.push(SweepCall { sweep: s.sweep, begin, end, arrays });
+        }
+        Some(())
     }
 
     /// Finishes its folds, when all points are done.

@@ -37,8 +37,8 @@ impl BodyLowering<'_> {
     pub(crate) fn memory(&self, place: GroupAddress, more: u32) -> Mem {
         match place {
             GroupAddress::Frame(slot) => Mem::Frame(slot + more),
-            GroupAddress::Array { base, index, bytes, copy } => {
-                let offset = (copy * self.lanes() * bytes + more) as i32;
+            GroupAddress::Array { base, offset, index, bytes, copy } => {
+                let offset = offset.wrapping_add((copy * self.lanes() * bytes + more) as i32);
                 Mem::At { base, index: Some((index, bytes)), offset }
             }
         }
@@ -47,6 +47,14 @@ impl BodyLowering<'_> {
     /// A pointer in a register.
     pub(crate) fn base(&mut self, pointer: LoopVal) -> Register {
         self.in_register(pointer, Register::RCX)
+    }
+
+    /// A pointer as a register and an offset.
+    fn near(&mut self, pointer: LoopVal) -> (Register, i32) {
+        match self.home(pointer) {
+            ValueHome::Near(base, offset) => (base, offset),
+            _ => (self.base(pointer), 0),
+        }
     }
 
     /// A parameter that changes along the line.
@@ -58,6 +66,10 @@ impl BodyLowering<'_> {
             GroupRead::Packed { bits: 1, pointer, first } if d == DType::Bool => {
                 Ok(self.load_bits([pointer, first], copy))
             }
+            GroupRead::Bits { pointer, first, step } if self.wide => {
+                Ok(self.gather_bits([pointer, first], step, copy))
+            }
+            GroupRead::Bits { .. } => Err(Unsupported::Packed(1)),
             GroupRead::Packed { bits, .. } => Err(Unsupported::Packed(bits)),
             GroupRead::Even { pointer, step } => self.load_even(pointer, d, step, copy),
             GroupRead::Chosen { pointer, along } => self.load_chosen([pointer, along], d, copy),
@@ -78,11 +90,12 @@ impl BodyLowering<'_> {
     pub(crate) fn operand(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
         if let GroupRead::Even { pointer, step: 1 } = p.reads[k]
-            && let ValueHome::In(base) = self.home(pointer)
+            && let ValueHome::In(_) | ValueHome::Near(..) = self.home(pointer)
             && self.partial.is_none()
         {
+            let (base, offset) = self.near(pointer);
             let bytes = p.body.params[k].bytes() as u32;
-            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
+            let place = GroupAddress::Array { base, offset, index: ALONG, bytes, copy };
             let part = |k: u32| ReadOperand::There(self.memory(place, k * self.lanes() * 4));
             match bytes {
                 8 => return Ok(GroupValue::Two([part(0), part(1)])),
@@ -103,8 +116,8 @@ impl BodyLowering<'_> {
         let bytes = d.bytes() as u32;
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
         if step == 1 && !narrow {
-            let base = self.base(pointer);
-            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
+            let (base, offset) = self.near(pointer);
+            let place = GroupAddress::Array { base, offset, index: ALONG, bytes, copy };
             return Ok(self.load_dense(d, place, true));
         }
         // Offsets within a group are of 32 bits there.
@@ -134,7 +147,7 @@ impl BodyLowering<'_> {
         self.fetch(index, along);
         self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(index), AllocatedOperand::Reg(ALONG)]);
         let base = self.base(pointer);
-        Ok(self.load_dense(d, GroupAddress::Array { base, index, bytes, copy }, true))
+        Ok(self.load_dense(d, GroupAddress::Array { base, offset: 0, index, bytes, copy }, true))
     }
 
     pub(crate) fn load_dense(&mut self, d: DType, place: GroupAddress, masked: bool) -> GroupValue {
@@ -345,8 +358,8 @@ impl BodyLowering<'_> {
         if step == 1 && !narrow {
             // What is stored is made before the pointer is, which has a register that others use too.
             let parts = self.stored(d, &value);
-            let base = self.base(pointer);
-            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
+            let (base, offset) = self.near(pointer);
+            let place = GroupAddress::Array { base, offset, index: ALONG, bytes, copy };
             match self.nontemporal && nontemporal {
                 true => self.store_nontemporal(&parts, place),
                 false => self.store_dense(d, &parts, place, true),

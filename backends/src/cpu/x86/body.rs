@@ -107,21 +107,28 @@ impl BodyLowering<'_> {
         match x {
             ReadOperand::Reg(r) => r,
             ReadOperand::Slot(slot) => self.load_whole(Mem::Frame(slot)),
+            ReadOperand::There(Mem::Every { base, offset, bytes }) => {
+                self.broadcast(Mem::At { base, index: None, offset }, bytes)
+            }
             ReadOperand::There(m) => self.load_whole(m),
             ReadOperand::Const(bits, bytes) => {
                 match (self.wide, self.pool.every(bits, bytes, self.wide)) {
                     (true, Mem::Const { offset, .. }) => {
-                        let code = match bytes {
-                            8 => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
-                            _ => Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32,
-                        };
-                        let from = VirtualOperand::Mem(Mem::Const { offset, every: false });
-                        self.make(code, RegWidth::Z, &[from])
+                        self.broadcast(Mem::Const { offset, every: false }, bytes)
                     }
                     (_, m) => self.load_whole(m),
                 }
             }
         }
+    }
+
+    /// An element of this many bytes in all lanes of 512 bits.
+    fn broadcast(&mut self, from: Mem, bytes: u8) -> VirtualReg {
+        let code = match bytes {
+            8 => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+            _ => Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32,
+        };
+        self.make(code, RegWidth::Z, &[VirtualOperand::Mem(from)])
     }
 
     fn load_whole(&mut self, m: Mem) -> VirtualReg {

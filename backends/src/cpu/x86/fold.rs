@@ -190,11 +190,11 @@ impl BodyLowering<'_> {
                 let last = AllocatedOperand::Short(BLOCK_LANES as i32 - 1);
                 self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(Register::RAX), last]);
                 let (base, index) = (self.base(pointer), Register::RAX);
-                GroupAddress::Array { base, index, bytes, copy: 0 }
+                GroupAddress::Array { base, offset: 0, index, bytes, copy: 0 }
             }
             GroupWrite::Columns { pointer, .. } => {
                 let base = self.base(pointer);
-                GroupAddress::Array { base, index: ALONG, bytes, copy }
+                GroupAddress::Array { base, offset: 0, index: ALONG, bytes, copy }
             }
             _ => return Err(Unsupported::Write(k)),
         };
@@ -244,7 +244,7 @@ impl BodyLowering<'_> {
         }
         let base = self.base(pointer);
         let bytes = f.dtype.bytes() as u32;
-        let place = GroupAddress::Array { base, index: ALONG, bytes, copy: 0 };
+        let place = GroupAddress::Array { base, offset: 0, index: ALONG, bytes, copy: 0 };
         self.store_dense(f.dtype, &parts, place, true);
         Ok(())
     }

@@ -2,8 +2,11 @@
 //! several axes, or far apart along one. For AVX-512, whose masks suppress accesses of unwanted lanes.
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualInst, VirtualOperand, VirtualReg};
+use super::isel::{ADD_INT, AND, SAR};
 use super::scalar_asm::CodeSink;
-use super::state::{ALONG, BodyLowering, ElementMask, GroupValue, GuardMask, ReadOperand};
+use super::state::{
+    ALONG, BodyLowering, ElementMask, GroupValue, GuardMask, OpcodePair, ReadOperand,
+};
 use crate::cpu::codegen::loop_program::{GridGuard, GridSteps, LoopVal};
 use crate::cpu::codegen::short_axes::NOWHERE;
 use crate::cpu::codegen::shuffle::{LANES, PermutedVector, RuntimeLanes, Shuffle};
@@ -374,6 +377,54 @@ impl BodyLowering<'_> {
             i.tied = Some(zero);
             i.early = true;
         }))
+    }
+
+    /// Truth values of a bit each in steps: the words that they are in, of which each lane shifts its bit down.
+    pub(crate) fn gather_bits(
+        &mut self,
+        [pointer, first]: [LoopVal; 2],
+        step: i64,
+        copy: u32,
+    ) -> GroupValue {
+        let (rax, edx) = (Register::RAX, Register::EDX);
+        self.times(rax, ALONG, step, Register::RDX);
+        self.with(Code::Add_r64_rm64, rax, first);
+        self.plus(rax, step.wrapping_mul((copy * self.lanes()).into()), Register::RDX);
+        // The word of the first lane, and the place of its bit there: other lanes are counted from there.
+        self.ins(Code::Mov_r32_rm32, &[edx, Register::EAX].map(AllocatedOperand::Reg));
+        let low = [AllocatedOperand::Reg(Register::RDX), AllocatedOperand::Short(31)];
+        self.ins(Code::And_rm64_imm32, &low);
+        let bit = [VirtualOperand::General(edx)];
+        let bit = self.make(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, RegWidth::Z, &bit);
+        self.ins(Code::Sar_rm64_imm8, &[AllocatedOperand::Reg(rax), AllocatedOperand::Byte(5)]);
+        self.ins(Code::Shl_rm64_imm8, &[AllocatedOperand::Reg(rax), AllocatedOperand::Byte(2)]);
+        let lanes: Vec<u8> =
+            (0..LANES as i64).flat_map(|k| (k.wrapping_mul(step) as i32).to_le_bytes()).collect();
+        let lanes = Mem::Const { offset: self.pool.place(&lanes), every: false };
+        let bits = self.op(ADD_INT, &[ReadOperand::Reg(bit), ReadOperand::There(lanes)]);
+        let words = self.by(SAR, bits, 5);
+        let words = self.reg(words);
+        self.with(Code::Add_r64_rm64, rax, pointer);
+        let all = self.there(0).map(ReadOperand::Reg);
+        let mask = all.unwrap_or(ReadOperand::Const(u16::MAX.into(), 2));
+        // The instruction clears the mask, and leaves the other lanes as they are.
+        let mask = self.on_bits(Code::VEX_Korw_kr_kr_kr, &[mask, mask]);
+        let mask = self.bits(mask);
+        let zero = self.reg(ReadOperand::Const(0, 4));
+        let from = [VirtualOperand::Table(rax, words, RegWidth::Z, 4)];
+        let found = self.make_with(Code::EVEX_Vpgatherdd_zmm_k1_vm32z, RegWidth::Z, &from, |i| {
+            i.mask = Some(mask);
+            i.tied = Some(zero);
+            i.early = true;
+        });
+        let places = self.op(AND, &[bits, ReadOperand::Const(31, 4)]);
+        let down = OpcodePair(Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32, Code::INVALID);
+        let found = self.op(down, &[ReadOperand::Reg(found), places]);
+        let found = self.reg(found);
+        let one = self.any(ReadOperand::Const(1, 4));
+        let args = [self.whole(found), one];
+        let code = Code::EVEX_Vptestmd_kr_k1_zmm_zmmm512b32;
+        GroupValue::Bits(ReadOperand::Reg(self.make(code, RegWidth::Mask, &args)))
     }
 
     /// The wanted ones of some lanes.

@@ -6,7 +6,7 @@
 
 use super::frame::StackFrame;
 use crate::cpu::codegen::loop_program::{
-    LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
+    GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use iced_x86::Register;
 
@@ -16,6 +16,8 @@ pub(crate) enum ValueHome {
     /// Nowhere: nobody names it.
     Unused,
     In(Register),
+    /// This many bytes behind what is in a register.
+    Near(Register, i32),
     /// In the frame.
     Slot(u32),
     /// A number, made where it is used.
@@ -72,14 +74,29 @@ struct RangeFinder<'a> {
     /// Values that are alive to the end of a loop around, by how many loops are around that.
     across: Vec<Vec<LoopVal>>,
     ops: Vec<Option<LoopOp>>,
-    group: Vec<LoopVal>,
     /// Where groups are.
     groups_at: Vec<u32>,
+    /// Addresses that groups read in place, of the parameters that do not change along a line.
+    fixed: Vec<LoopVal>,
+    /// The parameters that are read so.
+    repeated: &'a [bool],
+    /// Whether a value is anything but an address.
+    computed_with: Vec<bool>,
+    wide: bool,
 }
 
-/// The home of each value, by its number.
-pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
-    let group = p.group_values().collect();
+/// The homes of values by their numbers, and their operations.
+pub(crate) struct Homes {
+    pub(crate) of: Vec<ValueHome>,
+    pub(crate) ops: Vec<Option<LoopOp>>,
+}
+
+/// The home of each value. Groups read `repeated` parameters in place.
+pub(crate) fn homes(
+    p: &LoopProgram,
+    (repeated, wide): (&[bool], bool),
+    frame: &mut StackFrame,
+) -> Homes {
     let (loops, ranges, ops) = (Vec::new(), Vec::new(), Vec::new());
     let mut f = RangeFinder {
         p,
@@ -88,8 +105,11 @@ pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
         ranges,
         across: Vec::new(),
         ops,
-        group,
         groups_at: Vec::new(),
+        fixed: Vec::new(),
+        repeated,
+        computed_with: Vec::new(),
+        wide,
     };
     f.define(LoopVal::BEGIN, None);
     f.define(LoopVal::END, None);
@@ -103,14 +123,26 @@ pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
     }
     for k in order {
         let range = f.ranges[k];
-        let home = &mut homes[k];
         if let Some(LoopOp::Int(x)) = f.ops[k] {
-            *home = ValueHome::Number(x);
+            homes[k] = ValueHome::Number(x);
             continue;
         }
         if range.weight == 0 {
             continue;
         }
+        // What it is near is used more, and has chosen.
+        if let Some((from, x)) = f.offset(LoopVal(k as u32)).filter(|_| !f.computed_with[k]) {
+            let near = match homes[from.0 as usize] {
+                ValueHome::In(r) => Some((r, x)),
+                ValueHome::Near(r, y) => x.checked_add(y).map(|x| (r, x)),
+                _ => None,
+            };
+            if let Some((r, x)) = near {
+                homes[k] = ValueHome::Near(r, x);
+                continue;
+            }
+        }
+        let home = &mut homes[k];
         let apart = |&(begin, end): &(u32, u32)| range.end < begin || end < range.begin;
         let free = taken.iter().position(|all| all.iter().all(apart));
         // A pointer of the table is an operand as it is, where it is not used in a loop that it is not defined in.
@@ -126,15 +158,56 @@ pub(crate) fn homes(p: &LoopProgram, frame: &mut StackFrame) -> Vec<ValueHome> {
             (None, _) => ValueHome::Slot(frame.long()),
         };
     }
-    homes
+    Homes { of: homes, ops: f.ops }
 }
 
 impl RangeFinder<'_> {
+    /// What a value is a number of bytes behind, and how many.
+    fn offset(&self, v: LoopVal) -> Option<(LoopVal, i32)> {
+        let Some(LoopOp::Add(a, b)) = self.op(v).filter(|_| self.wide) else { return None };
+        let Some(LoopOp::Int(x)) = self.op(b) else { return None };
+        Some((a, i32::try_from(x).ok()?))
+    }
+
+    fn op(&self, v: LoopVal) -> Option<LoopOp> {
+        self.ops.get(v.0 as usize).copied().flatten()
+    }
+
+    /// A use as an address: of what it is near too.
+    fn addresses(&mut self, v: LoopVal, more: u32) {
+        self.counts(v, more);
+        if let Some((from, _)) = self.offset(v) {
+            self.addresses(from, more);
+        }
+    }
+
+    /// What groups read and write, and what they read in place.
+    fn group(&mut self, more: u32) {
+        let p = self.p;
+        let fixed = std::mem::take(&mut self.fixed);
+        fixed.iter().for_each(|&v| self.addresses(v, more));
+        self.fixed = fixed;
+        let reads = p.reads.iter().filter_map(|read| match *read {
+            GroupRead::Even { pointer, step: 1 } => Some(pointer),
+            _ => None,
+        });
+        let writes = p.writes.iter().filter_map(|write| match *write {
+            GroupWrite::Even { pointer, step: 1, .. } => Some(pointer),
+            _ => None,
+        });
+        reads.chain(writes).for_each(|v| self.addresses(v, more));
+        let reads = p.reads.iter().filter(|r| !matches!(r, GroupRead::Even { step: 1, .. }));
+        let writes = p.writes.iter().filter(|w| !matches!(w, GroupWrite::Even { step: 1, .. }));
+        let others = reads.flat_map(GroupRead::values).chain(writes.flat_map(GroupWrite::values));
+        others.for_each(|v| self.uses(v, more));
+    }
+
     fn define(&mut self, v: LoopVal, op: Option<LoopOp>) {
         let k = v.0 as usize;
         if self.ranges.len() <= k {
             self.ranges.resize(k + 1, LiveRange::default());
             self.ops.resize(k + 1, None);
+            self.computed_with.resize(k + 1, false);
         }
         self.ops[k] = op;
         let depth = self.loops.len() as u32;
@@ -142,7 +215,15 @@ impl RangeFinder<'_> {
         self.ranges[k] = LiveRange { begin, end: begin, weight: 0, depth, is_defined: true };
     }
 
+    /// A use in arithmetic, or where values are moved.
     fn uses(&mut self, v: LoopVal, more: u32) {
+        self.counts(v, more);
+        if let Some(with) = self.computed_with.get_mut(v.0 as usize) {
+            *with = true;
+        }
+    }
+
+    fn counts(&mut self, v: LoopVal, more: u32) {
         let depth = self.loops.len() as u32;
         let Some(range) = self.ranges.get_mut(v.0 as usize).filter(|r| r.is_defined) else {
             return;
@@ -176,14 +257,37 @@ impl RangeFinder<'_> {
         given
     }
 
+    fn defines(&mut self, v: LoopVal, op: &LoopOp) {
+        match *op {
+            LoopOp::Load(_, at) => self.addresses(at, 0),
+            LoopOp::Add(a, b) if matches!(self.op(b), Some(LoopOp::Int(_))) => {
+                self.addresses(a, 0);
+                self.uses(b, 0);
+            }
+            _ => op.operands().into_iter().for_each(|a| self.uses(a, 0)),
+        }
+        self.at += 1;
+        self.define(v, Some(*op));
+    }
+
+    fn invariants(&mut self, params: &[(usize, LoopVal)]) {
+        self.fixed.clear();
+        for &(k, v) in params {
+            match self.op(v) {
+                Some(LoopOp::Load(_, at)) if self.repeated[k] => {
+                    self.addresses(at, 0);
+                    self.fixed.push(at);
+                }
+                _ => self.uses(v, 0),
+            }
+        }
+    }
+
     fn stmt(&mut self, s: &LoopStmt) {
         self.at += 1;
         match s {
-            LoopStmt::Let(v, op) => {
-                op.operands().into_iter().for_each(|a| self.uses(a, 0));
-                self.at += 1;
-                self.define(*v, Some(*op));
-            }
+            LoopStmt::Let(v, op) => self.defines(*v, op),
+            LoopStmt::Invariants { params } => self.invariants(params),
             LoopStmt::If { all, then, otherwise, results } => {
                 all.iter().flat_map(LoopCond::operands).for_each(|a| self.uses(a, 0));
                 // A branch writes its results while the other's values are dead, and its own are not.
@@ -220,9 +324,7 @@ impl RangeFinder<'_> {
                 match s {
                     LoopStmt::Groups { .. } | LoopStmt::Line { .. } | LoopStmt::Partial { .. } => {
                         let deep = u32::from(!matches!(s, LoopStmt::Partial { .. }));
-                        let group = std::mem::take(&mut self.group);
-                        group.iter().for_each(|&v| self.uses(v, deep));
-                        self.group = group;
+                        self.group(deep);
                     }
                     LoopStmt::FillColumns { output, .. }
                     | LoopStmt::FillLanes { output }

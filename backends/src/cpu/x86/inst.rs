@@ -37,6 +37,8 @@ pub(crate) enum Mem {
     Frame(u32),
     /// At a register, a coordinate times a scale, and an offset.
     At { base: Register, index: Option<(Register, u32)>, offset: i32 },
+    /// One element of this many bytes at a register and an offset, which is read for all lanes of 512-bit code.
+    Every { base: Register, offset: i32, bytes: u8 },
 }
 
 /// An operand.
@@ -143,6 +145,12 @@ fn place(made: &mut Instruction, m: Mem) {
             made.set_memory_base(Register::RSP);
             made.set_memory_displ_size(1);
             made.set_memory_displacement64(offset.into());
+        }
+        Mem::Every { base, offset, .. } => {
+            made.set_memory_base(base);
+            made.set_memory_displ_size(1);
+            made.set_memory_displacement64(i64::from(offset) as u64);
+            made.set_is_broadcast(true);
         }
         Mem::At { base, index, offset } => {
             made.set_memory_base(base);

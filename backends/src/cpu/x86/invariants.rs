@@ -4,10 +4,10 @@ use super::inst::{AllocatedOperand, CodeItem, Mem};
 use super::regalloc::vector_move;
 use super::scalar_asm::CodeSink;
 use super::state::{GroupValue, ReadOperand, SweepEmitter, long};
-use crate::cpu::codegen::loop_program::LoopVal;
+use crate::cpu::codegen::loop_program::{LoopOp, LoopProgram, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
-use adfuse_ir::scalar::{SOp, SVal};
+use adfuse_ir::scalar::{Prim, SOp, SVal};
 use cranelift_entity::EntityRef;
 use iced_x86::{Code, Register};
 
@@ -19,7 +19,22 @@ impl SweepEmitter<'_> {
         let p = self.p;
         let mut values: Vec<Option<GroupValue>> = vec![None; p.reads.len()];
         for &(k, v) in params {
-            self.fetch(RAX, v);
+            let op = self.ops.get(v.0 as usize).copied().flatten();
+            match op.filter(|_| self.repeated[k]) {
+                Some(LoopOp::Load(d, at)) => match self.element(at) {
+                    Mem::At { base, index: None, offset } if base != RAX => {
+                        let bytes = d.bytes() as u8;
+                        let every = ReadOperand::There(Mem::Every { base, offset, bytes });
+                        values[k] = Some(match long(d) {
+                            true => GroupValue::Two([every; 2]),
+                            false => GroupValue::One(every),
+                        });
+                        continue;
+                    }
+                    m => self.load_number(d, m),
+                },
+                _ => self.fetch(RAX, v),
+            }
             values[k] = Some(self.broadcast_element(p.body.params[k]));
         }
         for (v, inst) in p.body.insts.iter() {
@@ -110,4 +125,25 @@ impl SweepEmitter<'_> {
             false => GroupValue::One(ReadOperand::Slot(slot)),
         }
     }
+}
+
+/// The parameters of which groups read the one element of a line where it is, for all lanes: floats that are only added and multiplied,
+/// by instructions that may read so.
+pub(super) fn repeated(p: &LoopProgram, wide: bool) -> Vec<bool> {
+    let is_float = |d: &DType| wide && matches!(d, DType::F32 | DType::F64);
+    let mut repeated: Vec<bool> = p.body.params.iter().map(is_float).collect();
+    let param = |v: SVal| match p.body.insts[v].op {
+        SOp::Param(k) => Some(k as usize),
+        _ => None,
+    };
+    for inst in p.body.insts.values() {
+        let reads = matches!(inst.op, SOp::Prim(Prim::Add | Prim::Sub | Prim::Mul | Prim::Fma));
+        for &v in inst.args.iter().filter(|_| !reads) {
+            param(v).into_iter().for_each(|k| repeated[k] = false);
+        }
+    }
+    for &v in &p.body.outputs {
+        param(v).into_iter().for_each(|k| repeated[k] = false);
+    }
+    repeated
 }

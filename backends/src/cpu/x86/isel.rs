@@ -235,6 +235,7 @@ impl BodyLowering<'_> {
                 Prim::CopySign => self.copy_sign(a, b, sign, eight),
                 Prim::Fma => self.fused(x, eight),
                 Prim::Min | Prim::Max => self.extremum(p == Prim::Max, d, a, b, known),
+                Prim::Rem if eight && self.wide => self.float_remainder(a, b),
                 Prim::Rem
                 | Prim::And
                 | Prim::Or
@@ -341,7 +342,13 @@ impl BodyLowering<'_> {
         self.op_byte(pair, &[x], Some(8 | mode))
     }
 
-    fn copy_sign(&mut self, x: ReadOperand, y: ReadOperand, sign: u64, eight: bool) -> ReadOperand {
+    pub(crate) fn copy_sign(
+        &mut self,
+        x: ReadOperand,
+        y: ReadOperand,
+        sign: u64,
+        eight: bool,
+    ) -> ReadOperand {
         let bytes = if eight { 8 } else { 4 };
         if self.wide {
             let (x, y) = (self.reg(x), self.reg(y));

@@ -5,8 +5,9 @@
 
 use super::constant_pool::ConstantPool;
 use super::frame::{MOST, StackFrame};
-use super::gpr::{HIGH, ValueHome, homes};
+use super::gpr::{HIGH, Homes, ValueHome, homes};
 use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
+use super::invariants::repeated;
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
@@ -52,8 +53,9 @@ impl CodeSink for SweepEmitter<'_> {
 pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
     let mut frame = StackFrame::default();
     let caller = frame.long();
-    let homes = homes(p, &mut frame);
     let wide = p.lanes == 16;
+    let repeated = repeated(p, wide);
+    let Homes { of: homes, ops } = homes(p, (&repeated, wide), &mut frame);
     let mut partial = Partial { to: frame.long(), from: None, bits: frame.long(), masks: [0; 3] };
     if !wide {
         partial.masks = [0; 3].map(|_| frame.vector());
@@ -72,6 +74,8 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
         pool: ConstantPool::default(),
         frame,
         homes,
+        ops,
+        repeated,
         still: vec![None; p.body.insts.len()],
         partial,
         first,

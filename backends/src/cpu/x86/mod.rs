@@ -22,6 +22,7 @@ pub(crate) mod inst;
 pub(crate) mod integers;
 pub(crate) mod invariants;
 pub(crate) mod isel;
+pub(crate) mod long_remainder;
 pub(crate) mod loops;
 pub(crate) mod predication;
 pub(crate) mod regalloc;

@@ -27,7 +27,7 @@ impl BodyLowering<'_> {
         let there = self.inside(between, copy);
         let base = self.base(pointer);
         let (bytes, eight) = (d.bytes() as u32, long(d));
-        let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
+        let place = GroupAddress::Array { base, offset: 0, index: ALONG, bytes, copy };
         let code = match eight {
             true => Code::EVEX_Vmovupd_zmm_k1z_zmmm512,
             false => Code::EVEX_Vmovups_zmm_k1z_zmmm512,

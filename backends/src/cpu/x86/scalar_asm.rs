@@ -22,6 +22,13 @@ pub(crate) trait CodeSink {
     fn fetch(&mut self, to: Register, v: LoopVal) {
         match self.home(v) {
             ValueHome::In(r) => self.mov(to, r),
+            ValueHome::Near(base, offset) => self.ins(
+                Code::Lea_r64_m,
+                &[
+                    AllocatedOperand::Reg(to),
+                    AllocatedOperand::Mem(Mem::At { base, index: None, offset }),
+                ],
+            ),
             ValueHome::Slot(slot) => self.load(to, Mem::Frame(slot)),
             ValueHome::Number(x) => self.set(to, x),
             ValueHome::Table(at) => self.pointer(to, at),
@@ -46,7 +53,7 @@ pub(crate) trait CodeSink {
             ValueHome::In(r) => AllocatedOperand::Reg(r),
             ValueHome::Slot(slot) => AllocatedOperand::Mem(Mem::Frame(slot)),
             ValueHome::Table(at) => AllocatedOperand::Mem(table(at)),
-            ValueHome::Number(_) | ValueHome::Unused => {
+            ValueHome::Near(..) | ValueHome::Number(_) | ValueHome::Unused => {
                 self.fetch(Register::RCX, v);
                 AllocatedOperand::Reg(Register::RCX)
             }

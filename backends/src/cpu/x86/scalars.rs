@@ -20,7 +20,10 @@ impl SweepEmitter<'_> {
         match self.home(v) {
             ValueHome::In(r) => self.mov(r, from),
             ValueHome::Slot(slot) => self.store(Mem::Frame(slot), from),
-            ValueHome::Unused | ValueHome::Number(_) | ValueHome::Table(_) => {}
+            ValueHome::Unused
+            | ValueHome::Near(..)
+            | ValueHome::Number(_)
+            | ValueHome::Table(_) => {}
         }
     }
 
@@ -34,7 +37,7 @@ impl SweepEmitter<'_> {
 
     /// A value by its operation.
     pub(crate) fn define(&mut self, v: LoopVal, op: &LoopOp) -> Result<(), Unsupported> {
-        if let ValueHome::Unused | ValueHome::Number(_) | ValueHome::Table(_) = self.home(v) {
+        if !matches!(self.home(v), ValueHome::In(_) | ValueHome::Slot(_)) {
             return Ok(());
         }
         let mut to = RAX;
@@ -100,8 +103,8 @@ impl SweepEmitter<'_> {
                 self.ins(Code::Sbb_r64_rm64, &[all, all]);
             }
             LoopOp::Load(d, at) => {
-                let base = self.in_register(at, RAX);
-                self.load_number(d, Mem::At { base, index: None, offset: 0 });
+                let m = self.element(at);
+                self.load_number(d, m);
             }
             LoopOp::LoadBits(d, bits, at, shift) => self.load_packed_number(d, bits, at, shift),
             // Elements are numbers of 64 bits already.
@@ -255,8 +258,16 @@ impl SweepEmitter<'_> {
         }
     }
 
+    /// What is at an address; `rax` may be lost.
+    pub(crate) fn element(&mut self, at: LoopVal) -> Mem {
+        match self.home(at) {
+            ValueHome::Near(base, offset) => Mem::At { base, index: None, offset },
+            _ => Mem::At { base: self.in_register(at, RAX), index: None, offset: 0 },
+        }
+    }
+
     /// An element as a number in `rax`.
-    fn load_number(&mut self, d: DType, m: Mem) {
+    pub(crate) fn load_number(&mut self, d: DType, m: Mem) {
         let from = AllocatedOperand::Mem(m);
         let (whole, low) = (AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(Register::EAX));
         match d {

@@ -5,7 +5,7 @@ use super::frame::StackFrame;
 pub(crate) use super::gpr::ALONG;
 use super::gpr::ValueHome;
 use super::inst::{CodeItem, Mem, RegClass, VirtualItem, VirtualReg};
-use crate::cpu::codegen::loop_program::{GridGuard, LoopProgram};
+use crate::cpu::codegen::loop_program::{GridGuard, LoopOp, LoopProgram};
 use crate::cpu::codegen::shuffle::LANES;
 use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) enum GroupAddress {
-    /// At a pointer and an index, with this many bytes an element, this group of the copies.
-    Array { base: Register, index: Register, bytes: u32, copy: u32 },
+    /// At a pointer with an offset and an index, with this many bytes an element, this group of the copies.
+    Array { base: Register, offset: i32, index: Register, bytes: u32, copy: u32 },
     /// In the frame.
     Frame(u32),
 }
@@ -28,7 +28,7 @@ pub(crate) enum ReadOperand {
     Const(u64, u8),
     /// A vector in the function's frame, or the bits of a mask.
     Slot(u32),
-    /// A vector of an array that is read where it is used, once.
+    /// A vector of an array that is read where it is used, once; or one element of it for all lanes.
     There(Mem),
 }
 
@@ -167,6 +167,10 @@ pub(crate) struct SweepEmitter<'a> {
     pub(crate) frame: StackFrame,
     /// Where the integers of the program are.
     pub(crate) homes: Vec<ValueHome>,
+    /// How these are computed.
+    pub(crate) ops: Vec<Option<LoopOp>>,
+    /// The parameters of which groups read the one element of a line in place.
+    pub(crate) repeated: Vec<bool>,
     /// The values of the body that do not change along a line.
     pub(crate) still: Vec<Option<GroupValue>>,
     /// Where what a partial group has is.
