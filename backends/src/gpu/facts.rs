@@ -134,7 +134,9 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
             let all: HashSet<Buffer> = part.reads().chain(part.writes()).collect();
             let bytes = all.iter().map(|&b| parts.buffers[b].bytes());
             launches.serial_bytes = bytes.fold(0, u64::saturating_add);
-            launches.serial_ops = instructions_of(part, fp);
+            // What is computed of operands is counted by the structure.
+            let is_after = parts.steps[..n].iter().any(|part| matches!(part, Step::Contract(_)));
+            launches.serial_ops = if is_after { instructions_of(part, fp) } else { 0 };
             facts.pass(PassKind::Pack, guarded_reads(part) / GUARDED_READS);
         }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
@@ -142,7 +144,7 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
     if let Some(launches) = &mut facts.launches {
         launches.loop_ops = loop_ops(&step, fp);
     }
-    // Kernels before and after what the library multiplies have been counted, and instructions after sums with their tiles.
+    // Kernels after what the library multiplies have been counted, and instructions after sums with their tiles.
     let is_timed = |n: usize| {
         let own = schedule.steps.get(n).map(|step| step.works.as_slice()).unwrap_or_default();
         let by_tiles = |work: &Scheduled| matches!(work, Scheduled::Warpgroup(_));
@@ -154,7 +156,7 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
         && multiplies
         && products.all(|(n, _)| is_timed(n))
     {
-        (launches.timed_feeds, launches.timed_sums) = (true, true);
+        launches.timed_sums = true;
     }
     if let (Step::Contract(c), Some(launches)) = (&step, &mut facts.launches)
         && let Some(seconds) = measured_seconds(&alone, c, options)
