@@ -177,7 +177,7 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
 /// Multiply-adds that the library does in the time of products that it multiplies at a part of its rate; 0 where it has its full rate.
 fn uneven_multiply_adds(program: &Program, c: &Contract) -> u64 {
     let products = c.members.iter().filter_map(|m| Product::of(program, m));
-    let uneven = products.filter(Product::is_uneven);
+    let uneven = products.filter(|p| p.lhs.dtype.bytes() == 2 && p.is_uneven());
     let all = |p: Product| p.size.iter().map(|&n| n as f64).product::<f64>();
     (uneven.map(all).sum::<f64>() * UNEVEN) as u64
 }

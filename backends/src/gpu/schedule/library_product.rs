@@ -103,7 +103,7 @@ impl Product {
         let of_cols = is_near(&self.rhs, [cols, depth], true) || is_near(&self.out, out, false);
         let wide = UNIT / self.lhs.dtype.bytes();
         for (axis, is_line) in [(1, of_rows), (2, of_cols)] {
-            if is_line && self.size[axis] % wide != 0 && self.size[axis] > wide {
+            if is_line && !self.size[axis].is_multiple_of(wide) && self.size[axis] > wide {
                 let whole = self.size[axis] / wide * wide;
                 parts = parts.iter().flat_map(|part| part.divided(axis, whole)).collect();
             }

@@ -206,7 +206,8 @@ impl Making {
         let rate = LIBRARY_DEEP_RATE / slower(m, fp)[1];
         let deep = depth + LIBRARY_FINISH;
         let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * deep / rate;
-        if self.is_uneven(m) {
+        // Of wider elements that was not measured.
+        if element(&m.lhs).bytes() == 2 && self.is_uneven(m) {
             seconds *= UNEVEN;
         }
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
@@ -230,7 +231,7 @@ impl Making {
     fn is_uneven(&self, m: &Member) -> bool {
         let count = |extents: &Extents| volume(extents).unsigned_abs();
         let [rows, cols, depth] = [&m.rows, &m.cols, &m.depth].map(count);
-        let even = |n: u64, dtype: DType| n * dtype.bytes() % 16 == 0;
+        let even = |n: u64, dtype: DType| (n * dtype.bytes()).is_multiple_of(16);
         let operand = |feed: &Feed, free: &Extents| match lies(
             &self.program,
             feed,
