@@ -9,6 +9,7 @@ use adfuse_benches::marks::{MARKS, MarkRow, SAVED, Scale};
 use adfuse_benches::table::{ReportTable, mib, ms};
 use adfuse_benches::{Contest, MeasureArgs, TimeSpread, ratio};
 use clap::Parser;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs fused programs against a kernel an instruction, for the marks of the fusion literature
@@ -22,6 +23,9 @@ struct MarkArgs {
     /// Small sizes, each run a few times: whether everything runs
     #[arg(long)]
     quick: bool,
+    /// Write the programs to NAME.ir in this folder, for `adfuse` to plan, and run nothing
+    #[arg(long, value_name = "FOLDER")]
+    save: Option<PathBuf>,
 }
 
 /// Columns, with their widths.
@@ -71,10 +75,19 @@ fn report(args: &MarkArgs) -> ExitCode {
         (false, true) => Scale::Gpu,
         (false, false) => Scale::Cpu,
     };
+    let asked: Vec<&MarkRow> = MARKS.iter().filter(|row| args.measure.wants(row.name)).collect();
+    if let Some(folder) = &args.save {
+        return match asked.iter().try_for_each(|row| save(row, scale, folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(m) => {
+                eprintln!("error: {m}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let (table, head) = ReportTable::new(COLUMNS);
     println!("{head}");
     let (mut met, mut failed, mut saved) = (0, 0, [0; 3]);
-    let asked: Vec<&MarkRow> = MARKS.iter().filter(|row| args.measure.wants(row.name)).collect();
     for row in &asked {
         match measured(row, scale, args) {
             Ok(report) => {
@@ -98,6 +111,13 @@ fn report(args: &MarkArgs) -> ExitCode {
         args.measure.fp().name(),
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Writes the text of a program. Its parameters that begin with `in.` are data, in which nothing is differentiated.
+fn save(row: &MarkRow, scale: Scale, folder: &Path) -> Result<(), String> {
+    let program = (row.program)(scale).map_err(|d| format!("{}: {d}", row.name))?;
+    let file = folder.join(row.name).with_extension("ir");
+    std::fs::write(&file, program.text()).map_err(|e| format!("{}: {e}", file.display()))
 }
 
 fn measured(row: &MarkRow, scale: Scale, args: &MarkArgs) -> Result<MarkReport, Diagnostic> {

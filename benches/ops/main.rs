@@ -87,7 +87,7 @@ fn report(args: &OpsArgs) -> ExitCode {
 
 fn measured(op: &SurveyedOp, args: &OpsArgs) -> Result<OpReport, Diagnostic> {
     let program = op.program()?;
-    let function = program.prepared(args.measure.fp())?;
+    let function = program.prepared(args.measure.is_gpu(), args.measure.fp())?;
     let tensors = [function.param_types(), function.result_types()].concat();
     let elements = tensors.iter().filter_map(TensorType::elements).max().unwrap_or(1).max(1);
     let bytes: u64 = tensors.iter().filter_map(TensorType::bytes).sum();

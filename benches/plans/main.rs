@@ -100,7 +100,8 @@ fn report(args: &PlansArgs) -> ExitCode {
 /// Writes the text of each program to a folder.
 fn save(folder: &std::path::Path, args: &PlansArgs) -> Result<(), String> {
     for program in COLLECTION.iter().filter(|p| args.measure.wants(p.name)) {
-        let f = program.program().and_then(|p| p.prepared(args.measure.fp()));
+        let f =
+            program.program().and_then(|p| p.prepared(args.measure.is_gpu(), args.measure.fp()));
         let f = f.map_err(|d| format!("{}: {d}", program.name))?;
         let path = folder.join(format!("{}.ir", program.name));
         std::fs::write(&path, f.to_string()).map_err(|e| format!("{}: {e}", path.display()))?;

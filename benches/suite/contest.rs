@@ -43,6 +43,11 @@ impl Host {
         Ok(Host::Gpu(Box::new(gpu)))
     }
 
+    /// Whether it is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        matches!(self, Host::Gpu(_))
+    }
+
     /// The mode of floating point.
     pub fn fp(&self) -> Fp {
         match self {
@@ -134,7 +139,7 @@ impl Contest {
         host: &Host,
         efforts: &[Effort],
     ) -> Result<Contest, Diagnostic> {
-        let function = program.prepared(host.fp())?;
+        let function = program.prepared(host.is_gpu(), host.fp())?;
         let inputs = arguments(&function)?;
         match host {
             Host::Cpu(cpu) => {

@@ -2,10 +2,10 @@
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::Fp;
-use adfuse::ir::rewrite::{specialize, stabilize};
+use adfuse::ir::rewrite::{in_stable_forms, specialize};
 use adfuse::ir::{At, Diagnostic, Function, Kind, Module, Symbol, text};
 
-use adfuse::pipeline::prepared;
+use adfuse::pipeline::{attention_steps, prepared_with};
 use adfuse::prelude::Traced;
 use std::collections::BTreeMap;
 
@@ -55,16 +55,20 @@ impl BenchProgram {
         Ok(BenchProgram { name: name.into(), module, function, is_loss: differentiated })
     }
 
-    /// The function as the planner sees it: stable forms in modes that are not strict, gradients, calls written out.
+    /// The program as text, before it is differentiated.
+    pub fn text(&self) -> String {
+        self.module.to_string()
+    }
+
+    /// The function as the planner of an engine sees it: stable forms and the engine's steps in modes that are not strict, gradients, calls written
+    /// out, as the pipeline prepares what users give it.
     ///
     /// # Errors
     /// What differentiation and preparation have against it.
-    pub fn prepared(&self, fp: Fp) -> Result<Function, Diagnostic> {
-        let mut module = self.module.clone();
-        let mut f = self.function.clone();
-        if fp != Fp::Strict {
-            f = stabilize(&f)?.0;
-        }
+    pub fn prepared(&self, is_gpu: bool, fp: Fp) -> Result<Function, Diagnostic> {
+        let how = (attention_steps(is_gpu), fp);
+        let (mut module, mut f) =
+            in_stable_forms(&self.module, &self.function, how, &mut |_, _| {})?;
         if self.is_loss {
             let held = |name: Option<&str>| name.is_some_and(|n| n == "w" || n.starts_with(HELD));
             let names: Vec<Option<&str>> = f.params().iter().map(|&v| f.name_of(v)).collect();
@@ -73,7 +77,7 @@ impl BenchProgram {
             f = forward_and_backward(&module, &f, &wrt)?;
             module = Module::single(f.clone());
         }
-        prepared(&module, &f)
+        prepared_with(&module, &f, how)
     }
 }
 

@@ -154,6 +154,25 @@ fn launches_cost_what_they_move_and_fill_beside_the_structure() {
     let whole = LaunchFacts { timed_feeds: true, ..timed };
     near(seconds(&squares, whole), seconds(&product, timed));
     assert!(seconds(&squares, timed) > seconds(&product, timed));
+    // So may what follows the sums.
+    let after = text.replace(
+        "param.f32 0 %y[d0, d1] = store s0",
+        "param.f32 0 s1 = mul.f32 s0 s0 %y[d0, d1] = store s1",
+    );
+    let after = parse(&after).expect("reads");
+    let alone = LaunchFacts { timed_sums: true, ..timed };
+    near(seconds(&after, alone), seconds(&product, timed));
+    assert!(seconds(&after, timed) > seconds(&product, timed));
+    // Kernels beside the product take as long as what they move, or as their instructions, whichever is longer, and half of the other.
+    let moved = (1 << 20) as f64 * 1e-9;
+    for part in [0.0, 0.5, 2.0] {
+        let serial_ops = (part * moved * machine.ops_per_s) as u64;
+        let facts = LaunchFacts { serial_bytes: 1 << 20, serial_ops, ..alone };
+        near(
+            seconds(&after, facts) - seconds(&after, alone),
+            moved * (part.max(1.0) + part.min(1.0) / 2.0),
+        );
+    }
 }
 
 #[test]

@@ -213,6 +213,75 @@ fn what_takes_arrays_as_they_are_refuses_a_layout() {
     }
 }
 
+/// Scores of words, with a bias, a sum over each row and the gradients of all: what multiplies, folds and stores long rows.
+fn scores(dtype: &str, [rows, features, words]: [u64; 3]) -> Function {
+    let text = format!(
+        "func @f(%x: T[R,F], %w: T[W,F], %b: T[W]) -> (T[R,F], T[W,F], T[W], f32[R]) {{
+           %s = dot_general %x, %w {{contract = [1] x [1]}} : T[R,W]
+           %bb = broadcast_in_dim %b {{dims = [1]}} : T[R,W]
+           %l = add %s, %bb : T[R,W]
+           %c = convert_element_type %l : f32[R,W]
+           %m = reduce_max %c {{axes = [1]}} : f32[R]
+           %mb = broadcast_in_dim %m {{dims = [0]}} : f32[R,W]
+           %d = sub %c, %mb : f32[R,W]
+           %e = exp %d : f32[R,W]
+           %n = reduce_sum %e {{axes = [1]}} : f32[R]
+           %g = convert_element_type %e : T[R,W]
+           %gb = reduce_sum %g {{axes = [0]}} : T[W]
+           %gx = dot_general %g, %w {{contract = [1] x [0]}} : T[R,F]
+           %gw = dot_general %g, %x {{contract = [0] x [0]}} : T[W,F]
+           return %gx, %gw, %gb, %n
+         }}"
+    );
+    let sized = text.replace('R', &rows.to_string()).replace('F', &features.to_string());
+    function(&sized.replace('W', &words.to_string()).replace("T[", &format!("{dtype}[")))
+}
+
+#[test]
+fn rows_that_begin_at_lines_of_the_cache_change_no_bit() {
+    let mut count = 0;
+    for (dtype, words) in [("bf16", 2051), ("bf16", 2050), ("f32", 1025), ("f64", 1025)] {
+        let f = scores(dtype, [6, 8, words]);
+        for effort in [Effort::Off, Effort::Default] {
+            let found = plan(&f, &options(effort)).expect("has a lowering");
+            count += agrees(&f, &Plan { layout: Layout::AlignedRows, ..found });
+        }
+    }
+    assert!(count > 16, "{count} buffers have strides");
+}
+
+/// Rows begin at lines of the cache on a GPU, where a product is large and rows are no multiple of 16 bytes.
+#[test]
+fn products_of_long_rows_are_laid_out_on_a_gpu() {
+    let gpu = |f: &Function, effort| {
+        let device = MachineModel::h200();
+        let options = PlanOptions { device, effort, fp: Fp::Strict };
+        plan(f, &options).expect("has a lowering").layout
+    };
+    let large = [64, 512, 2051];
+    for (dtype, size, wanted) in [
+        ("bf16", large, Layout::AlignedRows),
+        ("f32", large, Layout::AlignedRows),
+        ("bf16", [64, 512, 2048], Layout::RowMajor),
+        ("f32", [64, 512, 2052], Layout::RowMajor),
+        ("bf16", [64, 512, 1027], Layout::RowMajor),
+        ("bf16", [6, 8, 2051], Layout::RowMajor),
+    ] {
+        let f = scores(dtype, size);
+        assert_eq!(gpu(&f, Effort::Default), wanted, "{dtype} {size:?}");
+        assert_eq!(gpu(&f, Effort::Off), Layout::RowMajor, "{dtype} {size:?}");
+        let on_cpu = plan(&f, &options(Effort::Default)).expect("has a lowering");
+        assert_eq!(on_cpu.layout, Layout::RowMajor, "{dtype} {size:?}");
+    }
+    // A sort takes its rows as they are.
+    let text = "func @f(%x: bf16[64,512], %w: bf16[2051,512]) -> i32[64,2051] {
+      %s = dot_general %x, %w {contract = [1] x [1]} : bf16[64,2051]
+      %r = argsort %s {axis = 1} : i32[64,2051]
+      return %r
+    }";
+    assert_eq!(gpu(&function(text), Effort::Default), Layout::RowMajor);
+}
+
 /// Points that are turned one after the other.
 #[test]
 fn many_short_rows_are_laid_out_on_the_cpu() {

@@ -169,6 +169,7 @@ fn main() -> ExitCode {
         large::rows_that_fill_a_chip,
         near::models_in_free_modes,
         near::products,
+        near::vocabularies_of_odd_size,
         attention::attention_on_matrix_units,
         attention::strict_attention_has_the_bits_of_its_definition,
         convolution::convolutions_on_matrix_units,

@@ -69,6 +69,56 @@ pub(crate) fn models_in_free_modes() -> Result<(), Skipped> {
     Ok(())
 }
 
+/// A loss over words whose number is odd, so that rows of scores begin at lines of the cache, with its gradients.
+pub(crate) fn vocabularies_of_odd_size() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    let text = "func @f(%x: T[64,512], %w: T[2051,512], %b: T[2051], %labels: i32[64]) -> f32[] {
+      %s = dot_general %x, %w {contract = [1] x [1]} : T[64,2051]
+      %bb = broadcast_in_dim %b {dims = [1]} : T[64,2051]
+      %l = add %s, %bb : T[64,2051]
+      %c = convert_element_type %l : f32[64,2051]
+      %m = reduce_max %c {axes = [1]} : f32[64]
+      %ms = stop_gradient %m : f32[64]
+      %mb = broadcast_in_dim %ms {dims = [0]} : f32[64,2051]
+      %d = sub %c, %mb : f32[64,2051]
+      %e = exp %d : f32[64,2051]
+      %n = reduce_sum %e {axes = [1]} : f32[64]
+      %ln = log %n : f32[64]
+      %class = iota {axis = 1} : i32[64,2051]
+      %label = broadcast_in_dim %labels {dims = [0]} : i32[64,2051]
+      %is = eq %class, %label : bool[64,2051]
+      %only = select_n %is, 0.0, %d : f32[64,2051]
+      %picked = reduce_sum %only {axes = [1]} : f32[64]
+      %nll = sub %ln, %picked : f32[64]
+      %loss = reduce_sum %nll {axes = [0]} : f32[]
+      return %loss
+    }";
+    let modes = [(Fp::Strict, 0.0), (Fp::Reproducible, 5e-2), (Fp::Fast, 5e-2)];
+    let cases = ["bf16", "f32"].into_iter().flat_map(|dtype| modes.map(|(fp, m)| (dtype, fp, m)));
+    let cases: Vec<(&str, Fp, f64)> = cases.collect();
+    all("vocabularies_of_odd_size", &cases, |&(dtype, fp, most)| {
+        let module = parse(&text.replace("T[", &format!("{dtype}["))).expect("reads");
+        let f = module.funcs.values().next().expect("a function");
+        let g = forward_and_backward(&module, f, &[0, 1, 2]).expect("has gradients");
+        let module = Module::single(g.clone());
+        let args = random::inputs(&g, &[Domain::Small]);
+        let expected = run(&module, &g, &args, &mut Silent).expect("runs");
+        let mut gpu = Gpu::clone(&gpu);
+        gpu.plan.fp = fp;
+        let made = gpu.compile(&module, &g).expect("compiles");
+        assert!(made.program.buffers.values().any(|b| b.strides.is_some()), "{dtype} {fp:?}");
+        let found = made.executable.run(&args).expect("runs");
+        for (k, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let apart = distance(found, expected);
+            if apart.is_nan() || apart > most {
+                return Outcome::Wrong(format!("{dtype} {fp:?}: result {k} is {apart:e} apart"));
+            }
+        }
+        Outcome::Same
+    });
+    Ok(())
+}
+
 /// A product, with what the program does before and after it, and how its operands lie.
 const PRODUCTS: [&str; 8] = [
     "func @f(%x: f32[96,128], %w: f32[128,160]) -> f32[96,160] {

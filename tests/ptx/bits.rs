@@ -24,7 +24,7 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module, Op};
 
 /// Runs a program, forwards and backwards through threads and blocks, by the instructions of a newer chip too where they are others.
-fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
+pub(crate) fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
     let module = ptx::compile(program, GpuTarget::SM80, Fp::Strict)
         .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
     agrees_as(name, &module, program, args);

@@ -13,11 +13,13 @@ mod convolutions;
 mod folds;
 mod instructions;
 mod lanes;
+mod layouts;
 mod loops;
 mod machine;
 mod pieces;
 mod products;
 mod prologues;
+mod residuals;
 mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
@@ -388,6 +390,8 @@ fn main() -> ExitCode {
         bits::functions_with_loops,
         bits::blocks_by_hand,
         bits::rows_that_fill_a_chip,
+        layouts::rows_begin_at_lines_of_the_cache,
+        residuals::gelu_leaves_its_operand,
         bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
         bits::extremes_are_folded_in_pairs,

@@ -6,6 +6,7 @@
 use super::launches::{Arg, Launch, StepCode};
 use super::ptx::module::step_launches;
 use super::schedule::ScheduleContext;
+use super::schedule::library_product::{Product, UNEVEN};
 use super::schedule::library_split::{DivisionContext, split};
 use super::schedule::measured_product::fastest;
 use super::schedule::mma_unit::Unit;
@@ -13,6 +14,7 @@ use super::schedule::operand_path::OperandPath;
 use super::schedule::product::ScheduledProduct;
 use super::schedule::program::{StepSchedule, schedule_but};
 use super::schedule::rows::ScheduledRows;
+use super::schedule::scalar_form::instructions;
 use super::schedule::scatter::ScatterMethod;
 use super::schedule::scheduled::Scheduled;
 use super::schedule::shape::volume;
@@ -21,7 +23,8 @@ use super::schedule::warpgroup_price::{LIBRARY_RATE, PLANNED_RATE};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
 use adfuse_ir::kernel::{
-    Buffer, Contract, Operand, Param, ProductTimes, Program, Stage, Step, StepForm, Storage,
+    Buffer, Contract, Kernel, Operand, Param, ProductTimes, Program, Sink, Stage, Step, StepForm,
+    Storage,
 };
 use adfuse_ir::{DType, Diagnostic, Fp};
 use hashbrown::{HashMap, HashSet};
@@ -114,6 +117,9 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
     let multiplies = parts.steps.iter().any(|part| matches!(part, Step::Contract(_)));
     for (n, part) in parts.steps.iter().enumerate() {
         let mut launches = LaunchFacts { count: 1, ..LaunchFacts::default() };
+        if let (true, Step::Contract(c)) = (done[n], part) {
+            launches.multiply_adds = uneven_multiply_adds(&parts, c);
+        }
         if !done[n] {
             let code = step_launches(&schedule, n)?;
             launches = of_code(&schedule.program, &code);
@@ -128,9 +134,29 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
             let all: HashSet<Buffer> = part.reads().chain(part.writes()).collect();
             let bytes = all.iter().map(|&b| parts.buffers[b].bytes());
             launches.serial_bytes = bytes.fold(0, u64::saturating_add);
+            // What is computed of operands is counted by the structure.
+            let is_after = parts.steps[..n].iter().any(|part| matches!(part, Step::Contract(_)));
+            launches.serial_ops = if is_after { instructions_of(part, fp) } else { 0 };
             facts.pass(PassKind::Pack, guarded_reads(part) / GUARDED_READS);
         }
         facts.join(KernelFacts { launches: Some(launches), ..KernelFacts::default() });
+    }
+    if let Some(launches) = &mut facts.launches {
+        launches.loop_ops = loop_ops(&step, fp);
+    }
+    // Kernels after what the library multiplies have been counted, and instructions after sums with their tiles.
+    let is_timed = |n: usize| {
+        let own = schedule.steps.get(n).map(|step| step.works.as_slice()).unwrap_or_default();
+        let by_tiles = |work: &Scheduled| matches!(work, Scheduled::Warpgroup(_));
+        done[n] || !own.is_empty() && own.iter().all(by_tiles)
+    };
+    let mut products =
+        parts.steps.iter().enumerate().filter(|(_, p)| matches!(p, Step::Contract(_)));
+    if let Some(launches) = &mut facts.launches
+        && multiplies
+        && products.all(|(n, _)| is_timed(n))
+    {
+        launches.timed_sums = true;
     }
     if let (Step::Contract(c), Some(launches)) = (&step, &mut facts.launches)
         && let Some(seconds) = measured_seconds(&alone, c, options)
@@ -140,10 +166,52 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
         *launches = LaunchFacts {
             count: launches.count,
             timed_multiply_adds: timed_multiply_adds(c, fp, seconds),
+            timed_feeds: true,
+            timed_sums: true,
             ..LaunchFacts::default()
         };
     }
     Ok(facts)
+}
+
+/// Multiply-adds that the library does in the time of products that it multiplies at a part of its rate; 0 where it has its full rate.
+fn uneven_multiply_adds(program: &Program, c: &Contract) -> u64 {
+    let products = c.members.iter().filter_map(|m| Product::of(program, m));
+    let uneven = products.filter(|p| p.lhs.dtype.bytes() == 2 && p.is_uneven());
+    let all = |p: Product| p.size.iter().map(|&n| n as f64).product::<f64>();
+    (uneven.map(all).sum::<f64>() * UNEVEN) as u64
+}
+
+/// Instructions of a step's loops in `fast`, where approximate functions are of fewer than their definitions.
+fn loop_ops(step: &Step, fp: Fp) -> Option<u64> {
+    match step {
+        Step::Kernel(kernel) if fp == Fp::Fast => Some(instructions_in(kernel, fp)),
+        Step::Bundle(bundle) if fp == Fp::Fast => {
+            Some(bundle.kernels.iter().map(|kernel| instructions_in(kernel, fp)).sum())
+        }
+        _ => None,
+    }
+}
+
+/// Instructions of a kernel's loops in this mode; a fold is one of each element.
+fn instructions_of(step: &Step, fp: Fp) -> u64 {
+    match step {
+        Step::Kernel(kernel) => instructions_in(kernel, fp),
+        _ => 0,
+    }
+}
+
+fn instructions_in(kernel: &Kernel, fp: Fp) -> u64 {
+    let of_stage = |stage: &Stage| {
+        let is_fold = |sink: &&Sink| {
+            matches!(sink, Sink::Fold { .. } | Sink::Reduce { .. } | Sink::Scan { .. })
+        };
+        let folds = stage.sinks.iter().filter(is_fold);
+        let each = instructions(&stage.program, fp).saturating_add(folds.count() as i64);
+        volume(&stage.axes).saturating_mul(each)
+    };
+    let each = kernel.stages.iter().map(of_stage).fold(0, i64::saturating_add);
+    volume(&kernel.domain).saturating_mul(each).unsigned_abs()
 }
 
 /// Seconds of a contraction of which every member was measured, in the ways that are taken.

@@ -51,11 +51,19 @@ fn passes_ops(facts: &KernelFacts, device: &MachineModel) -> f64 {
 impl StepLoad<'_> {
     /// [`StepCost::ideal_seconds`](super::step_cost::StepCost::ideal_seconds) of a step that touches this many different
     /// bytes, where an engine says what it makes of it and where none does.
-    pub(super) fn ideal_seconds(&self, distinct: u64, facts: Option<&KernelFacts>) -> f64 {
+    pub(super) fn ideal_seconds(
+        &self,
+        distinct: u64,
+        facts: Option<&KernelFacts>,
+        launched: Option<&LaunchFacts>,
+    ) -> f64 {
         let device = self.device;
-        let slots = match facts {
-            None => self.work.slots,
-            Some(facts) => {
+        let slots = match (facts, launched) {
+            // What follows sums may take its time while they are multiplied.
+            (_, Some(launched)) if launched.timed_sums => 0,
+            (_, Some(&LaunchFacts { loop_ops: Some(ops), .. })) => ops,
+            (None, _) => self.work.slots,
+            (Some(facts), _) => {
                 let of = |s: &SweepFacts| s.elements.saturating_mul(s.slots.into());
                 facts.sweeps.iter().map(of).fold(0, u64::saturating_add)
             }
@@ -79,6 +87,9 @@ impl StepLoad<'_> {
 
     /// Adds what the launches of the step do beside its structure: passes over arrays, and products that fill tiles up.
     pub(super) fn launched(&mut self, facts: &KernelFacts, launched: &LaunchFacts) {
+        if let Some(ops) = launched.loop_ops.filter(|_| self.work.slots > 0) {
+            self.slots *= ops as f64 / self.work.slots as f64;
+        }
         self.slots += passes_ops(facts, self.device);
         let ops = &self.work.ops;
         let counted = ops.contract_f16.saturating_add(ops.contract_f32);

@@ -4,7 +4,7 @@
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::plan::Group;
-use crate::plan::layout::{Layout, has_short_rows};
+use crate::plan::layout::Layout;
 use adfuse_ir::attrs::{Attr, Attrs};
 use adfuse_ir::kernel::{Buffer, Program, Role, Storage};
 use adfuse_ir::op::{Body, Indirect};
@@ -374,7 +374,7 @@ impl BufferForm {
         layout: Layout,
     ) -> Option<BufferForm> {
         let Some((role, storage)) = buffer else { return Some(BufferForm::NONE) };
-        BufferForm::of(&role, storage, layout.concerns(&role, storage) && has_short_rows(ty))
+        BufferForm::of(&role, storage, layout.concerns(&role, storage) && layout.moves(ty))
     }
 
     fn with(role: u32, storage: Storage, strided: bool) -> BufferForm {

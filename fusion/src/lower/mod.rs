@@ -282,7 +282,9 @@ impl Lower<'_> {
         let layout = self.plan.layout;
         if let Some(i) = layout.refused_by(f) {
             let name = layout.name();
-            let m = format!("this reads or writes short rows, which the plan lays out as {name}");
+            let m = format!(
+                "this reads or writes an array as it is, which the plan lays out as {name}"
+            );
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         }
         self.program.buffers.values_mut().for_each(|data| layout.lay_out(data));

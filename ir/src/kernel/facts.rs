@@ -27,6 +27,10 @@ pub struct LaunchFacts {
     /// Those bytes of the step's traffic, inputs and outputs among them, that move while nothing is multiplied: by launches before
     /// and after a product, and while a product's tiles are finished. 0 where there is no product.
     pub serial_bytes: u64,
+    /// Instructions of the kernels that move them, which take their time beside that: the longer of both counts.
+    pub serial_ops: u64,
+    /// Instructions of a step's loops, where the engine writes functions in fewer than the primitives of their definition: in place of those.
+    pub loop_ops: Option<u64>,
     /// Multiply-adds of contractions with those that fill tiles up; 0 where a library multiplies.
     pub multiply_adds: u64,
     /// Multiply-adds that units of a model's rate would do in the time of those contractions whose time an engine knows, in
@@ -34,6 +38,8 @@ pub struct LaunchFacts {
     pub timed_multiply_adds: u64,
     /// Whether that time has in it what products compute of their operands.
     pub timed_feeds: bool,
+    /// Whether what follows the sums of products takes no time but that of multiply-adds and of serial instructions.
+    pub timed_sums: bool,
 }
 
 /// A loop nest over a scalar program.
@@ -120,7 +126,10 @@ impl KernelFacts {
             own.multiply_adds = own.multiply_adds.saturating_add(other.multiply_adds);
             own.timed_multiply_adds =
                 own.timed_multiply_adds.saturating_add(other.timed_multiply_adds);
+            own.serial_ops = own.serial_ops.saturating_add(other.serial_ops);
+            own.loop_ops = own.loop_ops.or(other.loop_ops);
             own.timed_feeds |= other.timed_feeds;
+            own.timed_sums |= other.timed_sums;
         }
     }
 }

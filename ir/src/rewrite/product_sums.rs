@@ -21,8 +21,8 @@ pub static PRODUCT_SUMS: RuleTable = RuleTable {
     regions: false,
     rules: &[Rule {
         name: "sum-of-products",
-        doc: "A sum of two to four products of 16-bit floats with equal extents, of each of which one operand is a parameter, becomes \
-              one product of stacked operands; the sum is rounded once.",
+        doc: "A sum of two to four products of 16-bit floats with equal extents, of each of which one operand is a parameter, and of one other \
+              value at most, becomes one product of stacked operands, to which the other value is added; products are rounded once.",
         exactness: Exactness::Real,
         pattern: Pattern::AnyOf(&[Op::Add]),
         then: &When { condition: found, build: ProductSum::joined },
@@ -45,18 +45,24 @@ const LINES: u64 = 256;
 /// Extents of a product below which it is not worth it.
 const LEAST: u64 = 64;
 
-/// The products of a sum, from the first to the last.
-struct ProductSum(SmallVec<[Inst; MOST_TERMS]>);
+/// A sum of products and of one other value at most, such as the gradient that a residual connection hands on.
+#[derive(Default)]
+struct ProductSum {
+    /// The products, from the first to the last.
+    terms: SmallVec<[Inst; MOST_TERMS]>,
+    other: Option<Value>,
+}
 
 fn found(m: &Match<'_>) -> Option<ProductSum> {
     let f = m.f;
     if !m.root.ty.dtype.is_narrow_float() {
         return None;
     }
-    let mut terms = SmallVec::new();
+    let mut sum = ProductSum::default();
     for &v in m.root.args {
-        collect(f, v, &mut terms)?;
+        sum.collect(f, v)?;
     }
+    let terms = &sum.terms;
     let first = *terms.first()?;
     let alike = |&i: &Inst| {
         let of = |i: Inst| (f.attrs(i).pair("batch"), f.attrs(i).pair("contract"));
@@ -65,19 +71,7 @@ fn found(m: &Match<'_>) -> Option<ProductSum> {
     };
     let is_known = |&i: &Inst| f.args(i).iter().any(|&v| is_parameter(f, v));
     let fits = terms.len() >= 2 && terms.iter().all(|i| alike(i) && is_known(i));
-    (fits && is_large(f, first)).then_some(ProductSum(terms))
-}
-
-/// The products that a value is the sum of; `None` where it is not, or where something else reads one of the sums.
-fn collect(f: &Function, v: Value, terms: &mut SmallVec<[Inst; MOST_TERMS]>) -> Option<()> {
-    let ValueDef::Inst(i, _) = f.def(v) else { return None };
-    if !matches!(f.op(i), Op::Add | Op::DotGeneral) || uses(f, v) != 1 {
-        return None;
-    }
-    match f.op(i) {
-        Op::Add => f.args(i).iter().try_for_each(|&v| collect(f, v, terms)),
-        _ => (terms.len() < MOST_TERMS).then(|| terms.push(i)),
-    }
+    (fits && is_large(f, first)).then_some(sum)
 }
 
 /// How often instructions of a function read a value.
@@ -128,8 +122,24 @@ fn is_large(f: &Function, i: Inst) -> bool {
 }
 
 impl ProductSum {
-    /// The product of the stacked operands.
-    fn joined(site: &mut Site<'_, '_>, ProductSum(terms): ProductSum) -> Value {
+    /// Adds the products that a value is the sum of. What is no sum or product, or is read by something else too, is the other value; `None`
+    /// where there is one already, or too many products.
+    fn collect(&mut self, f: &Function, v: Value) -> Option<()> {
+        let made_by = match f.def(v) {
+            ValueDef::Inst(i, _) if uses(f, v) == 1 => Some(i),
+            _ => None,
+        };
+        match made_by.map(|i| (i, f.op(i))) {
+            Some((i, Op::Add)) => f.args(i).iter().try_for_each(|&v| self.collect(f, v)),
+            Some((i, Op::DotGeneral)) => {
+                (self.terms.len() < MOST_TERMS).then(|| self.terms.push(i))
+            }
+            _ => self.other.replace(v).is_none().then_some(()),
+        }
+    }
+
+    /// The product of the stacked operands, and the other value.
+    fn joined(site: &mut Site<'_, '_>, ProductSum { terms, other }: ProductSum) -> Value {
         let f = site.f;
         let stacked = [0, 1].map(|side| {
             let parts: Vec<Value> = terms
@@ -150,6 +160,13 @@ impl ProductSum {
         let contract = Attr::Pair(further(contract.0), further(contract.1));
         let none = Attr::Pair(Ints::new(), Ints::new());
         let attrs = Attrs::none().with("batch", none).with("contract", contract);
-        site.b.op_with(Op::DotGeneral, &stacked, attrs)
+        let product = site.b.op_with(Op::DotGeneral, &stacked, attrs);
+        match other {
+            Some(other) => {
+                let other = site.get(other);
+                site.b.op(Op::Add, &[other, product])
+            }
+            None => product,
+        }
     }
 }

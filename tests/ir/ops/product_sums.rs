@@ -12,7 +12,7 @@ use adfuse::ir::verify::verify_function;
 fn text(dtype: &str, weight: &str, [rows, columns, depth]: [u64; 3], then: &str) -> String {
     let y = format!("{dtype}[{rows},{columns}]");
     let (x, w) = (format!("{dtype}[{rows},{depth}]"), format!("{dtype}[{columns},{depth}]"));
-    let mut text = format!("func @f(%x: {x}, %w0: {w}, %w1: {w}, %w2: {w}) -> {y} {{\n");
+    let mut text = format!("func @f(%x: {x}, %w0: {w}, %w1: {w}, %w2: {w}, %r: {y}) -> {y} {{\n");
     for k in 0..3 {
         text += &format!("  %x{k} = mul %x, {k}.5 : {x}\n  %v{k} = {weight} %w{k} : {w}\n");
         text += &format!("  %y{k} = dot_general %x{k}, %v{k} {{contract = [1] x [1]}} : {y}\n");
@@ -26,6 +26,10 @@ const SUM: &str = "  %s = add %y0, %y1 : TYPE\n  %t = add %y2, %s : TYPE\n  retu
 fn sums_of_products_are_one_product() {
     let shared = "  %s = add %y0, %y1 : TYPE\n  %t = add %y2, %s : TYPE\n  %u = mul %t, %s : TYPE\n  return %u\n";
     let scaled = "  %m = mul %y1, 2.0 : TYPE\n  %s = add %y0, %m : TYPE\n  %t = add %s, %y2 : TYPE\n  return %t\n";
+    // One value that is no product, and two of them; one that is a part of the sum and read by something else.
+    let residual = "  %s = add %r, %y0 : TYPE\n  %t = add %s, %y1 : TYPE\n  %u = add %t, %y2 : TYPE\n  return %u\n";
+    let residuals = "  %s = add %r, %y0 : TYPE\n  %t = add %y2, %y1 : TYPE\n  %u = add %s, %t : TYPE\n  %v = add %u, %r : TYPE\n  return %v\n";
+    let handed = "  %s = add %r, %y0 : TYPE\n  %t = add %y2, %y1 : TYPE\n  %u = add %t, %s : TYPE\n  %v = mul %u, %s : TYPE\n  return %v\n";
     let plain = "reshape";
     for (dtype, weight, size, then, products) in [
         ("bf16", plain, [128, 72, 64], SUM, 1),
@@ -39,7 +43,10 @@ fn sums_of_products_are_one_product() {
         ("f32", plain, [128, 72, 64], SUM, 3),
         // Something else reads a part of the sum: that part is one product.
         ("bf16", plain, [128, 72, 64], shared, 2),
-        ("bf16", plain, [128, 72, 64], scaled, 3),
+        ("bf16", plain, [128, 72, 64], scaled, 2),
+        ("bf16", plain, [128, 72, 64], residual, 1),
+        ("bf16", plain, [128, 72, 64], residuals, 1),
+        ("bf16", plain, [128, 72, 64], handed, 2),
     ] {
         let text = text(dtype, weight, size, then);
         let module = parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));

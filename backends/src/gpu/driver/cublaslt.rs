@@ -116,10 +116,10 @@ impl Drop for Handle {
     }
 }
 
-/// A product as the library takes it, with the algorithm it chose.
+/// A product as the library takes it, with the algorithm it chose for each of its [parts](Product::parts).
 pub(crate) struct Tuned {
     product: Product,
-    tuning: Arc<Tuning>,
+    parts: Vec<(Product, Arc<Tuning>)>,
     /// Bytes it takes beside the matrices.
     pub(crate) workspace: u64,
 }
@@ -149,18 +149,33 @@ impl TuningCache {
         product: &Product,
         fp: Fp,
     ) -> Result<Option<Tuned>, Diagnostic> {
+        let mut parts = Vec::new();
+        for part in product.parts() {
+            let Some(tuning) = self.tuning(handle, &part, fp)? else { return Ok(None) };
+            parts.push((part, tuning));
+        }
+        let workspace = parts.iter().map(|(_, tuning)| tuning.workspace).max().unwrap_or(0);
+        Ok(Some(Tuned { product: product.clone(), parts, workspace }))
+    }
+
+    /// How the library multiplies one of the parts.
+    fn tuning(
+        &self,
+        handle: &Handle,
+        product: &Product,
+        fp: Fp,
+    ) -> Result<Option<Arc<Tuning>>, Diagnostic> {
         let mut nameless = product.clone();
         for matrix in [&mut nameless.lhs, &mut nameless.rhs, &mut nameless.out] {
             matrix.buffer = Buffer::new(0);
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let tuning = match known.entry((nameless, fp)) {
+        Ok(match known.entry((nameless, fp)) {
             Entry::Occupied(there) => there.get().clone(),
             Entry::Vacant(none) => {
                 none.insert(Tuning::new(handle, product, fp)?.map(Arc::new)).clone()
             }
-        };
-        Ok(tuning.map(|tuning| Tuned::of(product, tuning)))
+        })
     }
 }
 
@@ -234,11 +249,6 @@ impl Tuning {
 }
 
 impl Tuned {
-    fn of(product: &Product, tuning: Arc<Tuning>) -> Tuned {
-        let (product, workspace) = (product.clone(), tuning.workspace);
-        Tuned { product, tuning, workspace }
-    }
-
     /// The buffers: left operand, right operand and result.
     pub(crate) fn matrices(&self) -> [Matrix; 3] {
         [self.product.lhs, self.product.rhs, self.product.out]
@@ -253,18 +263,33 @@ impl Tuned {
         workspace: CUdeviceptr,
         stream: CUstream,
     ) -> Result<(), Diagnostic> {
+        let mut parts = self.parts.iter();
+        parts.try_for_each(|(part, tuning)| tuning.launch(handle, part, (at, workspace), stream))
+    }
+}
+
+impl Tuning {
+    /// Has a product multiplied, as [`Tuned::launch`].
+    fn launch(
+        &self,
+        handle: &Handle,
+        product: &Product,
+        (at, workspace): ([CUdeviceptr; 3], CUdeviceptr),
+        stream: CUstream,
+    ) -> Result<(), Diagnostic> {
         let mut pointers = [std::ptr::null_mut::<c_void>(); 3];
-        for ((to, at), m) in pointers.iter_mut().zip(at).zip(self.matrices()) {
+        let matrices = [product.lhs, product.rhs, product.out];
+        for ((to, at), m) in pointers.iter_mut().zip(at).zip(matrices) {
             let first = m.first.unsigned_abs() * m.dtype.bytes();
             *to = std::ptr::without_provenance_mut((at + first) as usize);
         }
         let [lhs, rhs, out] = pointers;
         let (one, zero) = ([1f32, 0.0], [1f64, 0.0]);
-        let factors: [*const c_void; 2] = match self.product.sum {
+        let factors: [*const c_void; 2] = match product.sum {
             DType::F64 => [(&raw const zero[0]).cast(), (&raw const zero[1]).cast()],
             _ => [(&raw const one[0]).cast(), (&raw const one[1]).cast()],
         };
-        let [a, b, c] = self.tuning.how.layouts;
+        let [a, b, c] = self.how.layouts;
         let beside = std::ptr::without_provenance_mut(workspace as usize);
         // SAFETY: the matrices are what was described, inside of buffers whose bounds the verifier has
         // proven; factors are numbers of the host, read before the call returns.
@@ -272,7 +297,7 @@ impl Tuned {
             let (size, stream) = (self.workspace as usize, stream.cast());
             sys::cublasLtMatmul(
                 handle.0,
-                self.tuning.how.desc,
+                self.how.desc,
                 factors[0],
                 rhs,
                 a,
@@ -283,7 +308,7 @@ impl Tuned {
                 c,
                 out,
                 c,
-                &raw const self.tuning.algorithm,
+                &raw const self.algorithm,
                 beside,
                 size,
                 stream,

@@ -5,7 +5,7 @@
 //! of the strict order, and what the chains leave goes into the tree.
 
 use super::cooperative_row::{BLOCK, Team};
-use super::fold::{LEAST_THREADS, WIDE};
+use super::fold::{LEAST_CHAIN, LEAST_THREADS, WIDE};
 use super::inline::{Inliner, defs};
 use super::scalar_form::instructions;
 use super::shape::{free, output_type, volume};
@@ -124,7 +124,7 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kerne
     let rank = kernel.domain.len();
     let last = kernel.domain.iter().rposition(|&n| n != 1)?;
     let n = kernel.domain[last];
-    if n < SHORT_ROW && has_threads(kernel) {
+    if n < SHORT_ROW && has_threads(kernel, fp) {
         return None;
     }
     let defs = defs(kernel);
@@ -170,8 +170,9 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kerne
     ColumnFold::of(&made, fp, target).is_some().then_some(made)
 }
 
-/// Whether a thread for each four neighbouring results of each chain is enough for a chip.
-fn has_threads(kernel: &Kernel) -> bool {
+/// Whether a thread for each four neighbouring results of each chain is enough for a chip, with chains as short as they may be.
+fn has_threads(kernel: &Kernel, fp: Fp) -> bool {
+    let chain = if fp == Fp::Strict { Order::Chain.block() as i64 } else { LEAST_CHAIN };
     let of = |sink: &Sink| match sink {
         Sink::Fold { runs, .. } => {
             let run = runs.first()?;
@@ -180,7 +181,7 @@ fn has_threads(kernel: &Kernel) -> bool {
                 let axes = (0..kernel.domain.len()).filter(|&a| folded(a) == of);
                 axes.fold(1i64, |n, a| n.saturating_mul(kernel.domain[a]))
             };
-            let chains = product(true) / Order::Chain.block() as i64;
+            let chains = product(true) / chain;
             Some((product(false) / WIDE).saturating_mul(chains) >= LEAST_THREADS)
         }
         _ => None,

@@ -28,7 +28,7 @@ const FEW_WARPS: i64 = 1 << 12;
 const LEAST_BLOCK: i64 = 256;
 /// Chains up to which a chip is left without loads enough under way, and the elements of a chain at least.
 const FEW_CHAINS: i64 = 1 << 19;
-const LEAST_CHAIN: i64 = 8;
+pub(crate) const LEAST_CHAIN: i64 = 8;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.
 const SHORT: i64 = 8;
 

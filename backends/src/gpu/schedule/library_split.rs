@@ -3,7 +3,7 @@
 
 use super::capabilities::CAPABILITIES;
 use super::convolution::{WindowForm, WindowTile};
-use super::library_product::{Product, is_stored, lies};
+use super::library_product::{Product, UNEVEN, is_stored, lies, stored};
 use super::measured_product::fastest;
 use super::shape::volume;
 use super::warpgroup_form::{JointRun, WarpgroupForm, joint_runs};
@@ -206,6 +206,10 @@ impl Making {
         let rate = LIBRARY_DEEP_RATE / slower(m, fp)[1];
         let deep = depth + LIBRARY_FINISH;
         let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * deep / rate;
+        // Of wider elements that was not measured.
+        if element(&m.lhs).bytes() == 2 && self.is_uneven(m) {
+            seconds *= UNEVEN;
+        }
         for (feed, free) in [(&m.lhs, &m.rows), (&m.rhs, &m.cols)] {
             let groups = [&m.batch, free, &m.depth];
             if lies(&self.program, feed, groups).is_none() {
@@ -220,6 +224,27 @@ impl Making {
             seconds += folds.count() as f64 * (LAUNCH + size(m.sum) * all(groups) / BANDWIDTH);
         }
         seconds
+    }
+
+    /// Whether the library multiplies at a part of its rate; operands and sums that are stored for it have the depth and the columns along their
+    /// lines.
+    fn is_uneven(&self, m: &Member) -> bool {
+        let count = |extents: &Extents| volume(extents).unsigned_abs();
+        let [rows, cols, depth] = [&m.rows, &m.cols, &m.depth].map(count);
+        let even = |n: u64, dtype: DType| (n * dtype.bytes()).is_multiple_of(16);
+        let operand = |feed: &Feed, free: &Extents| match lies(
+            &self.program,
+            feed,
+            [&m.batch, free, &m.depth],
+        ) {
+            Some(matrix) => matrix.is_uneven([count(free), depth], true),
+            None => !even(depth, element(feed)),
+        };
+        let sums = match stored(&self.program, &m.then, [&m.batch, &m.rows, &m.cols]) {
+            Some(matrix) => matrix.is_uneven([rows, cols], false),
+            None => !even(cols, m.sum),
+        };
+        sums || operand(&m.lhs, &m.rows) || operand(&m.rhs, &m.cols)
     }
 
     fn member(&mut self, n: usize, name: &str, m: &Member) -> Option<()> {

@@ -146,7 +146,6 @@ fn is_mapped(axes: &[MappedAxis], first: i64, (dtype, lines): (DType, i64)) -> b
     let Some((near, rest)) = axes.split_first() else { return false };
     axes.len() <= TensorMap::MOST_AXES
         && near.step == 1
-        && near.extent % NEIGHBOURS == 0
         && first % NEIGHBOURS == 0
         && rest.iter().all(|axis| axis.step % NEIGHBOURS == 0)
         && axes.iter().all(|axis| fits(axis.extent) && fits(axis.step) && whole(axis))

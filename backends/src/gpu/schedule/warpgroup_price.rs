@@ -4,7 +4,7 @@ use super::depth_runs::DepthRuns;
 use super::index::whole as whole_load;
 use super::mapped_operand::LINE;
 use super::mma_unit::Unit;
-use super::scalar_form::written;
+use super::scalar_form::{instructions as scalar_instructions, written};
 use super::shape::volume;
 use super::warpgroup_tile::{CLUSTER, TALL, TILES, TileKind, TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
@@ -20,6 +20,8 @@ pub(crate) const LIBRARY_RATE: f64 = 760e12;
 pub(super) const LIBRARY_DEEP_RATE: f64 = 775e12;
 const RATE: f64 = 770e12;
 const EPILOGUE_RATE: f64 = 14e12;
+/// Instructions of the chip after sums in a second: 16384 x 3072 sums take .002 ms longer for each.
+const FINISHING_RATE: f64 = 25e12;
 /// The depth that takes the library as long as beginning and finishing its tiles.
 pub(super) const LIBRARY_FINISH: f64 = 100.0;
 
@@ -176,7 +178,10 @@ impl WarpgroupTile {
     ) -> u64 {
         let priced = self.priced(program, products, (fp, target));
         // Launches that follow are counted with those of the step.
-        let follow = if self.runs == 1 { priced.follow } else { 0.0 };
+        let follow = match self.runs {
+            1 => products.iter().map(|m| finishing_seconds(program, m, fp)).sum(),
+            _ => 0.0,
+        };
         let of_f32 = products.iter().any(|m| Unit::of(m, fp) == Unit::Tf32);
         let rate = if of_f32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 };
         ((priced.multiply + follow) * rate) as u64
@@ -188,15 +193,26 @@ pub(crate) fn slower(m: &Member, fp: Fp) -> [f64; 2] {
     if Unit::of(m, fp) == Unit::Tf32 { SLOWER } else { [1.0; 2] }
 }
 
+/// Seconds that the planner counts for what follows the sums, function by function: what the planner compares is a kernel of the same instructions.
+fn finishing_seconds(program: &Program, m: &Member, fp: Fp) -> f64 {
+    let each = scalar_instructions(&m.then.program, fp) + sink_instructions(program, m);
+    volume(&m.result()) as f64 * each as f64 / FINISHING_RATE
+}
+
 /// Instructions of all threads after the sums of a product. Exchanges of threads count like instructions.
 fn instructions(program: &Program, m: &Member, fp: Fp) -> f64 {
+    let each = written(&m.then.program, fp).insts.len() as i64 + sink_instructions(program, m);
+    volume(&m.result()) as f64 * each as f64
+}
+
+/// Instructions that folding and packing a sum take.
+fn sink_instructions(program: &Program, m: &Member) -> i64 {
     let sinks = m.then.sinks.iter().map(|sink| match sink {
         Sink::Fold { .. } => 12,
         Sink::Store { buffer, .. } if program.buffers[*buffer].storage != Storage::Plain => 4,
         _ => 0,
     });
-    let each = written(&m.then.program, fp).insts.len() + sinks.sum::<usize>();
-    volume(&m.result()) as f64 * each as f64
+    sinks.sum()
 }
 
 /// Bytes of the operands of products.

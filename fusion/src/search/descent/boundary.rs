@@ -7,6 +7,7 @@
 //! costs the operations, once for each value that needs it.
 
 use super::Descent;
+use super::allowance::PricedFor;
 use super::operands::readers_of;
 use super::pricer::Added;
 use super::table::{GroupId, SingleChange};
@@ -92,9 +93,13 @@ impl Descent<'_, '_> {
     /// Leaves other values to the readers of a group, which compute from them what they read now, if that is better;
     /// whether it is.
     pub(super) fn cut_at_boundary(&mut self, g: GroupId) -> bool {
-        // Reading packed truth values out of their order may take longer than computing them.
-        let ways = [true, false].into_iter().filter_map(|masks| self.boundary_cut(g, masks));
-        let ways: Vec<SingleChange> = ways.collect();
+        // Reading packed truth values out of their order may take longer than computing them, and what readers compute may take no
+        // longer than what they move meanwhile.
+        let mut ways: Vec<SingleChange> = Vec::new();
+        for (masks, is_free) in [(true, false), (false, false), (true, true)] {
+            let way = self.boundary_cut(g, masks, is_free);
+            ways.extend(way.filter(|way| ways.iter().all(|known| known.inlined != way.inlined)));
+        }
         // Most groups have none, and the bytes are a sum over the whole function.
         if ways.is_empty() {
             return false;
@@ -113,12 +118,15 @@ impl Descent<'_, '_> {
                 best = Some((added, change));
             }
         }
-        best.is_some_and(|(_, change)| self.make(change))
+        best.is_some_and(|(added, change)| {
+            self.allowance.go_on(PricedFor::Division, -added.seconds / self.worth.whole());
+            self.make(change)
+        })
     }
 
-    /// The change that leaves the cheapest values; without truth values among them unless `masks`. `None` where that is
-    /// what the group leaves already.
-    fn boundary_cut(&self, g: GroupId, masks: bool) -> Option<SingleChange> {
+    /// The change that leaves the cheapest values; without truth values among them unless `masks`, and whatever it takes to compute
+    /// others if that is free. `None` where that is what the group leaves already.
+    fn boundary_cut(&self, g: GroupId, masks: bool, is_free: bool) -> Option<SingleChange> {
         let table = &self.table;
         let row = &table.rows[g];
         let [members] = row.group.parts.as_slice() else { return None };
@@ -172,6 +180,7 @@ impl Descent<'_, '_> {
             network
                 .stores(v, if is_mask && !masks { UNBOUNDED } else { size * (1 + read as u128) });
             let weight = facts.program(i).map_or(0, |(_, weight)| weight);
+            let weight = if is_free { weight.min(1) } else { weight };
             let times = f64::from(needed[v].count_ones()) * f64::from(weight);
             let operations = times * facts.elements[v] as f64;
             network.computes(v, (operations * bytes_an_operation) as u128);

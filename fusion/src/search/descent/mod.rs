@@ -99,9 +99,15 @@ pub(crate) fn descended(
         changed = true;
     }
     // Last, so that the changes above lead where they lead without it.
+    let mut cut = false;
     for g in descent.table.rows.keys().collect::<Vec<GroupId>>() {
-        changed |= descent.cut_at_boundary(g);
+        cut |= descent.cut_at_boundary(g);
     }
+    // Readers that compute more may be worth dividing.
+    for g in descent.table.rows.keys().filter(|_| cut).collect::<Vec<GroupId>>() {
+        descent.divided(g);
+    }
+    changed |= cut;
     Ok(changed.then(|| descent.table.plan(plan)))
 }
 
