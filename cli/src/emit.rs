@@ -3,12 +3,12 @@
 use super::engine::VectorsArg;
 use super::failure::Failure;
 use super::plan_json;
-use super::planning::{PlanRequest, PlanningArgs};
+use super::planning::{ChosenPlan, PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use super::values::whole;
 use adfuse::backends::gpu::has_code_for;
 use adfuse::engine::Gpu;
-use adfuse::fusion::Plan;
+use adfuse::fusion::{Plan, segmented_as};
 use adfuse::pipeline::{
     self, CompileUnit, ListingCompiler, Machine, PASSES, Pass, Printed, is_before,
 };
@@ -67,7 +67,9 @@ fn stage_help(pass: &Pass, stage: &str) -> &'static str {
 
 /// The pass that makes the plan.
 const PLAN: &str = "plan";
-/// The passes before it, which ask the engine: what the last leaves is planned.
+/// The passes before it, which ask the engine: what the last leaves is planned. What the first leaves is decided with the plan.
+const SEGMENTS: &str = "segments";
+const RECOVER: &str = "recover_operands";
 const NARROW: &str = "narrow_storage";
 const LAST: &str = "loop_residuals";
 
@@ -93,7 +95,8 @@ impl EmitCommand {
                 format!("no code is made for GPUs of compute capability {}.{}", sm / 10, sm % 10);
             return Err(Failure::usage(m));
         }
-        if is_before(pass.name, PLAN) && self.planning.is_decided() {
+        let is_decided = self.planning.is_decided();
+        if is_decided && (is_before(pass.name, SEGMENTS) || pass.name == RECOVER) {
             return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
         }
         let ready = match on_gpu {
@@ -105,6 +108,18 @@ impl EmitCommand {
         let machine = if for_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
+            SEGMENTS if is_decided => {
+                let ChosenPlan { plan, choice } = ready.decide(streams)?;
+                let function = match choice {
+                    Some(choice) => choice.rewritten.segmented.function.clone(),
+                    None => {
+                        let text = plan.text(&ready.function);
+                        segmented_as(&ready.prepared, &text).map_err(Failure::Usage)?.function
+                    }
+                };
+                let unit = CompileUnit { function: Some(function), ..CompileUnit::default() };
+                pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
+            }
             before if is_before(before, NARROW) => {
                 // A text that is imported at extents is read as the program that it became.
                 let source = &ready.source.source;

@@ -67,7 +67,7 @@ pub use plan::rewrites::Rewrites;
 pub use plan::segments::CheckpointEnds;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
-pub use prepass::segments::SegmentedFunction;
+pub use prepass::segments::{SegmentedFunction, segmented_as};
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::budget_frontier::{BudgetPoint, RewrittenFunction, budget_frontier, rewritten_as};
 pub use remat::compile_budget::PlanBudget;

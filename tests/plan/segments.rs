@@ -148,14 +148,7 @@ fn again(f: &Function, op: Op) -> usize {
 fn what_is_inside_of_segments_is_computed_again() {
     let sines = Chain { part: |k| (String::new(), format!("sin %x{k}")), ..FUNCTIONS };
     let f = Chain { parts: 12, ..sines }.gradient(0);
-    // The derivative of a sine follows it, and is the last that reads what the sine reads.
-    let names = Names::of(&f);
-    let end = |k: usize| {
-        let cosines = f.body_insts().iter().filter(|&&i| f.op(i) == Op::Cos);
-        let i = cosines.copied().nth(k - 1).expect("a cosine");
-        format!("%{}", names.get(f.inst_results(i)[0]))
-    };
-    let ends = |all: &[usize]| all.iter().map(|&k| end(k)).collect::<Vec<_>>().join(", ");
+    let ends = |all: &[usize]| all.iter().map(|k| format!("%x{k}")).collect::<Vec<_>>().join(", ");
     let closed = format!("{}, %l", ends(&[3, 6, 9]));
     let cases = [
         (vec![], 0),
@@ -179,8 +172,10 @@ fn random_programs_in_segments_keep_every_bit() {
         let f = prepared_gradient(&Module::single(f.clone()), &f)?;
         let names = Names::of(&f);
         let forward = f.body_insts().iter().filter(|&&i| f.inst(i).phase == Phase::PRIMAL);
-        let forward: Vec<String> =
-            forward.map(|&i| format!("%{}", names.get(f.inst_results(i)[0]))).collect();
+        let forward: Vec<String> = forward
+            .map(|&i| format!("%{}", names.get(f.inst_results(i)[0])))
+            .filter(|name| divided(&f, &[name.as_str()]).is_ok())
+            .collect();
         let every = |n: usize| {
             let ends: Vec<&str> =
                 forward.iter().skip(n / 2).step_by(n).map(String::as_str).collect();
@@ -200,6 +195,47 @@ fn random_programs_in_segments_keep_every_bit() {
     });
 }
 
+/// A chain with a loop and a branch in it.
+const WITH_LOOPS: &str = "
+  %z = stop_gradient %x6 : f32[4096]
+  %w = while %z {max_trips = 100} : f32[4096] cond(%c: f32[4096]) {
+    %e = reduce_sum %c {axes = [0]} : f32[] %g = gt %e, 3.0 : bool[] yield %g
+  } body(%c: f32[4096]) { %d = mul %c, 0.25 : f32[4096] yield %d }
+  %s = reduce_sum %w {axes = [0]} : f32[] %p = gt %s, 0.0 : bool[]
+  %b = cond %p : f32[4096] then { %t = sin %x6 : f32[4096] yield %t }
+    else { %u = cos %x6 : f32[4096] yield %u }";
+
+/// Loops and branches without a way back stay in a divided function as they are, and every budget runs.
+#[test]
+fn loops_and_branches_are_in_segments() {
+    const COUNT: usize = 60;
+    let step = |k: usize| {
+        let op = ["sin", "tanh", "cos", "logistic"][k % 4];
+        let from = if k == 6 { "b".into() } else { format!("x{k}") };
+        let before = if k == 6 { WITH_LOOPS } else { "" };
+        format!("{before}\n  %x{} = {op} %{from} : f32[4096]\n", k + 1)
+    };
+    let text: String = (0..COUNT).map(step).collect();
+    let text = format!(
+        "func @f(%x0: f32[4096]) -> f32[] {{ {text}
+         %l = reduce_sum %x{COUNT} {{axes = [0]}} : f32[] return %l }}"
+    );
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = prepared_gradient(&module, module.find("f").expect("there")).expect("differentiates");
+    let args = inputs(&f, &[Domain::Normal]);
+    let due = evaluate(&f, &args).expect("runs");
+    let mut divided = 0;
+    for made in frontier(&f).points() {
+        let engine = Cpu { mem_budget: Some(made.point.peak), ..engine() };
+        let (g, plan) = (&made.rewritten.decided.function, &made.point.plan);
+        let compiled = engine.follow(g, plan).unwrap_or_else(|e| panic!("{e}\n{g}"));
+        assert!(compiled.executable.memory().peak() <= made.point.peak);
+        assert_eq!(compiled.executable.run(&args), Ok(due.clone()), "{}", plan.text(g));
+        divided += usize::from(!plan.rewrites.segments.is_empty());
+    }
+    assert!(divided > 0);
+}
+
 /// What is no end of a segment is refused where it stands.
 #[test]
 fn segments_that_are_none_are_refused() {
@@ -210,11 +246,11 @@ fn segments_that_are_none_are_refused() {
         ("segments x3", Kind::Syntax, "expected `segments"),
         ("segments %x3 %x4", Kind::Syntax, "expected `segments"),
         ("segments %x3,", Kind::Syntax, "expected `segments"),
-        ("segments %nothing", Kind::UnknownName, "ends with %nothing"),
-        ("segments %v0", Kind::UnknownName, "ends with %v0"),
-        ("segments %x9, %x3", Kind::UnknownName, "ends with %x3"),
-        ("segments %x3, %x3", Kind::UnknownName, "ends with %x3"),
-        ("segments %v0_ct", Kind::UnknownName, "ends with"),
+        ("segments %nothing", Kind::UnknownName, "%nothing is no end of a segment"),
+        ("segments %v0", Kind::UnknownName, "%v0 is no end"),
+        ("segments %x9, %x3", Kind::UnknownName, "%x3 is no end"),
+        ("segments %x3, %x3", Kind::UnknownName, "%x3 is no end"),
+        ("segments %v0_ct", Kind::UnknownName, "%v0_ct is no end"),
     ] {
         let e = planned_function(&f, &text(line)).expect_err(line);
         assert!(e.kind == kind && e.message.contains(said), "{line}: {e:?}");

@@ -70,7 +70,7 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[BudgetPoint], count: usize) 
             compile_limit(p.compile.seconds),
             bytes(p.compile.code_bytes),
             bytes(p.saved),
-            recomputed::told(
+            recomputed::summary(
                 &p.plan.rewrites.segments,
                 &recomputed::named(f, &p.again),
                 MOST_VALUES,

@@ -12,8 +12,9 @@ pub(super) fn named(f: &Function, again: &[(Value, u32)]) -> Vec<(String, u32)> 
     again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
 }
 
-/// The checkpoint segments whose insides are computed again, and the first values that are, at most `most`.
-pub(super) fn told(segments: &[CheckpointEnds], all: &[(String, u32)], most: usize) -> String {
+/// The checkpoint segments whose insides are computed again, and how many values these are; without segments the first of the values that are,
+/// at most `most`.
+pub(super) fn summary(segments: &[CheckpointEnds], all: &[(String, u32)], most: usize) -> String {
     if segments.is_empty() {
         return text(all, most);
     }
@@ -21,9 +22,9 @@ pub(super) fn told(segments: &[CheckpointEnds], all: &[(String, u32)], most: usi
         let names = ends.names.iter().map(|name| format!("%{name}"));
         format!("segments to {}", shortened(names, most, ", "))
     };
-    let mut told: Vec<String> = segments.iter().map(ends).collect();
-    told.extend((!all.is_empty()).then(|| text(all, most)));
-    told.join("; ")
+    let mut parts: Vec<String> = segments.iter().map(ends).collect();
+    parts.push(format!("{} values", all.len()));
+    parts.join("; ")
 }
 
 /// The ends of checkpoint segments, a list for each level.

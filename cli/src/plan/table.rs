@@ -59,7 +59,7 @@ pub(super) fn text(report: &PlanReport, hashes: bool) -> String {
         );
     }
     if r.budget.is_some() || !r.again.is_empty() || !r.segments.is_empty() {
-        let again = recomputed::told(&r.segments, &r.again, MOST_VALUES);
+        let again = recomputed::summary(&r.segments, &r.again, MOST_VALUES);
         out += &format!("\ncomputed again: {again}\n");
     }
     out += &loops(&r.loops);

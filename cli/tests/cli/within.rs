@@ -191,7 +191,7 @@ fn what_does_not_go_with_a_budget_is_said() {
         ("plan loss.ir --frontier 3 --candidates", "cannot be used with"),
         ("plan loss.ir --frontier 3 --save a.plan", "cannot be used with"),
         ("plan loss.ir --mem-budget 1GiB --cache here --no-cache", "cannot be used with"),
-        ("emit loss.ir --stage ad --mem-budget 1GiB", "comes before plans and budgets"),
+        ("emit loss.ir --stage dce --mem-budget 1GiB", "comes before plans and budgets"),
         (
             "run loss.ir --engine reference --mem-budget 1GiB",
             "are for --engine evaluator, cpu, gpu",

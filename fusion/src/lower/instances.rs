@@ -271,10 +271,16 @@ impl Instances {
 /// What is wrong with a member that no group computes.
 pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or has as a constant";
 
-/// The values that a plan computes more than once, in the order of the function, and how often again.
+/// The values that a plan computes more than once, in the order of the function, and how often again. In a function that the planner has
+/// divided into checkpoint segments, those that are computed again for these are among them.
 pub fn recomputed_values(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
     let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
     members(plan).for_each(|i| count[i] += 1);
-    let more = f.body_insts().iter().filter(|&&i| count[i] > 1);
-    more.map(|&i| (f.inst_results(i)[0], count[i] - 1)).collect()
+    let is_divided = !plan.rewrites.segments.is_empty();
+    let times = |i: Inst| match is_divided && f.path(i).is_again() {
+        true => count[i].max(1),
+        false => count[i].saturating_sub(1),
+    };
+    let more = f.body_insts().iter().filter(|&&i| times(i) > 0);
+    more.map(|&i| (f.inst_results(i)[0], times(i))).collect()
 }

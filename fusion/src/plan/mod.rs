@@ -55,7 +55,7 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Values that are not stored as they are.
     pub storage: Vec<(Value, Storage)>,
-    /// What the function was made by.
+    /// What was decided about the function before, which made it from the prepared one.
     pub rewrites: Rewrites,
     /// Plans of the blocks of loops and branches ([`block_function`](crate::block_function)), equal ones once, in the
     /// order of the function. A block's plan is the one with the hash of its function.

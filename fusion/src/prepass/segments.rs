@@ -38,8 +38,22 @@ pub(crate) fn is_divisible(f: &Function) -> bool {
 }
 
 /// The instructions of the first phase.
-fn forward(f: &Function) -> impl Iterator<Item = Inst> + '_ {
+fn forward(f: &Function) -> impl DoubleEndedIterator<Item = Inst> + '_ {
     f.body_insts().iter().copied().filter(|&i| f.inst(i).phase == Phase::PRIMAL)
+}
+
+/// Those of them that results of the phase need, or that have an effect. Others compute partial derivatives for later phases.
+fn spine(f: &Function) -> EntitySet<Inst> {
+    let mut wanted: EntitySet<Value> = EntitySet::new();
+    wanted.extend(f.results().iter().copied());
+    let mut spine = EntitySet::new();
+    for i in forward(f).rev() {
+        if f.is_ordered(i) || f.inst_results(i).iter().any(|&v| wanted.contains(v)) {
+            spine.insert(i);
+            wanted.extend(reads(f, i));
+        }
+    }
+    spine
 }
 
 /// The function in which later phases compute again what they read of the inside of segments, which end with these
@@ -71,17 +85,19 @@ pub(crate) fn segmented(
     Ok(SegmentedFunction { function, choices: levels.iter().map(named).collect() })
 }
 
-/// The regions that instructions of the first phase are in.
+/// The regions that instructions of the first phase are in. What computes a partial derivative is in those of the last value that it
+/// reads.
 fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointPath> {
+    let spine = spine(f);
     let mut scopes: SecondaryMap<Inst, Vec<CheckpointScope>> = SecondaryMap::new();
     let mut outer: EntitySet<Inst> = EntitySet::new();
     let mut number = 0;
     for ends in levels {
         let mut own: EntitySet<Inst> = EntitySet::new();
         own.extend(ends.iter().copied());
-        // Of each segment of the level before the last part is no region of this one.
+        // What follows the last end within a segment of the level before is no region of this level.
         let mut part: Vec<Inst> = Vec::new();
-        for i in forward(f) {
+        for i in forward(f).filter(|&i| spine.contains(i)) {
             part.push(i);
             if own.contains(i) {
                 let scope = CheckpointScope { kind: ScopeKind::Remat, number };
@@ -93,16 +109,35 @@ fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointP
         }
         outer.extend(ends.iter().copied());
     }
-    let mut regions = SecondaryMap::new();
-    forward(f).for_each(|i| regions[i] = CheckpointPath::of(&scopes[i]));
+    let mut regions: SecondaryMap<Inst, CheckpointPath> = SecondaryMap::new();
+    let mut place: SecondaryMap<Inst, usize> = SecondaryMap::new();
+    let first = forward(f).find(|&i| spine.contains(i));
+    for (at, i) in forward(f).enumerate() {
+        place[i] = at;
+        if spine.contains(i) {
+            regions[i] = CheckpointPath::of(&scopes[i]);
+            continue;
+        }
+        let makers = reads(f, i).into_iter().filter_map(|v| match f.def(v) {
+            ValueDef::Inst(made, _) => Some(made),
+            _ => None,
+        });
+        // Where a partial derivative reads another one, this has the place of what it reads.
+        if let Some(last) = makers.max_by_key(|&made| place[made]) {
+            (regions[i], place[i]) = (regions[last].clone(), place[last]);
+        } else if let Some(first) = first {
+            (regions[i], place[i]) = (CheckpointPath::of(&scopes[first]), 0);
+        }
+    }
     regions
 }
 
-/// The ends of segments of as many instructions each, at the narrowest places around: as many as each level has for every
-/// segment of the level before. `None` where the first phase is too short for that.
+/// The ends of segments of as many instructions each, at the narrowest places around, those of values with names before others: as many
+/// as each level has for every segment of the level before. `None` where the first phase is too short for that.
 pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>>> {
-    let forward: Vec<Inst> = forward(f).collect();
-    let bytes = crossing_bytes(f, &forward);
+    let spine = spine(f);
+    let forward: Vec<Inst> = forward(f).filter(|&i| spine.contains(i)).collect();
+    let widths = widths(f, &forward);
     let mut levels = Vec::new();
     let mut outer = vec![0, forward.len()];
     for &count in counts {
@@ -110,7 +145,7 @@ pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>
         for part in outer.windows(2) {
             let (from, to) = (part[0], part[1]);
             let places: Vec<usize> = (1..count).map(|k| from + k * (to - from) / count).collect();
-            own.extend(narrowest(&bytes, (from, to), &places)?);
+            own.extend(narrowest(&widths, (from, to), &places)?);
         }
         outer.extend(&own);
         outer.sort_unstable();
@@ -120,41 +155,50 @@ pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>
 }
 
 /// The same ends, and one at the end of the first phase: the last segment is a region like the others.
-pub(crate) fn closed(f: &Function, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
-    let last = forward(f).last();
+pub(crate) fn with_last_segment(f: &Function, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
+    let spine = spine(f);
+    let last = forward(f).filter(|&i| spine.contains(i)).last();
     levels.first_mut().into_iter().for_each(|ends| ends.extend(last));
     levels
 }
 
-/// The bytes that cross each place between the instructions of the first phase.
-fn crossing_bytes(f: &Function, forward: &[Inst]) -> Vec<i128> {
+/// How good it is to end a segment at each place between some instructions: the bytes that cross it, and whether the value before it has
+/// no name. Less is better.
+fn widths(f: &Function, forward: &[Inst]) -> Vec<(i128, bool)> {
     let mut last: SecondaryMap<Value, usize> = SecondaryMap::new();
     for (at, &i) in forward.iter().enumerate() {
         reads(f, i).into_iter().for_each(|a| last[a] = at);
     }
-    let mut bytes = vec![0i128; forward.len() + 1];
+    let mut change = vec![0i128; forward.len() + 1];
     for (at, &i) in forward.iter().enumerate() {
         for &v in f.inst_results(i).iter().filter(|&&v| last[v] > at) {
             let size = f.ty(v).bytes().map_or(0, i128::from);
-            bytes[at + 1] += size;
-            bytes[last[v] + 1] -= size;
+            change[at + 1] += size;
+            change[last[v] + 1] -= size;
         }
     }
-    for at in 1..bytes.len() {
-        bytes[at] += bytes[at - 1];
-    }
-    bytes
+    let mut bytes = 0;
+    let of = |(at, change): (usize, i128)| {
+        bytes += change;
+        let before = at.checked_sub(1).and_then(|at| f.inst_results(forward[at]).first());
+        (bytes, before.is_none_or(|&v| f.name_of(v).is_none()))
+    };
+    change.into_iter().enumerate().map(of).collect()
 }
 
 /// The narrowest places, each nearer to one of some places between two than to another of these.
-fn narrowest(bytes: &[i128], (from, to): (usize, usize), near: &[usize]) -> Option<Vec<usize>> {
+fn narrowest(
+    widths: &[(i128, bool)],
+    (from, to): (usize, usize),
+    near: &[usize],
+) -> Option<Vec<usize>> {
     let mut found: Vec<usize> = Vec::new();
     for (k, &at) in near.iter().enumerate() {
         let before = if k > 0 { near[k - 1] } else { from };
         let after = near.get(k + 1).copied().unwrap_or(to);
         let least = found.last().copied().unwrap_or(from) + 1;
         let places = least.max(at - (at - before) / 2)..(at + (after - at) / 2 + 1).min(to);
-        found.push(places.min_by_key(|&p| (bytes[p], p.abs_diff(at)))?);
+        found.push(places.min_by_key(|&p| (widths[p], p.abs_diff(at)))?);
     }
     Some(found)
 }
@@ -162,13 +206,13 @@ fn narrowest(bytes: &[i128], (from, to): (usize, usize), near: &[usize]) -> Opti
 /// The function with the segments that the text of a plan lists.
 ///
 /// # Errors
-/// For a line that lists what is no value of the first phase: the error has the place in the text.
-pub(crate) fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction, Diagnostic> {
+/// For a line that lists what ends no segment, or where the function has checkpoint regions: the error has the place in the text.
+pub fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction, Diagnostic> {
     let said: Vec<_> = plan_lines(text).filter(|(_, word, _)| *word == "segments").collect();
     if said.is_empty() {
         return Ok(undivided(f));
     }
-    let names = Names::of(f);
+    let (names, spine) = (Names::of(f), spine(f));
     let mut levels: Vec<Vec<Inst>> = Vec::new();
     for (place, _, rest) in said {
         let fail = |kind, m: String| Err(Diagnostic::new(At::span(place), kind, m));
@@ -179,14 +223,15 @@ pub(crate) fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction
             let m = "the function has checkpoint regions of its own, so it is not divided".into();
             return fail(Kind::Usage, m);
         }
-        // In the order of the function, each once.
-        let mut ahead = forward(f);
+        let mut ahead = forward(f).filter(|&i| spine.contains(i));
         let mut level = Vec::new();
         for name in &ends.names {
             let is_named =
                 |i: &Inst| f.inst_results(*i).first().is_some_and(|&v| names.get(v) == *name);
             let Some(i) = ahead.find(is_named) else {
-                let m = format!("no segment of the first phase ends with %{name} there");
+                let m = format!(
+                    "%{name} is no end of a segment: ends are values that results of the first phase need, each once and in their order"
+                );
                 return fail(Kind::UnknownName, m);
             };
             level.push(i);

@@ -9,8 +9,9 @@ use super::inverse::{Recovered, recoveries, unchanged};
 use super::loop_choice::{DecidedLoops, WaysBack, decided_as, that_fit};
 use super::lossy::{Narrowed, keep_lossy};
 use super::pruning::{KnownPoints, PlanEvaluator};
-use super::segment_plans::segment_plans;
+use super::segment_plans::{DividedFunction, segment_plans};
 use super::{binding, plans_beside};
+use crate::lower::instances::recomputed_values;
 use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::loop_choice::LoopChoice;
 use crate::plan::lossy::Lossy;
@@ -58,7 +59,8 @@ impl BudgetPoint {
     /// A plan of a rewritten function, whose text says how the function was rewritten.
     fn new(point: PlanPoint, rewritten: Arc<RewrittenFunction>) -> BudgetPoint {
         let plan = Plan { rewrites: rewritten.rewrites(), ..point.plan };
-        BudgetPoint { point: PlanPoint { plan, ..point }, rewritten }
+        let again = recomputed_values(&rewritten.decided.function, &plan);
+        BudgetPoint { point: PlanPoint { plan, again, ..point }, rewritten }
     }
 
     /// The same plan with as many checkpoints of its loops as fit a budget in bytes: a frontier has only some numbers of them.
@@ -149,11 +151,10 @@ pub fn budget_frontier(
     }
     // Copies with losses, and loops, are decided for the function as a whole.
     if is_coarse && lossy.is_nothing() && WaysBack::of(f).is_empty() {
-        for (segmented, points) in segment_plans(f, options, engine, &known)? {
+        for (divided, points) in segment_plans(f, options, engine, &known)? {
+            let DividedFunction { segmented, decided } = divided;
             let recovered = unchanged(&segmented.function);
             let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
-            let ways = WaysBack::of(&narrowed.function);
-            let decided = decided_as(&narrowed.function, &ways, Vec::new())?;
             let rewritten = Arc::new(RewrittenFunction { segmented, recovered, narrowed, decided });
             let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));
             all.extend(points.into_iter().map(of));

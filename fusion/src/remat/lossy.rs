@@ -27,7 +27,7 @@ pub struct Narrowed {
     /// Values that might have a copy and have none: those that were named, in the order given, then
     /// others that the plan keeps for a later phase, in the order in which they were looked at.
     pub left: Vec<UncompressedValue>,
-    /// What else it was made by.
+    /// What else was decided before it is planned.
     pub rewrites: Rewrites,
 }
 

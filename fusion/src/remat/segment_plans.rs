@@ -7,8 +7,11 @@
 use super::pruning::{KnownPoints, PlanEvaluator};
 use crate::memory::engine::EngineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::prepass::segments::{SegmentedFunction, closed, equal_ends, is_divisible, segmented};
+use crate::prepass::segments::{
+    SegmentedFunction, equal_ends, is_divisible, segmented, with_last_segment,
+};
 use crate::remat::frontier::undominated;
+use crate::remat::loop_choice::{DecidedLoops, WaysBack, decided_as};
 use crate::remat::unbudgeted::plan_among;
 use crate::search::blocks::block_plans;
 use crate::search::fastest::fastest;
@@ -17,22 +20,29 @@ use crate::search::point::PlanPoint;
 use adfuse_ir::{Diagnostic, Function, Phase};
 use hashbrown::HashSet;
 
-/// Instructions of all divided functions together, about, and the fewest functions.
+/// Instructions of all divided functions together, about, and the fewest functions that are tried.
 const DIVIDED_INSTS: usize = 80_000;
 const FEWEST: usize = 32;
 
-/// A number of segments is followed by one that is larger by this part of it (1 over the number), and by one.
+/// The next number of segments is larger by one and by a fifth.
 const PART: usize = 5;
 
 /// Numbers of segments whose segments are divided into as many again.
 const TWICE: [usize; 5] = [2, 3, 4, 6, 8];
 
-/// The most divided functions whose plans are improved.
+/// The most divided functions that are planned with the wanted effort, too.
 const IMPROVED: usize = 8;
+
+/// A divided function, as it is planned.
+pub(super) struct DividedFunction {
+    pub(super) segmented: SegmentedFunction,
+    /// Loops without a way back are merged as those of every function are.
+    pub(super) decided: DecidedLoops,
+}
 
 /// A plan of a divided function.
 struct DividedPlan<'s> {
-    of: &'s SegmentedFunction,
+    of: &'s DividedFunction,
     point: PlanPoint,
 }
 
@@ -51,7 +61,7 @@ pub(super) fn segment_plans(
     options: &PlanOptions,
     engine: &dyn EngineModel,
     known: &KnownPoints,
-) -> Result<Vec<(SegmentedFunction, Vec<PlanPoint>)>, Diagnostic> {
+) -> Result<Vec<(DividedFunction, Vec<PlanPoint>)>, Diagnostic> {
     let is_differentiated = f.body_insts().iter().any(|&i| f.inst(i).phase > Phase::PRIMAL);
     if options.effort == Effort::Off || !is_differentiated || !is_divisible(f) {
         return Ok(Vec::new());
@@ -59,36 +69,39 @@ pub(super) fn segment_plans(
     let divided = divided(f)?;
     let quick = PlanOptions { effort: Effort::Quick, ..options.clone() };
     let points = each(&divided, |of| -> Result<Option<PlanPoint>, Diagnostic> {
-        let g = &of.function;
+        let g = &of.decided.function;
         let evaluator = PlanEvaluator::of(g, options, engine, known)?;
         let blocks = block_plans(g, &quick, engine)?;
         evaluator.measured(&fastest(g, &quick, &blocks, (evaluator.base(), engine))?)
     });
     let points = points.into_iter().collect::<Result<Vec<Option<PlanPoint>>, Diagnostic>>()?;
-    let found = divided
-        .iter()
-        .zip(points)
-        .filter_map(|(of, point)| Some(DividedPlan { of, point: point? }));
-    let found = undominated(found.collect());
-    let step = found.len().div_ceil(IMPROVED).max(1);
-    let improved: Vec<DividedPlan<'_>> = found.into_iter().step_by(step).collect();
-    let made = each(&improved, |DividedPlan { of, point }| -> Result<Vec<PlanPoint>, Diagnostic> {
-        let evaluator = PlanEvaluator::of(&of.function, options, engine, known)?;
+    let with_point = |(of, point): (_, Option<PlanPoint>)| Some(DividedPlan { of, point: point? });
+    let found = undominated(divided.iter().zip(points).filter_map(with_point).collect());
+    let numbered: Vec<(usize, &DividedPlan<'_>)> = found.iter().enumerate().collect();
+    let last = found.len().saturating_sub(1);
+    let made = each(&numbered, |&(k, DividedPlan { of, point })| -> Result<_, Diagnostic> {
+        let g = &of.decided.function;
+        let evaluator = PlanEvaluator::of(g, options, engine, known)?;
         let mut points = vec![point.clone()];
-        if options.effort > Effort::Quick {
-            let plan = plan_among(&of.function, options, engine)?.plan;
-            points.extend(evaluator.measured(&plan)?);
+        // Evenly between the lowest and the fastest.
+        let is_improved = last < IMPROVED || (0..IMPROVED).any(|n| n * last / (IMPROVED - 1) == k);
+        if is_improved && options.effort > Effort::Quick {
+            points.extend(evaluator.measured(&plan_among(g, options, engine)?.plan)?);
         }
         points.iter().for_each(|point| evaluator.add(point));
         evaluator.packed(points)
     });
     let made = made.into_iter().collect::<Result<Vec<Vec<PlanPoint>>, Diagnostic>>()?;
-    Ok(improved.iter().zip(made).map(|(plan, points)| (plan.of.clone(), points)).collect())
+    let of = |plan: &DividedPlan<'_>| DividedFunction {
+        segmented: plan.of.segmented.clone(),
+        decided: plan.of.decided.clone(),
+    };
+    Ok(found.iter().map(of).zip(made).collect())
 }
 
 /// The function in segments of one level and of two, in different numbers. The last segment is kept whole, or is computed again
 /// like the others: then the kernel that computes the results need not leave all that the way back reads.
-fn divided(f: &Function) -> Result<Vec<SegmentedFunction>, Diagnostic> {
+fn divided(f: &Function) -> Result<Vec<DividedFunction>, Diagnostic> {
     let most = (DIVIDED_INSTS / f.inst_count().max(1)).max(FEWEST);
     let mut counts = TWICE.map(|count| vec![count, count]).to_vec();
     let mut count = 2;
@@ -101,9 +114,12 @@ fn divided(f: &Function) -> Result<Vec<SegmentedFunction>, Diagnostic> {
     let mut all = Vec::new();
     for counts in counts {
         let Some(levels) = equal_ends(f, &counts) else { continue };
-        for levels in [closed(f, levels.clone()), levels] {
+        for levels in [with_last_segment(f, levels.clone()), levels] {
             if seen.insert(levels.clone()) {
-                all.push(segmented(f, &levels)?);
+                let segmented = segmented(f, &levels)?;
+                let ways = WaysBack::of(&segmented.function);
+                let decided = decided_as(&segmented.function, &ways, Vec::new())?;
+                all.push(DividedFunction { segmented, decided });
             }
         }
     }
