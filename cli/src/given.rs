@@ -4,7 +4,9 @@ use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
 use super::source::{ProgramWeights, SourceText};
-use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, loop_choices, planned_function};
+use adfuse::fusion::{
+    Fp, MachineModel, Plan, graph_hash, loop_choices, planned_function, segmented_as,
+};
 use adfuse::ir::diag::Span;
 use adfuse::ir::{Diagnostic, Function};
 use std::path::Path;
@@ -12,6 +14,7 @@ use std::rc::Rc;
 
 /// What to do about a plan for a machine that is not built in.
 const DESCRIBED: &str = "give the file that describes it with --device";
+const BELONGS: &str = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
 
 /// A plan as it is written in a file.
 pub(super) struct PlanFile {
@@ -104,6 +107,9 @@ impl PlanFile {
 
     /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
     pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
+        if let Some(d) = self.wrong_segments(f) {
+            return Err(self.told(f, d));
+        }
         if let Some(d) = self.wrong_loops(f) {
             return Err(self.told(f, d));
         }
@@ -118,15 +124,24 @@ impl PlanFile {
         }
     }
 
+    /// Whether it says that it is a plan of a function of this name.
+    fn names(&self, f: &Function) -> bool {
+        let first = self.source.text.trim_start().lines().next().unwrap_or("").trim_end();
+        let name = first.strip_prefix("plan ").and_then(|rest| rest.strip_suffix('{'));
+        name.map(str::trim).and_then(|name| name.strip_prefix('@')) == Some(f.name.as_str())
+    }
+
+    /// What is wrong with the checkpoint segments in a plan that says it is one of this function. Which function it is of shows only in the
+    /// divided one.
+    fn wrong_segments(&self, f: &Function) -> Option<Diagnostic> {
+        let d =
+            if self.names(f) { segmented_as(f, &self.source.text).err()? } else { return None };
+        Some(d.hint(BELONGS))
+    }
+
     /// What is wrong with the decisions about loops in a plan that says it is one of this function.
     fn wrong_loops(&self, f: &Function) -> Option<Diagnostic> {
-        let text = &self.source.text;
-        let first = text.trim_start().lines().next().unwrap_or("").trim_end();
-        let name = first.strip_prefix("plan ").and_then(|rest| rest.strip_suffix('{'));
-        if name.map(str::trim).and_then(|name| name.strip_prefix('@')) != Some(f.name.as_str()) {
-            return None;
-        }
-        loop_choices(f, text).err()
+        if self.names(f) { loop_choices(f, &self.source.text).err() } else { None }
     }
 
     /// Whether it says that it is a plan of this function, as it is or as it is but for the line at this place.
@@ -147,8 +162,7 @@ impl PlanFile {
                 "the plan in `{}` is of another function than this @{}",
                 self.source.name, f.name
             );
-            let hint = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
-            return Err(Failure::usage(m).hint(Some(hint.into())));
+            return Err(Failure::usage(m).hint(Some(BELONGS.into())));
         }
         Plan::parse(&self.source.text, f).map_err(|d| self.told(f, d))
     }

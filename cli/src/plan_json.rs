@@ -117,7 +117,7 @@ fn written(value: &Value) -> Result<String, String> {
         line(format!("layout {}", said("layout")?));
     }
     for ends in list(plan.get("segments"), "segments")? {
-        line(format!("segments {}", names(Some(ends), "segments")?));
+        line(format!("segments {}", names(Some(ends), "a level of segments")?));
     }
     for choice in list(plan.get("inverses"), "inverses")? {
         line(format!("inverse {}", word(choice, "inverses")?));

@@ -20,7 +20,7 @@
 //! }
 //! ```
 //!
-//! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
+//! Values have the names of the function's text that is planned, those at the ends of segments of the text before it is divided. The parts of a group are separated by `;`. Lossy copies are
 //! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
 //! without copies; and so are segments, inverses and decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
 
