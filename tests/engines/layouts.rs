@@ -215,24 +215,22 @@ fn what_takes_arrays_as_they_are_refuses_a_layout() {
 
 /// Scores of words, with a bias, a sum over each row and the gradients of all: what multiplies, folds and stores long rows.
 fn scores(dtype: &str, [rows, features, words]: [u64; 3]) -> Function {
-    let text = format!(
-        "func @f(%x: T[R,F], %w: T[W,F], %b: T[W]) -> (T[R,F], T[W,F], T[W], f32[R]) {{
-           %s = dot_general %x, %w {{contract = [1] x [1]}} : T[R,W]
-           %bb = broadcast_in_dim %b {{dims = [1]}} : T[R,W]
+    let text = "func @f(%x: T[R,F], %w: T[W,F], %b: T[W]) -> (T[R,F], T[W,F], T[W], f32[R]) {
+           %s = dot_general %x, %w {contract = [1] x [1]} : T[R,W]
+           %bb = broadcast_in_dim %b {dims = [1]} : T[R,W]
            %l = add %s, %bb : T[R,W]
            %c = convert_element_type %l : f32[R,W]
-           %m = reduce_max %c {{axes = [1]}} : f32[R]
-           %mb = broadcast_in_dim %m {{dims = [0]}} : f32[R,W]
+           %m = reduce_max %c {axes = [1]} : f32[R]
+           %mb = broadcast_in_dim %m {dims = [0]} : f32[R,W]
            %d = sub %c, %mb : f32[R,W]
            %e = exp %d : f32[R,W]
-           %n = reduce_sum %e {{axes = [1]}} : f32[R]
+           %n = reduce_sum %e {axes = [1]} : f32[R]
            %g = convert_element_type %e : T[R,W]
-           %gb = reduce_sum %g {{axes = [0]}} : T[W]
-           %gx = dot_general %g, %w {{contract = [1] x [0]}} : T[R,F]
-           %gw = dot_general %g, %x {{contract = [0] x [0]}} : T[W,F]
+           %gb = reduce_sum %g {axes = [0]} : T[W]
+           %gx = dot_general %g, %w {contract = [1] x [0]} : T[R,F]
+           %gw = dot_general %g, %x {contract = [0] x [0]} : T[W,F]
            return %gx, %gw, %gb, %n
-         }}"
-    );
+         }";
     let sized = text.replace('R', &rows.to_string()).replace('F', &features.to_string());
     function(&sized.replace('W', &words.to_string()).replace("T[", &format!("{dtype}[")))
 }

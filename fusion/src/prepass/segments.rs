@@ -157,7 +157,7 @@ pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>
 /// The same ends, and one at the end of the first phase: the last segment is a region like the others.
 pub(crate) fn with_last_segment(f: &Function, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
     let spine = spine(f);
-    let last = forward(f).filter(|&i| spine.contains(i)).last();
+    let last = forward(f).rfind(|&i| spine.contains(i));
     levels.first_mut().into_iter().for_each(|ends| ends.extend(last));
     levels
 }

@@ -39,6 +39,7 @@ pub(crate) struct Matrix {
 const UNIT: u64 = 16;
 
 /// Multiply-adds from which on products are divided: another launch takes less time than the full rate saves.
+#[cfg_attr(not(feature = "gpu"), allow(dead_code))]
 const WORTH_DIVIDING: u64 = 1 << 30;
 
 /// How many times as long the library takes for products that are [uneven](Product::is_uneven), as measured on an H200: of `bf16` 8192 x 30522 x
@@ -88,6 +89,7 @@ impl Product {
 
     /// The products that the library is asked for. Lines of rows or columns that begin at multiples of 16 bytes and have another length are
     /// multiplied at full rate but for their last elements, which are products of their own.
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code))]
     pub(crate) fn parts(&self) -> SmallVec<[Product; 4]> {
         let [_, rows, cols, depth] = self.size;
         let all = self.size.iter().fold(1u64, |all, &n| all.saturating_mul(n));
@@ -112,6 +114,7 @@ impl Product {
     }
 
     /// The products of the first `whole` rows (axis 1) or columns (axis 2), and of the others.
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code))]
     fn divided(&self, axis: usize, whole: u64) -> [Product; 2] {
         let [mut first, mut last] = [self.clone(), self.clone()];
         first.size[axis] = whole;
