@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn long_rows_begin_at_lines_of_the_cache() {
-        let cases: [(&[i64], i64, Option<&[i64]>); 9] = [
+        type Case<'c> = (&'c [i64], i64, Option<&'c [i64]>);
+        let cases: [Case<'_>; 9] = [
             (&[16, 512, 30522], 2, Some(&[512 * 30528, 30528, 1])),
             (&[4, 50257], 2, Some(&[50304, 1])),
             (&[4, 1025], 4, Some(&[1056, 1])),
