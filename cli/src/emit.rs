@@ -108,18 +108,7 @@ impl EmitCommand {
         let machine = if for_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
-            SEGMENTS if is_decided => {
-                let ChosenPlan { plan, choice } = ready.decide(streams)?;
-                let function = match choice {
-                    Some(choice) => choice.rewritten.segmented.function.clone(),
-                    None => {
-                        let text = plan.text(&ready.function);
-                        segmented_as(&ready.prepared, &text).map_err(Failure::Usage)?.function
-                    }
-                };
-                let unit = CompileUnit { function: Some(function), ..CompileUnit::default() };
-                pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
-            }
+            SEGMENTS if is_decided => divided(&ready, stage, streams)?,
             before if is_before(before, NARROW) => {
                 // A text that is imported at extents is read as the program that it became.
                 let source = &ready.source.source;
@@ -168,6 +157,24 @@ impl EmitCommand {
             (false, false) => PASSES.iter().map(|pass| format!("{pass}\n")).collect(),
         }
     }
+}
+
+/// The function in the checkpoint segments of its plan.
+fn divided(
+    ready: &PlanRequest,
+    stage: Printed,
+    streams: &mut Streams<'_>,
+) -> Result<String, Failure> {
+    let ChosenPlan { plan, choice } = ready.decide(streams)?;
+    let function = match choice {
+        Some(choice) => choice.rewritten.segmented.function.clone(),
+        None => {
+            let text = plan.text(&ready.function);
+            segmented_as(&ready.prepared, &text).map_err(Failure::Usage)?.function
+        }
+    };
+    let unit = CompileUnit { function: Some(function), ..CompileUnit::default() };
+    pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))
 }
 
 /// The plan, once it reads back and has a program.
