@@ -292,11 +292,12 @@ mod tests {
 
     #[test]
     fn functions_that_are_called_have_no_wide_vectors() {
-        let text = map("[4096]", "d0", "s1 = rem.f32 s0 s0 %y[d0] = store s1");
-        let sweep = step(&text.replace("f32", "f64"), 16).sweeps[0];
-        assert!(sweep.calls == 1 && sweep.lanes < 16, "{sweep:?}");
-        let sweep = step(&text, 16).sweeps[0];
-        assert!(sweep.calls == 0 && sweep.lanes == 16, "{sweep:?}");
+        let text =
+            map("[4096]", "d0", "s1 = rem.f64 s0 s0 %y[d0] = store s1").replace("f32", "f64");
+        for (lanes, due) in [(16, 0), (8, 1)] {
+            let sweep = step(&text, lanes).sweeps[0];
+            assert!(sweep.calls == due && (sweep.lanes == 16) == (due == 0), "{lanes}: {sweep:?}");
+        }
     }
 
     #[test]
