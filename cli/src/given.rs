@@ -107,13 +107,12 @@ impl PlanFile {
 
     /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
     pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
-        if let Some(d) = self.wrong_segments(f) {
+        let planned = planned_function(f, &self.source.text);
+        let segments = planned.as_ref().err().and_then(|_| self.wrong_segments(f));
+        if let Some(d) = segments.or_else(|| self.wrong_loops(f)) {
             return Err(self.told(f, d));
         }
-        if let Some(d) = self.wrong_loops(f) {
-            return Err(self.told(f, d));
-        }
-        match planned_function(f, &self.source.text) {
+        match planned {
             Ok(f) => self.of_function(&f).map(|plan| (f, plan)),
             Err(d) if self.is_of(f, d.at.span) => Err(self.told(f, d)),
             // Where the names are not those of this function, its own hash is what the plan's is not.

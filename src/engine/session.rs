@@ -375,7 +375,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         let chosen = self.session.chosen(&f)?;
         let segmented = chosen.as_ref().map(|choice| choice.rewritten.segmented.clone());
         *self.chosen.borrow_mut() = chosen;
-        Ok(segmented.unwrap_or(SegmentedFunction { function: f, choices: Vec::new() }))
+        Ok(segmented.unwrap_or_else(|| SegmentedFunction::undivided(f)))
     }
 
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {

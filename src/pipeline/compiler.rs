@@ -31,7 +31,7 @@ pub trait Compiler {
     /// # Errors
     /// As [`budget_frontier`](crate::fusion::budget_frontier()), and where no plan is within the budget.
     fn segment(&self, f: Function) -> Result<SegmentedFunction, Diagnostic> {
-        Ok(SegmentedFunction { function: f, choices: Vec::new() })
+        Ok(SegmentedFunction::undivided(f))
     }
 
     /// A function whose later phases recover operands from answers, where that pays.

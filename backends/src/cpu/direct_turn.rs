@@ -4,7 +4,7 @@
 //! A turn of a small loop takes some hundred nanoseconds, and going through its steps took a third of that.
 #![allow(unsafe_code)]
 
-use super::block::{CompiledBlock, MovingInput};
+use super::block::CompiledBlock;
 use super::loop_run::{BlockTurn, LoopTurns, StepRun, copy};
 use super::turn_calls::{DirectTurns, DueTurns};
 use std::sync::PoisonError;
@@ -74,24 +74,11 @@ impl StepRun<'_> {
     ) -> bool {
         let Some(turns) = &mut self.turns[block.table] else { return false };
         let outer = self.tables[run.outer][0].get_mut().unwrap_or_else(PoisonError::into_inner);
-        let position = turn.position as usize;
         for (&(_, input), places) in block.moving.iter().zip(&turns.moving) {
-            let at = match input {
-                MovingInput::Carry(k) => turn.now[k],
-                MovingInput::Returned(k) => turn.returned[k],
-                MovingInput::Element(from, bytes) => {
-                    outer.table[from].wrapping_add(position * bytes)
-                }
-            };
+            let at = turn.input(input, |from| outer.table[from]);
             places.iter().for_each(|&place| turns.table[place] = at);
         }
-        let to = |k: usize| match turn.next.get(k) {
-            Some(&at) => at,
-            None => {
-                let (stack, bytes) = turn.stacks[k - turn.next.len()];
-                outer.table[stack].wrapping_add(position * bytes)
-            }
-        };
+        let to = |k: usize| turn.output(k, |stack| outer.table[stack]);
         for (k, (output, places)) in block.outputs.iter().zip(&turns.outputs).enumerate() {
             if !output.copied {
                 let at = to(k);

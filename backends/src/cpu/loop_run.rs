@@ -85,6 +85,34 @@ pub(super) struct BlockTurn<'t> {
     pub(super) stacks: &'t [(usize, usize)],
 }
 
+impl BlockTurn<'_> {
+    /// Where an input that moves is, by the pointers around the loop.
+    pub(super) fn input(
+        &self,
+        input: MovingInput,
+        outer: impl FnOnce(usize) -> *mut u8,
+    ) -> *mut u8 {
+        match input {
+            MovingInput::Carry(k) => self.now[k],
+            MovingInput::Returned(k) => self.returned[k],
+            MovingInput::Element(from, bytes) => {
+                outer(from).wrapping_add(self.position as usize * bytes)
+            }
+        }
+    }
+
+    /// Where output `k` of a block goes: to what is carried on, then to the elements of what is stacked.
+    pub(super) fn output(&self, k: usize, outer: impl FnOnce(usize) -> *mut u8) -> *mut u8 {
+        match self.next.get(k) {
+            Some(&at) => at,
+            None => {
+                let (stack, bytes) = self.stacks[k - self.next.len()];
+                outer(stack).wrapping_add(self.position as usize * bytes)
+            }
+        }
+    }
+}
+
 impl StepRun<'_> {
     /// Runs a step of the program with this table.
     ///
@@ -355,7 +383,6 @@ impl StepRun<'_> {
         block: &CompiledBlock,
         turn: &BlockTurn<'_>,
     ) -> Result<(), Diagnostic> {
-        let position = turn.position as usize;
         if !block.index.is_empty() {
             let (dtype, at) = run.made.index;
             let at = self.scratch(run.outer, at);
@@ -369,36 +396,19 @@ impl StepRun<'_> {
             return Ok(());
         }
         for &(b, input) in &block.moving {
-            let at = match input {
-                MovingInput::Carry(k) => turn.now[k],
-                MovingInput::Returned(k) => turn.returned[k],
-                MovingInput::Element(from, bytes) => {
-                    self.pointer(run.outer, from).wrapping_add(position * bytes)
-                }
-            };
+            let at = turn.input(input, |from| self.pointer(run.outer, from));
             self.set(block.table, b, at);
         }
         for (k, output) in block.outputs.iter().enumerate() {
-            let to = self.destination(run.outer, turn, k);
+            let to = turn.output(k, |stack| self.pointer(run.outer, stack));
             self.give(block, output, to);
         }
         self.inside(block)?;
         for (k, output) in block.outputs.iter().enumerate().filter(|(_, output)| output.copied) {
-            let to = self.destination(run.outer, turn, k);
+            let to = turn.output(k, |stack| self.pointer(run.outer, stack));
             self.copy_out(block, output, to);
         }
         Ok(())
-    }
-
-    /// Where output `k` of a block goes: to what is carried on, then to the elements of what is stacked.
-    fn destination(&mut self, outer: usize, turn: &BlockTurn<'_>, k: usize) -> *mut u8 {
-        match turn.next.get(k) {
-            Some(&at) => at,
-            None => {
-                let (stack, bytes) = turn.stacks[k - turn.next.len()];
-                self.pointer(outer, stack).wrapping_add(turn.position as usize * bytes)
-            }
-        }
     }
 
     /// Says where values are at first, and where the first turn writes them: to where they end, or beside that. A

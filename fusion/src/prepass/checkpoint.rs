@@ -20,13 +20,18 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
+/// Whether a policy says of something in the body what later phases compute again.
+pub(crate) fn has_policies(f: &Function) -> bool {
+    f.body_insts().iter().any(|&i| !f.path(i).is_empty())
+}
+
 /// The function in which each policy has been followed. Regions of loops and branches keep the scopes of their own
 /// instructions.
 ///
 /// # Errors
 /// None for verified functions.
 pub(super) fn policies_followed(f: Function) -> Result<Function, Diagnostic> {
-    if f.body_insts().iter().all(|&i| f.path(i).is_empty()) {
+    if !has_policies(&f) {
         return Ok(f);
     }
     recomputed_in_scopes(&f, scopes(&f))

@@ -7,7 +7,7 @@
 //!
 //! Segments of equal length are due to Chen et al., *Training deep nets with sublinear memory cost*, 2016.
 
-use super::checkpoint::recomputed_in_scopes;
+use super::checkpoint::{has_policies, recomputed_in_scopes};
 use crate::plan::segments::CheckpointEnds;
 use crate::plan::text::plan_lines;
 use adfuse_ir::control::reads;
@@ -27,14 +27,11 @@ pub struct SegmentedFunction {
     pub choices: Vec<CheckpointEnds>,
 }
 
-/// A function that is one segment.
-pub(crate) fn undivided(f: &Function) -> SegmentedFunction {
-    SegmentedFunction { function: f.clone(), choices: Vec::new() }
-}
-
-/// Whether no policy of the user says what later phases compute again.
-pub(crate) fn is_divisible(f: &Function) -> bool {
-    f.body_insts().iter().all(|&i| f.path(i).is_empty())
+impl SegmentedFunction {
+    /// A function that is one segment.
+    pub fn undivided(function: Function) -> SegmentedFunction {
+        SegmentedFunction { function, choices: Vec::new() }
+    }
 }
 
 /// The instructions of the first phase.
@@ -42,18 +39,38 @@ fn forward(f: &Function) -> impl DoubleEndedIterator<Item = Inst> + '_ {
     f.body_insts().iter().copied().filter(|&i| f.inst(i).phase == Phase::PRIMAL)
 }
 
-/// Those of them that results of the phase need, or that have an effect. Others compute partial derivatives for later phases.
-fn spine(f: &Function) -> EntitySet<Inst> {
-    let mut wanted: EntitySet<Value> = EntitySet::new();
-    wanted.extend(f.results().iter().copied());
-    let mut spine = EntitySet::new();
-    for i in forward(f).rev() {
-        if f.is_ordered(i) || f.inst_results(i).iter().any(|&v| wanted.contains(v)) {
-            spine.insert(i);
-            wanted.extend(reads(f, i));
+/// The instructions of the first phase that its results need, or that have an effect, in their order: segments end with these. Others
+/// compute partial derivatives for later phases.
+pub(crate) struct Spine<'f> {
+    f: &'f Function,
+    insts: Vec<Inst>,
+    names: Names,
+}
+
+impl<'f> Spine<'f> {
+    pub(crate) fn of(f: &'f Function) -> Spine<'f> {
+        let mut wanted: EntitySet<Value> = EntitySet::new();
+        wanted.extend(f.results().iter().copied());
+        let mut insts = Vec::new();
+        for i in forward(f).rev() {
+            if f.is_ordered(i) || f.inst_results(i).iter().any(|&v| wanted.contains(v)) {
+                insts.push(i);
+                wanted.extend(reads(f, i));
+            }
         }
+        insts.reverse();
+        Spine { f, insts, names: Names::of(f) }
     }
-    spine
+
+    /// The instruction at which a segment of this name ends, among some.
+    fn named<'i>(&self, name: &str, among: &mut impl Iterator<Item = &'i Inst>) -> Option<Inst> {
+        let is_named = |&&i: &&Inst| self.name(i).is_some_and(|own| own == name);
+        among.find(is_named).copied()
+    }
+
+    fn name(&self, i: Inst) -> Option<String> {
+        self.f.inst_results(i).first().map(|&v| self.names.get(v))
+    }
 }
 
 /// The function in which later phases compute again what they read of the inside of segments, which end with these
@@ -62,10 +79,11 @@ fn spine(f: &Function) -> EntitySet<Inst> {
 /// # Errors
 /// None for verified functions.
 pub(crate) fn segmented(
-    f: &Function,
+    spine: &Spine<'_>,
     levels: &[Vec<Inst>],
 ) -> Result<SegmentedFunction, Diagnostic> {
-    let regions = regions(f, levels);
+    let f = spine.f;
+    let regions = regions(spine, levels);
     let mut scope: SecondaryMap<Value, CheckpointPath> = SecondaryMap::new();
     for i in forward(f) {
         f.inst_results(i).iter().for_each(|&v| scope[v] = regions[i].clone());
@@ -76,10 +94,8 @@ pub(crate) fn segmented(
         }
     }
     f.results().iter().for_each(|&v| scope[v] = CheckpointPath::default());
-    let names = Names::of(f);
-    let named = |ends: &Vec<Inst>| {
-        let name = |&i: &Inst| f.inst_results(i).first().map(|&v| names.get(v));
-        CheckpointEnds { names: ends.iter().filter_map(name).collect() }
+    let named = |ends: &Vec<Inst>| CheckpointEnds {
+        names: ends.iter().filter_map(|&i| spine.name(i)).collect(),
     };
     let function = recomputed_in_scopes(f, scope)?;
     Ok(SegmentedFunction { function, choices: levels.iter().map(named).collect() })
@@ -87,8 +103,10 @@ pub(crate) fn segmented(
 
 /// The regions that instructions of the first phase are in. What computes a partial derivative is in those of the last value that it
 /// reads.
-fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointPath> {
-    let spine = spine(f);
+fn regions(spine: &Spine<'_>, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointPath> {
+    let f = spine.f;
+    let mut on_spine: EntitySet<Inst> = EntitySet::new();
+    on_spine.extend(spine.insts.iter().copied());
     let mut scopes: SecondaryMap<Inst, Vec<CheckpointScope>> = SecondaryMap::new();
     let mut outer: EntitySet<Inst> = EntitySet::new();
     let mut number = 0;
@@ -97,7 +115,7 @@ fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointP
         own.extend(ends.iter().copied());
         // What follows the last end within a segment of the level before is no region of this level.
         let mut part: Vec<Inst> = Vec::new();
-        for i in forward(f).filter(|&i| spine.contains(i)) {
+        for &i in &spine.insts {
             part.push(i);
             if own.contains(i) {
                 let scope = CheckpointScope { kind: ScopeKind::Remat, number };
@@ -111,10 +129,10 @@ fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointP
     }
     let mut regions: SecondaryMap<Inst, CheckpointPath> = SecondaryMap::new();
     let mut place: SecondaryMap<Inst, usize> = SecondaryMap::new();
-    let first = forward(f).find(|&i| spine.contains(i));
+    let first = spine.insts.first();
     for (at, i) in forward(f).enumerate() {
         place[i] = at;
-        if spine.contains(i) {
+        if on_spine.contains(i) {
             regions[i] = CheckpointPath::of(&scopes[i]);
             continue;
         }
@@ -125,70 +143,77 @@ fn regions(f: &Function, levels: &[Vec<Inst>]) -> SecondaryMap<Inst, CheckpointP
         // Where a partial derivative reads another one, this has the place of what it reads.
         if let Some(last) = makers.max_by_key(|&made| place[made]) {
             (regions[i], place[i]) = (regions[last].clone(), place[last]);
-        } else if let Some(first) = first {
+        } else if let Some(&first) = first {
             (regions[i], place[i]) = (CheckpointPath::of(&scopes[first]), 0);
         }
     }
     regions
 }
 
-/// The ends of segments of as many instructions each, at the narrowest places around, those of values with names before others: as many
-/// as each level has for every segment of the level before. `None` where the first phase is too short for that.
-pub(crate) fn equal_ends(f: &Function, counts: &[usize]) -> Option<Vec<Vec<Inst>>> {
-    let spine = spine(f);
-    let forward: Vec<Inst> = forward(f).filter(|&i| spine.contains(i)).collect();
-    let widths = widths(f, &forward);
-    let mut levels = Vec::new();
-    let mut outer = vec![0, forward.len()];
-    for &count in counts {
-        let mut own = Vec::new();
-        for part in outer.windows(2) {
-            let (from, to) = (part[0], part[1]);
-            let places: Vec<usize> = (1..count).map(|k| from + k * (to - from) / count).collect();
-            own.extend(narrowest(&widths, (from, to), &places)?);
-        }
-        outer.extend(&own);
-        outer.sort_unstable();
-        levels.push(own.into_iter().map(|end| forward[end - 1]).collect());
-    }
-    Some(levels)
+/// How good it is to end a segment at a place: the bytes that cross it, and whether the value before it has no name. Less is better.
+type EndWidth = (i128, bool);
+
+/// The places between the instructions of a spine.
+pub(crate) struct SegmentPlaces<'s, 'f> {
+    spine: &'s Spine<'f>,
+    widths: Vec<EndWidth>,
 }
 
-/// The same ends, and one at the end of the first phase: the last segment is a region like the others.
-pub(crate) fn with_last_segment(f: &Function, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
-    let spine = spine(f);
-    let last = forward(f).rfind(|&i| spine.contains(i));
-    levels.first_mut().into_iter().for_each(|ends| ends.extend(last));
-    levels
-}
-
-/// How good it is to end a segment at each place between some instructions: the bytes that cross it, and whether the value before it has
-/// no name. Less is better.
-fn widths(f: &Function, forward: &[Inst]) -> Vec<(i128, bool)> {
-    let mut last: SecondaryMap<Value, usize> = SecondaryMap::new();
-    for (at, &i) in forward.iter().enumerate() {
-        reads(f, i).into_iter().for_each(|a| last[a] = at);
-    }
-    let mut change = vec![0i128; forward.len() + 1];
-    for (at, &i) in forward.iter().enumerate() {
-        for &v in f.inst_results(i).iter().filter(|&&v| last[v] > at) {
-            let size = f.ty(v).bytes().map_or(0, i128::from);
-            change[at + 1] += size;
-            change[last[v] + 1] -= size;
+impl<'s, 'f> SegmentPlaces<'s, 'f> {
+    pub(crate) fn of(spine: &'s Spine<'f>) -> SegmentPlaces<'s, 'f> {
+        let Spine { f, insts, .. } = spine;
+        let mut last: SecondaryMap<Value, usize> = SecondaryMap::new();
+        for (at, &i) in insts.iter().enumerate() {
+            reads(f, i).into_iter().for_each(|a| last[a] = at);
         }
+        let mut change = vec![0i128; insts.len() + 1];
+        for (at, &i) in insts.iter().enumerate() {
+            for &v in f.inst_results(i).iter().filter(|&&v| last[v] > at) {
+                let size = f.ty(v).bytes().map_or(0, i128::from);
+                change[at + 1] += size;
+                change[last[v] + 1] -= size;
+            }
+        }
+        let mut bytes = 0;
+        let of = |(at, change): (usize, i128)| {
+            bytes += change;
+            let before = at.checked_sub(1).and_then(|at| f.inst_results(insts[at]).first());
+            (bytes, before.is_none_or(|&v| f.name_of(v).is_none()))
+        };
+        SegmentPlaces { spine, widths: change.into_iter().enumerate().map(of).collect() }
     }
-    let mut bytes = 0;
-    let of = |(at, change): (usize, i128)| {
-        bytes += change;
-        let before = at.checked_sub(1).and_then(|at| f.inst_results(forward[at]).first());
-        (bytes, before.is_none_or(|&v| f.name_of(v).is_none()))
-    };
-    change.into_iter().enumerate().map(of).collect()
+
+    /// The ends of segments of as many instructions each, at the narrowest places around, those of values with names before others: as many
+    /// as each level has for every segment of the level before. `None` where the first phase is too short for that.
+    pub(crate) fn equal_ends(&self, counts: &[usize]) -> Option<Vec<Vec<Inst>>> {
+        let insts = &self.spine.insts;
+        let mut levels = Vec::new();
+        let mut outer = vec![0, insts.len()];
+        for &count in counts {
+            let mut own = Vec::new();
+            for part in outer.windows(2) {
+                let (from, to) = (part[0], part[1]);
+                let places: Vec<usize> =
+                    (1..count).map(|k| from + k * (to - from) / count).collect();
+                own.extend(narrowest(&self.widths, (from, to), &places)?);
+            }
+            outer.extend(&own);
+            outer.sort_unstable();
+            levels.push(own.into_iter().map(|end| insts[end - 1]).collect());
+        }
+        Some(levels)
+    }
+
+    /// The same ends, and one at the end of the first phase: the last segment is a region like the others.
+    pub(crate) fn with_last_segment(&self, mut levels: Vec<Vec<Inst>>) -> Vec<Vec<Inst>> {
+        levels.first_mut().into_iter().for_each(|ends| ends.extend(self.spine.insts.last()));
+        levels
+    }
 }
 
 /// The narrowest places, each nearer to one of some places between two than to another of these.
 fn narrowest(
-    widths: &[(i128, bool)],
+    widths: &[EndWidth],
     (from, to): (usize, usize),
     near: &[usize],
 ) -> Option<Vec<usize>> {
@@ -210,25 +235,23 @@ fn narrowest(
 pub fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction, Diagnostic> {
     let said: Vec<_> = plan_lines(text).filter(|(_, word, _)| *word == "segments").collect();
     if said.is_empty() {
-        return Ok(undivided(f));
+        return Ok(SegmentedFunction::undivided(f.clone()));
     }
-    let (names, spine) = (Names::of(f), spine(f));
+    let spine = Spine::of(f);
     let mut levels: Vec<Vec<Inst>> = Vec::new();
     for (place, _, rest) in said {
         let fail = |kind, m: String| Err(Diagnostic::new(At::span(place), kind, m));
         let Some(ends) = CheckpointEnds::parse(rest) else {
             return fail(Kind::Syntax, "expected `segments %value, %value`".into());
         };
-        if !is_divisible(f) {
+        if has_policies(f) {
             let m = "the function has checkpoint regions of its own, so it is not divided".into();
             return fail(Kind::Usage, m);
         }
-        let mut ahead = forward(f).filter(|&i| spine.contains(i));
+        let mut ahead = spine.insts.iter();
         let mut level = Vec::new();
         for name in &ends.names {
-            let is_named =
-                |i: &Inst| f.inst_results(*i).first().is_some_and(|&v| names.get(v) == *name);
-            let Some(i) = ahead.find(is_named) else {
+            let Some(i) = spine.named(name, &mut ahead) else {
                 let m = format!(
                     "%{name} is no end of a segment: ends are values that results of the first phase need, each once and in their order"
                 );
@@ -238,5 +261,5 @@ pub fn segmented_as(f: &Function, text: &str) -> Result<SegmentedFunction, Diagn
         }
         levels.push(level);
     }
-    segmented(f, &levels)
+    segmented(&spine, &levels)
 }

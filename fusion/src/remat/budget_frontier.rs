@@ -19,7 +19,7 @@ use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::rewrites::Rewrites;
 use crate::plan::{Plan, graph_hash};
 use crate::prepass::inverse::inverted_as;
-use crate::prepass::segments::{SegmentedFunction, segmented_as, undivided};
+use crate::prepass::segments::{SegmentedFunction, segmented_as};
 use crate::search::blocks::block_plans;
 use crate::search::parallel::beside;
 use crate::search::point::PlanPoint;
@@ -133,7 +133,8 @@ pub fn budget_frontier(
         let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
         let (mut all, mut is_coarse) = (Vec::new(), false);
         for (decided, found) in loop_plans(&narrowed.function, options, engine, &known)? {
-            let (segmented, recovered) = (undivided(f), recovered.clone());
+            let (segmented, recovered) =
+                (SegmentedFunction::undivided(f.clone()), recovered.clone());
             let narrowed = narrowed.clone();
             let rewritten = Arc::new(RewrittenFunction { segmented, recovered, narrowed, decided });
             let of = |point| BudgetPoint::new(point, Arc::clone(&rewritten));

@@ -7,9 +7,8 @@
 use super::pruning::{KnownPoints, PlanEvaluator};
 use crate::memory::engine::EngineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::prepass::segments::{
-    SegmentedFunction, equal_ends, is_divisible, segmented, with_last_segment,
-};
+use crate::prepass::checkpoint::has_policies;
+use crate::prepass::segments::{SegmentPlaces, SegmentedFunction, Spine, segmented};
 use crate::remat::frontier::undominated;
 use crate::remat::loop_choice::{DecidedLoops, WaysBack, decided_as};
 use crate::remat::unbudgeted::plan_among;
@@ -34,6 +33,7 @@ const TWICE: [usize; 5] = [2, 3, 4, 6, 8];
 const IMPROVED: usize = 8;
 
 /// A divided function, as it is planned.
+#[derive(Clone)]
 pub(super) struct DividedFunction {
     pub(super) segmented: SegmentedFunction,
     /// Loops without a way back are merged as those of every function are.
@@ -63,7 +63,7 @@ pub(super) fn segment_plans(
     known: &KnownPoints,
 ) -> Result<Vec<(DividedFunction, Vec<PlanPoint>)>, Diagnostic> {
     let is_differentiated = f.body_insts().iter().any(|&i| f.inst(i).phase > Phase::PRIMAL);
-    if options.effort == Effort::Off || !is_differentiated || !is_divisible(f) {
+    if options.effort == Effort::Off || !is_differentiated || has_policies(f) {
         return Ok(Vec::new());
     }
     let divided = divided(f)?;
@@ -92,11 +92,7 @@ pub(super) fn segment_plans(
         evaluator.packed(points)
     });
     let made = made.into_iter().collect::<Result<Vec<Vec<PlanPoint>>, Diagnostic>>()?;
-    let of = |plan: &DividedPlan<'_>| DividedFunction {
-        segmented: plan.of.segmented.clone(),
-        decided: plan.of.decided.clone(),
-    };
-    Ok(found.iter().map(of).zip(made).collect())
+    Ok(found.iter().map(|plan| plan.of.clone()).zip(made).collect())
 }
 
 /// The function in segments of one level and of two, in different numbers. The last segment is kept whole, or is computed again
@@ -110,13 +106,15 @@ fn divided(f: &Function) -> Result<Vec<DividedFunction>, Diagnostic> {
         counts.push(vec![count]);
         count += 1 + count / PART;
     }
+    let spine = Spine::of(f);
+    let places = SegmentPlaces::of(&spine);
     let mut seen = HashSet::new();
     let mut all = Vec::new();
     for counts in counts {
-        let Some(levels) = equal_ends(f, &counts) else { continue };
-        for levels in [with_last_segment(f, levels.clone()), levels] {
+        let Some(levels) = places.equal_ends(&counts) else { continue };
+        for levels in [places.with_last_segment(levels.clone()), levels] {
             if seen.insert(levels.clone()) {
-                let segmented = segmented(f, &levels)?;
+                let segmented = segmented(&spine, &levels)?;
                 let ways = WaysBack::of(&segmented.function);
                 let decided = decided_as(&segmented.function, &ways, Vec::new())?;
                 all.push(DividedFunction { segmented, decided });

@@ -73,9 +73,13 @@ impl Product {
         (typed && lhs.dtype == rhs.dtype && product.is_laid_out()).then_some(product)
     }
 
+    fn multiply_adds(&self) -> u64 {
+        self.size.iter().fold(1u64, |all, &n| all.saturating_mul(n))
+    }
+
     /// Whether a call is worth it.
     pub(crate) fn is_worth_a_call(&self) -> bool {
-        self.size.iter().fold(1u64, |all, &n| all.saturating_mul(n)) >= WORTH
+        self.multiply_adds() >= WORTH
     }
 
     /// Whether the library multiplies it at a part of its rate: lines of a matrix begin elsewhere than at multiples of 16 bytes, or the depth
@@ -92,9 +96,8 @@ impl Product {
     #[cfg_attr(not(feature = "gpu"), allow(dead_code))]
     pub(crate) fn parts(&self) -> SmallVec<[Product; 4]> {
         let [_, rows, cols, depth] = self.size;
-        let all = self.size.iter().fold(1u64, |all, &n| all.saturating_mul(n));
         let mut parts = SmallVec::from_iter([self.clone()]);
-        if all < WORTH_DIVIDING || self.is_uneven() {
+        if self.multiply_adds() < WORTH_DIVIDING || self.is_uneven() {
             return parts;
         }
         let is_near = |m: &Matrix, size: [u64; 2], along: bool| {
