@@ -11,7 +11,7 @@ use clap::Args;
 /// The engine that memory is counted for.
 #[derive(Args)]
 pub(super) struct CountedOn {
-    /// Count memory as this engine holds it: cpu, gpu or gpu:N. Without a GPU on this host, count as for an h200. The
+    /// Price and count as this engine does: cpu, gpu or gpu:N. Without a GPU on this host, as on an h200. The
     /// default is the engine of the machine that is planned for
     #[arg(long, value_name = "ENGINE", value_parser = machine)]
     pub(super) engine: Option<NamedEngine>,

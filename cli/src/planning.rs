@@ -116,8 +116,8 @@ impl PlanningArgs {
         self.ready_for("cpu")
     }
 
-    /// The same, with memory counted as an engine holds it, or, where its device is not there, as for the machine that
-    /// plans for it are made for, which is told.
+    /// The same, priced and counted as an engine holds it, or, where its device is not there, as the engine does for a description of that device,
+    /// which is told.
     pub(super) fn ready_counted(
         &self,
         engine: Option<NamedEngine>,
@@ -127,9 +127,8 @@ impl PlanningArgs {
         let machine = named.row.machine;
         let open = |options: &PlanOptions| match self.session(named, options) {
             Err(Failure::Usage(d)) if d.kind == Kind::NoDevice => {
-                streams
-                    .note(format!("{}: memory is counted as for the machine {machine}", d.message));
-                Ok(None)
+                streams.note(format!("{}: this is the plan for the machine {machine}", d.message));
+                Ok(self.described(named, options))
             }
             session => session,
         };
@@ -301,12 +300,20 @@ impl PlanningArgs {
     ) -> Result<Option<Session>, Failure> {
         let named = planning(named);
         let (plan, code) = (options.clone(), self.code());
-        let request =
-            Request { number: named.number_of_rank(), code, ..Request::new(plan.clone()) };
+        let request = Request { number: named.number_of_rank(), code, ..Request::new(plan) };
+        session(named, self.settings(options), &request)
+    }
+
+    /// What plans for an engine are priced and counted by where its device is not there.
+    fn described(&self, named: NamedEngine, options: &PlanOptions) -> Option<Session> {
+        let backend = named.row.described?(&Request::new(options.clone())).ok()?;
+        Some(Session { settings: self.settings(options), backend })
+    }
+
+    fn settings(&self, options: &PlanOptions) -> Settings {
         let mem_budget = self.budget().and_then(MemBudget::known);
         let compile_budget = self.freedom.budget.compiling();
-        let settings = Settings { mem_budget, compile_budget, ..Settings::new(plan) };
-        session(named, settings, &request)
+        Settings { mem_budget, compile_budget, ..Settings::new(options.clone()) }
     }
 
     /// Where the code of GPUs is kept.

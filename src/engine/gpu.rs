@@ -66,13 +66,23 @@ impl Gpu {
     /// # Errors
     /// [`Kind::NoDevice`](crate::ir::Kind::NoDevice) where there is no driver, or no such GPU.
     pub fn open(number: u32) -> Result<Gpu, Diagnostic> {
+        Ok(Gpu::on(GpuDevice::open(number)?))
+    }
+
+    /// The engine on a GPU that is not there: it plans for [`Gpu::planned_for`] as the engine on one does, but that the workspaces of the library of
+    /// matrices are not known and not counted. What would run is refused as [`Kind::NoDevice`](crate::ir::Kind::NoDevice).
+    pub fn described() -> Gpu {
+        Gpu::on(GpuDevice::described())
+    }
+
+    fn on(device: Arc<GpuDevice>) -> Gpu {
         let plan = fusion::PlanOptions {
             device: Gpu::planned_for(),
             effort: Effort::Default,
             fp: Fp::default(),
         };
-        Ok(Gpu {
-            engine: gpu::GpuEngine::new(GpuDevice::open(number)?),
+        Gpu {
+            engine: gpu::GpuEngine::new(device),
             plan,
             library: true,
             branches: true,
@@ -85,7 +95,7 @@ impl Gpu {
             functions: Registry::new(),
             limits: RunLimits::default(),
             ranks: RankGroup::alone(),
-        })
+        }
     }
 
     /// The same as the engine of one of these ranks: the GPUs of all are connected, by NCCL. All ranks call this.

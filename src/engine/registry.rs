@@ -37,6 +37,8 @@ pub struct EngineRow {
     pub machine: &'static str,
     /// Opens the engine; an engine without it runs functions without plans.
     pub open: Option<Open>,
+    /// Opens what plans are priced and counted by where the engine's device is not there.
+    pub described: Option<Open>,
     /// What opening it waits for, whatever is asked of it, where that takes long.
     pub begin: Option<fn()>,
 }
@@ -96,6 +98,7 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "cpu",
         open: None,
+        described: None,
         begin: None,
     },
     EngineRow {
@@ -110,6 +113,7 @@ pub const ENGINES: &[EngineRow] = &[
                 .among(request.ranks.clone());
             Ok(erased(Arc::new(evaluator)))
         }),
+        described: None,
         begin: None,
     },
     EngineRow {
@@ -123,6 +127,7 @@ pub const ENGINES: &[EngineRow] = &[
             let cpu = Cpu { plan, threads, vectors, functions, ranks, limits, ..Cpu::default() };
             Ok(cpu.session().erased().backend)
         }),
+        described: None,
         begin: None,
     },
     #[cfg(feature = "gpu")]
@@ -136,6 +141,11 @@ pub const ENGINES: &[EngineRow] = &[
             let Request { plan, code, number, functions, limits, ranks, .. } = request.clone();
             let gpu = Gpu::open(number)?.among(ranks)?;
             let gpu = Gpu { plan, code, functions, limits, ..gpu };
+            Ok(gpu.session().erased().backend)
+        }),
+        described: Some(|request| {
+            let Request { plan, functions, limits, .. } = request.clone();
+            let gpu = Gpu { plan, functions, limits, ..Gpu::described() };
             Ok(gpu.session().erased().backend)
         }),
         begin: Some(Gpu::begin_driver),
@@ -280,6 +290,7 @@ mod tests {
             threads: false,
             machine: "cpu",
             open: None,
+            described: None,
             begin: Some(|| {
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 BEGUN.store(true, Ordering::SeqCst);

@@ -8,7 +8,7 @@ use adfuse::backends::gpu::DeviceArray;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::{Array, Resident};
 use adfuse::engine::Gpu;
-use adfuse::fusion::Fp;
+use adfuse::fusion::{Fp, PlanOptions, prepare};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Kind, Module};
@@ -301,5 +301,22 @@ pub(crate) fn results_that_are_one_value_share_their_memory() -> Result<(), Skip
     let moved = given.run_on_donating(vec![second, x]).expect("runs");
     assert_eq!(moved[0].download().expect("there"), due_then[0]);
     assert!(gpu.device().used().expect("answers") < before, "the copy of x is gone");
+    Ok(())
+}
+
+pub(crate) fn a_gpu_that_is_not_there_has_the_plans_of_one_that_is() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    for fp in [Fp::Strict, Fp::Reproducible, Fp::Fast] {
+        for text in [MOVED, SUMS] {
+            let (module, _) = read(text);
+            let f = prepare(&module, module.find("step").expect("there")).expect("is prepared");
+            let plan = |of: &Gpu| {
+                let options = PlanOptions { fp, ..of.plan.clone() };
+                let of = Gpu { plan: options, ..of.clone() };
+                of.plan_prepared(&f).expect("has a plan").plan
+            };
+            assert_eq!(plan(&Gpu::described()), plan(&gpu), "{fp:?}\n{f}");
+        }
+    }
     Ok(())
 }

@@ -165,6 +165,7 @@ fn main() -> ExitCode {
         device::code_is_kept_and_damage_does_no_harm,
         device::as_much_memory_is_taken_as_planned,
         device::results_that_are_one_value_share_their_memory,
+        device::a_gpu_that_is_not_there_has_the_plans_of_one_that_is,
         branches::bits_do_not_depend_on_what_runs_at_the_same_time,
         large::rows_that_fill_a_chip,
         near::models_in_free_modes,

@@ -10,6 +10,7 @@ mod bits;
 #[path = "../common/mod.rs"]
 mod common;
 mod convolutions;
+mod described;
 mod folds;
 mod instructions;
 mod lanes;
@@ -369,6 +370,7 @@ fn rows_are_read_once() {
 
 fn main() -> ExitCode {
     run(trials![
+        described::plans_are_priced_and_counted_without_a_gpu,
         programs_of_the_filetests,
         models,
         every_row,

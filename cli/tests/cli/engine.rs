@@ -168,7 +168,7 @@ fn what_an_engine_cannot_run_is_said() {
     }
 }
 
-/// Plans need no device: memory is counted as for the machine then, and that is told.
+/// Plans need no device: the engine prices and counts them for a description of it, and that is told.
 #[test]
 fn plans_for_a_gpu_need_none() {
     let d = models(&["layer_norm"]);

@@ -47,6 +47,11 @@ impl Context {
         begun(move || Context::open(raw))
     }
 
+    /// Of a device that is only described.
+    pub(crate) fn none() -> Opening<Context> {
+        LazyLock::new(Box::new(|| Err(Refused::described())))
+    }
+
     fn open(raw: CUdevice) -> Result<Context, Refused> {
         let mut primary = std::ptr::null_mut();
         // SAFETY: the device is there; what is retained is released when this is dropped.

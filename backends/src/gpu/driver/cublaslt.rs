@@ -116,6 +116,15 @@ impl Drop for Handle {
     }
 }
 
+/// The library as plans are counted with it.
+#[derive(Clone, Copy)]
+pub(crate) enum MatrixLibrary<'h> {
+    /// It is there, and chooses the algorithms.
+    Ready(&'h Handle),
+    /// A device that is only described is taken to have it; nothing is chosen, and nothing can be launched.
+    Assumed,
+}
+
 /// A product as the library takes it, with the algorithm it chose for each of its [parts](Product::parts).
 pub(crate) struct Tuned {
     product: Product,
@@ -142,14 +151,17 @@ pub(crate) struct TuningCache {
 }
 
 impl TuningCache {
-    /// A product as the library takes it; `None` where it does not.
+    /// A product as the library takes it; `None` where it does not. What is assumed has no workspace.
     pub(crate) fn tuned(
         &self,
-        handle: &Handle,
+        library: MatrixLibrary<'_>,
         product: &Product,
         fp: Fp,
     ) -> Result<Option<Tuned>, Diagnostic> {
         let mut parts = Vec::new();
+        let MatrixLibrary::Ready(handle) = library else {
+            return Ok(Some(Tuned { product: product.clone(), parts, workspace: 0 }));
+        };
         for part in product.parts() {
             let Some(tuning) = self.tuning(handle, &part, fp)? else { return Ok(None) };
             parts.push((part, tuning));

@@ -96,6 +96,11 @@ impl Refused {
         self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
     }
 
+    /// There is no device behind a description of one.
+    pub(crate) const fn described() -> Refused {
+        Refused { call: "cuDevicePrimaryCtxRetain", code: CUresult::CUDA_ERROR_NO_DEVICE }
+    }
+
     fn text(&self) -> String {
         let said = |ask: unsafe fn(CUresult, *mut *const std::ffi::c_char) -> CUresult| {
             let mut text = std::ptr::null();
@@ -115,6 +120,9 @@ impl Refused {
 
 impl From<Refused> for Diagnostic {
     fn from(refused: Refused) -> Diagnostic {
+        if refused == Refused::described() {
+            return absent("no GPU: programs are planned for a description of one");
+        }
         let kind = if refused.is_memory() { Kind::Limit } else { Kind::Internal };
         Diagnostic::new(At::default(), kind, format!("the GPU's driver refused {}", refused.text()))
     }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::context::{Context, Drawing, Opening};
-use super::cublaslt::{Handle, TuningCache};
+use super::cublaslt::{Handle, MatrixLibrary, TuningCache};
 use super::cuda::{Refused, absent, answered, there};
 use super::nccl::GpuLink;
 use super::staging::Staging;
@@ -25,6 +25,8 @@ pub struct GpuDevice {
     facts: Facts,
     context: Opening<Context>,
     pub(crate) staging: Mutex<Staging>,
+    /// What is planned for where there is no device: everything that works on it is refused.
+    described: Option<GpuTarget>,
     multiplies: OnceLock<Option<Handle>>,
     /// What that has chosen for products.
     pub(crate) tunings: TuningCache,
@@ -78,14 +80,27 @@ impl GpuDevice {
         let mut raw = 0;
         // SAFETY: there is a device of this number, and the driver writes its handle.
         answered("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut raw, wanted) })?;
-        Ok(Arc::new(GpuDevice {
-            facts: Facts::of(number, raw)?,
-            context: Context::begin(raw),
+        let facts = Facts::of(number, raw)?;
+        Ok(Arc::new(GpuDevice::of(facts, Context::begin(raw), None)))
+    }
+
+    /// A device that is not there, as the newest target describes it: plans are priced and counted for it, with a library of matrices whose workspaces
+    /// are not known. Whatever works on it is refused as [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice).
+    pub fn described() -> Arc<GpuDevice> {
+        let [.., newest] = GpuTarget::ALL;
+        Arc::new(GpuDevice::of(Facts::described(&newest), Context::none(), Some(newest)))
+    }
+
+    fn of(facts: Facts, context: Opening<Context>, described: Option<GpuTarget>) -> GpuDevice {
+        GpuDevice {
+            facts,
+            described,
+            context,
             staging: Mutex::default(),
             multiplies: OnceLock::new(),
             tunings: TuningCache::default(),
             link: OnceLock::new(),
-        }))
+        }
     }
 
     /// How many devices there are; none where there is no driver.
@@ -106,11 +121,19 @@ impl GpuDevice {
         &self.facts
     }
 
+    /// Whether it is not there.
+    pub(crate) fn is_described(&self) -> bool {
+        self.described.is_some()
+    }
+
     /// What code is made for: with tensor maps only where the driver makes them.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) where it is older than every target.
     pub(crate) fn target(&self) -> Result<GpuTarget, Diagnostic> {
+        if let Some(target) = self.described {
+            return Ok(target);
+        }
         let found = target(self.facts.compute)?;
         Ok(if found.warpgroups && !has_maps() { GpuTarget::SM90 } else { found })
     }
@@ -216,6 +239,14 @@ impl GpuDevice {
         Ok(self.multiplies.get_or_init(Handle::new).as_ref())
     }
 
+    /// The library of matrices as plans are counted with it.
+    pub(crate) fn library(&self) -> Result<Option<MatrixLibrary<'_>>, Refused> {
+        match self.described {
+            Some(_) => Ok(Some(MatrixLibrary::Assumed)),
+            None => Ok(self.multiplies()?.map(MatrixLibrary::Ready)),
+        }
+    }
+
     /// The stream to draw graphs in, for one at a time.
     pub(crate) fn drawing(&self) -> Result<MutexGuard<'_, Drawing>, Refused> {
         Ok(self.context()?.drawing.lock().unwrap_or_else(PoisonError::into_inner))
@@ -230,6 +261,13 @@ impl GpuDevice {
 }
 
 impl Facts {
+    /// Of a device that is not there.
+    fn described(target: &GpuTarget) -> Facts {
+        let GpuTarget { capability: compute, multiprocessors: processors, shared, .. } = *target;
+        let name = format!("{} that is not there", target.name);
+        Facts { number: 0, name, compute, processors, shared, memory: 0, driver: 0 }
+    }
+
     fn of(number: u32, raw: CUdevice) -> Result<Facts, Refused> {
         use CUdevice_attribute as Of;
         let ask = |of| {

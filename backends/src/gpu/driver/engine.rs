@@ -51,6 +51,9 @@ impl GpuEngine {
     /// What tells plans for this engine from those for others.
     pub const NAME: &str = crate::gpu::NAME;
 
+    /// What tells plans that were counted for a device that is not there.
+    pub const DESCRIBED: &str = "described-gpu";
+
     /// The engine on a device.
     pub fn new(device: Arc<GpuDevice>) -> GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
@@ -100,7 +103,10 @@ impl Backend for GpuEngine {
     type Executable = GpuExecutable;
 
     fn name(&self) -> &'static str {
-        GpuEngine::NAME
+        match self.device.is_described() {
+            false => GpuEngine::NAME,
+            true => GpuEngine::DESCRIBED,
+        }
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -2,7 +2,7 @@
 //! multiplies, so that it is known what each step needs beside the buffers.
 
 use super::block_memory::{StepMemory, reads_again, step_memories};
-use super::cublaslt::{Handle, Tuned};
+use super::cublaslt::{MatrixLibrary, Tuned};
 use super::device::GpuDevice;
 use super::place::with_slack;
 use crate::gpu::compile::within;
@@ -87,14 +87,14 @@ impl GpuPrepared {
         let own = DivisionContext { fp: options.fp, target: &target, library: false, products };
         let mut divided = divided(program, DivisionContext { library: asks, ..own })?;
         // Opening the library takes longer than all else: it is opened where there is something to multiply.
-        let handle = match divided.products.iter().any(Option::is_some) {
-            true => device.multiplies()?,
+        let library = match divided.products.iter().any(Option::is_some) {
+            true => device.library()?,
             false => None,
         };
-        if asks && handle.is_none() {
+        if asks && library.is_none() {
             divided = self::divided(program, own)?;
         }
-        let tuned = match tuned(device, (&divided.products, handle), options.fp)? {
+        let tuned = match tuned(device, (&divided.products, library), options.fp)? {
             Some(tuned) => tuned,
             None => {
                 // Kernels do then, in one piece.
@@ -212,13 +212,13 @@ impl GpuPrepared {
 /// How a library multiplies each product; none where kernels do the step. `None` where the library does not take all of them.
 pub(super) fn tuned(
     device: &GpuDevice,
-    (products, handle): (&[Option<Product>], Option<&Handle>),
+    (products, library): (&[Option<Product>], Option<MatrixLibrary<'_>>),
     fp: Fp,
 ) -> Result<Option<Vec<Option<Arc<Tuned>>>>, Diagnostic> {
     let mut tuned = Vec::with_capacity(products.len());
     for product in products {
-        let found = match (product, handle) {
-            (Some(product), Some(handle)) => device.tunings.tuned(handle, product, fp)?,
+        let found = match (product, library) {
+            (Some(product), Some(library)) => device.tunings.tuned(library, product, fp)?,
             _ => None,
         };
         if product.is_some() && found.is_none() {

@@ -65,21 +65,21 @@ impl GpuEngine {
         let own = DivisionContext { fp: options.fp, target: &target, library: false, products };
         let mut parts = split(program, DivisionContext { library: asks, ..own })?;
         let mut found = parts.multiplied(options.fp, asks);
-        let mut handle = None;
+        let mut library = None;
         if asks {
             let any = found.iter().any(Option::is_some);
-            handle = if any { device.multiplies()? } else { None };
+            library = if any { device.library()? } else { None };
             let without = split(program, own)?;
             if !any && !is_equal(&without, &parts) {
                 // It depends on whether the library multiplies anything of the whole.
                 return Err(as_whole());
             }
-            if handle.is_none() {
+            if library.is_none() {
                 parts = without;
                 found = parts.multiplied(options.fp, false);
             }
         }
-        let tuned = tuned(device, (&found, handle), options.fp)?.ok_or_else(as_whole)?;
+        let tuned = tuned(device, (&found, library), options.fp)?.ok_or_else(as_whole)?;
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
         let context = ScheduleContext {
             target,

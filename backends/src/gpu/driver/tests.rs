@@ -2,7 +2,7 @@
 //! is no GPU every test says so and passes.
 
 use super::copy::Copy;
-use super::cublaslt::library;
+use super::cublaslt::{MatrixLibrary, library};
 use super::cuda::absent;
 use super::device::GpuDevice;
 use super::drawn::DrawnPart;
@@ -367,7 +367,7 @@ fn multiplied(
     let divided = divided(program, division(fp, true)).expect("divides");
     let product = divided.products[0].clone().expect("the library has it");
     let handle = device.multiplies().expect("answers").expect("there is one");
-    let tuned = device.tunings.tuned(handle, &product, fp);
+    let tuned = device.tunings.tuned(MatrixLibrary::Ready(handle), &product, fp);
     let tuned = tuned.expect("is described").expect("is known");
     let module = PtxModule {
         text: TEXT.into(),
