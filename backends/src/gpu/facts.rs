@@ -3,8 +3,7 @@
 //!
 //! The facts are those of a target, whatever devices the host has. Equal steps are examined once.
 
-use super::launches::{Arg, Launch, StepCode};
-use super::ptx::module::step_launches;
+use super::launch_facts::launches_of;
 use super::schedule::ScheduleContext;
 use super::schedule::library_product::{Product, UNEVEN};
 use super::schedule::library_split::{DivisionContext, split};
@@ -121,8 +120,7 @@ fn of_form(form: &StepForm, options: &FactsOptions) -> Result<KernelFacts, Diagn
             launches.multiply_adds = uneven_multiply_adds(&parts, c);
         }
         if !done[n] {
-            let code = step_launches(&schedule, n)?;
-            launches = of_code(&schedule.program, &code);
+            launches = launches_of(&schedule, n)?;
             let of = (&schedule.program, (fp, &target));
             of_works(of, &schedule.steps[n], &mut facts, &mut launches);
         }
@@ -227,41 +225,6 @@ fn measured_seconds(program: &Program, c: &Contract, options: &FactsOptions) -> 
 fn timed_multiply_adds(c: &Contract, fp: Fp, seconds: f64) -> u64 {
     let of_f32 = c.members.iter().any(|m| Unit::of(m, fp) == Unit::Tf32);
     (seconds * if of_f32 { PLANNED_RATE } else { LIBRARY_RATE / 2.0 }) as u64
-}
-
-/// The launches of a step, and what they read and write beyond what it reads and writes once: scratch each time, and
-/// buffers that a launch before has touched.
-fn of_code(program: &Program, code: &StepCode) -> LaunchFacts {
-    let args = || code.launches.iter().flat_map(Launch::given);
-    let offset = |arg: Arg| match arg {
-        Arg::Scratch { offset } => Some(offset),
-        _ => None,
-    };
-    let mut offsets: Vec<u64> = args().filter_map(offset).chain([code.scratch]).collect();
-    offsets.sort_unstable();
-    offsets.dedup();
-    let size = |at: u64| {
-        let next = offsets.iter().find(|&&o| o > at).copied().unwrap_or(at);
-        next.saturating_sub(at)
-    };
-    let mut touched: HashSet<Buffer> = HashSet::new();
-    let mut beyond = 0u64;
-    for launch in &code.launches {
-        let mut now: Vec<Buffer> = Vec::new();
-        for arg in launch.given() {
-            match arg {
-                Arg::Scratch { offset } => beyond = beyond.saturating_add(size(offset)),
-                Arg::Buffer(b) if touched.contains(&b) => {
-                    beyond = beyond.saturating_add(program.buffers[b].bytes());
-                }
-                Arg::Buffer(b) => now.push(b),
-                _ => {}
-            }
-        }
-        touched.extend(now);
-    }
-    let count = code.launches.len() as u64;
-    LaunchFacts { count, beyond_bytes: beyond, ..LaunchFacts::default() }
 }
 
 /// What work does that neither its structure nor its launches say.

@@ -8,6 +8,7 @@ pub(crate) mod compile;
 #[cfg(feature = "gpu")]
 pub(crate) mod driver;
 pub mod facts;
+mod launch_facts;
 pub(crate) mod launches;
 mod product_trials;
 pub mod ptx;

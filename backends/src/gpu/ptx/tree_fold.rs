@@ -22,15 +22,21 @@ const MOST_TREES: usize = 16;
 /// Launches the joining of parts, a level after the other, and goes on with the last. Trees of the folds of one loop do not
 /// depend on each other, so that the same level of several is one launch.
 pub(crate) fn joined(s: &GpuSchedule, out: &mut Out, trees: &[TreeFold]) -> Result<(), Diagnostic> {
+    levels(trees).iter().try_for_each(|trees| level(s, out, trees))
+}
+
+/// The levels of trees that share a launch, in the order of launches.
+pub(crate) fn levels(trees: &[TreeFold]) -> Vec<Vec<(&TreeFold, &TreeLevel)>> {
     let alike = trees.chunk_by(|a, b| a.tree.grid == b.tree.grid);
+    let mut all = Vec::new();
     for trees in alike.flat_map(|trees| trees.chunks(MOST_TREES)) {
-        let levels = trees.iter().map(|fold| fold.levels.len()).max().unwrap_or(0);
-        for k in 0..levels {
+        let count = trees.iter().map(|fold| fold.levels.len()).max().unwrap_or(0);
+        for k in 0..count {
             let now = trees.iter().filter_map(|fold| Some((fold, fold.levels.get(k)?)));
-            level(s, out, &now.collect::<Vec<_>>())?;
+            all.push(now.collect());
         }
     }
-    Ok(())
+    all
 }
 
 /// A level of some trees, whose blocks have as many threads.
