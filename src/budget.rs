@@ -2,7 +2,7 @@
 
 use crate::fusion::{
     BudgetPoint, Effort, EngineModel, Lossy, Plan, PlanBudget, PlanOptions, PlanPoint,
-    PlannedGroups, RewrittenFunction, budget_frontier, graph_hash, lower, plan_among, plan_point,
+    PlannedGroups, RewrittenFunction, graph_hash, lower, plan_among, plan_point, plans_within,
     rewritten_as,
 };
 use crate::ir::{Diagnostic, Function};
@@ -51,7 +51,7 @@ pub fn choose(
             return Ok(BudgetChoice { notes, ..choice });
         }
     }
-    let frontier = budget_frontier(f, lossy, options, engine)?;
+    let frontier = plans_within(f, lossy, (options, &budget), engine)?;
     let chosen = frontier.within(&budget)?.clone();
     let BudgetPoint { point, rewritten } = match budget.memory {
         Some(memory) => chosen.filled(memory, options, engine)?,

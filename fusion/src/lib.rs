@@ -69,7 +69,9 @@ pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::inverse::inverse_accuracy;
 pub use prepass::segments::{SegmentedFunction, segmented_as};
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
-pub use remat::budget_frontier::{BudgetPoint, RewrittenFunction, budget_frontier, rewritten_as};
+pub use remat::budget_frontier::{
+    BudgetPoint, RewrittenFunction, budget_frontier, plans_within, rewritten_as,
+};
 pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{Decider, decisions};

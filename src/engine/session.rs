@@ -17,8 +17,9 @@ use crate::backends::limits::RunLimits;
 use crate::backends::ranks::RankGroup;
 use crate::budget::BudgetChoice;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, PREPASSES, Plan, PlanBudget, PlannedGroups, Recovered,
-    SegmentedFunction, block_memory, keep_lossy, memory_apart, memory_spaced, recover_operands,
+    self, DecidedLoops, Lossy, MemoEngine, Memory, PREPASSES, Plan, PlanBudget, PlannedGroups,
+    Recovered, SegmentedFunction, block_memory, decide_loops, keep_lossy, memory_apart,
+    memory_spaced, recover_operands,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::rewrite::AttentionSteps;
@@ -226,6 +227,7 @@ impl<B: Backend + ?Sized> Session<B> {
     fn passes(&self) -> PassState<'_, B> {
         PassState {
             session: self,
+            planner: MemoEngine::new(self, &self.settings.plan.device),
             chosen: RefCell::default(),
             groups: RefCell::default(),
             prepared: RefCell::default(),
@@ -316,6 +318,8 @@ impl<B: Backend + ?Sized> Session<B> {
 /// A session on its way through the passes, with what its backend has made so far.
 struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
+    /// The engine that passes plan by, with what was lowered by the passes before.
+    planner: MemoEngine<'s>,
     /// What the budget has chosen, before the first pass whose result that is.
     chosen: RefCell<Option<BudgetChoice>>,
     /// What was lowered and packed to find the plan.
@@ -381,7 +385,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn recover(&self, f: Function) -> Result<Recovered, Diagnostic> {
         match &*self.chosen.borrow() {
             Some(choice) => Ok(choice.rewritten.recovered.clone()),
-            None => recover_operands(&f, &self.session.settings.plan, self.session),
+            None => recover_operands(&f, self.options(), &self.planner),
         }
     }
 
@@ -390,13 +394,13 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
             return Ok(choice.rewritten.narrowed.function.clone());
         }
         let settings = &self.session.settings;
-        Ok(keep_lossy(&f, &settings.lossy, &settings.plan, self.session)?.function)
+        Ok(keep_lossy(&f, &settings.lossy, &settings.plan, &self.planner)?.function)
     }
 
     fn loops(&self, f: Function) -> Result<DecidedLoops, Diagnostic> {
         match &*self.chosen.borrow() {
             Some(choice) => Ok(choice.rewritten.decided.clone()),
-            None => self.session.loops(&f),
+            None => decide_loops(&f, self.options(), &self.planner),
         }
     }
 
@@ -404,7 +408,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         match &*self.chosen.borrow() {
             Some(choice) => Ok(choice.point.plan.clone()),
             None => {
-                let made = self.session.decide(f)?;
+                let made = self.session.decide_by(f, &self.planner)?;
                 *self.groups.borrow_mut() = made.groups;
                 Ok(made.plan)
             }

@@ -24,13 +24,21 @@ pub struct LoweringMemo {
     numbers: FormNumbers,
     groups: Mutex<HashMap<Vec<u32>, KnownGroup>>,
     blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
-    plans: Mutex<HashMap<BlockPlanKey, Plan>>,
+    plans: Mutex<HashMap<FunctionKey, Plan>>,
+    /// Greedy plans of functions, in order of effort, and how many instructions the functions have.
+    greedy: Mutex<HashMap<FunctionKey, (usize, GreedyPlans)>>,
     /// That of plans of blocks, which are priced by their structure alone.
     of_blocks: OnceLock<Arc<LoweringMemo>>,
 }
 
-/// The hash of a block's function, and what its plan is made for.
-type BlockPlanKey = (String, Effort, Fp);
+/// The hash of a function, and what its plan is made for.
+type FunctionKey = (String, Effort, Fp);
+
+/// The greedy plan of an effort, then those of lesser efforts.
+pub(crate) type GreedyPlans = Vec<(Effort, Plan)>;
+
+/// The most functions whose greedy plans are kept.
+const MOST_GREEDY: usize = 16;
 
 /// What a group of some form becomes; `None` where its members have no kernel in common.
 pub(crate) type KnownGroup = Option<Arc<LoweredGroup>>;
@@ -197,6 +205,7 @@ impl LoweringMemo {
             groups: Mutex::default(),
             blocks: Mutex::default(),
             plans: Mutex::default(),
+            greedy: Mutex::default(),
             of_blocks: OnceLock::new(),
         }
     }
@@ -222,6 +231,28 @@ impl LoweringMemo {
         let made = make()?;
         locked(&self.plans).insert(key, made.clone());
         Ok(made)
+    }
+
+    /// Whether it may have the greedy plans of a function of this many instructions: whether it is worth hashing the function before it is grouped.
+    pub(crate) fn may_have_greedy(&self, insts: usize) -> bool {
+        locked(&self.greedy).values().any(|(known, _)| *known == insts)
+    }
+
+    /// The greedy plans of a function of this hash, where they are known.
+    pub(crate) fn greedy(&self, graph: &str, options: &PlanOptions) -> Option<GreedyPlans> {
+        let key = (graph.to_owned(), options.effort, options.fp);
+        locked(&self.greedy).get(&key).map(|(_, plans)| plans.clone())
+    }
+
+    /// Keeps the greedy plans of a function of this many instructions, which have its hash.
+    pub(crate) fn keep_greedy(&self, insts: usize, options: &PlanOptions, plans: &GreedyPlans) {
+        let Some((_, plan)) = plans.first() else { return };
+        let key = (plan.graph.clone(), options.effort, options.fp);
+        let mut greedy = locked(&self.greedy);
+        if greedy.len() >= MOST_GREEDY {
+            greedy.clear();
+        }
+        greedy.insert(key, (insts, plans.clone()));
     }
 
     /// The numbers of the forms of its groups.

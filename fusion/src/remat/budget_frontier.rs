@@ -4,6 +4,7 @@
 //! steps again from checkpoints. These are rewrites of the function, before planning. Each rewritten function has a
 //! frontier, and no budget decides which rewrite is made: it chooses from the plans of all of them.
 
+use super::compile_budget::PlanBudget;
 use super::frontier::{FoundPlans, PlanFrontier};
 use super::inverse::{Recovered, recoveries, unchanged};
 use super::loop_choice::{DecidedLoops, WaysBack, decided_as, that_fit};
@@ -126,9 +127,41 @@ pub fn budget_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanFrontier<BudgetPoint>, Diagnostic> {
+    rewritten_plans(f, lossy, options, (engine, KnownPoints::default()))
+}
+
+/// The plans of a [prepared](crate::prepare()) function that one budget chooses from: as [`budget_frontier`], but that plans may be missing which the budget
+/// does not choose. The fastest plan is there.
+///
+/// # Errors
+/// As [`budget_frontier`].
+pub fn plans_within(
+    f: &Function,
+    lossy: &Lossy,
+    (options, budget): (&PlanOptions, &PlanBudget),
+    engine: &dyn EngineModel,
+) -> Result<PlanFrontier<BudgetPoint>, Diagnostic> {
+    // What is missed may take less time to compile.
+    if let (Some(memory), None) = (budget.memory, budget.compile_seconds) {
+        let known = KnownPoints::within(memory);
+        let found = rewritten_plans(f, lossy, options, (engine, known))?;
+        if found.within(budget).is_ok() {
+            return Ok(found);
+        }
+    }
+    // An error tells the least budget of all.
+    budget_frontier(f, lossy, options, engine)
+}
+
+/// As [`budget_frontier`], beside what is known.
+fn rewritten_plans(
+    f: &Function,
+    lossy: &Lossy,
+    options: &PlanOptions,
+    (engine, known): (&dyn EngineModel, KnownPoints),
+) -> Result<PlanFrontier<BudgetPoint>, Diagnostic> {
     // Plans of all rewrites have most groups in common, and none is measured to the end that a plan of another one beats.
     let engine: &dyn EngineModel = &MemoEngine::new(engine, &options.device);
-    let known = KnownPoints::default();
     let planned = |recovered: &Recovered| -> Result<(Vec<BudgetPoint>, bool), Diagnostic> {
         let narrowed = keep_lossy(&recovered.function, lossy, options, engine)?;
         let (mut all, mut is_coarse) = (Vec::new(), false);

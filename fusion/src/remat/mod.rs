@@ -12,6 +12,7 @@
 pub(crate) mod alternatives;
 mod base_plan;
 pub(crate) mod budget_frontier;
+mod bundled_within;
 mod candidates;
 pub(crate) mod compile_budget;
 mod costless_decisions;
@@ -46,7 +47,7 @@ use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
-use crate::search::bundles::{bundled_points, launches_saved};
+use crate::search::bundles::{bundled_points, launches_saved, least_seconds};
 use crate::search::fastest::{Attempts, UnfusedPlan, are_alike, attempts};
 use crate::search::measure::Predicted;
 use crate::search::parallel::{beside, each};
@@ -56,6 +57,7 @@ use crate::search::policy::Uniform;
 use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
 use adfuse_ir::{Diagnostic, Function};
+use bundled_within::bundled_within;
 pub use crossing::{Reading, ValueSource};
 pub use decisions::{Decider, decisions};
 pub use frontier::PlanFrontier;
@@ -155,11 +157,18 @@ fn budgeted(
     let others = unbudgeted.into_iter().filter(|p| !is_left(&p.plan)).collect();
     let fastest = found.points.last().map_or(0.0, |point| point.seconds);
     let all: Vec<PlanPoint> = [found.points, others].concat();
-    let bundled = each(&all, |point| {
+    let bundled = |point: &PlanPoint| {
         // The fastest one is what a plan without a budget is compared with.
         let least = if are_alike(point.seconds, fastest) { 0.0 } else { BUNDLED_GAIN };
         bundled_points(evaluator.base(), (f, point), least, options, engine)
-    });
+    };
+    let bundled = match evaluator.budget() {
+        None => each(&all, bundled),
+        Some(budget) => {
+            let least = |p: &PlanPoint| least_seconds(evaluator.base(), (f, p), options, engine);
+            bundled_within(&all, (budget, fastest), &least, &bundled)
+        }
+    };
     let mut points = found.compact;
     for (point, bundled) in all.into_iter().zip(bundled) {
         points.extend(bundled);

@@ -16,7 +16,11 @@ use std::sync::{Mutex, PoisonError};
 /// What is known of the points of a frontier so far. Threads share it, and functions whose plans are chosen from together; which of them comes first changes what is measured
 /// and not what the frontier is, since what is dropped is beaten by what stays.
 #[derive(Default)]
-pub(super) struct KnownPoints(Mutex<Vec<KnownPoint>>);
+pub(super) struct KnownPoints {
+    points: Mutex<Vec<KnownPoint>>,
+    /// The bytes of the one budget that is asked for; `None` where the whole frontier is.
+    budget: Option<u64>,
+}
 
 #[derive(Clone, Copy)]
 struct KnownPoint {
@@ -38,8 +42,13 @@ impl KnownPoint {
 }
 
 impl KnownPoints {
+    /// For one budget in bytes.
+    pub(super) fn within(budget: u64) -> KnownPoints {
+        KnownPoints { budget: Some(budget), ..KnownPoints::default() }
+    }
+
     fn add(&self, new: KnownPoint) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.iter().any(|point| point.beats(&new)) {
             known.retain(|point| !new.beats(point));
             known.push(new);
@@ -53,7 +62,7 @@ impl KnownPoints {
 
     /// Whether a point beats every plan that takes at least this.
     fn beat(&self, least: &KnownPoint) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().any(|point| point.beats(least))
     }
 }
@@ -112,6 +121,11 @@ impl<'a> PlanEvaluator<'a> {
     /// What plans are linked from, where they are.
     pub(super) fn base(&self) -> Option<&LinkBase<'a>> {
         self.base.as_ref()
+    }
+
+    /// The bytes of the one budget that is asked for; `None` where the whole frontier is.
+    pub(super) fn budget(&self) -> Option<u64> {
+        self.known.budget
     }
 
     /// Notes a point, which the frontier is chosen from.

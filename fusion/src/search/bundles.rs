@@ -172,6 +172,21 @@ pub(crate) fn launches_saved(
     given.map_or(0.0, |given| given.launches_saved(options.device.launch_s))
 }
 
+/// Seconds that a plan takes however its kernels share launches, and however many cores they keep busy then.
+pub(crate) fn least_seconds(
+    base: Option<&LinkBase<'_>>,
+    (f, point): (&Function, &PlanPoint),
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> f64 {
+    if options.effort == Effort::Off || !may_gain(f, &point.plan) {
+        return point.seconds;
+    }
+    let given = TimedPlan::of(base, (f, &point.plan), (options, engine));
+    let shared = given.map_or(0.0, |given| given.short_seconds(options.device.launch_s));
+    point.seconds - shared
+}
+
 /// Whether two groups may share a launch: most plans are done here, before anything is linked or lowered.
 fn may_gain(f: &Function, plan: &Plan) -> bool {
     plan.groups.iter().filter(|group| may_share(f, group)).count() >= 2

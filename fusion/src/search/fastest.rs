@@ -12,6 +12,7 @@ use super::point::{PlanPoint, linked_seconds, measured};
 use super::unfused::{is_slower_unfused, least_unfused, unfused_plan};
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::{plan_and_quick, plan_at, quick_plan};
+use crate::lower::group_memo::GreedyPlans;
 use crate::lower::linked::LinkBase;
 use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::options::{Effort, PlanOptions};
@@ -65,7 +66,7 @@ pub(crate) fn attempts(
             &own
         }
     };
-    let greedy = greedy_plans(apart, options, blocks)?;
+    let greedy = greedy_plans(apart, options, blocks, engine)?;
     let least = least_unfused(apart, device);
     let unfused = || -> Result<UnbudgetedPlan, Diagnostic> {
         let plan = unfused_plan(f, options, blocks)?;
@@ -127,16 +128,27 @@ pub(crate) fn attempts(
 }
 
 /// The plans of the efforts that are compared, before that of a kernel for each instruction: the wanted one, then the lesser ones.
+/// What the engine's memo has is not made again.
 ///
 /// # Errors
 /// As [`plan`](crate::plan()).
-fn greedy_plans(
+pub(super) fn greedy_plans(
     facts: &Facts<'_>,
     options: &PlanOptions,
     blocks: &[Plan],
-) -> Result<Vec<(Effort, Plan)>, Diagnostic> {
+    engine: &dyn EngineModel,
+) -> Result<GreedyPlans, Diagnostic> {
     let f = facts.f;
-    let grouped = || -> Result<Vec<(Effort, Plan)>, Diagnostic> {
+    let (insts, memo) = (f.inst_count(), engine.memo().filter(|m| m.is_for(&options.device)));
+    let mut hash = None;
+    if let Some(memo) = memo.filter(|memo| memo.may_have_greedy(insts)) {
+        let graph = graph_hash(f);
+        if let Some(known) = memo.greedy(&graph, options) {
+            return Ok(known);
+        }
+        hash = Some(graph);
+    }
+    let grouped = || -> Result<GreedyPlans, Diagnostic> {
         if options.effort == Effort::Quick {
             return Ok(vec![(Effort::Quick, quick_plan(facts, options, blocks)?)]);
         }
@@ -147,9 +159,15 @@ fn greedy_plans(
         return Ok(Vec::new());
     }
     // To print a function takes a quarter of the time that it takes to group it.
-    let (graph, plans) = beside(f, || graph_hash(f), grouped);
+    let (graph, plans) = match hash {
+        Some(graph) => (Some(graph), grouped()),
+        None => beside(f, || graph_hash(f), grouped),
+    };
     let (graph, mut plans) = (graph.unwrap_or_else(|| graph_hash(f)), plans?);
     plans.iter_mut().for_each(|(_, plan)| plan.graph.clone_from(&graph));
+    if let Some(memo) = memo {
+        memo.keep_greedy(insts, options, &plans);
+    }
     Ok(plans)
 }
 
@@ -204,7 +222,7 @@ pub(super) fn fastest_of(
     leanest.map(|(point, _)| point.plan).ok_or_else(|| no_plan(f))
 }
 
-fn no_plan(f: &Function) -> Diagnostic {
+pub(super) fn no_plan(f: &Function) -> Diagnostic {
     let at = At { func: Some(f.name.clone()), ..At::default() };
     Diagnostic::new(at, Kind::Internal, "no effort made a plan")
 }

@@ -2,7 +2,9 @@
 
 use super::blocks::block_plans;
 use super::bundles::fastest_bundled;
-use super::fastest::{Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of};
+use super::fastest::{
+    Attempts, UnbudgetedPlan, UnfusedPlan, attempts, fastest_of, greedy_plans, no_plan,
+};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::parallel::each_of;
@@ -251,8 +253,15 @@ pub(crate) fn greedy_point(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanPoint, Diagnostic> {
-    let plan = plan_at(f, options, 0.0, &block_plans(f, options, engine)?)?;
-    measured_point(LinkBase::of(f)?.as_ref(), (f, &plan), options, engine)
+    let (blocks, base) = (block_plans(f, options, engine)?, LinkBase::of(f)?);
+    let plans = match &base {
+        Some(base) if options.effort > Effort::Off => {
+            greedy_plans(&base.facts, options, &blocks, engine)?
+        }
+        _ => vec![(options.effort, plan_at(f, options, 0.0, &blocks)?)],
+    };
+    let [(_, plan), ..] = plans.as_slice() else { return Err(no_plan(f)) };
+    measured_point(base.as_ref(), (f, plan), options, engine)
 }
 
 /// As [`plan_attempts`], of plans that were made.

@@ -4,8 +4,8 @@ use super::{Session, Settings};
 use crate::backends::backend::Backend;
 use crate::budget::{BudgetChoice, FastestPlan, choose, fastest};
 use crate::fusion::{
-    self, DecidedLoops, Narrowed, PREPASSES, Plan, PlannedGroups, Rewrites, decide_loops,
-    narrow_storage, plan_frontier,
+    self, EngineModel, MemoEngine, Narrowed, PREPASSES, Plan, PlannedGroups, Rewrites,
+    decide_loops, narrow_storage, plan_frontier,
 };
 use crate::ir::{Diagnostic, Function, Module};
 use crate::pipeline::{self, CompileUnit, missing};
@@ -53,8 +53,10 @@ impl<B: Backend + ?Sized> Session<B> {
             let (narrowed, plan) = (choice.rewritten.narrowed(), choice.point.plan);
             return Ok(PreparedPlan { narrowed, plan, groups: None, notes: choice.notes });
         }
-        let narrowed = self.narrowed(function)?;
-        let PlanDecision { plan, groups, notes } = self.decide(&narrowed.function)?;
+        // Plans with and without a rewrite have most groups in common.
+        let engine = MemoEngine::new(self, &self.settings.plan.device);
+        let narrowed = self.narrowed(function, &engine)?;
+        let PlanDecision { plan, groups, notes } = self.decide_by(&narrowed.function, &engine)?;
         let rewrites = narrowed.rewrites.clone();
         Ok(PreparedPlan { plan: Plan { rewrites, ..plan }, narrowed, groups, notes })
     }
@@ -71,15 +73,16 @@ impl<B: Backend + ?Sized> Session<B> {
     }
 
     /// A prepared function as it is planned without a budget.
-    fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        let kept = narrow_storage(function, &self.settings.lossy, &self.settings.plan, self)?;
-        let decided = self.loops(&kept.function)?;
+    fn narrowed(
+        &self,
+        function: &Function,
+        engine: &dyn EngineModel,
+    ) -> Result<Narrowed, Diagnostic> {
+        let Settings { lossy, plan: options, .. } = &self.settings;
+        let kept = narrow_storage(function, lossy, options, engine)?;
+        let decided = decide_loops(&kept.function, options, engine)?;
         let rewrites = Rewrites { loops: decided.choices, ..kept.rewrites };
         Ok(Narrowed { function: decided.function, rewrites, left: kept.left })
-    }
-
-    pub(super) fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {
-        decide_loops(function, &self.settings.plan, self)
     }
 
     /// The plan of a [prepared](crate::fusion::prepare()) function as it is, within the budget if there is one. Its
@@ -88,15 +91,24 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// As [`Session::compile`].
     pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
+        self.decide_by(function, self)
+    }
+
+    /// As [`Session::decide`], by this engine, which may know what was lowered before.
+    pub(super) fn decide_by(
+        &self,
+        function: &Function,
+        engine: &dyn EngineModel,
+    ) -> Result<PlanDecision, Diagnostic> {
         let Settings { plan: options, cache, donated, .. } = &self.settings;
         let budget = self.settings.budget();
         if budget.is_free() {
-            let engine = (self as &dyn fusion::EngineModel, self.backend.name());
+            let engine = (engine, self.backend.name());
             let made = fastest(function, options, engine, cache.as_ref())?;
             let FastestPlan { plan, groups, notes } = made;
             return Ok(PlanDecision { plan: plan.donating(donated), groups, notes });
         }
-        let frontier = plan_frontier(function, options, self)?;
+        let frontier = plan_frontier(function, options, engine)?;
         let plan = frontier.within(&budget)?.plan.clone();
         Ok(PlanDecision { plan, groups: None, notes: Vec::new() })
     }
