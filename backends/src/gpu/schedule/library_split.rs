@@ -193,7 +193,8 @@ impl Making {
         let folds = m.then.sinks.iter().filter(|sink| matches!(sink, Sink::Fold { .. })).count();
         let bytes = volume(&m.result()) as f64 * m.sum.bytes() as f64;
         let read = folds as f64 * (LAUNCH + bytes / BANDWIDTH);
-        Some(tile.seconds(&form, m, &tiling, target) + read)
+        let laid_out = form.laid_out.map_or(0.0, |layout| LAUNCH + layout.bytes(m) / BANDWIDTH);
+        Some(tile.seconds(&form, m, &tiling, target) + read + laid_out)
     }
 
     /// Seconds that the library takes for a product, with kernels for operands and sums that it does not take as they are.
