@@ -10,6 +10,7 @@ pub(crate) mod async_copy;
 pub(crate) mod attention;
 pub(crate) mod attention_tiles;
 pub(crate) mod binding;
+pub(crate) mod box_pairs;
 pub(crate) mod box_program;
 pub(crate) mod box_word;
 pub(crate) mod bundle;

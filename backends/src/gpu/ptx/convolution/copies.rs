@@ -227,7 +227,7 @@ impl WindowKernel<'_> {
     }
 }
 
-/// Begins to copy so many bytes of a unit, or zeros where guards do not hold: to a place in shared memory, from one in memory, each a
+/// Begins to copy this many bytes of a unit, or zeros where guards do not hold: to a place in shared memory, from one in memory, each a
 /// register and bytes.
 fn copy_unit(
     emit: &mut Emit<'_>,
