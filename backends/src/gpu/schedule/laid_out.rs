@@ -8,7 +8,6 @@ use super::box_word::BoxWord;
 use super::operand_path::feed;
 use super::shape::volume;
 use super::staged_box::{BoxDim, BoxOperand, DEEP, OWN};
-use super::work::Lowering;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Program, Sink, Stage};
 use adfuse_ir::scalar::SOp;
@@ -97,14 +96,18 @@ impl LaidOut {
         2.0 * BYTES * all.iter().flatten().map(|&n| n as f64).product::<f64>()
     }
 
-    /// Adds the kernel that lays the operand out: the array of its words.
-    pub(super) fn lay(self, low: &mut Lowering, m: &Member, dtype: DType) -> Buffer {
+    /// Extents of the array of words, which has the two elements of a word behind its axes.
+    pub(super) fn dims(self, m: &Member) -> Extents {
+        let extents = self.extents(m);
+        let words = self.axes(m).into_iter().map(|(part, axis)| extents[part][axis]);
+        words.chain([2]).collect()
+    }
+
+    /// The loop over that array that lays the operand out in it.
+    pub(super) fn stage(self, m: &Member, to: Buffer, dtype: DType) -> Stage {
         let extents = self.extents(m);
         let axes = self.axes(m);
         let half = axes.len();
-        let domain: Extents =
-            axes.iter().map(|&(part, axis)| extents[part][axis]).chain([2]).collect();
-        let to = low.temp(dtype, domain.clone());
         let at = |part: usize, axis: usize| {
             let place = axes.iter().position(|&found| found == (part, axis)).unwrap_or(half);
             match (part, axis) == (DEEP, self.axis) {
@@ -121,14 +124,12 @@ impl LaidOut {
         let zero = (n % 2 != 0).then(|| Guard { expr: at(DEEP, self.axis), range: 0..n });
         let zero = zero.as_ref().map(|end| (end, Literal::zero(dtype)));
         let (feed, _) = feed(m, self.side);
-        let stage = Stage {
+        Stage {
             params: feed.params.iter().map(|param| read_at(param, &coords, zero)).collect(),
             program: feed.program.clone(),
-            sinks: vec![Sink::Store { buffer: to, index: super::shape::axes(domain.len()) }],
+            sinks: vec![Sink::Store { buffer: to, index: super::shape::axes(half + 1) }],
             ..Stage::default()
-        };
-        low.flat(domain, stage);
-        to
+        }
     }
 }
 

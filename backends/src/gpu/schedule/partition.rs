@@ -307,7 +307,10 @@ impl Lowering {
     fn windows(&mut self, member: Member, mut form: WindowForm) {
         if let Some(layout) = form.laid_out {
             let dtype = form.unit.held(member.sum);
-            form.operands[layout.side].buffer = layout.lay(self, &member, dtype);
+            let dims = layout.dims(&member);
+            let to = self.temp(dtype, dims.clone());
+            self.flat(dims, layout.stage(&member, to, dtype));
+            form.operands[layout.side].buffer = to;
         }
         self.push(Work::Convolution(Box::new((member, form))));
     }
