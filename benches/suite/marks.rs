@@ -65,6 +65,7 @@ pub const MARKS: &[MarkRow] = &[
     row("dequantize_matmul_quantize", "3-4", 3.0, dequantize_matmul_quantize),
     row("conv_batch_norm_relu", "1.5-2", 1.5, conv_batch_norm_relu),
     row("resnet50", "1.48", 1.48, resnet50),
+    row("resnet50_bf16", "1.48", 1.48, resnet50_bf16),
     row("transformer", "1.92", 1.92, translation),
     row("bert", "2.13", 2.13, bert),
 ];
@@ -195,11 +196,21 @@ fn product(scale: Scale) -> [u64; 3] {
 }
 
 fn resnet50(scale: Scale) -> Result<BenchProgram, Diagnostic> {
+    let net = residual_net(scale);
+    Ok(BenchProgram::gradient("resnet50", net.loss()?))
+}
+
+fn resnet50_bf16(scale: Scale) -> Result<BenchProgram, Diagnostic> {
+    let net = ResNet { dtype: DType::BF16, ..residual_net(scale) };
+    Ok(BenchProgram::gradient("resnet50_bf16", net.loss()?))
+}
+
+fn residual_net(scale: Scale) -> ResNet {
     let small = ResNet::small_images(50, scale.of([[1, 8, 2], [4, 16, 16], [4, 16, 16]]));
     let photographs =
         ResNet { photographs: true, batch: 32, size: 224, width: 64, classes: 1000, ..small };
     let quick = ResNet { blocks: [1, 1, 1, 1], ..small };
-    Ok(BenchProgram::gradient("resnet50", scale.of([quick, small, photographs]).loss()?))
+    scale.of([quick, small, photographs])
 }
 
 fn translation(scale: Scale) -> Result<BenchProgram, Diagnostic> {

@@ -24,6 +24,10 @@ pub(crate) const CONVOLUTIONS: &[Convolution] = &[
         attributes: "{low = [1, 1], high = [1, 1]}", result: &[2, 19, 7, 11] },
     Convolution { name: "stride 2", operand: &[2, 8, 15, 13], kernel: &[16, 8, 3, 3],
         attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[2, 16, 8, 7] },
+    Convolution { name: "stride 2, even", operand: &[2, 8, 14, 12], kernel: &[16, 8, 3, 3],
+        attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[2, 16, 7, 6] },
+    Convolution { name: "strides of one axis", operand: &[2, 8, 9, 16], kernel: &[16, 8, 3, 4],
+        attributes: "{strides = [1, 2], low = [1, 1], high = [0, 1]}", result: &[2, 16, 8, 8] },
     Convolution { name: "7x7 of three channels", operand: &[1, 3, 20, 20], kernel: &[16, 3, 7, 7],
         attributes: "{strides = [2, 2], low = [3, 3], high = [3, 3]}", result: &[1, 16, 10, 10] },
     Convolution { name: "dilated", operand: &[2, 8, 12, 12], kernel: &[16, 8, 3, 3],
@@ -64,9 +68,9 @@ pub(crate) const LARGE: &[Convolution] = &[
         attributes: "{strides = [2, 2], low = [1, 1], high = [1, 1]}", result: &[8, 256, 28, 28] },
 ];
 
-fn listed(dims: &[u64]) -> String {
+fn listed(dtype: DType, dims: &[u64]) -> String {
     let dims: Vec<String> = dims.iter().map(u64::to_string).collect();
-    format!("f32[{}]", dims.join(","))
+    format!("{dtype}[{}]", dims.join(","))
 }
 
 impl Convolution {
@@ -75,22 +79,25 @@ impl Convolution {
         if self.attributes.contains("out_spec") { self.result.len() - 1 } else { 1 }
     }
 
-    /// The function of operand, kernel, weights and weights of channels: the result and the sums of its channels weighed and added
-    /// up. Its derivatives by the weights are the result and those sums.
-    pub(crate) fn text(&self) -> String {
-        let [x, k, y] = [self.operand, self.kernel, self.result].map(listed);
-        let q = listed(&self.result[self.channels()..=self.channels()]);
+    /// The function of operand and kernel of a type, and weights and weights of channels of `f32`: the result and the sums of its
+    /// channels weighed and added up. Its derivatives by the weights are the result and those sums.
+    pub(crate) fn text(&self, dtype: DType) -> String {
+        let [x, k, z] = [self.operand, self.kernel, self.result].map(|dims| listed(dtype, dims));
+        let y = listed(DType::F32, self.result);
+        let q = listed(DType::F32, &self.result[self.channels()..=self.channels()]);
         let named = |keep: &dyn Fn(usize) -> bool| {
             let axes = (0..self.result.len()).filter(|&a| keep(a));
             axes.map(|a| a.to_string()).collect::<Vec<_>>().join(", ")
         };
         let (all, others) = (named(&|_| true), named(&|a| a != self.channels()));
+        let (line, sums) = converted("y", "z", (dtype, DType::F32), self.result);
         format!(
             "func @f(%x: {x}, %k: {k}, %c: {y}, %q: {q}) -> f32[] {{
-               %y = conv_general_dilated %x, %k {} : {y}
-               %w = mul %y, %c : {y}
+               %z = conv_general_dilated %x, %k {} : {z}
+               {line}
+               %w = mul %{sums}, %c : {y}
                %l = reduce_sum %w {{axes = [{all}]}} : f32[]
-               %s = reduce_sum %y {{axes = [{others}]}} : {q}
+               %s = reduce_sum %{sums} {{axes = [{others}]}} : {q}
                %t = mul %s, %q : {q}
                %m = reduce_sum %t {{axes = [0]}} : f32[]
                %r = add %l, %m : f32[]
@@ -105,48 +112,56 @@ impl Convolution {
         if self.attributes.contains("lhs_spec") { self.operand.len() - 1 } else { 1 }
     }
 
-    /// The function of operand, kernel, weights, and scales and shifts of the operand's channels, and scales of the result's: the
-    /// sum of a weighed convolution of `relu(x scale + shift)`, as normalisation has it. What both of its gradients read is
-    /// computed of cotangents, too.
-    pub(crate) fn normalised_text(&self) -> String {
-        let [x, k, y] = [self.operand, self.kernel, self.result].map(listed);
-        let of = |dims: &[u64], axis: usize| listed(&dims[axis..=axis]);
+    /// The function of operand and kernel of a type, and of `f32` weights, and scales and shifts of the operand's channels, and
+    /// scales of the result's: the sum of a weighed convolution of `relu(x scale + shift)`, as normalisation has it. What both of
+    /// its gradients read is computed of cotangents, too.
+    pub(crate) fn normalised_text(&self, dtype: DType) -> String {
+        let [k, z] = [self.kernel, self.result].map(|dims| listed(dtype, dims));
+        let [x, y] = [self.operand, self.result].map(|dims| listed(DType::F32, dims));
+        let of = |dims: &[u64], axis: usize| listed(DType::F32, &dims[axis..=axis]);
         let (own, out) = (self.operand_channels(), self.channels());
         let (s, q) = (of(self.operand, own), of(self.result, out));
         let all = (0..self.result.len()).map(|a| a.to_string()).collect::<Vec<_>>().join(", ");
+        let (of_operand, wide) = converted("x", "g", (dtype, DType::F32), self.operand);
+        let (of_relu, given) = converted("n", "r", (DType::F32, dtype), self.operand);
+        let (of_sums, sums) = converted("y", "o", (dtype, DType::F32), self.result);
         format!(
-            "func @f(%x: {x}, %k: {k}, %c: {y}, %s: {s}, %b: {s}, %q: {q}) -> f32[] {{
+            "func @f(%g: {}, %k: {k}, %c: {y}, %s: {s}, %b: {s}, %q: {q}) -> f32[] {{
+               {of_operand}
                %sx = broadcast_in_dim %s {{dims = [{own}]}} : {x}
                %bx = broadcast_in_dim %b {{dims = [{own}]}} : {x}
-               %m = mul %x, %sx : {x}
+               %m = mul %{wide}, %sx : {x}
                %a = add %m, %bx : {x}
                %r = relu %a : {x}
-               %y = conv_general_dilated %r, %k {} : {y}
+               {of_relu}
+               %o = conv_general_dilated %{given}, %k {} : {z}
+               {of_sums}
                %qy = broadcast_in_dim %q {{dims = [{out}]}} : {y}
-               %z = mul %y, %qy : {y}
+               %z = mul %{sums}, %qy : {y}
                %w = mul %z, %c : {y}
                %l = reduce_sum %w {{axes = [{all}]}} : f32[]
                return %l
              }}",
+            listed(dtype, self.operand),
             self.attributes,
         )
     }
 
     /// The arguments of [`Convolution::normalised_text`].
-    pub(crate) fn normalised_arguments(&self) -> Vec<Array> {
+    pub(crate) fn normalised_arguments(&self, dtype: DType) -> Vec<Array> {
         let own = [self.operand[self.operand_channels()]];
         let out = [self.result[self.channels()]];
-        arrays(&[self.operand, self.kernel, self.result, &own, &own, &out])
+        arrays(dtype, &[self.operand, self.kernel, self.result, &own, &own, &out])
     }
 
     /// A function of these with its gradients by all parameters.
-    pub(crate) fn normalised(&self) -> (Module, Function) {
-        self.with_gradients(&self.normalised_text(), &[0, 1, 2, 3, 4, 5])
+    pub(crate) fn normalised(&self, dtype: DType) -> (Module, Function) {
+        self.with_gradients(&self.normalised_text(dtype), &[0, 1, 2, 3, 4, 5])
     }
 
     /// The function, with its gradients by all parameters.
-    pub(crate) fn differentiated(&self) -> (Module, Function) {
-        self.with_gradients(&self.text(), &[0, 1, 2, 3])
+    pub(crate) fn differentiated(&self, dtype: DType) -> (Module, Function) {
+        self.with_gradients(&self.text(dtype), &[0, 1, 2, 3])
     }
 
     fn with_gradients(&self, text: &str, wrt: &[usize]) -> (Module, Function) {
@@ -158,25 +173,41 @@ impl Convolution {
     }
 
     /// Odd numbers, so that no product is 0.
-    pub(crate) fn arguments(&self) -> Vec<Array> {
+    pub(crate) fn arguments(&self, dtype: DType) -> Vec<Array> {
         let channels = [self.result[self.channels()]];
-        arrays(&[self.operand, self.kernel, self.result, &channels])
+        arrays(dtype, &[self.operand, self.kernel, self.result, &channels])
     }
 }
 
-/// Arrays of odd numbers.
-fn arrays(all: &[&[u64]]) -> Vec<Array> {
+/// The line that gives `%to` the elements of `%from` in another type, and the name that they have then: types that are the same need
+/// no line.
+fn converted<'n>(
+    to: &'n str,
+    from: &'n str,
+    (given, wanted): (DType, DType),
+    dims: &[u64],
+) -> (String, &'n str) {
+    match given == wanted {
+        true => (String::new(), from),
+        false => (format!("%{to} = convert_element_type %{from} : {}", listed(wanted, dims)), to),
+    }
+}
+
+/// Arrays of odd numbers; the first two are of a type. Where it has few bits numbers are 1 and -1, so that sums of products that are
+/// rounded to it are those of numbers that are not.
+fn arrays(dtype: DType, all: &[&[u64]]) -> Vec<Array> {
     let mut state = 0x9e37_79b9u32;
+    let most = if dtype == DType::F32 { 4 } else { 2 };
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        f64::from(state % 4) * 2.0 - 3.0
+        f64::from(state % most) * 2.0 - f64::from(most - 1)
     };
-    let array = |dims: &&[u64]| {
-        let n = dims.iter().product::<u64>();
-        let bits: Vec<u64> = (0..n).map(|_| u64::from((next() as f32).to_bits())).collect();
-        Array::from_bits(DType::F32, dims, &bits).expect("fits")
+    let array = |(n, dims): (usize, &&[u64])| {
+        let dtype = if n < 2 { dtype } else { DType::F32 };
+        let values: Vec<f64> = (0..dims.iter().product::<u64>()).map(|_| next()).collect();
+        Array::from_f64s(dtype, dims, &values).expect("fits")
     };
-    all.iter().map(array).collect()
+    all.iter().enumerate().map(array).collect()
 }

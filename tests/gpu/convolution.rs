@@ -6,21 +6,23 @@ use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::Fp;
+use adfuse::ir::DType;
 
 /// A convolution, of a parameter or of what is normalised, and whether there is a library.
 #[derive(Clone, Copy)]
 struct Case {
     convolution: &'static Convolution,
+    dtype: DType,
     normalised: bool,
     library: bool,
 }
 
-fn check(gpu: &Gpu, Case { convolution, normalised, library }: Case) -> Outcome {
-    let name = format!("{}, normalised {normalised}, library {library}", convolution.name);
-    let (module, g) =
-        if normalised { convolution.normalised() } else { convolution.differentiated() };
-    let args =
-        if normalised { convolution.normalised_arguments() } else { convolution.arguments() };
+fn check(gpu: &Gpu, Case { convolution, dtype, normalised, library }: Case) -> Outcome {
+    let name = format!("{}, {dtype}, normalised {normalised}, library {library}", convolution.name);
+    let ((module, g), args) = match normalised {
+        true => (convolution.normalised(dtype), convolution.normalised_arguments(dtype)),
+        false => (convolution.differentiated(dtype), convolution.arguments(dtype)),
+    };
     let expected = match Cpu::default().compile(&module, &g) {
         Ok(made) => made.executable.run(&args).expect("runs"),
         Err(d) => return Outcome::Wrong(format!("{name}: the other engine: {d}")),
@@ -55,7 +57,10 @@ pub(crate) fn convolutions_on_matrix_units() -> Result<(), Skipped> {
     let forms = CONVOLUTIONS.iter().chain(LARGE);
     let cases = forms.flat_map(|convolution| {
         let all = [(false, true), (false, false), (true, true), (true, false)];
-        all.map(|(normalised, library)| Case { convolution, normalised, library })
+        let types = [DType::F32, DType::BF16, DType::F16];
+        types.into_iter().flat_map(move |dtype| {
+            all.map(|(normalised, library)| Case { convolution, dtype, normalised, library })
+        })
     });
     let cases: Vec<Case> = cases.collect();
     all("convolutions_on_matrix_units", &cases, |case| check(&gpu, *case));

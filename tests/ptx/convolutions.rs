@@ -17,7 +17,10 @@ use adfuse::fusion::{
 };
 use adfuse::ir::kernel::{ProductTimes, Program, Role, Step, Verified, verify};
 use adfuse::ir::rewrite::with_convolutions;
-use adfuse::ir::{Function, Inst, Kind, Module, Op};
+use adfuse::ir::{DType, Function, Inst, Kind, Module, Op};
+
+/// Types of operands that tensor cores multiply.
+pub(crate) const TYPES: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
 /// The engine, as far as plans depend on it, with no device there.
 #[derive(Default)]
@@ -40,11 +43,11 @@ impl EngineModel for PlannedFor {
 /// A convolution and its gradients, prepared, with convolutions in place of sums of windows, and their plan without fusion or with
 /// it.
 fn planned_function(
-    convolution: &Convolution,
+    (convolution, dtype): (&Convolution, DType),
     effort: Effort,
     engine: &dyn EngineModel,
 ) -> (Function, Plan) {
-    planned_of(convolution.differentiated().1, (convolution, effort), engine)
+    planned_of(convolution.differentiated(dtype).1, (convolution, effort), engine)
 }
 
 /// A function of a convolution, prepared, and its plan.
@@ -61,14 +64,14 @@ pub(crate) fn planned_of(
     (g, plan)
 }
 
-fn planned(convolution: &Convolution, effort: Effort) -> Verified<Program> {
-    let (g, plan) = planned_function(convolution, effort, &AnyEngine);
+fn planned(convolution: &Convolution, dtype: DType, effort: Effort) -> Verified<Program> {
+    let (g, plan) = planned_function((convolution, dtype), effort, &AnyEngine);
     program_of(convolution, &g, &plan)
 }
 
 /// As [`planned`], where no kernel stores an array with zeros around it that products read.
-fn planned_without_pads(convolution: &Convolution) -> Verified<Program> {
-    let (g, plan) = planned_function(convolution, Effort::Default, &AnyEngine);
+fn planned_without_pads(convolution: &Convolution, dtype: DType) -> Verified<Program> {
+    let (g, plan) = planned_function((convolution, dtype), Effort::Default, &AnyEngine);
     inlining(convolution, (&g, plan), &|i| g.op(i) == Op::Pad)
 }
 
@@ -105,10 +108,10 @@ pub(crate) fn program_of(
 /// What becomes of a sum of windows has its values.
 pub(crate) fn sums_of_windows_are_convolutions() {
     for convolution in CONVOLUTIONS {
-        let (module, g) = convolution.differentiated();
+        let (module, g) = convolution.differentiated(DType::F32);
         let before = lowered(&module, &g, Effort::Default, Fp::Fast);
-        let after = planned(convolution, Effort::Default);
-        let args = convolution.arguments();
+        let after = planned(convolution, DType::F32, Effort::Default);
+        let args = convolution.arguments(DType::F32);
         let [before, after] = [before, after].map(|program| {
             kernel::run(&program, &args).unwrap_or_else(|d| panic!("{}: {d}", convolution.name))
         });
@@ -125,12 +128,13 @@ pub(crate) fn sums_of_windows_are_convolutions() {
 pub(crate) type Edit<'e> = Option<&'e dyn Fn(&str) -> String>;
 
 fn agrees(
-    convolution: &Convolution,
+    (convolution, dtype): (&Convolution, DType),
     program: &Verified<Program>,
     target: GpuTarget,
     edit: Edit<'_>,
 ) {
-    agrees_on((convolution.name, &convolution.arguments()), program, target, edit);
+    let name = format!("{} {dtype}", convolution.name);
+    agrees_on((&name, &convolution.arguments(dtype)), program, target, edit);
 }
 
 /// Whether a program gives the kernel evaluator's numbers for these arguments.
@@ -160,10 +164,12 @@ pub(crate) fn agrees_on(
 
 pub(crate) fn sums_are_those_of_the_evaluator() {
     parallel::each(CONVOLUTIONS, |convolution| {
-        let agrees = |program, target| agrees(convolution, &program, target, None);
-        agrees(planned(convolution, Effort::Default), GpuTarget::SM90);
-        agrees(planned_without_pads(convolution), GpuTarget::SM90);
-        agrees(planned(convolution, Effort::Off), GpuTarget::SM80);
+        for dtype in TYPES {
+            let agrees = |program, target| agrees((convolution, dtype), &program, target, None);
+            agrees(planned(convolution, dtype, Effort::Default), GpuTarget::SM90);
+            agrees(planned_without_pads(convolution, dtype), GpuTarget::SM90);
+            agrees(planned(convolution, dtype, Effort::Off), GpuTarget::SM80);
+        }
     });
 }
 
@@ -173,17 +179,22 @@ pub(crate) fn windows(text: &str) -> usize {
 }
 
 pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
+    let dtype = DType::F32;
     for convolution in CONVOLUTIONS {
-        let programs = [planned(convolution, Effort::Default), planned_without_pads(convolution)];
+        let programs = [
+            planned(convolution, dtype, Effort::Default),
+            planned_without_pads(convolution, dtype),
+        ];
         let scheduled = |program, fp| {
             let schedule = ptx::schedule(program, GpuTarget::SM90A, fp);
             schedule.unwrap_or_else(|d| panic!("{}: {d}", convolution.name)).to_string()
         };
         // The result and the gradients: products of windows. Those of kernels of one element are none, and those of one channel
-        // have no rows. Windows that are two apart leave gaps, and those of groups are divided before they are added up.
+        // have no rows. Sums of windows that are two apart, of odd extents, are no windows, and those of groups are divided before
+        // they are added up.
         let due = match convolution.name {
             "depthwise" | "1x1" | "1x1, stride 2" => 0,
-            "stride 2" | "7x7 of three channels" | "groups" => 2,
+            "stride 2" | "groups" => 2,
             _ => 3,
         };
         // An array with zeros between its elements is no box.
@@ -198,9 +209,33 @@ pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
     }
 }
 
+pub(crate) fn words_are_multiplied_by_tensor_cores() {
+    for convolution in CONVOLUTIONS {
+        // Lines of an odd number of elements have no whole words. Words of the gradient of a filter have two images, so those of one
+        // image are none.
+        let due = match convolution.name {
+            "3x3" | "dilated" | "strides of one axis" => 3,
+            "groups" | "stride 2, even" => 2,
+            "7x7 of three channels" | "channels last" | "uneven padding" => 1,
+            _ => 0,
+        };
+        for dtype in &TYPES[1..] {
+            let program = planned(convolution, *dtype, Effort::Default);
+            // Outside of strict sums of 16-bit floats have the order of tensor cores.
+            for (fp, due) in [(Fp::Strict, 0), (Fp::Reproducible, due), (Fp::Fast, due)] {
+                let schedule = ptx::schedule(&program, GpuTarget::SM90A, fp);
+                let schedule = schedule.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
+                let found = windows(&schedule.to_string());
+                assert_eq!(found, due, "{} {dtype} {fp:?}", convolution.name);
+            }
+        }
+    }
+}
+
 pub(crate) fn arrays_are_padded_for_libraries_alone() {
     for convolution in LARGE {
-        let (g, plan) = planned_function(convolution, Effort::Default, &PlannedFor::default());
+        let of = (convolution, DType::F32);
+        let (g, plan) = planned_function(of, Effort::Default, &PlannedFor::default());
         let program = program_of(convolution, &g, &plan);
         // What is cut off a gradient is a result. Windows that a library multiplies are read from a padded array.
         let leaves =
@@ -220,13 +255,16 @@ pub(crate) fn arrays_are_padded_for_libraries_alone() {
 
 pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skipped> {
     let mut all = Assembly::default();
-    for convolution in LARGE {
-        let (g, plan) = planned_function(convolution, Effort::Default, &PlannedFor::default());
+    let forms = LARGE.iter().flat_map(|convolution| TYPES.map(|dtype| (convolution, dtype)));
+    for (convolution, dtype) in forms {
+        let of = (convolution, dtype);
+        let (g, plan) = planned_function(of, Effort::Default, &PlannedFor::default());
         let program = program_of(convolution, &g, &plan);
         let module = compiled(&program, GpuTarget::SM90, Fp::Fast);
-        let module = module.unwrap_or_else(|d| panic!("{}: {d}", convolution.name));
-        assert!(module.text.contains("mma.sync"), "{}", convolution.name);
-        all.add(convolution.name, &module, &program.to_string());
+        let name = format!("{} {dtype}", convolution.name);
+        let module = module.unwrap_or_else(|d| panic!("{name}: {d}"));
+        assert!(module.text.contains("mma.sync"), "{name}");
+        all.add(&name, &module, &program.to_string());
     }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);
@@ -239,7 +277,8 @@ const MADE: &str = "tile rows=";
 
 pub(crate) fn tiles_read_back_or_are_refused() {
     let convolution = &CONVOLUTIONS[0];
-    let program = planned(convolution, Effort::Default);
+    let of = (convolution, DType::F32);
+    let program = planned(convolution, DType::F32, Effort::Default);
     let text =
         ptx::schedule(&program, GpuTarget::SM90, Fp::Fast).expect("is scheduled").to_string();
     let line = text.lines().find(|line| line.contains(MADE)).expect("a tile").trim();
@@ -257,7 +296,7 @@ pub(crate) fn tiles_read_back_or_are_refused() {
         "tile rows=[16] cols=[2,2,8] depth=[8,1,3] warps=1x4 resident=2",
         "tile rows=[32] cols=[1,9,8] depth=[8,3,3] warps=1x9 resident=1",
     ] {
-        agrees(convolution, &program, GpuTarget::SM90, Some(&|_| edited(other)));
+        agrees(of, &program, GpuTarget::SM90, Some(&|_| edited(other)));
     }
     for (key, value, kind) in [
         ("rows", "[24]", Kind::Usage),

@@ -1,6 +1,7 @@
 //! Instructions of PTX, as far as modules have them: read from text, and what those that only compute do.
 
 use crate::arithmetic::computes;
+use adfuse::ir::DType;
 use std::collections::HashMap;
 
 /// What an instruction does.
@@ -43,8 +44,9 @@ pub(crate) enum Does {
     Vote,
     /// A register of another lane, and whether there is that lane.
     Shuffle(Way),
-    /// Adds products of 16 rows and 8 columns, 8 deep, to their sums: `f32` of which the upper 19 bits count.
-    Multiply,
+    /// Adds products of 16 rows and 8 columns to their sums: 8 deep of `f32`, of which the upper 19 bits count, or 16 deep of a type
+    /// of 16 bits.
+    Multiply(Option<DType>),
     /// Four matrices of 8 lines by 16 bytes of shared memory, each of whose addresses a lane has; turned, of 16 bits an element.
     Matrices {
         turned: bool,
@@ -205,9 +207,15 @@ impl Reader {
                 let turned = op.contains(".trans");
                 (Does::Matrices { turned, offset }, self.list(operands[0]), vec![base])
             }
-            "mma" if operands.len() == 4 && op.ends_with("m16n8k8.row.col.f32.tf32.tf32.f32") => {
+            "mma" if operands.len() == 4 && op.contains(".aligned.m16n8k") => {
                 let from = operands[1..].iter().flat_map(|o| self.list(o)).collect();
-                (Does::Multiply, self.list(operands[0]), from)
+                let elements = match op.split_once(".row.col.") {
+                    Some((_, "f32.tf32.tf32.f32")) => None,
+                    Some((_, "f32.bf16.bf16.f32")) => Some(DType::BF16),
+                    Some((_, "f32.f16.f16.f32")) => Some(DType::F16),
+                    _ => panic!("{op}?"),
+                };
+                (Does::Multiply(elements), self.list(operands[0]), from)
             }
             "shfl" => {
                 let way = match parts[2] {

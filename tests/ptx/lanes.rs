@@ -2,6 +2,7 @@
 
 use crate::instructions::{Does, Entry, Way};
 use crate::machine::{LANES, Piece, State, Thread, aligned, stop};
+use adfuse::ir::{DType, Literal};
 
 /// Does what the lanes of a warp do together, where all that are left are there; whether they were.
 pub(crate) fn together(entry: &Entry, warp: &mut [Thread], shared: &mut Piece) -> bool {
@@ -16,12 +17,12 @@ pub(crate) fn together(entry: &Entry, warp: &mut [Thread], shared: &mut Piece) -
     let inst = &entry.insts[at];
     let given: Vec<Vec<u64>> =
         warp.iter().map(|t| inst.from.iter().map(|&r| t.registers[r]).collect()).collect();
-    if matches!(inst.does, Does::Multiply | Does::Matrices { .. }) {
+    if matches!(inst.does, Does::Multiply(_) | Does::Matrices { .. }) {
         assert_eq!(left.len(), LANES, "lanes have left: {}", inst.text);
     }
     for &k in &left {
         let results = match &inst.does {
-            Does::Multiply => multiplied(&given, k),
+            Does::Multiply(elements) => multiplied(*elements, &given, k),
             Does::Matrices { turned, offset } => {
                 let mut half = |matrix: usize, line: usize, place: usize| {
                     let at = given[matrix * 8 + line][0].wrapping_add(*offset as u64);
@@ -64,17 +65,22 @@ pub(crate) fn together(entry: &Entry, warp: &mut [Thread], shared: &mut Piece) -
     true
 }
 
-/// The sums that a lane has of 16 rows and 8 columns: of two rows, two neighbouring columns each.
-fn multiplied(given: &[Vec<u64>], lane: usize) -> Vec<u64> {
+/// The sums that a lane has of 16 rows and 8 columns: of two rows, two neighbouring columns each. Registers have an `f32` of the
+/// depth each, whose lower bits are not looked at, or two neighbours of 16 bits.
+fn multiplied(elements: Option<DType>, given: &[Vec<u64>], lane: usize) -> Vec<u64> {
     let single = |bits: u64| f32::from_bits(bits as u32);
-    // Lower bits are not looked at.
-    let cut = |bits: u64| f64::from(single(bits & 0xffff_e000));
+    let each = |bits: u64| match elements {
+        None => vec![f64::from(single(bits & 0xffff_e000))],
+        Some(dtype) => [bits & 0xffff, bits >> 16 & 0xffff]
+            .map(|half| Literal::from_bits(dtype, half).to_f64())
+            .to_vec(),
+    };
     let sum = |n: usize| {
         let (row, col) = (lane / 4 + n / 2 * 8, lane % 4 * 2 + n % 2);
         let products = (0..8).map(|k| {
             let a = given[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2];
             let b = given[col * 4 + k % 4][4 + k / 4];
-            cut(a) * cut(b)
+            each(a).iter().zip(each(b)).map(|(a, b)| a * b).sum::<f64>()
         });
         let all = products.sum::<f64>() + f64::from(single(given[lane][6 + n]));
         u64::from((all as f32).to_bits())

@@ -448,7 +448,7 @@ impl Machine {
             Does::Together
             | Does::Vote
             | Does::Shuffle(_)
-            | Does::Multiply
+            | Does::Multiply(_)
             | Does::Matrices { .. } => {
                 t.state = State::Lanes;
                 return;

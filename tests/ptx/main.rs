@@ -422,6 +422,7 @@ fn main() -> ExitCode {
         convolutions::sums_of_windows_are_convolutions,
         convolutions::sums_are_those_of_the_evaluator,
         convolutions::windows_are_multiplied_by_tensor_cores_in_fast,
+        convolutions::words_are_multiplied_by_tensor_cores,
         convolutions::arrays_are_padded_for_libraries_alone,
         convolutions::tiles_of_large_ones_assemble_without_spills,
         convolutions::tiles_read_back_or_are_refused,

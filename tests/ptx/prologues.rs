@@ -3,7 +3,9 @@
 use crate::assembler::Assembly;
 use crate::common::convolutions::{CONVOLUTIONS, Convolution, LARGE};
 use crate::common::parallel;
-use crate::convolutions::{PlannedFor, agrees_on, inlining, planned_of, program_of, windows};
+use crate::convolutions::{
+    PlannedFor, TYPES, agrees_on, inlining, planned_of, program_of, windows,
+};
 use crate::machine::run;
 use crate::trials::Skipped;
 use adfuse::backends::Array;
@@ -15,8 +17,8 @@ use adfuse::ir::scalar::{SOp, ScalarProgram};
 use adfuse::ir::{DType, Kind, Op};
 
 /// A convolution of what is normalised, with its gradients, where products compute all that is elementwise of what they read.
-fn computing(convolution: &Convolution) -> Verified<Program> {
-    let (_, g) = convolution.normalised();
+fn computing(convolution: &Convolution, dtype: DType) -> Verified<Program> {
+    let (_, g) = convolution.normalised(dtype);
     let (g, plan) = planned_of(g, (convolution, Effort::Default), &AnyEngine);
     let map = |i| matches!(g.op(i).def().body, Body::Map(_)) || g.op(i) == Op::Pad;
     inlining(convolution, (&g, plan), &map)
@@ -41,37 +43,48 @@ fn computed(program: &Program) -> usize {
 }
 
 pub(crate) fn computed_operands_have_the_sums_of_the_evaluator() {
-    parallel::each(CONVOLUTIONS, |convolution| {
-        let program = computing(convolution);
-        assert!(computed(&program) >= 2, "{}: {}", convolution.name, *program);
-        let args = convolution.normalised_arguments();
-        agrees_on((convolution.name, &args), &program, GpuTarget::SM90, None);
-        let staged = |text: &str| text.replace("=copied", "=staged");
-        agrees_on((convolution.name, &args), &program, GpuTarget::SM90, Some(&staged));
+    let forms: Vec<(&Convolution, DType)> = CONVOLUTIONS
+        .iter()
+        .flat_map(|convolution| TYPES.map(|dtype| (convolution, dtype)))
+        .collect();
+    parallel::each(&forms, |&(convolution, dtype)| {
+        let program = computing(convolution, dtype);
+        let name = format!("{} {dtype}", convolution.name);
+        assert!(computed(&program) >= 2, "{name}: {}", *program);
+        let args = convolution.normalised_arguments(dtype);
+        agrees_on((&name, &args), &program, GpuTarget::SM90, None);
+        // Words of neighbours in memory are taken as they were copied.
+        let staged = |text: &str| match dtype {
+            DType::F32 => text.replace("=copied", "=staged"),
+            _ => text.to_owned(),
+        };
+        agrees_on((&name, &args), &program, GpuTarget::SM90, Some(&staged));
         // Where there is no stage for it, elements are computed before they are multiplied.
         let ahead = |text: &str| {
             let lines = staged(text);
-            let lines = lines.lines().map(|line| match line.contains("stages=2") {
+            let staged = lines.contains("=staged");
+            let lines = lines.lines().map(|line| match line.contains("stages=2") || !staged {
                 true => format!("{line}\n"),
                 false => format!("{}\n", line.replace("ahead=0", "ahead=1")),
             });
             lines.collect()
         };
-        agrees_on((convolution.name, &args), &program, GpuTarget::SM90, Some(&ahead));
+        agrees_on((&name, &args), &program, GpuTarget::SM90, Some(&ahead));
     });
 }
 
 pub(crate) fn what_is_computed_is_multiplied_by_tensor_cores() {
     for convolution in CONVOLUTIONS {
-        let program = computing(convolution);
+        let program = computing(convolution, DType::F32);
         let due = match convolution.name {
             // Kernels of one element have no windows; depthwise products have one row; zeros between elements are no box.
             "depthwise" | "1x1" | "1x1, stride 2" => 0,
             // A scale of each element of a line is none of lines.
             "channels last" => 0,
-            // Windows that are two apart leave gaps, and those of groups are divided before they are added up.
+            // Sums of windows that are two apart, of odd extents, are no windows, and those of groups are divided before they are
+            // added up.
             "zeros between" => 1,
-            "stride 2" | "7x7 of three channels" | "groups" => 2,
+            "stride 2" | "groups" => 2,
             _ => 3,
         };
         let text = scheduled(&program);
@@ -98,10 +111,10 @@ fn fractions(args: &[Array]) -> Vec<Array> {
 
 pub(crate) fn rounding_once_changes_no_bit() {
     let convolution = &CONVOLUTIONS[0];
-    let (_, g) = convolution.differentiated();
+    let (_, g) = convolution.differentiated(DType::F32);
     let (g, plan) = planned_of(g, (convolution, Effort::Default), &AnyEngine);
     let program = program_of(convolution, &g, &plan);
-    let args = fractions(&convolution.arguments());
+    let args = fractions(&convolution.arguments(DType::F32));
     let text = scheduled(&program).replace("sm_90a", "sm_90");
     let with = |lhs: &str, rhs: &str| {
         let lines = text.lines().map(|line| match line.trim_start().starts_with("operands") {
@@ -125,7 +138,7 @@ pub(crate) fn rounding_once_changes_no_bit() {
 }
 
 pub(crate) fn paths_read_back_or_are_refused() {
-    let program = computing(&CONVOLUTIONS[0]);
+    let program = computing(&CONVOLUTIONS[0], DType::F32);
     let text = scheduled(&program);
     let line = |name: &str| {
         let found = text.lines().map(str::trim).find(|line| line.starts_with(name));
@@ -150,15 +163,17 @@ pub(crate) fn paths_read_back_or_are_refused() {
 
 pub(crate) fn normalised_arrays_are_not_stored() -> Result<(), Skipped> {
     let convolution = &LARGE[0];
-    let (_, g) = convolution.normalised();
-    let (g, plan) = planned_of(g, (convolution, Effort::Default), &PlannedFor::default());
-    let program = program_of(convolution, &g, &plan);
-    // The result and the gradient of the filter compute what they read of the operand.
-    assert!(computed(&program) >= 2, "{}", *program);
-    let module = ptx::compile(&program, GpuTarget::SM90A, Fp::Fast);
-    let module = module.unwrap_or_else(|d| panic!("{d}"));
     let mut all = Assembly::default();
-    all.add(convolution.name, &module, &program.to_string());
+    for dtype in TYPES {
+        let (_, g) = convolution.normalised(dtype);
+        let (g, plan) = planned_of(g, (convolution, Effort::Default), &PlannedFor::default());
+        let program = program_of(convolution, &g, &plan);
+        // The result and the gradient of the filter compute what they read of the operand.
+        assert!(dtype != DType::F32 || computed(&program) >= 2, "{}", *program);
+        let module = ptx::compile(&program, GpuTarget::SM90A, Fp::Fast);
+        let module = module.unwrap_or_else(|d| panic!("{dtype}: {d}"));
+        all.add(&format!("{} {dtype}", convolution.name), &module, &program.to_string());
+    }
     for r in all.assembled()? {
         assert_eq!(r.spilled, 0, "{}", r.entry);
     }

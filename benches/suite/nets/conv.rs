@@ -20,6 +20,8 @@ pub struct ResNet {
     pub width: u64,
     /// Classes.
     pub classes: u64,
+    /// The type of images and weights; norms and the loss compute in `f32`.
+    pub dtype: DType,
 }
 
 impl ResNet {
@@ -27,7 +29,8 @@ impl ResNet {
     pub fn small_images(depth: u64, [batch, size, width]: [u64; 3]) -> ResNet {
         let blocks = if depth == 18 { [2, 2, 2, 2] } else { [3, 4, 6, 3] };
         let bottleneck = depth >= 50;
-        ResNet { blocks, bottleneck, photographs: false, batch, size, width, classes: 10 }
+        let (photographs, classes, dtype) = (false, 10, DType::F32);
+        ResNet { blocks, bottleneck, photographs, batch, size, width, classes, dtype }
     }
 
     /// The loss: cross entropy.
@@ -36,7 +39,7 @@ impl ResNet {
     /// As [`trace`].
     pub fn loss(&self) -> Result<Traced, Diagnostic> {
         trace("resnet", |t| {
-            let w = Weights::new(t, DType::F32);
+            let w = Weights::new(t, self.dtype);
             let images = w.data("images", [self.batch, 3, self.size, self.size]);
             let labels = w.labels("labels", [self.batch]);
             let mut x = self.stem(&w, &images);
@@ -49,7 +52,7 @@ impl ResNet {
                 }
             }
             let pooled = x.mean(&[2, 3]);
-            w.linear(&pooled, [channels, self.classes]).cross_entropy(&labels)
+            single(&w.linear(&pooled, [channels, self.classes])).cross_entropy(&labels)
         })
     }
 
@@ -138,11 +141,18 @@ pub(crate) fn conv(
     x.conv2d(&w.next([outputs, inputs, window, window]), &options)
 }
 
-/// Batch norm with the statistics of the batch, scaled and shifted.
+/// Batch norm with the statistics of the batch, scaled and shifted, computed in `f32`.
 pub(crate) fn normalized(w: &Weights<'_>, x: &Tensor, channels: u64) -> Tensor {
     let axes = [0, 2, 3];
-    let centred = x - x.mean(keep(&axes));
+    let given = single(x);
+    let centred = &given - given.mean(keep(&axes));
     let deviation = (centred.square().mean(keep(&axes)) + 1e-5).rsqrt();
-    let [scale, shift] = [0, 1].map(|_| w.next([channels]).reshape([channels, 1, 1]));
-    centred * deviation * scale + shift
+    let [scale, shift] = [0, 1].map(|_| single(&w.next([channels])).reshape([channels, 1, 1]));
+    let made = centred * deviation * scale + shift;
+    if x.dtype() == DType::F32 { made } else { made.convert(x.dtype()) }
+}
+
+/// A tensor in `f32`.
+fn single(x: &Tensor) -> Tensor {
+    if x.dtype() == DType::F32 { x.clone() } else { x.convert(DType::F32) }
 }

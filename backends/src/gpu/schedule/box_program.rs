@@ -36,11 +36,14 @@ pub(crate) enum BoxParam {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct LinePlace {
     pub(crate) dim: Option<usize>,
+    /// Places from one word to the next along that dimension, and from a word's first element to its second one.
+    pub(crate) word: i64,
+    pub(crate) half: i64,
     pub(crate) offset: i64,
 }
 
-/// The dimension of a box along which coordinates choose places by these factors, and the place at the first ones.
-pub(super) type DimOf<'a> = &'a dyn Fn(&[i128]) -> Option<(usize, i64)>;
+/// The dimension of a box along which coordinates choose places by these factors, with the place of its first element.
+pub(super) type DimOf<'a> = &'a dyn Fn(&[i128]) -> Option<LinePlace>;
 
 /// A feed as the array whose elements a box has, and what is computed of them.
 pub(super) struct BoxFeed<'f> {
@@ -203,7 +206,8 @@ fn other(program: &Program, param: &Param, rank: usize, dim_of: DimOf<'_>) -> Op
     let piece = piece_of(param)?;
     let Operand::Buffer(buffer) = piece.from else { return None };
     let data = &program.buffers[buffer];
-    if data.dtype != DType::F32 || data.storage != Storage::Plain {
+    let is_float = matches!(data.dtype, DType::F32 | DType::BF16 | DType::F16);
+    if !is_float || data.storage != Storage::Plain {
         return None;
     }
     let zeros = vec![0; rank];
@@ -211,10 +215,10 @@ fn other(program: &Program, param: &Param, rank: usize, dim_of: DimOf<'_>) -> Op
         let factors = e.factors(rank)?;
         let at = e.eval(&zeros, &[]);
         if factors.iter().all(|&f| f == 0) {
-            return Some(LinePlace { dim: None, offset: at });
+            return Some(LinePlace { dim: None, word: 0, half: 0, offset: at });
         }
-        let (dim, base) = dim_of(&factors)?;
-        Some(LinePlace { dim: Some(dim), offset: at.checked_sub(base)? })
+        let place = dim_of(&factors)?;
+        Some(LinePlace { offset: at.checked_add(place.offset)?, ..place })
     };
     let places = piece.index.iter().map(place).collect::<Option<Vec<_>>>()?;
     Some(BoxParam::Of { buffer, places })

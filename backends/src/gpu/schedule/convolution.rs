@@ -1,7 +1,10 @@
 //! Products whose operands are windows of arrays, such as convolutions and both of their gradients: tiles of sums along each axis,
-//! and boxes of the operands in shared memory, where windows share elements.
+//! and boxes of the operands in shared memory, where windows share elements. Elements are those of `f32`, or words of two 16-bit
+//! floats ([`super::box_word`]).
 
+use super::box_word::BoxWord;
 use super::grid::{Grid, resident_fits};
+use super::laid_out::LaidOut;
 use super::mma_unit::Unit;
 use super::scalar_form::written;
 use super::shape::volume;
@@ -9,7 +12,7 @@ use super::staged_box::{BoxOperand, StagedBox};
 use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair, wrong};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Member, Program, Sink};
+use adfuse_ir::kernel::{Extents, Member, Program, Sink};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use smallvec::SmallVec;
@@ -33,10 +36,16 @@ pub(crate) type Sides = SmallVec<[i64; 4]>;
 /// A product with windows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct WindowForm {
+    /// What multiplies: tensor cores.
+    pub(crate) unit: Unit,
     pub(crate) operands: [BoxOperand; 2],
+    /// Extents of the depth, counted in words.
+    pub(crate) depth: Extents,
+    /// The operand that a kernel lays out as words before.
+    pub(crate) laid_out: Option<LaidOut>,
 }
 
-/// How elements of an operand come from its boxes to the units that multiply, which take TF32.
+/// How elements of an operand come from its boxes to the units that multiply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BoxPath {
     /// As they were copied: each is rounded wherever it is read.
@@ -48,9 +57,14 @@ pub(crate) enum BoxPath {
 impl BoxPath {
     pub(crate) const ALL: [BoxPath; 2] = [BoxPath::Copied, BoxPath::Staged];
 
-    /// Whether an operand may take it: what is computed is computed once.
+    /// Whether an operand may take it: what is computed is computed once, and words of elements that lie apart are joined once.
+    /// Words of neighbours are taken as they are.
     pub(crate) fn is_of(self, operand: &BoxOperand) -> bool {
-        self == BoxPath::Staged || operand.computed.is_none()
+        let joined = matches!(operand.word, BoxWord::Apart(_));
+        match self {
+            BoxPath::Staged => operand.computed.is_some() || operand.word != BoxWord::Neighbours,
+            BoxPath::Copied => operand.computed.is_none() && !joined,
+        }
     }
 
     /// The word for it in the text of a schedule.
@@ -103,18 +117,56 @@ pub(crate) struct WindowTiling {
 
 impl WindowForm {
     /// The form of a product whose operands are boxes of arrays, windows of at least one; `None` for others, and in modes that
-    /// do not round operands.
+    /// do not round operands. Of 16-bit floats arrays whose depth is several axes are boxes too, such as images in the gradient of
+    /// a filter of one element.
     pub(crate) fn of(program: &Program, m: &Member, fp: Fp) -> Option<WindowForm> {
         let all = [&m.batch, &m.rows, &m.cols, &m.depth];
-        if Unit::of(m, fp) != Unit::Tf32 || all.iter().any(|n| volume(n) == 0) {
+        let unit = Unit::of(m, fp);
+        if unit == Unit::Fma || all.iter().any(|n| volume(n) == 0) {
             return None;
         }
         if written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
             return None;
         }
-        let [lhs, rhs] = [0, 1].map(|side| BoxOperand::of(program, m, side));
-        let form = WindowForm { operands: [lhs?, rhs?] };
-        form.operands.iter().any(BoxOperand::has_windows).then_some(form)
+        if unit == Unit::Tf32 {
+            let [lhs, rhs] = [0, 1].map(|side| BoxOperand::of(program, m, side, (unit, None)));
+            let (operands, depth) = ([lhs?, rhs?], m.depth.clone());
+            let form = WindowForm { unit, operands, depth, laid_out: None };
+            return form.has_windows().then_some(form);
+        }
+        let axes = 0..m.depth.len();
+        let found = axes.filter_map(|axis| WindowForm::of_words(program, m, (unit, axis)));
+        // The fewest words are the fewest zeros. Neighbours need not be joined.
+        let joined = |form: &WindowForm| {
+            form.operands.iter().filter(|x| matches!(x.word, BoxWord::Apart(_))).count()
+        };
+        found.min_by_key(|form| (volume(&form.depth), form.laid_out.is_some(), joined(form)))
+    }
+
+    /// The form of a product of 16-bit floats whose words have neighbours along an axis of the depth.
+    fn of_words(program: &Program, m: &Member, (unit, axis): (Unit, usize)) -> Option<WindowForm> {
+        if m.depth[axis] < 2 {
+            return None;
+        }
+        let mut laid_out = None;
+        let operands = [0, 1].map(|side| {
+            let as_it_lies = BoxOperand::of(program, m, side, (unit, Some(axis)));
+            as_it_lies.or_else(|| {
+                let layout = LaidOut { side, axis };
+                laid_out = Some(layout);
+                layout.operand(program, m)
+            })
+        });
+        let mut depth = m.depth.clone();
+        depth[axis] = (depth[axis] + 1) / 2;
+        let [Some(lhs), Some(rhs)] = operands else { return None };
+        let form = WindowForm { unit, operands: [lhs, rhs], depth, laid_out };
+        let is_divided = laid_out.is_none() && form.operands.iter().any(BoxOperand::is_divided);
+        (form.has_windows() || is_divided).then_some(form)
+    }
+
+    fn has_windows(&self) -> bool {
+        self.operands.iter().any(BoxOperand::has_windows)
     }
 }
 
@@ -176,7 +228,7 @@ impl WindowTiling {
     /// # Errors
     /// Why there are no such tiles.
     pub(crate) fn new(form: &WindowForm, m: &Member, tile: &WindowTile) -> Result<Self, String> {
-        let extents = [&m.rows, &m.cols, &m.depth];
+        let extents = [&m.rows, &m.cols, &form.depth];
         for (sides, extents) in tile.sides.iter().zip(extents) {
             if sides.len() != extents.len() || sides.iter().any(|&n| !(1..=1 << 12).contains(&n)) {
                 return Err(format!("{} is no tile of {}", listed(sides), listed(extents)));
@@ -192,15 +244,19 @@ impl WindowTiling {
         let (lanes, boxes) = lane_axes(form, &boxes, &tile.sides).ok_or_else(|| {
             format!("lanes need {NEAR} rows and columns and {DEEP} places of the depth of an axis")
         })?;
+        let least = |k: usize| form.operands[k].word.least_unit();
+        if (0..2).any(|k| boxes[k].unit < least(k)) {
+            return Err("lines of a box have no whole copies".to_owned());
+        }
         let [rows, cols, depth] = [0, 1, 2].map(|k| {
             let mut groups = tile.sides[k].clone();
             groups[lanes[k]] /= if k == 2 { DEEP } else { NEAR };
             groups
         });
         let groups = [rows, cols, depth];
-        let past = |a: usize| m.depth[a] % tile.sides[2][a] != 0;
+        let past = |a: usize| form.depth[a] % tile.sides[2][a] != 0;
         let ends = |a: usize| form.operands.iter().any(|operand| operand.ends(a));
-        if (0..m.depth.len()).any(|a| past(a) && !ends(a)) || elements(&groups[2]) % 2 != 0 {
+        if (0..form.depth.len()).any(|a| past(a) && !ends(a)) || elements(&groups[2]) % 2 != 0 {
             return Err(format!("steps of {} do not divide the depth", listed(&tile.sides[2])));
         }
         let each = [0, 1].map(|k| elements(&groups[k]) / tile.warps[k].max(1));
@@ -269,7 +325,8 @@ impl WindowTile {
     ) -> Result<WindowTiling, String> {
         let fits = |k: usize| self.paths[k].is_of(&form.operands[k]);
         if !fits(0) || !fits(1) {
-            return Err("an operand that is computed is staged".to_owned());
+            return Err("an operand that is computed or joined is staged, and one of words is not"
+                .to_owned());
         }
         let made = WindowTiling::new(form, m, self)?;
         self.check(&made, target)?;

@@ -1,10 +1,12 @@
 //! The tiles of a product with windows that take the least time by a model of a multiprocessor.
 
 use super::box_program::BoxProgram;
+use super::box_word::BoxWord;
 use super::convolution::{
     BoxPath, DEEP, MOST_PIECES, MOST_SUMS, NEAR, Sides, WindowForm, WindowTile, WindowTiling,
     elements,
 };
+use super::mma_unit::Unit;
 use super::shape::volume;
 use super::staged_box::{BoxOperand, CopyTeams, StagedBox};
 use super::tiling::Combine;
@@ -13,7 +15,8 @@ use adfuse_ir::kernel::{Buffer, Member};
 use hashbrown::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// What a multiprocessor of an H100 or H200 does in a clock: multiply-adds by `mma.sync` on TF32, bytes that it gets of the
+/// What a multiprocessor of an H100 or H200 does in a clock: multiply-adds by `mma.sync` on TF32, or twice as many on words of two
+/// 16-bit floats, bytes that it gets of the
 /// second-level cache while all do, instructions of a warp that it begins.
 const MULTIPLY_ADDS: f64 = 560.0;
 const CACHE_BYTES: f64 = 30.0;
@@ -30,6 +33,8 @@ const ALONE: f64 = 1.25;
 /// Instructions of a warp that reads two elements of a line, and the time of one that rounds an element.
 const READ: f64 = 2.0;
 const ROUND: f64 = 2.0;
+/// Instructions that join two 16-bit floats, or take a word of them apart.
+const JOIN: f64 = 1.0;
 /// Instructions about elements that are computed in shared memory: tests and addresses, the load and the store. Clocks of shared
 /// memory for a word of each lane, there and back: a part of them is hidden behind products, of which copies have more.
 const STAGED: f64 = 6.0;
@@ -84,7 +89,7 @@ impl WindowTile {
     }
 
     fn searched(form: &WindowForm, m: &Member, target: &GpuTarget) -> Option<WindowTile> {
-        let depths = depth_sides(form, m);
+        let depths = depth_sides(form);
         let shapes = shapes(form, m, depths.first()?, target);
         let mut best: Option<(f64, WindowTile)> = None;
         let mut looked_at = 0;
@@ -167,7 +172,8 @@ impl WindowTile {
         });
         let boxes = [&tiling.boxes[0], &tiling.boxes[1]];
         let staging = self.staging(form);
-        let step = step_clocks((&self.sides, self.warps, self.resident), boxes, turns, staging);
+        let tile = (&self.sides, self.warps, self.resident);
+        let step = step_clocks(form, tile, boxes, turns, staging);
         let resident = f64::from(self.resident);
         // Other blocks multiply while one begins and ends.
         let ends = FILL + finish_clocks([&self.sides[0], &self.sides[1]], m);
@@ -192,7 +198,7 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
     };
     let staging = [0, 1].map(|k| {
         let operand = &form.operands[k];
-        operand.computed.as_ref().map(|_| StagedClocks::of(operand))
+        (!BoxPath::Copied.is_of(operand)).then(|| StagedClocks::of(operand))
     });
     let cols: Vec<_> = own_sides(&m.cols).into_iter().map(|sides| staged(1, sides)).collect();
     let mut found: Vec<(f64, SumTile)> = Vec::new();
@@ -205,7 +211,7 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
                     && wide % (NEAR * warps[1]) == 0;
                 if fits {
                     let shape = ([rows.clone(), cols.clone()], warps, resident);
-                    let seconds = rough(m, &shape, (usual, [&own, other], staging), target);
+                    let seconds = rough((form, m), &shape, (usual, [&own, other], staging), target);
                     found.push((seconds, shape));
                 }
             }
@@ -217,19 +223,19 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
 
 /// The seconds of tiles, as far as they do not depend on how the depth is divided; `usual` is one of its steps.
 fn rough(
-    m: &Member,
+    (form, m): (&WindowForm, &Member),
     (sides, warps, resident): &SumTile,
     (usual, boxes, staging): (&Sides, [&StagedBox; 2], [Option<StagedClocks>; 2]),
     target: &GpuTarget,
 ) -> f64 {
     let all = [sides[0].clone(), sides[1].clone(), usual.clone()];
-    let step = step_clocks((&all, *warps, *resident), boxes, [1.0, 1.0], staging);
+    let step = step_clocks(form, (&all, *warps, *resident), boxes, [1.0, 1.0], staging);
     let tiles = |k: usize, extents: &[i64]| {
         let along = extents.iter().zip(&sides[k]).map(|(n, side)| ((n + side - 1) / side) as f64);
         along.product::<f64>()
     };
     let blocks = volume(&m.batch) as f64 * tiles(0, &m.rows) * tiles(1, &m.cols);
-    let steps = volume(&m.depth) as f64 / elements(usual) as f64;
+    let steps = volume(&form.depth) as f64 / elements(usual) as f64;
     let resident = f64::from(*resident);
     let chip = f64::from(target.multiprocessors) * resident;
     let (waves, steps) =
@@ -238,7 +244,7 @@ fn rough(
     waves * resident * (steps * step + alone) / CLOCK
 }
 
-/// Instructions that compute elements in shared memory: what those of a line share, and what each has by itself.
+/// Instructions that compute elements in shared memory: what those of a line share, and what each word has by itself.
 #[derive(Clone, Copy)]
 struct StagedClocks {
     line: f64,
@@ -248,12 +254,18 @@ struct StagedClocks {
 impl StagedClocks {
     fn of(operand: &BoxOperand) -> StagedClocks {
         let [line, element] = operand.computed.as_ref().map_or([0, 0], BoxProgram::instructions);
-        StagedClocks { line: line as f64, element: element as f64 + ROUND }
+        let [line, element] = [line as f64, element as f64];
+        match operand.word {
+            BoxWord::Single => StagedClocks { line, element: element + ROUND },
+            BoxWord::Neighbours => StagedClocks { line, element: 2.0 * element + JOIN },
+            BoxWord::Apart(_) => StagedClocks { line: 2.0 * line, element: 2.0 * element + JOIN },
+        }
     }
 }
 
 /// The clocks of a step, in which lanes read each operand in this many turns.
 fn step_clocks(
+    form: &WindowForm,
     (sides, warps, resident): (&[Sides; 3], [i64; 2], u32),
     boxes: [&StagedBox; 2],
     turns: [f64; 2],
@@ -263,13 +275,15 @@ fn step_clocks(
     let [tall, wide] = [0, 1].map(|k| (elements(&sides[k]) / NEAR / warps[k]) as f64);
     let warps = warps[0] * warps[1];
     let (mut shared, mut issued, mut bytes) = (0.0, 0.0, 0.0);
-    for (staged, staging) in boxes.into_iter().zip(staging) {
+    for ((staged, staging), operand) in boxes.into_iter().zip(staging).zip(&form.operands) {
         let CopyTeams { lanes, teams, turns, units, along } = staged.teams(warps * WARP);
+        let each = operand.word.copies();
         let copies = (warps * turns * units) as f64;
-        let apart = if 4 * lanes * staged.unit < CACHE_LINE { WARP / lanes } else { 1 };
-        shared += copies * COPY * (1 + apart) as f64;
+        let copied = operand.word.copied_bytes(staged.unit);
+        let apart = if copied * lanes < CACHE_LINE { WARP / lanes } else { 1 };
+        shared += copies * COPY * (each * (1 + apart)) as f64;
         let addresses = if along.is_some() { 1.0 } else { 12.0 };
-        issued += (warps * turns) as f64 * addresses + 1.5 * copies;
+        issued += (warps * turns) as f64 * addresses + 1.5 * copies * each as f64;
         bytes += 4.0 * staged.fetched as f64;
         if let Some(StagedClocks { line, element }) = staging {
             let unit = staged.unit as f64;
@@ -281,7 +295,8 @@ fn step_clocks(
     }
     let pieces = warps as f64 * depth / 8.0;
     shared += pieces * 2.0 * (tall * turns[0] + wide * turns[1]);
-    let read = staging.map(|staged| READ + if staged.is_some() { 0.0 } else { 2.0 * ROUND });
+    let rounds = |staged: Option<StagedClocks>| staged.is_none() && form.unit == Unit::Tf32;
+    let read = staging.map(|staged| READ + if rounds(staged) { 2.0 * ROUND } else { 0.0 });
     issued += pieces * (tall * wide / 2.0 + read[0] * tall + read[1] * wide);
     let multiply = rows * cols * depth / MULTIPLY_ADDS;
     let limits = [shared, issued / ISSUED, bytes / CACHE_BYTES];
@@ -345,29 +360,29 @@ fn others(
 }
 
 /// Sides of steps along the depth, the most promising first.
-fn depth_sides(form: &WindowForm, m: &Member) -> Vec<Sides> {
+fn depth_sides(form: &WindowForm) -> Vec<Sides> {
     let mut found: Vec<Sides> = Vec::new();
     let ends = |a: usize| form.operands.iter().any(|operand| operand.ends(a));
-    for (lane, n) in m.depth.iter().enumerate() {
+    for (lane, n) in form.depth.iter().enumerate() {
         let whole = (n + DEEP - 1) / DEEP * DEEP;
         for size in [4, 8, 16, 32, 56, 64].into_iter().filter(|&n| n < whole).chain([whole]) {
             if size > MOST_DEPTH {
                 continue;
             }
-            let mut sides: Sides = m.depth.iter().map(|_| 1).collect();
+            let mut sides: Sides = form.depth.iter().map(|_| 1).collect();
             sides[lane] = size;
-            others(&m.depth, &mut sides, lane, (0, MOST_DEPTH), &mut found);
+            others(&form.depth, &mut sides, lane, (0, MOST_DEPTH), &mut found);
         }
     }
     let fits = |sides: &Sides| {
-        let mut each = sides.iter().zip(&m.depth).enumerate();
+        let mut each = sides.iter().zip(&form.depth).enumerate();
         each.all(|(a, (side, n))| n % side == 0 || ends(a)) && elements(sides) % 8 == 0
     };
     found.retain(fits);
     found.sort();
     found.dedup();
     // Steps that have windows whole share the most elements; those of about 64 places have few barriers and leave room.
-    let whole = |sides: &Sides| sides.iter().zip(&m.depth).filter(|(side, n)| side == n).count();
+    let whole = |sides: &Sides| sides.iter().zip(&form.depth).filter(|(side, n)| side == n).count();
     found.sort_by_key(|sides| (std::cmp::Reverse(whole(sides)), (elements(sides) - 64).abs()));
     found
 }

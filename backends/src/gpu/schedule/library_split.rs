@@ -173,7 +173,13 @@ impl Making {
     /// Whether kernels of the engine's own, by warpgroups in one grid or of windows, have a lower price than the library and what
     /// it needs before and after them.
     fn is_better_whole(&self, run: &JointRun<'_>, (fp, target): (Fp, &GpuTarget)) -> bool {
-        let by_library = run.iter().map(|(m, _)| self.library_seconds(m, fp)).sum::<f64>();
+        // Products whose operands lie as the library takes them were measured with the prices as they are.
+        let idle = |m: &Member| match self.is_copied(m) {
+            true => idle_seconds(m, fp, target),
+            false => 0.0,
+        };
+        let by_library =
+            run.iter().map(|(m, _)| self.library_seconds(m, fp) + idle(m)).sum::<f64>();
         let own = match run.as_slice() {
             [(m, None)] => self.window_seconds(m, (fp, target)),
             run => {
@@ -193,7 +199,8 @@ impl Making {
         let folds = m.then.sinks.iter().filter(|sink| matches!(sink, Sink::Fold { .. })).count();
         let bytes = volume(&m.result()) as f64 * m.sum.bytes() as f64;
         let read = folds as f64 * (LAUNCH + bytes / BANDWIDTH);
-        Some(tile.seconds(&form, m, &tiling, target) + read)
+        let laid_out = form.laid_out.map_or(0.0, |layout| LAUNCH + layout.bytes(m) / BANDWIDTH);
+        Some(tile.seconds(&form, m, &tiling, target) + read + laid_out)
     }
 
     /// Seconds that the library takes for a product, with kernels for operands and sums that it does not take as they are.
@@ -202,10 +209,7 @@ impl Making {
             groups.iter().flat_map(|g| g.iter()).map(|&n| n as f64).product::<f64>()
         };
         let size = |d: DType| d.bytes() as f64;
-        let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
-        let rate = LIBRARY_DEEP_RATE / slower(m, fp)[1];
-        let deep = depth + LIBRARY_FINISH;
-        let mut seconds = 2.0 * all([&m.batch, &m.rows, &m.cols]) * deep / rate;
+        let mut seconds = product_seconds(m, fp);
         // Of wider elements that was not measured.
         if element(&m.lhs).bytes() == 2 && self.is_uneven(m) {
             seconds *= UNEVEN;
@@ -224,6 +228,14 @@ impl Making {
             seconds += folds.count() as f64 * (LAUNCH + size(m.sum) * all(groups) / BANDWIDTH);
         }
         seconds
+    }
+
+    /// Whether an operand is stored for the library.
+    fn is_copied(&self, m: &Member) -> bool {
+        let lies_so = |feed: &Feed, free: &Extents| {
+            lies(&self.program, feed, [&m.batch, free, &m.depth]).is_some()
+        };
+        !(lies_so(&m.lhs, &m.rows) && lies_so(&m.rhs, &m.cols))
     }
 
     /// Whether the library multiplies at a part of its rate; operands and sums that are stored for it have the depth and the columns along their
@@ -309,6 +321,27 @@ impl Making {
         let kernel = Kernel { name, domain, stages: vec![stage], ..Kernel::default() };
         self.steps.push((n, Step::Kernel(kernel)));
     }
+}
+
+/// Seconds in which the library multiplies operands that lie as it takes them, where its tiles fill the chip.
+fn product_seconds(m: &Member, fp: Fp) -> f64 {
+    let all = [&m.batch, &m.rows, &m.cols].into_iter().flatten();
+    let sums: f64 = all.map(|&n| n as f64).product();
+    let depth: f64 = m.depth.iter().map(|&n| n as f64).product();
+    2.0 * sums * (depth + LIBRARY_FINISH) * slower(m, fp)[1] / LIBRARY_DEEP_RATE
+}
+
+/// Sums of a side of the library's tiles, and into how many parts it divides a long depth of few tiles: gradients of filters of 64 x
+/// 256 and 128 x 512, whose depths are 100,352 and 25,088, are multiplied at 24 and 59 TFLOP/s on an H200, that of 128 x 1,152 at 74.
+const LIBRARY_TILE: f64 = 128.0;
+const LIBRARY_PARTS: f64 = 2.0;
+
+/// Seconds more that the library takes where its tiles leave multiprocessors idle.
+fn idle_seconds(m: &Member, fp: Fp, target: &GpuTarget) -> f64 {
+    let tiles = [&m.rows, &m.cols].map(|n| (volume(n) as f64 / LIBRARY_TILE).ceil());
+    let busy = volume(&m.batch) as f64 * tiles[0] * tiles[1] * LIBRARY_PARTS;
+    let idle = f64::from(target.multiprocessors) / busy;
+    (idle - 1.0).max(0.0) * product_seconds(m, fp)
 }
 
 fn axes(n: usize) -> SmallVec<[IndexExpr; 4]> {

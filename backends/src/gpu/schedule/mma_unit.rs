@@ -5,7 +5,7 @@ use adfuse_ir::{DType, Fp};
 use std::fmt;
 
 /// What multiplies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Unit {
     /// Fused multiply-adds: each sum is a chain, in the strict order.
     Fma,

@@ -10,7 +10,9 @@ pub(crate) mod async_copy;
 pub(crate) mod attention;
 pub(crate) mod attention_tiles;
 pub(crate) mod binding;
+pub(crate) mod box_pairs;
 pub(crate) mod box_program;
+pub(crate) mod box_word;
 pub(crate) mod bundle;
 pub(crate) mod capabilities;
 #[cfg(test)]
@@ -32,6 +34,7 @@ pub(crate) mod grid;
 pub(crate) mod index;
 pub(crate) mod inline;
 pub(crate) mod joint_stage;
+pub(crate) mod laid_out;
 pub(crate) mod library_product;
 pub(crate) mod library_split;
 pub(crate) mod mapped_operand;

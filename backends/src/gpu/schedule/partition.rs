@@ -303,6 +303,18 @@ impl Lowering {
         WindowTile::of(&form, m, &self.target).is_some().then_some(form)
     }
 
+    /// A product with windows, after the kernel that lays out its operand where one does.
+    fn windows(&mut self, member: Member, mut form: WindowForm) {
+        if let Some(layout) = form.laid_out {
+            let dtype = form.unit.held(member.sum);
+            let dims = layout.dims(&member);
+            let to = self.temp(dtype, dims.clone());
+            self.flat(dims, layout.stage(&member, to, dtype));
+            form.operands[layout.side].buffer = to;
+        }
+        self.push(Work::Convolution(Box::new((member, form))));
+    }
+
     /// Members that warpgroups multiply in one launch.
     fn warpgroups(&mut self, members: Vec<(Member, WarpgroupForm)>) {
         let how = (self.fp, &self.target);
@@ -332,7 +344,7 @@ impl Lowering {
         let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
         let mut packs = Vec::new();
         if let Some(form) = self.as_windows(member) {
-            self.push(Work::Convolution(Box::new((member.clone(), form))));
+            self.windows(member.clone(), form);
             return;
         }
         for (k, sink) in own.then.sinks.iter_mut().enumerate() {
@@ -355,7 +367,7 @@ impl Lowering {
         match self.by_warpgroups(&own) {
             Some(form) => self.warpgroups(vec![(own, form)]),
             None => match self.as_windows(&own) {
-                Some(form) => self.push(Work::Convolution(Box::new((own, form)))),
+                Some(form) => self.windows(own, form),
                 None => self.push(Work::Product(own)),
             },
         }

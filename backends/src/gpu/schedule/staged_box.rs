@@ -5,9 +5,10 @@
 //! of an image under the rows of a kernel. So a tile reads a box, and in shared memory an element is at the sum of what
 //! its line and its place along the depth add.
 
-use super::box_program::{BoxFeed, BoxProgram};
+use super::box_program::{BoxFeed, BoxProgram, LinePlace};
+use super::box_word::{BoxWord, PairedPlaces};
+use super::mma_unit::Unit;
 use super::operand_path::feed;
-use adfuse_ir::DType;
 use adfuse_ir::index::Guard;
 use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Program, Storage};
 use smallvec::SmallVec;
@@ -22,6 +23,8 @@ pub(crate) const DEEP: usize = 2;
 
 /// Banks of shared memory, each a word of four bytes wide.
 const BANKS: i64 = 32;
+/// Words that an access of shared memory has at most.
+const QUAD: i64 = 4;
 /// Words of a line that is copied apart from others although it lies beside them.
 const LEAST_LINE: i64 = 32;
 /// How many times as long a line may become by whole units.
@@ -30,10 +33,10 @@ const MOST_WIDER: i64 = 2;
 /// A dimension of the array.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BoxDim {
-    /// Elements of memory from one place to the next.
+    /// Elements of memory from one place to the next; words where these are neighbours in memory.
     pub(crate) stride: i64,
     /// Places that the array has.
-    extent: i64,
+    pub(crate) extent: i64,
     /// The place at the first coordinates.
     pub(crate) base: i64,
     /// Places from one coordinate to the next.
@@ -50,8 +53,9 @@ pub(crate) struct BoxOperand {
     pub(crate) origin: i64,
     /// The dimensions along which coordinates choose places, those that are farthest apart in memory first.
     pub(crate) dims: Vec<BoxDim>,
-    /// Extents of the batch, of the operand's own axes and of the depth.
+    /// Extents of the batch, of the operand's own axes and of the depth, which is counted in words.
     pub(crate) extents: [Extents; 3],
+    pub(crate) word: BoxWord,
     /// What is computed of the elements that are read; `None` where they stay as they are.
     pub(crate) computed: Option<BoxProgram>,
 }
@@ -71,7 +75,7 @@ impl BoxDim {
     }
 
     /// Whether no coordinate but those of one axis chooses places along it.
-    fn is_of_axis(&self, part: usize, axis: usize) -> bool {
+    pub(crate) fn is_of_axis(&self, part: usize, axis: usize) -> bool {
         let others = [OWN, DEEP].into_iter().flat_map(|p| {
             let all = self.factors[p].iter().enumerate();
             all.filter(move |&(a, _)| (p, a) != (part, axis)).map(|(_, f)| *f)
@@ -90,13 +94,19 @@ impl BoxDim {
 
 impl BoxOperand {
     /// An operand of a product; `None` where its elements are chosen otherwise, or computed of more than one element of an array.
-    pub(crate) fn of(program: &Program, m: &Member, side: usize) -> Option<BoxOperand> {
+    /// Of 16-bit floats words have two neighbours each along an axis of the depth.
+    pub(crate) fn of(
+        program: &Program,
+        m: &Member,
+        side: usize,
+        (unit, paired): (Unit, Option<usize>),
+    ) -> Option<BoxOperand> {
         let (feed, own) = feed(m, side);
         let found = BoxFeed::of(program, feed)?;
         let (piece, guards) = (found.piece, &found.guards);
         let Operand::Buffer(buffer) = piece.from else { return None };
         let data = &program.buffers[buffer];
-        if data.dtype != DType::F32 || data.storage != Storage::Plain {
+        if data.dtype != unit.held(m.sum) || data.storage != Storage::Plain {
             return None;
         }
         let extents = [m.batch.clone(), own.clone(), m.depth.clone()];
@@ -141,24 +151,45 @@ impl BoxOperand {
             return None;
         }
         dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride));
+        let given = dims.clone();
+        let (word, computed) = (BoxWord::Single, None);
+        let mut made = BoxOperand { buffer, origin, dims, extents, word, computed };
+        let words = match paired {
+            Some(axis) => Some(made.pair(axis)?),
+            None => None,
+        };
         let dim_of = |factors: &[i128]| {
             let same = |dim: &BoxDim| {
                 dim.factors.iter().flatten().map(|&f| i128::from(f)).eq(factors.iter().copied())
             };
-            dims.iter().position(same).map(|dim| (dim, dims[dim].base))
+            let dim = given.iter().position(same)?;
+            let plain = LinePlace { dim: Some(dim), word: 1, half: 0, offset: -given[dim].base };
+            Some(match words.filter(|words| words.dim == dim) {
+                Some(PairedPlaces { word, half, .. }) => {
+                    LinePlace { word, half, offset: 0, ..plain }
+                }
+                None => plain,
+            })
         };
-        let computed = match found.computes() {
-            true => Some(found.program((program, feed), rank, &dim_of)?),
-            false => None,
-        };
-        // Lines have something that all of their elements share.
-        let lines_from = computed.as_ref().map_or(0, BoxProgram::lines_from);
-        (lines_from < dims.len()).then_some(BoxOperand { buffer, origin, dims, extents, computed })
+        if found.computes() {
+            made.computed = Some(found.program((program, feed), rank, &dim_of)?);
+        }
+        // Lines have something that all of their elements share. What is not there is not computed.
+        let lines_from = made.computed.as_ref().map_or(0, BoxProgram::lines_from);
+        let fits = lines_from < made.dims.len() && (made.computed.is_none() || made.has_all());
+        fits.then_some(made)
     }
 
     /// Whether lines share elements.
     pub(crate) fn has_windows(&self) -> bool {
         self.dims.iter().any(|dim| dim.is_window(&self.extents))
+    }
+
+    /// Whether the depth lies in memory as several axes, which no other kernel copies as they lie.
+    pub(crate) fn is_divided(&self) -> bool {
+        let deep: Vec<&BoxDim> =
+            self.dims.iter().filter(|dim| dim.factors[DEEP].iter().any(|f| *f != 0)).collect();
+        deep.windows(2).any(|two| two[0].stride != two[1].stride * two[1].extent)
     }
 
     /// Whether zeros are read at places past the end of an axis of the depth.
@@ -265,9 +296,11 @@ impl StagedBox {
         self.unit = 1;
         self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
         let [mut best, plain] = [self.clone(), self];
-        for unit in [2, 4] {
+        let least = operand.word.least_unit();
+        for unit in [2, QUAD] {
             let wider = plain.in_units(operand, unit);
-            best = wider.filter(|wider| wider.units() < best.units()).unwrap_or(best);
+            let better = |w: &StagedBox| w.units() < best.units() || best.unit < least;
+            best = wider.filter(better).unwrap_or(best);
         }
         best.pitch = best.line;
         let read = operand.dims.iter().map(|dim| dim.read.end - dim.read.start);

@@ -28,7 +28,7 @@ impl Descent<'_, '_> {
         if !surrounds_with_zeros(facts, i) {
             let mut all = readers_of(table, v);
             let computed = matches!(f.op(i).def().body, Body::Map(_))
-                && f.ty(v).dtype == DType::F32
+                && matches!(f.ty(v).dtype, DType::F32 | DType::BF16 | DType::F16)
                 && all.all(|m| reads_windows(facts, m, v));
             return if computed { smallvec![KeptInsts::new()] } else { SmallVec::new() };
         }

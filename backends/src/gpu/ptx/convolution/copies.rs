@@ -4,6 +4,7 @@ use super::WindowKernel;
 use crate::gpu::ptx::address::{Truth, Vars, holds, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
+use crate::gpu::schedule::box_word::{BoxWord, PairedDim};
 use crate::gpu::schedule::convolution::{elements, place};
 use crate::gpu::schedule::index::{coordinates, range, split};
 use crate::gpu::schedule::staged_box::{BoxOperand, CopyTeams, DEEP, OWN, StagedBox};
@@ -85,10 +86,12 @@ impl WindowKernel<'_> {
             sum.sum(start.clone().times(dim.stride))
         });
         let element = resolved(&element, &emit.same(vars), vars);
-        let address = emit.address(operand.buffer, &element, 4, vars, &[]);
+        let size = operand.word.strided_bytes();
+        let address = emit.address(operand.buffer, &element, size.unsigned_abs(), vars, &[]);
         let from = emit.moving(&address);
         let near = operand.dims.last().map_or(1, |dim| dim.stride);
         let StagedBox { unit, .. } = *walk.staged;
+        let bytes = operand.word.copied_bytes(unit);
         for turn in self.turns(&walk) {
             let found = self.unit(emit, (&walk, vars), stage, turn);
             let outer = found.at.iter().zip(&operand.dims);
@@ -98,11 +101,15 @@ impl WindowKernel<'_> {
             let (element, far) = split(&resolved(&element, &emit.same(&found.vars), &found.vars));
             let element = value(&mut emit.asm, &element, &found.vars, &[]);
             let op = if element.class == Class::Word { "mad.wide.s32" } else { "mad.lo.s64" };
-            let source = emit.asm.pure(Class::Long, op, format_args!("{element}, 4, {from}"));
-            let BoxUnit { to, offset, on, .. } = found;
-            let far = 4 * (far + on * near);
-            let places = format!("[{to}+{offset}], [{source}+{far}], {}", 4 * unit);
-            copy_unit(emit, &found, (&places, unit));
+            let source = emit.asm.pure(Class::Long, op, format_args!("{element}, {size}, {from}"));
+            let BoxUnit { to, offset, on, ref guards, .. } = found;
+            let far = size * (far + on * near);
+            copy_unit(emit, &found, guards, ([(to, offset), (source, far)], bytes));
+            if let BoxWord::Apart(paired) = operand.word {
+                let guards = walk.second_guards(&found, &paired);
+                let places = [(to, offset + bytes), (source, far + size * paired.step)];
+                copy_unit(emit, &found, &guards, (places, bytes));
+            }
         }
     }
 
@@ -220,25 +227,41 @@ impl WindowKernel<'_> {
     }
 }
 
-/// Begins to copy a unit, or zeros where guards do not hold.
-fn copy_unit(emit: &mut Emit<'_>, found: &BoxUnit, (places, unit): (&str, i64)) {
-    let BoxUnit { guards, vars, when, .. } = found;
+/// Begins to copy this many bytes of a unit, or zeros where guards do not hold: to a place in shared memory, from one in memory, each a
+/// register and bytes.
+fn copy_unit(
+    emit: &mut Emit<'_>,
+    found: &BoxUnit,
+    guards: &[Guard],
+    ([to, from], bytes): ([(Reg, i64); 2], i64),
+) {
+    let BoxUnit { vars, when, .. } = found;
     let same = emit.same(vars);
     let zeros = match holds(&mut emit.asm, guards, &same, vars, &[]) {
         Truth::Always => String::new(),
         Truth::Never => ", 0".to_owned(),
         Truth::When(p) => {
-            let bytes =
-                emit.asm.pure(Class::Word, "selp.b32", format_args!("{}, 0, {p}", 4 * unit));
-            format!(", {bytes}")
+            let there = emit.asm.pure(Class::Word, "selp.b32", format_args!("{bytes}, 0, {p}"));
+            format!(", {there}")
         }
     };
-    let kind = if unit == 4 { "cg" } else { "ca" };
+    let kind = if bytes == 16 { "cg" } else { "ca" };
     let when = guard_prefix(*when);
+    let places = format!("[{}+{}], [{}+{}], {bytes}", to.0, to.1, from.0, from.1);
     emit.asm.emit(format_args!("{when}cp.async.{kind}.shared.global {places}{zeros}"));
 }
 
 impl BoxWalk<'_> {
+    /// What holds where the second elements of a unit's words are read.
+    fn second_guards(&self, unit: &BoxUnit, paired: &PairedDim) -> Vec<Guard> {
+        let PairedDim { dim, whole, .. } = *paired;
+        let there = whole.map(|whole| {
+            let (start, _) = &self.starts[dim];
+            Guard { expr: start.clone().sum(unit.at[dim].clone()), range: 0..whole }
+        });
+        unit.guards.iter().cloned().chain(there).collect()
+    }
+
     /// What holds where the element of a line, whose coordinates along the dimensions before are these, is read.
     fn guards(&self, at: &[IndexExpr], unit: &IndexExpr) -> Vec<Guard> {
         let StagedBox { inner, unit: wide, ref places, .. } = *self.staged;

@@ -1,7 +1,7 @@
 //! What becomes of the sums of a tile: each thread stores its own, two neighbours together where they are neighbours in memory.
 //! Where rows are added up, each warp leaves the sums of its columns, which a fold adds up.
 
-use super::WindowKernel;
+use super::{WindowKernel, words};
 use crate::gpu::ptx::asm::{Class, Reg, guard_prefix, made};
 use crate::gpu::ptx::emit::{At, Emit};
 use crate::gpu::ptx::operands::{both, constant};
@@ -167,17 +167,26 @@ impl WindowKernel<'_> {
         for (n, sink) in then.sinks.iter().enumerate() {
             let [a, b] = [values[0][n], values[1][n]];
             let first = match sink {
-                Sink::Store { buffer, index } if together && a.class == Class::Single => {
+                Sink::Store { buffer, index } if together && is_vector([a, b]) => {
                     let first = lanes.aligned(emit.program, *buffer, index);
-                    first.filter(|_| b.class == Class::Single).map(|first| (*buffer, first))
+                    first.map(|first| (*buffer, first))
                 }
                 _ => None,
             };
             match first {
                 Some((buffer, first)) => {
-                    let at = emit.address(buffer, &first, 4, &self.vars, &[]);
+                    let size = emit.program.buffers[buffer].dtype.bytes();
+                    let at = emit.address(buffer, &first, size, &self.vars, &[]);
                     let when = guard_prefix(pair.valid[0]);
-                    emit.asm.emit(format_args!("{when}st.global.v2.f32 {at}, {{{a}, {b}}}"));
+                    match a.class {
+                        Class::Half => {
+                            let word = words::joined(&mut emit.asm, [a, b]);
+                            emit.asm.emit(format_args!("{when}st.global.b32 {at}, {word}"));
+                        }
+                        _ => {
+                            emit.asm.emit(format_args!("{when}st.global.v2.f32 {at}, {{{a}, {b}}}"))
+                        }
+                    }
                 }
                 None => {
                     for (k, value) in [a, b].into_iter().enumerate() {
@@ -222,6 +231,12 @@ impl WindowKernel<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether two values are stored together, where they are neighbours in memory.
+fn is_vector(values: [Reg; 2]) -> bool {
+    let all = |class: Class| values.iter().all(|value| value.class == class);
+    all(Class::Single) || all(Class::Half)
 }
 
 /// A place among extents as one number.

@@ -5,6 +5,7 @@ mod copies;
 mod finish;
 mod multiply;
 mod staging;
+mod words;
 
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};

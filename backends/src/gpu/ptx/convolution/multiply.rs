@@ -58,7 +58,7 @@ impl WindowKernel<'_> {
         sums: &[Reg],
         next: &StagedStep<'_>,
     ) {
-        let tiling = &self.product.tiling;
+        let (tiling, unit) = (&self.product.tiling, self.product.form.unit);
         let bases = bases.map(|base| {
             let at = emit.asm.fresh(Class::Word);
             emit.asm.emit(format_args!("add.s32 {at}, {base}, {stage}"));
@@ -71,7 +71,7 @@ impl WindowKernel<'_> {
                 + self.group(side, staged_box::DEEP, four, &deep[side]);
             let found = emit.asm.fresh(Class::Word);
             emit.asm.emit(format_args!("ld.shared.b32 {found}, [{}+{}]", bases[side], 4 * words));
-            if self.is_staged(side) {
+            if self.is_staged(side) || unit != Unit::Tf32 {
                 return found;
             }
             let rounded = emit.asm.fresh(Class::Word);
@@ -94,7 +94,7 @@ impl WindowKernel<'_> {
                 (0..wide).map(|j| fours.map(|four| read(emit, 1, j, four))).collect();
             for (a, sums) in lhs.iter().zip(sums.chunks(4 * wide as usize)) {
                 for (b, sums) in rhs.iter().zip(sums.chunks(4)) {
-                    multiplied(&mut emit.asm, Unit::Tf32, sums, a, *b);
+                    multiplied(&mut emit.asm, unit, sums, a, *b);
                 }
             }
             next.store_units(emit, loaded);

@@ -1,17 +1,18 @@
-//! Elements in shared memory become what is multiplied: each thread computes those that it has copied, rounds them, and stores
-//! them in their places. Zeros around an array stay as they are.
+//! Elements in shared memory become what is multiplied: each thread computes those that it has copied, rounds them or joins them to
+//! words, and stores them in their places. Zeros around an array stay as they are.
 
 use super::WindowKernel;
 use super::copies::{BoxUnit, BoxWalk};
+use super::words::{elements_of, joined};
 use crate::gpu::ptx::address::{Truth, Vars, holds, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, guard_prefix, listed};
 use crate::gpu::ptx::emit::{At, Emit};
 use crate::gpu::ptx::isel;
 use crate::gpu::schedule::box_program::{BoxParam, BoxProgram, LinePlace};
+use crate::gpu::schedule::box_word::BoxWord;
 use crate::gpu::schedule::convolution::BoxPath;
 use crate::gpu::schedule::index::range;
 use crate::gpu::schedule::staged_box::DEEP;
-use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Piece};
 use adfuse_ir::scalar::ScalarProgram;
@@ -22,8 +23,8 @@ const BATCH: usize = 4;
 /// An operand's box, and what is computed of its elements.
 type StagedProgram<'p> = (BoxWalk<'p>, Option<(&'p BoxProgram, ScalarProgram)>);
 
-/// What a program reads of other arrays; `None` for what it does not read, and for the element.
-type LineParams = Vec<Option<Reg>>;
+/// What a program reads of other arrays, for each element of a word; `None` for what it does not read, and for the element.
+type LineParams = [Vec<Option<Reg>>; 2];
 
 /// A turn for a unit.
 pub(super) struct StagedTurn {
@@ -90,7 +91,7 @@ impl WindowKernel<'_> {
             let number = made.boxes.len();
             for turn in self.turns(&walk) {
                 // Early: what is read comes while copies are waited for.
-                let params = program.as_ref().map_or_else(Vec::new, |(from, _)| {
+                let params = program.as_ref().map_or_else(LineParams::default, |(from, _)| {
                     self.line_params(emit, (&walk, from), &made.vars, turn)
                 });
                 made.turns.push(StagedTurn { number, turn, params });
@@ -126,13 +127,18 @@ impl WindowKernel<'_> {
     ) -> LineParams {
         let mut vars = vars.clone();
         let (at, _) = self.line_of(emit, walk.staged, turn, &mut vars);
-        let all = from.params.iter().map(|param| match param {
-            Some(BoxParam::Of { buffer, places }) => {
-                Some(walk.element_of(emit, (*buffer, places), (&at, &vars)))
-            }
-            _ => None,
-        });
-        all.collect()
+        let mut found = LineParams::default();
+        let elements = if walk.operand.word == BoxWord::Single { 1 } else { 2 };
+        for (half, params) in (0..elements).zip(&mut found) {
+            let all = from.params.iter().map(|param| match param {
+                Some(BoxParam::Of { buffer, places }) => {
+                    Some(walk.element_of(emit, (*buffer, places), half, (&at, &vars)))
+                }
+                _ => None,
+            });
+            *params = all.collect();
+        }
+        found
     }
 
     /// No step.
@@ -192,7 +198,7 @@ impl StagedStep<'_> {
     }
 }
 
-/// How registers of a unit are spelled: one by itself, several as a vector.
+/// How registers of an access are spelled: one by itself, several as a vector.
 fn vector(regs: &[Reg]) -> (String, String) {
     match regs {
         [one] => (String::new(), one.to_string()),
@@ -202,11 +208,11 @@ fn vector(regs: &[Reg]) -> (String, String) {
 
 impl BoxWalk<'_> {
     fn load(&self, emit: &mut Emit<'_>, unit: &BoxUnit, when: Option<Reg>) -> Vec<Reg> {
-        let words: Vec<Reg> =
-            (0..self.staged.unit).map(|_| emit.asm.fresh(Class::Single)).collect();
-        let (wide, all) = vector(&words);
+        let class = if self.operand.word == BoxWord::Single { Class::Single } else { Class::Word };
+        let words: Vec<Reg> = (0..self.staged.unit).map(|_| emit.asm.fresh(class)).collect();
         let (prefix, BoxUnit { to, offset, .. }) = (guard_prefix(when), unit);
-        emit.asm.emit(format_args!("{prefix}ld.shared{wide}.f32 {all}, [{to}+{offset}]"));
+        let ((wide, all), kind) = (vector(&words), class.moved());
+        emit.asm.emit(format_args!("{prefix}ld.shared{wide}.{kind} {all}, [{to}+{offset}]"));
         words
     }
 
@@ -218,44 +224,61 @@ impl BoxWalk<'_> {
         program: Option<&(&BoxProgram, ScalarProgram)>,
     ) {
         let LoadedUnit { unit, words, when, params, .. } = found;
-        let rounded = words.iter().map(|&word| {
-            let mut x = word;
-            if let Some((from, program)) = program {
-                let given = from.params.iter().zip(&params).map(|(param, &found)| match param {
-                    Some(BoxParam::Element) => Some(word),
-                    _ => found,
+        let computed = |emit: &mut Emit<'_>, element: Reg, params: &[Option<Reg>]| {
+            let Some((from, program)) = program else { return element };
+            let given = from.params.iter().zip(params).map(|(param, &found)| match param {
+                Some(BoxParam::Element) => Some(element),
+                _ => found,
+            });
+            let given: Vec<Option<Reg>> = given.collect();
+            isel::outputs(&mut emit.asm, program, &given).first().copied().unwrap_or(element)
+        };
+        let made: Vec<Reg> = match self.operand.word {
+            BoxWord::Single => {
+                let rounded = words.iter().map(|&word| {
+                    let x = computed(emit, word, &params[0]);
+                    let rounded = emit.asm.fresh(Class::Word);
+                    emit.asm.emit(format_args!("cvt.rna.tf32.f32 {rounded}, {x}"));
+                    rounded
                 });
-                let given: Vec<Option<Reg>> = given.collect();
-                x = isel::outputs(&mut emit.asm, program, &given).first().copied().unwrap_or(word);
+                rounded.collect()
             }
-            let rounded = emit.asm.fresh(Class::Word);
-            emit.asm.emit(format_args!("cvt.rna.tf32.f32 {rounded}, {x}"));
-            rounded
-        });
-        let rounded: Vec<Reg> = rounded.collect();
-        let (wide, all) = vector(&rounded);
+            word => {
+                let all = elements_of(&mut emit.asm, word, &words);
+                let all = all.into_iter().map(|[low, high]| {
+                    let low = computed(emit, low, &params[0]);
+                    let high = computed(emit, high, &params[1]);
+                    joined(&mut emit.asm, [low, high])
+                });
+                all.collect()
+            }
+        };
+        let (wide, all) = vector(&made);
         let (prefix, BoxUnit { to, offset, .. }) = (guard_prefix(when), &unit);
         emit.asm.emit(format_args!("{prefix}st.shared{wide}.b32 [{to}+{offset}], {all}"));
     }
 
-    /// The element of another array for a line at these coordinates.
+    /// The element of another array for an element of words of a line at these coordinates.
     fn element_of(
         &self,
         emit: &mut Emit<'_>,
         (buffer, places): (Buffer, &[LinePlace]),
+        half: i64,
         (at, vars): (&[IndexExpr], &Vars),
     ) -> Reg {
         let mut vars = vars.clone();
         let extents = emit.program.buffers[buffer].dims.clone();
         let index = places.iter().zip(&extents).map(|(place, &extent)| {
             let along = place.dim.map(|k| self.starts[k].0.clone().sum(at[k].clone()));
-            let along = along.unwrap_or(IndexExpr::Const(0)).plus(place.offset);
+            let along = along.unwrap_or(IndexExpr::Const(0)).times(place.word);
+            let along = along.plus(place.offset + half * place.half);
             within(emit, &mut vars, &along, extent)
         });
         let index = index.collect();
         let piece = Piece { from: Operand::Buffer(buffer), index, guards: Default::default() };
         let same = emit.same(&vars);
-        emit.load(&[piece], DType::F32, &At { vars: &vars, coords: &same }, &[])
+        let dtype = emit.program.buffers[buffer].dtype;
+        emit.load(&[piece], dtype, &At { vars: &vars, coords: &same }, &[])
     }
 }
 
