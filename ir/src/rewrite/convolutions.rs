@@ -268,7 +268,7 @@ impl WindowSum {
                     perm.extend(phase.map(|at| at as i64));
                     merged.shape.push(Dim::Const(axis.kept() as u64));
                 }
-                None => merged.shape.push(f.ty(operands[operand]).shape[a].clone()),
+                None => merged.shape.push(f.ty(operands[operand]).shape[a]),
             }
         }
         let sums = match perm.iter().enumerate().all(|(k, &a)| k as i64 == a) {
