@@ -17,8 +17,11 @@ const PACKED: i64 = 512 << 10;
 /// What rows and columns of pieces are a multiple of.
 const GRAIN: i64 = 64;
 
-/// The most products of a task.
-const PRODUCTS: i64 = 1 << 24;
+/// The most products of a task. Pieces of few columns would pack their rows, and pieces of few rows their columns, more often.
+const PRODUCTS: i64 = 1 << 26;
+
+/// Products of a task of several short matrices of a batch.
+const TOGETHER: i64 = 1 << 20;
 
 /// The fewest products of a task: first where there are few threads, then where there are many.
 const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
@@ -159,7 +162,7 @@ impl ProductTasks {
             height = grained(height / 2);
         }
         // Short batches go together.
-        let together = (PRODUCTS / 16 / work(width, height).max(1)).max(1);
+        let together = (TOGETHER / work(width, height).max(1)).max(1);
         let task = height.saturating_mul(together).min(all);
         let task = match cuts.grain {
             None => all,
