@@ -6,9 +6,7 @@ use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;
-use super::gemm::{
-    Gemm, GemmSide, MatrixView, SubnormalState, best, packed_windows, tiles,
-};
+use super::gemm::{Gemm, GemmSide, MatrixView, SubnormalState, best, packed_windows, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
 use super::operand::{View, WindowOperand, elements, read, stored, windows};

@@ -17,6 +17,9 @@ const PACKED: i64 = 512 << 10;
 /// What rows and columns of pieces are a multiple of.
 const GRAIN: i64 = 64;
 
+/// Rows of a piece at least, where there are many threads, whose speeds differ: what is waited for at the end of a step is a task.
+const FINE: i64 = 32;
+
 /// The most products of a task. Pieces of few columns would pack their rows, and pieces of few rows their columns, more often.
 const PRODUCTS: i64 = 1 << 26;
 
@@ -161,15 +164,19 @@ impl ProductTasks {
         while height > GRAIN && work(width, height) > products {
             height = grained(height / 2);
         }
+        // Rows of which a task has a multiple.
+        let unit = cuts.grain.map(|grain| grain / gcd(grain, cols));
+        let fine = split && packing != PiecePacking::Nothing;
+        let fine = fine && unit.is_some_and(|rows| FINE % rows == 0);
+        if fine && height > FINE && work(width, height) > products {
+            height = FINE;
+        }
         // Short batches go together.
         let together = (TOGETHER / work(width, height).max(1)).max(1);
         let task = height.saturating_mul(together).min(all);
-        let task = match cuts.grain {
+        let task = match unit {
             None => all,
-            Some(grain) => {
-                let rows = grain / gcd(grain, cols);
-                (task.saturating_add(rows - 1) / rows).saturating_mul(rows)
-            }
+            Some(rows) => (task.saturating_add(rows - 1) / rows).saturating_mul(rows),
         };
         TaskSplit { task: [task.max(1), width], rows: height }
     }
@@ -225,13 +232,26 @@ mod tests {
     /// A call for each part of a line takes longer than packing columns again for fewer rows, unless those are deep.
     #[test]
     fn what_follows_shallow_sums_has_whole_lines() {
-        let piece = |size, followed| {
-            let split = tasks(size, PiecePacking::Columns, followed).split(1);
+        let piece = |size, followed, threads| {
+            let split = tasks(size, PiecePacking::Columns, followed).split(threads);
             [split.rows, split.task[1]]
         };
-        assert_eq!(piece([1, 512, 256, 64], true), [128, 256]);
-        assert_eq!(piece([1, 512, 256, 64], false), [256, 128]);
-        assert_eq!(piece([1, 1024, 256, 1024], true), [256, 64]);
+        assert_eq!(piece([1, 512, 256, 64], true, 1), [128, 256]);
+        assert_eq!(piece([1, 512, 256, 64], false, 1), [256, 128]);
+        assert_eq!(piece([1, 1024, 256, 1024], true, 4), [256, 64]);
+    }
+
+    /// Pieces of many threads are short where tasks would be fewer than four for each thread, but end where folds and words do.
+    #[test]
+    fn last_tasks_of_many_threads_are_short() {
+        let of = |grain| {
+            let cuts = TaskGranularity { grain, ..TaskGranularity::default() };
+            let tasks = ProductTasks { cuts, ..tasks(SIZES[0], PiecePacking::Columns, true) };
+            tasks.split(16).task
+        };
+        assert_eq!(of(Some(1)), [FINE, 64]);
+        assert_eq!(of(Some(64)), [FINE, 64]);
+        assert_eq!(of(Some(64 * 1024)), [64, 64]);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use super::panels::{PanelElement, PanelWidths, pack};
 use super::register_tile::{
-    MOST_COLUMNS, MOST_ROWS, NARROW_F32, NARROW_F64, RegisterTiles, TileOperands, WIDE_F32, WIDE_F64,
+    MOST_COLUMNS, MOST_ROWS, NARROW_F32, NARROW_F64, RegisterTiles, TileOperands, WIDE_F32,
+    WIDE_F64,
 };
 use super::subnormal::{FloatBits, MagnitudeRange, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
@@ -44,12 +45,8 @@ pub(super) struct PackedGemm {
 
 /// The instances that the host can run, the fastest first.
 pub(super) fn all(wary: bool) -> impl Iterator<Item = PackedGemm> {
-    let narrow = PackedGemm {
-        name: "packed tiles, avx2",
-        of_f32: &NARROW_F32,
-        of_f64: &NARROW_F64,
-        wary,
-    };
+    let narrow =
+        PackedGemm { name: "packed tiles, avx2", of_f32: &NARROW_F32, of_f64: &NARROW_F64, wary };
     let wide =
         PackedGemm { name: "packed tiles, avx512f", of_f32: &WIDE_F32, of_f64: &WIDE_F64, wary };
     Vectors::runnable(&[(Vectors::Avx2, narrow), (Vectors::Avx512, wide)]).into_iter()
