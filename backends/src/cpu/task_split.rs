@@ -32,6 +32,9 @@ const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
 /// Contractions of fewer products, which take some twenty microseconds, are one task.
 const ALONE: i64 = 1 << 21;
 
+/// Fewer columns take as long as this many, unless there are fewer rows.
+const NARROW: i64 = 32;
+
 /// How many times faster dot-product instructions are than other products.
 const DOT_RATE: i64 = 8;
 
@@ -141,7 +144,9 @@ impl ProductTasks {
             width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
         }
         let mut height = grained(most / width).min(rows.max(1));
-        let work = |a: i64, b: i64| a.saturating_mul(b).saturating_mul(depth.max(1));
+        let work = |a: i64, b: i64| {
+            a.saturating_mul(b.max(NARROW.min(rows))).saturating_mul(depth.max(1))
+        };
         let many = threads > FEW_THREADS;
         let tasks = if many { TASKS * threads } else { TASKS };
         let rate = if packing == PiecePacking::Nothing { DOT_RATE } else { 1 };
@@ -252,6 +257,12 @@ mod tests {
         assert_eq!(of(Some(1)), [FINE, 64]);
         assert_eq!(of(Some(64)), [FINE, 64]);
         assert_eq!(of(Some(64 * 1024)), [64, 64]);
+    }
+
+    #[test]
+    fn few_columns_are_work_for_several_threads() {
+        let split = tasks([1, 128, 10, 1024], PiecePacking::Columns, true).split(16);
+        assert_eq!(split.task, [FINE, 10]);
     }
 
     #[test]
