@@ -144,9 +144,8 @@ impl ProductTasks {
             width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
         }
         let mut height = grained(most / width).min(rows.max(1));
-        let work = |a: i64, b: i64| {
-            a.saturating_mul(b.max(NARROW.min(rows))).saturating_mul(depth.max(1))
-        };
+        let work =
+            |a: i64, b: i64| a.saturating_mul(b.max(NARROW.min(rows))).saturating_mul(depth.max(1));
         let many = threads > FEW_THREADS;
         let tasks = if many { TASKS * threads } else { TASKS };
         let rate = if packing == PiecePacking::Nothing { DOT_RATE } else { 1 };

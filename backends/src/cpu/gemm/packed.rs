@@ -104,23 +104,15 @@ struct BlockSide<T> {
 }
 
 impl<T: PackedElement> BlockSide<T> {
-    /// Packs what is not read in place. Of columns in place, the last ones are packed if they are no whole panel.
+    /// Packs what is not read in place.
     ///
     /// # Safety
     /// As of [`pack`].
     unsafe fn pack(&self) {
-        let ([lines, depth], PanelWidths { lines: each, unit }) = (self.size, self.widths);
-        let bare = match (self.in_place, unit) {
-            (false, _) => 0,
-            (true, 1) => lines,
-            (true, _) => lines / each * each,
-        };
-        if bare == lines {
-            return;
+        if !self.in_place {
+            // SAFETY: as the caller promises.
+            unsafe { pack(self.from, self.size, self.widths, self.packed) };
         }
-        let to = self.packed.wrapping_add(bare * depth);
-        // SAFETY: as the caller promises.
-        unsafe { pack(self.from.from::<T>(bare, 0), [lines - bare, depth], self.widths, to) };
     }
 
     /// Elements of what is packed.
@@ -275,9 +267,8 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
             };
             for [j, count, width] in right.widths.each(right.size[0]) {
                 let packed = right.packed.wrapping_add(j * depth);
-                let bare = right.in_place && count == right.widths.lines;
-                let copying = bare && copies == Some(true) && i == 0;
-                let (columns, line) = match bare && (copying || copies.is_none()) {
+                let copying = right.in_place && copies == Some(true) && i == 0;
+                let (columns, line) = match right.in_place && (copying || copies.is_none()) {
                     true => (right.from.place::<T>(j, 0), right.from.column),
                     false => (packed, width as isize),
                 };
@@ -288,6 +279,7 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                     stride,
                     columns: columns.cast_const(),
                     line,
+                    last: count - (width - self.tiles.lanes),
                     copy: if copying { packed } else { null_mut() },
                     out: out.at.cast(),
                     out_row: out.row,
@@ -297,7 +289,7 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                 let tile = tile[usize::from(deep)];
                 // SAFETY: as the caller promises; only instances that the host can run are given out.
                 unsafe {
-                    if out.column == 1 && count == width {
+                    if out.column == 1 {
                         tile(&operands);
                     } else {
                         let mut sums = [MaybeUninit::<T>::uninit(); MOST_ROWS * MOST_COLUMNS];

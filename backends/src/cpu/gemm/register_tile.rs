@@ -17,6 +17,8 @@ pub(super) struct TileOperands<T> {
     /// The first column's first element, and from one step of the depth to the next.
     pub(super) columns: *const T,
     pub(super) line: isize,
+    /// Columns of the last vector that there are.
+    pub(super) last: usize,
     /// Where columns that are read in place are copied to, for the tiles of further rows; nowhere if it is null.
     pub(super) copy: *mut T,
     /// Where the first sum goes, and from one row to the next.
@@ -49,10 +51,50 @@ pub(super) const MOST_COLUMNS: usize = 32;
 const AHEAD: isize = 8;
 const FAR_AHEAD: isize = 28;
 
+/// Masks of the first lanes.
+#[target_feature(enable = "avx512f")]
+fn mask16(count: usize) -> __mmask16 {
+    ((1u32 << count) - 1) as __mmask16
+}
+
+#[target_feature(enable = "avx512f")]
+fn mask8(count: usize) -> __mmask8 {
+    ((1u32 << count) - 1) as __mmask8
+}
+
+#[target_feature(enable = "avx2")]
+fn lanes_of_32(count: usize) -> __m256i {
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+}
+
+#[target_feature(enable = "avx2")]
+fn lanes_of_64(count: usize) -> __m256i {
+    _mm256_cmpgt_epi64(_mm256_set1_epi64x(count as i64), _mm256_setr_epi64x(0, 1, 2, 3))
+}
+
+/// # Safety
+/// The elements of lanes that are asked for must be there.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn some_ps(mask: __m256i, at: *const f32) -> __m256 {
+    // SAFETY: as the caller promises.
+    unsafe { _mm256_maskload_ps(at, mask) }
+}
+
+/// # Safety
+/// As of [`some_ps`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn some_pd(mask: __m256i, at: *const f64) -> __m256d {
+    // SAFETY: as the caller promises.
+    unsafe { _mm256_maskload_pd(at, mask) }
+}
+
 macro_rules! register_tiles {
     (
         $name:ident: $t:ty, $lanes:literal, $features:literal, [$($r:literal),*],
-        [$zero:ident, $load:ident, $splat:ident, $fma:ident, $add:ident, $store:ident]
+        [$zero:ident, $load:ident, $splat:ident, $fma:ident, $add:ident, $store:ident],
+        [$mask:ident, $some:ident, $put:ident]
     ) => {
         mod $name {
             use super::*;
@@ -74,6 +116,7 @@ macro_rules! register_tiles {
                 };
                 let mut copy = o.copy;
                 let [ahead, far_ahead] = [AHEAD, FAR_AHEAD].map(|steps| steps * o.line);
+                let mask = $mask(o.last);
                 let mut sums = [[$zero(); V]; R];
                 // SAFETY: as the caller promises; what is prefetched need not be there.
                 unsafe {
@@ -85,7 +128,8 @@ macro_rules! register_tiles {
                     for _ in 0..o.depth {
                         let mut y = [$zero(); V];
                         for v in 0..V {
-                            y[v] = $load(columns.add(v * $lanes));
+                            let at = columns.add(v * $lanes);
+                            y[v] = if v + 1 < V { $load(at) } else { $some(mask, at) };
                             let next = columns.wrapping_add(v * $lanes);
                             _mm_prefetch::<_MM_HINT_T0>(next.wrapping_offset(ahead).cast());
                         }
@@ -112,11 +156,17 @@ macro_rules! register_tiles {
                     }
                     for i in 0..R {
                         for v in 0..V {
+                            let at = to(i, v);
                             let sum = match o.first {
                                 true => sums[i][v],
-                                false => $add($load(to(i, v)), sums[i][v]),
+                                false if v + 1 < V => $add($load(at), sums[i][v]),
+                                false => $add($some(mask, at), sums[i][v]),
                             };
-                            $store(to(i, v), sum);
+                            if v + 1 < V {
+                                $store(at, sum);
+                            } else {
+                                $put(at, mask, sum);
+                            }
                         }
                     }
                 }
@@ -138,19 +188,23 @@ macro_rules! register_tiles {
 
 register_tiles!(
     wide_f32: f32, 16, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
-    [_mm512_setzero_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps]
+    [_mm512_setzero_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps],
+    [mask16, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps]
 );
 register_tiles!(
     wide_f64: f64, 8, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
-    [_mm512_setzero_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_storeu_pd]
+    [_mm512_setzero_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_storeu_pd],
+    [mask8, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd]
 );
 register_tiles!(
     narrow_f32: f32, 8, "avx2,fma", [1, 2, 3, 4, 5, 6],
-    [_mm256_setzero_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps]
+    [_mm256_setzero_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps],
+    [lanes_of_32, some_ps, _mm256_maskstore_ps]
 );
 register_tiles!(
     narrow_f64: f64, 4, "avx2,fma", [1, 2, 3, 4, 5, 6],
-    [_mm256_setzero_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_storeu_pd]
+    [_mm256_setzero_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_storeu_pd],
+    [lanes_of_64, some_pd, _mm256_maskstore_pd]
 );
 pub(super) use narrow_f32::TILES as NARROW_F32;
 pub(super) use narrow_f64::TILES as NARROW_F64;
