@@ -153,30 +153,30 @@ impl ProductTasks {
         let fewest = FEWEST[usize::from(split)].saturating_mul(rate);
         let products = (work(all, cols) / tasks).clamp(fewest, PRODUCTS.saturating_mul(rate));
         let square = parts && packing != PiecePacking::Columns;
-        while rows_first && height > GRAIN && work(width, height) > products {
+        while rows_first && height > GRAIN && work(height, width) > products {
             height = grained(height / 2);
         }
-        while square && width.min(height) > GRAIN && work(width, height) > products {
+        while square && width.min(height) > GRAIN && work(height, width) > products {
             match width > height {
                 true => width = grained(width / 2),
                 false => height = grained(height / 2),
             }
         }
-        while parts && width > GRAIN && work(width, height) > products {
+        while parts && width > GRAIN && work(height, width) > products {
             width = grained(width / 2);
         }
-        while height > GRAIN && work(width, height) > products {
+        while height > GRAIN && work(height, width) > products {
             height = grained(height / 2);
         }
         // Rows of which a task has a multiple.
         let unit = cuts.grain.map(|grain| grain / gcd(grain, cols));
         let fine = split && packing != PiecePacking::Nothing;
         let fine = fine && unit.is_some_and(|rows| FINE % rows == 0);
-        if fine && height > FINE && work(width, height) > products {
+        if fine && height > FINE && work(height, width) > products {
             height = FINE;
         }
         // Short batches go together.
-        let together = (TOGETHER / work(width, height).max(1)).max(1);
+        let together = (TOGETHER / work(height, width).max(1)).max(1);
         let task = height.saturating_mul(together).min(all);
         let task = match unit {
             None => all,
