@@ -118,7 +118,7 @@ impl Runner {
     }
 }
 
-/// Operations a second of tiles on so many threads at once.
+/// Operations a second of tiles on this many threads at once.
 fn limit(dtype: DType, threads: usize) -> f64 {
     #[cfg(target_arch = "x86_64")]
     return std::thread::scope(|scope| {

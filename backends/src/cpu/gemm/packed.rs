@@ -135,7 +135,7 @@ impl<T: PackedElement> BlockSide<T> {
     }
 }
 
-/// Scales both blocks if they have so many subnormals that it pays, and no bit of their product changes. Whether it did.
+/// Scales both blocks if they have enough subnormals that it pays, and no bit of their product changes. Whether it did.
 ///
 /// # Safety
 /// Both are packed, and nobody else uses them; the host has AVX2.

@@ -20,7 +20,7 @@ pub(super) trait PanelElement: Copy + Default {
     /// Writes `SIDE` elements of each of `SIDE` lines to as many lines of a panel, from the first one on.
     ///
     /// # Safety
-    /// The host has AVX2; as many places are at `lines`, each of so many elements, `skip` elements behind it, and there is room for
+    /// The host has AVX2; `SIDE` places are at `lines`, with as many elements `skip` elements behind each, and there is room for
     /// `SIDE` elements at each multiple of `width` from `to` on.
     unsafe fn transpose(lines: *const *const Self, skip: usize, to: *mut Self, width: usize);
 }
@@ -85,7 +85,7 @@ pub(super) struct PanelWidths {
 }
 
 impl PanelWidths {
-    /// The panels of so many lines: the first line of each, its lines, and its width.
+    /// The panels of this many lines: the first line of each, its lines, and its width.
     pub(super) fn each(self, lines: usize) -> impl DoubleEndedIterator<Item = [usize; 3]> {
         (0..lines).step_by(self.lines).map(move |first| {
             let count = self.lines.min(lines - first);
@@ -170,7 +170,7 @@ pub(super) unsafe fn pack<T: PanelElement>(
 /// Copies elements in vectors, of which the last overlaps with the one before it.
 ///
 /// # Safety
-/// As of a copy of so many elements; the host has AVX2.
+/// As of a copy of this many elements; the host has AVX2.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn copy<T: PanelElement>(from: *const T, count: usize, to: *mut T) {
