@@ -1,10 +1,10 @@
-//! Every product of the models, as the engine multiplies it and as the matrix crate does.
+//! Every product of the models, as the engine multiplies it, beside the limit of the host.
 //!
 //! For each contraction of the programs in [`programs`] and their gradients, a line with its size, where its
 //! operands lie, and GFLOP/s of three things: the step of the program, with everything that follows the sums;
-//! the engine's product with its sums stored as they are; and the crate alone, called once for the whole product
-//! in each of the four layouts of dense operands. The last column is the engine's product against the
-//! crate's best layout, on one thread. Elements are drawn from a normal distribution, so that no operand of a
+//! the engine's product with its sums stored as they are; and tiles whose operands are in the first cache. The last
+//! column is the engine's product against those, which are multiplied on as many threads at once as the engine has:
+//! cores that share their multipliers are faster one by one. Elements are drawn from a normal distribution, so that no operand of a
 //! product alone is subnormal; those of a step are what the program computes.
 //!
 //! `cargo bench --bench products [-- NAME]`; NAME picks programs that contain it, `types` the table of products in
@@ -12,14 +12,16 @@
 #![allow(clippy::print_stdout)]
 
 mod alone;
-mod library;
 mod programs;
 mod typed;
 
 use adfuse::backends::Array;
+#[cfg(target_arch = "x86_64")]
+use adfuse::backends::cpu::tile_rate;
 use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Trace, scratch};
 use adfuse::engine::arena_layout;
 use adfuse::fusion::{Effort, Fp, memory_beside};
+use adfuse::ir::DType;
 use adfuse::ir::kernel::{Member, Program, Step, Verified};
 use adfuse::ir::op::Domain;
 use adfuse::sample::{rng, sample};
@@ -116,12 +118,24 @@ impl Runner {
     }
 }
 
+/// Operations a second of tiles on this many threads at once.
+fn limit(dtype: DType, threads: usize) -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    return std::thread::scope(|scope| {
+        let rate = || tile_rate(dtype).unwrap_or(f64::NAN);
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(rate)).collect();
+        all.into_iter().map(|t| t.join().unwrap_or(f64::NAN)).sum()
+    });
+    #[cfg(not(target_arch = "x86_64"))]
+    return f64::NAN;
+}
+
 /// What is known of a product.
 struct Line {
     places: Vec<String>,
     step: f64,
     alone: Option<[f64; 3]>,
-    best: (f64, &'static str),
+    limit: f64,
 }
 
 fn main() {
@@ -130,6 +144,7 @@ fn main() {
     if wanted == "types" {
         return typed::table(threads);
     }
+    let limits = [DType::F32, DType::F64].map(|dtype| (dtype, limit(dtype, threads) / 1e9));
     let mut lines: BTreeMap<String, Line> = BTreeMap::new();
     let mut order = Vec::new();
     for given in PROGRAMS.iter().filter(|p| p.name.contains(&wanted)) {
@@ -177,24 +192,24 @@ fn main() {
                         [s.len() / 10, s.len() / 2, s.len() * 9 / 10]
                             .map(|k| flops(size) / s[k] / 1e9)
                     });
-                let best = library::best(m.sum, size);
-                let line = Line { places: vec![place], step: all / took[n] / 1e9, alone, best };
+                let limit = limits.iter().find(|(d, _)| *d == m.sum).map_or(f64::NAN, |(_, x)| *x);
+                let line = Line { places: vec![place], step: all / took[n] / 1e9, alone, limit };
                 order.push(key.clone());
                 lines.insert(key, line);
             }
         }
     }
     println!(
-        "type batch x rows x columns x depth    left (free, depth) right   step  alone (10% to 90%)  crate      of it  where"
+        "type batch x rows x columns x depth    left (free, depth) right   step  alone (10% to 90%)  limit  of it  where"
     );
     for key in order {
         let Some(line) = lines.get(&key) else { continue };
-        let (best, layout) = line.best;
+        let limit = line.limit;
         let [high, middle, low] = line.alone.unwrap_or([f64::NAN; 3]);
         println!(
-            "{key} {:6.1} {middle:6.1} ({low:5.1}-{high:5.1}) {best:6.1} {layout} {:4.0}%  {}",
+            "{key} {:6.1} {middle:6.1} ({low:5.1}-{high:5.1}) {limit:6.1} {:4.0}%  {}",
             line.step,
-            middle / best * 100.0,
+            middle / limit * 100.0,
             line.places.join(", ")
         );
     }

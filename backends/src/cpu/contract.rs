@@ -6,9 +6,7 @@ use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;
-use super::gemm::{
-    Gemm, GemmSide, MatrixView, SubnormalState, best, needs_copy, packed_windows, tiles,
-};
+use super::gemm::{Gemm, GemmSide, MatrixView, SubnormalState, best, packed_windows, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
 use super::operand::{View, WindowOperand, elements, read, stored, windows};
@@ -62,9 +60,9 @@ pub(super) enum OperandSource {
 }
 
 impl OperandSource {
-    /// Whether the stride along the depth is so large that pieces copy the operand.
-    fn needs_copy(&self, depth: usize, bytes: u64) -> bool {
-        matches!(self, OperandSource::View(v) if needs_copy(depth, v.steps[1], bytes))
+    /// Whether pieces pack its rows: those whose depth is dense are often read in place.
+    fn packs_rows(&self) -> bool {
+        matches!(self, OperandSource::View(v) if v.steps[1] != 1)
     }
 
     /// It as a side of a product of this depth: a matrix whose first element is at `at`, or windows of a batch of an array that
@@ -118,10 +116,10 @@ impl Multiplier {
     }
 
     /// As [`Gemm::room`].
-    fn room(self, sum: DType, size: [usize; 3], needs_copy: bool) -> u64 {
+    fn room(self, sum: DType, size: [usize; 3]) -> u64 {
         match self {
-            Multiplier::Matrices(gemm) => gemm.room(sum, size, needs_copy),
-            Multiplier::Windows(tiles) => tiles.room(sum, size, needs_copy),
+            Multiplier::Matrices(gemm) => gemm.room(sum, size),
+            Multiplier::Windows(tiles) => tiles.room(sum, size),
             Multiplier::Dots(_) => dots::ROOM,
             // The operands have their own.
             Multiplier::Lanes(_) => 0,
@@ -175,9 +173,7 @@ impl CompileContext<'_> {
         let packing = match &operands {
             Some(MemberOperands::Tiles(_)) => PiecePacking::Nothing,
             Some(MemberOperands::Lanes(_)) => PiecePacking::Columns,
-            Some(MemberOperands::Sources([lhs, _])) if lhs.needs_copy(size[3] as usize, bytes) => {
-                PiecePacking::Both
-            }
+            Some(MemberOperands::Sources([lhs, _])) if lhs.packs_rows() => PiecePacking::Both,
             _ => PiecePacking::Columns,
         };
         let tasks = ProductTasks { size, cuts, followed, bytes: bytes as i64, packing };
@@ -192,11 +188,7 @@ impl CompileContext<'_> {
             to => to,
         };
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let far = match &operands {
-            Some(MemberOperands::Sources(all)) => all.iter().any(|s| s.needs_copy(most[2], bytes)),
-            _ => false,
-        };
-        let room = i64::try_from(by.room(m.sum, most, far)).unwrap_or(i64::MAX);
+        let room = i64::try_from(by.room(m.sum, most)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
         let whole = matches!(by, Multiplier::Dots(_) | Multiplier::Lanes(_));
         let chunks = chunk_sums(size, bytes as i64).filter(|_| !whole);

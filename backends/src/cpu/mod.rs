@@ -65,6 +65,6 @@ pub use cross_compile::{ListedFunction, ListedStep, code_for, listing_for};
 pub use engine::CpuEngine;
 pub use executable::{CpuExecutable, CpuOptions};
 #[cfg(target_arch = "x86_64")]
-pub use gemm::alone::LibraryProduct;
+pub use gemm::alone::tile_rate;
 pub use introspect::{CompiledSweep, SweepTexts};
 pub use prepare::{peak, scratch};

@@ -1,5 +1,5 @@
 //! Contractions of few products: sweeps that compute a sum in a register each, rather than matrices that are packed and
-//! multiplied. A call of the library takes longer than so few products do.
+//! multiplied. Dividing a product into tiles takes longer than so few products do.
 
 use super::kernel::compile::CompileContext;
 use super::steps::CompiledStep;

@@ -17,14 +17,23 @@ const PACKED: i64 = 512 << 10;
 /// What rows and columns of pieces are a multiple of.
 const GRAIN: i64 = 64;
 
-/// The most products of a task.
-const PRODUCTS: i64 = 1 << 24;
+/// Rows of a piece at least, where there are many threads, whose speeds differ: what is waited for at the end of a step is a task.
+const FINE: i64 = 32;
+
+/// The most products of a task. Pieces of few columns would pack their rows, and pieces of few rows their columns, more often.
+const PRODUCTS: i64 = 1 << 26;
+
+/// Products of a task of several short matrices of a batch.
+const TOGETHER: i64 = 1 << 20;
 
 /// The fewest products of a task: first where there are few threads, then where there are many.
 const FEWEST: [i64; 2] = [1 << 21, 1 << 19];
 
 /// Contractions of fewer products, which take some twenty microseconds, are one task.
 const ALONE: i64 = 1 << 21;
+
+/// Fewer columns take as long as this many, unless there are fewer rows.
+const NARROW: i64 = 32;
 
 /// How many times faster dot-product instructions are than other products.
 const DOT_RATE: i64 = 8;
@@ -135,7 +144,8 @@ impl ProductTasks {
             width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
         }
         let mut height = grained(most / width).min(rows.max(1));
-        let work = |a: i64, b: i64| a.saturating_mul(b).saturating_mul(depth.max(1));
+        let work =
+            |a: i64, b: i64| a.saturating_mul(b.max(NARROW.min(rows))).saturating_mul(depth.max(1));
         let many = threads > FEW_THREADS;
         let tasks = if many { TASKS * threads } else { TASKS };
         let rate = if packing == PiecePacking::Nothing { DOT_RATE } else { 1 };
@@ -143,30 +153,34 @@ impl ProductTasks {
         let fewest = FEWEST[usize::from(split)].saturating_mul(rate);
         let products = (work(all, cols) / tasks).clamp(fewest, PRODUCTS.saturating_mul(rate));
         let square = parts && packing != PiecePacking::Columns;
-        while rows_first && height > GRAIN && work(width, height) > products {
+        while rows_first && height > GRAIN && work(height, width) > products {
             height = grained(height / 2);
         }
-        while square && width.min(height) > GRAIN && work(width, height) > products {
+        while square && width.min(height) > GRAIN && work(height, width) > products {
             match width > height {
                 true => width = grained(width / 2),
                 false => height = grained(height / 2),
             }
         }
-        while parts && width > GRAIN && work(width, height) > products {
+        while parts && width > GRAIN && work(height, width) > products {
             width = grained(width / 2);
         }
-        while height > GRAIN && work(width, height) > products {
+        while height > GRAIN && work(height, width) > products {
             height = grained(height / 2);
         }
+        // Rows of which a task has a multiple.
+        let unit = cuts.grain.map(|grain| grain / gcd(grain, cols));
+        let fine = split && packing != PiecePacking::Nothing;
+        let fine = fine && unit.is_some_and(|rows| FINE % rows == 0);
+        if fine && height > FINE && work(height, width) > products {
+            height = FINE;
+        }
         // Short batches go together.
-        let together = (PRODUCTS / 16 / work(width, height).max(1)).max(1);
+        let together = (TOGETHER / work(height, width).max(1)).max(1);
         let task = height.saturating_mul(together).min(all);
-        let task = match cuts.grain {
+        let task = match unit {
             None => all,
-            Some(grain) => {
-                let rows = grain / gcd(grain, cols);
-                (task.saturating_add(rows - 1) / rows).saturating_mul(rows)
-            }
+            Some(rows) => (task.saturating_add(rows - 1) / rows).saturating_mul(rows),
         };
         TaskSplit { task: [task.max(1), width], rows: height }
     }
@@ -222,13 +236,32 @@ mod tests {
     /// A call for each part of a line takes longer than packing columns again for fewer rows, unless those are deep.
     #[test]
     fn what_follows_shallow_sums_has_whole_lines() {
-        let piece = |size, followed| {
-            let split = tasks(size, PiecePacking::Columns, followed).split(1);
+        let piece = |size, followed, threads| {
+            let split = tasks(size, PiecePacking::Columns, followed).split(threads);
             [split.rows, split.task[1]]
         };
-        assert_eq!(piece([1, 512, 256, 64], true), [128, 256]);
-        assert_eq!(piece([1, 512, 256, 64], false), [256, 128]);
-        assert_eq!(piece([1, 1024, 256, 1024], true), [256, 64]);
+        assert_eq!(piece([1, 512, 256, 64], true, 1), [128, 256]);
+        assert_eq!(piece([1, 512, 256, 64], false, 1), [256, 128]);
+        assert_eq!(piece([1, 1024, 256, 1024], true, 4), [256, 64]);
+    }
+
+    /// Pieces of many threads are short where tasks would be fewer than four for each thread, but end where folds and words do.
+    #[test]
+    fn last_tasks_of_many_threads_are_short() {
+        let of = |grain| {
+            let cuts = TaskGranularity { grain, ..TaskGranularity::default() };
+            let tasks = ProductTasks { cuts, ..tasks(SIZES[0], PiecePacking::Columns, true) };
+            tasks.split(16).task
+        };
+        assert_eq!(of(Some(1)), [FINE, 64]);
+        assert_eq!(of(Some(64)), [FINE, 64]);
+        assert_eq!(of(Some(64 * 1024)), [64, 64]);
+    }
+
+    #[test]
+    fn few_columns_are_work_for_several_threads() {
+        let split = tasks([1, 128, 10, 1024], PiecePacking::Columns, true).split(16);
+        assert_eq!(split.task, [FINE, 10]);
     }
 
     #[test]

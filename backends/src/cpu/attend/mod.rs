@@ -195,7 +195,7 @@ impl CompileContext<'_> {
             most: own.take(rows, bytes)?,
             scale: own.take(rows, bytes)?,
             total: own.take(rows, bytes)?,
-            room: own.take(gemm.room(dtype, [BLOCK, most, most], true) as i64, 1)?,
+            room: own.take(gemm.room(dtype, [BLOCK, most, most]) as i64, 1)?,
         };
         let extra = match step.extra() {
             None => None,

@@ -1,59 +1,41 @@
-//! The matrix library without the engine, as a baseline for measurements.
+//! How fast tiles are multiplied whose operands are in the first cache: what products can reach on a host.
 #![allow(unsafe_code)]
 
-use super::MatrixView;
-use super::library::GemmLibrary;
+use super::packed::found;
+use super::{Gemm, GemmArgs, MatrixView, SubnormalState};
 use adfuse_ir::DType;
+use std::time::Instant;
 
-/// Dense matrices and their products, one for each element of a batch.
-pub struct LibraryProduct {
-    library: GemmLibrary,
-    dtype: DType,
-    batch: usize,
-    size: [usize; 3],
-    /// Whether operands have their columns dense in place of their rows.
-    turned: [bool; 2],
-    /// Operands and result, as words.
-    arrays: [Vec<u64>; 3],
-}
+/// Rows, columns and depth of a product of few tiles, whose rows, columns and sums are 22 KiB of `f64`.
+const SIZE: [usize; 3] = [14, 32, 64];
 
-impl LibraryProduct {
-    /// Matrices of ones, of these numbers of rows, columns and products of a sum; `None` where the host or the library has
-    /// no such product.
-    pub fn new(
-        dtype: DType,
-        batch: usize,
-        size: [usize; 3],
-        turned: [bool; 2],
-    ) -> Option<LibraryProduct> {
-        let one = match dtype {
-            DType::F32 => 0x3F80_0000_3F80_0000,
-            DType::F64 => 0x3FF0_0000_0000_0000,
-            _ => return None,
-        };
-        let library = GemmLibrary::new(false).filter(|_| size[2] > 0)?;
-        let [rows, cols, depth] = size;
-        let words = |n: usize| vec![one; (batch * n * dtype.bytes() as usize).div_ceil(8)];
-        let arrays = [words(rows * depth), words(depth * cols), words(rows * cols)];
-        Some(LibraryProduct { library, dtype, batch, size, turned, arrays })
-    }
+/// Products in a measurement, and measurements, of which the median counts: cores that share their multipliers do so.
+const PRODUCTS: usize = 200;
+const TIMES: usize = 501;
 
-    /// Multiplies on this thread, each element of the batch by one call of the library.
-    pub fn run(&mut self) {
-        let [rows, cols, depth] = self.size;
-        let bytes = self.dtype.bytes() as usize;
-        let [x, y, out] = &mut self.arrays;
-        for b in 0..self.batch {
-            let matrix = |all: &mut Vec<u64>, turned: bool, rows: usize, cols: usize| {
-                let at = all.as_mut_ptr().cast::<u8>().wrapping_add(b * rows * cols * bytes);
-                let (row, column) = if turned { (1, rows) } else { (cols, 1) };
-                MatrixView { at, row: row as isize, column: column as isize }
-            };
-            let lhs = matrix(x, self.turned[0], rows, depth);
-            let rhs = matrix(y, self.turned[1], depth, cols);
-            let out = matrix(out, false, rows, cols);
-            // SAFETY: the arrays have these sizes, and whole products need no room.
-            unsafe { self.library.whole(self.dtype, self.size, lhs, rhs, out) };
+/// Floating-point operations a second of products of this type on one thread; `None` where the host has no such tiles.
+pub fn tile_rate(dtype: DType) -> Option<f64> {
+    let gemm = found().filter(|_| dtype.is_float() && dtype.bytes() >= 4)?;
+    let [rows, cols, depth] = SIZE;
+    let words = gemm.room(dtype, SIZE).div_ceil(8) as usize;
+    let mut arrays = [vec![0u64; rows * depth], vec![0; depth * cols], vec![0; rows * cols]];
+    let mut room = vec![0u64; words];
+    let met = SubnormalState::default();
+    let mut view = |k: usize, line: usize| {
+        let at = arrays[k].as_mut_ptr().cast();
+        MatrixView { at, row: line as isize, column: 1 }
+    };
+    let [x, y, out] = [view(0, depth), view(1, cols), view(2, cols)];
+    let mut all = Vec::with_capacity(TIMES);
+    for _ in 0..TIMES {
+        let begin = Instant::now();
+        for _ in 0..PRODUCTS {
+            let aid = GemmArgs { room: room.as_mut_ptr().cast(), met: &met };
+            // SAFETY: the arrays have these sizes.
+            unsafe { gemm.product(dtype, SIZE, x, y, out, aid) };
         }
+        all.push(begin.elapsed().as_secs_f64());
     }
+    all.sort_by(f64::total_cmp);
+    Some(2.0 * (rows * cols * depth * PRODUCTS) as f64 / all[TIMES / 2])
 }

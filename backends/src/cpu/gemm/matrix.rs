@@ -3,7 +3,6 @@
 
 use super::SubnormalState;
 use super::window::PlacedWindow;
-use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
 /// Scratch memory and state of a product.
@@ -14,16 +13,6 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     /// What earlier products of the same step have met.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) met: &'a SubnormalState,
-}
-
-/// Bytes that the elements of a chunk of the depth may lie across; where they lie further apart, rows are copied before they
-/// are multiplied. Steps of 1 KiB stay below, which lines of the second cache still have sets for.
-const NEAR: u64 = 512 << 10;
-
-/// Whether an operand with this stride along the depth is copied.
-pub(in crate::cpu) fn needs_copy(depth: usize, step: i64, bytes: u64) -> bool {
-    let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
-    step != 1 && across.saturating_mul(bytes) > NEAR
 }
 
 /// A matrix of `f32` or `f64`, or of integers.
@@ -78,9 +67,8 @@ pub(in crate::cpu) trait Gemm: Sync {
     /// What computes sums of this type.
     fn name(&self, dtype: DType) -> &'static str;
 
-    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `needs_copy` says whether an
-    /// operand is ([`needs_copy`]).
-    fn room(&self, dtype: DType, size: Size, needs_copy: bool) -> u64;
+    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one.
+    fn room(&self, dtype: DType, size: Size) -> u64;
 
     /// Writes all of `out`, also where there are no products.
     ///

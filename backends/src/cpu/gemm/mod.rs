@@ -7,15 +7,17 @@ pub(crate) mod alone;
 pub(in crate::cpu) mod dots;
 mod indirect;
 pub(in crate::cpu) mod lanes;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod library;
 mod macro_kernel;
 mod matrix;
 mod micro_kernel;
 mod orientation;
 mod pack;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod slab;
+pub(crate) mod packed;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod panels;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod register_tile;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) mod strided_tests;
 #[cfg(target_arch = "x86_64")]
@@ -25,9 +27,7 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{
-    Gemm, GemmArgs, GemmSide, MatrixView, Size, canonical, needs_copy,
-};
+pub(in crate::cpu) use matrix::{Gemm, GemmArgs, GemmSide, MatrixView, Size, canonical};
 pub(in crate::cpu) use orientation::packed_windows;
 pub(super) use tiles::found as tiles;
 
@@ -42,8 +42,8 @@ pub(super) struct SubnormalState;
 /// The fastest of those that the host has.
 pub(super) fn best() -> &'static dyn Gemm {
     #[cfg(target_arch = "x86_64")]
-    if let Some(library) = library::found() {
-        return library;
+    if let Some(packed) = packed::found() {
+        return packed;
     }
     tiles::found()
 }

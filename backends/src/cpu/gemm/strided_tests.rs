@@ -1,6 +1,6 @@
 //! Products of operands with large strides, and of subnormal operands, compared with the defined order to the bit.
 
-use super::library::GemmLibrary;
+use super::packed::{PackedGemm, all};
 use super::subnormal::{FloatBits, MagnitudeRange, factors, matters};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
@@ -79,9 +79,9 @@ impl<T: Tested> Laid<T> {
     }
 }
 
-/// The product by a library, with nothing beyond its room written.
+/// The product by an instance, with nothing beyond its room written.
 fn product<T: Tested>(
-    library: &GemmLibrary,
+    gemm: &PackedGemm,
     size: Size,
     (x, y): (&mut Laid<T>, &mut Laid<T>),
     out: [usize; 2],
@@ -89,11 +89,11 @@ fn product<T: Tested>(
 ) -> Vec<u64> {
     let [rows, cols, _] = size;
     let mut out = Laid::<T>::new(rows, cols, out, T::default);
-    let words = library.room(T::DTYPE, size, true).div_ceil(8) as usize;
+    let words = gemm.room(T::DTYPE, size).div_ceil(8) as usize;
     let mut room = vec![u64::MAX; words + 1];
     let aid = GemmArgs { room: room.as_mut_ptr().cast(), met };
     // SAFETY: the vectors have these sizes.
-    unsafe { library.product(T::DTYPE, size, x.matrix(), y.matrix(), out.matrix(), aid) };
+    unsafe { gemm.product(T::DTYPE, size, x.matrix(), y.matrix(), out.matrix(), aid) };
     assert_eq!(room.last(), Some(&u64::MAX), "{size:?}");
     (0..rows * cols).map(|n| out.at(n / cols, n % cols).same()).collect()
 }
@@ -112,8 +112,17 @@ fn defined<T: Tested>([rows, cols, depth]: Size, x: &Laid<T>, y: &Laid<T>) -> Ve
 }
 
 /// Sizes around those of what is copied at a time, in depths of up to three chunks.
-const SIZES: [Size; 6] =
-    [[131, 40, 520], [64, 201, 513], [17, 33, 1030], [9, 35, 512], [130, 34, 7], [1, 1, 1]];
+const SIZES: [Size; 8] = [
+    [131, 40, 520],
+    [64, 201, 513],
+    [17, 33, 1030],
+    [9, 35, 512],
+    [130, 34, 7],
+    [1, 1, 1],
+    // Several blocks of rows, and of columns.
+    [290, 5, 515],
+    [3, 530, 514],
+];
 
 /// Steps of operands: rows dense, columns dense and lines a page apart, and gaps everywhere.
 fn steps(rows: usize, cols: usize) -> [[usize; 2]; 3] {
@@ -121,8 +130,7 @@ fn steps(rows: usize, cols: usize) -> [[usize; 2]; 3] {
 }
 
 fn agrees<T: Tested>(mut of: impl FnMut(&mut Draw, usize) -> T, met_some: bool) {
-    let (plain, wary) = (GemmLibrary::new(false), GemmLibrary::new(true));
-    let (Some(plain), Some(wary)) = (plain, wary) else { return };
+    let sets: Vec<[PackedGemm; 2]> = all(false).zip(all(true)).map(Into::into).collect();
     let mut draw = Draw(0x9E37_79B9_7F4A_7C15);
     for size in SIZES {
         let [rows, cols, depth] = size;
@@ -132,16 +140,18 @@ fn agrees<T: Tested>(mut of: impl FnMut(&mut Draw, usize) -> T, met_some: bool) 
                 Laid::new(depth, cols, steps(depth, cols)[case / 3 % 3], || of(&mut draw, 1));
             let out = if case < 9 { [cols + 1, 1] } else { [1, rows + 2] };
             let wanted = defined(size, &x, &y);
-            let met = SubnormalState::default();
-            // The second time is after what the first one has met.
-            for (name, library) in [("plain", &plain), ("wary", &wary), ("looked at", &wary)] {
-                if name == "looked at" {
-                    // Short sums may have none.
-                    assert!(!met_some || depth < 100 || met.expects(), "{size:?}, {case}");
-                    met.note(true);
+            for [plain, wary] in &sets {
+                let met = SubnormalState::default();
+                // The second time is after what the first one has met.
+                for (name, gemm) in [("plain", plain), ("wary", wary), ("looked at", wary)] {
+                    if name == "looked at" {
+                        // Short sums may have none.
+                        assert!(!met_some || depth < 100 || met.expects(), "{size:?}, {case}");
+                        met.note(true);
+                    }
+                    let found = product(gemm, size, (&mut x, &mut y), out, &met);
+                    assert!(found == wanted, "{name}: {size:?}, case {case}");
                 }
-                let found = product(library, size, (&mut x, &mut y), out, &met);
-                assert!(found == wanted, "{name}: {size:?}, case {case}");
             }
         }
     }
@@ -210,33 +220,13 @@ fn steps_without_subnormals_are_looked_at_no_longer() {
     assert_eq!(looked_at(&met), 256);
 }
 
-/// Gradients of weights over many rows are copied, whose rows have 512 columns or more; what is dense, or short, is not.
-#[test]
-fn what_lies_across_pages_is_copied() {
-    for (depth, step, copied) in [
-        (1024, 1, false),
-        (1024, 256, false),
-        (1024, 512, true),
-        (256, 1024, true),
-        (128, 1024, false),
-        (10, 4096, false),
-        (1 << 40, 1 << 40, true),
-    ] {
-        assert_eq!(needs_copy(depth, step, 4), copied, "{depth} deep, {step} apart");
-    }
-    let library = GemmLibrary::new(false);
-    let rooms =
-        library.map(|l| [false, true].map(|apart| l.room(DType::F32, [64, 256, 1024], apart)));
-    assert!(rooms.is_none_or(|[without, with]| without == 0 && with == 128 * (512 + 16) * 4));
-}
-
 /// The operand with subnormals is scaled up if the other one can be scaled down, and nothing else is scaled.
 #[test]
 fn only_what_stays_exact_is_scaled() {
-    if GemmLibrary::new(false).is_none() {
+    if all(false).next().is_none() {
         return;
     }
-    // SAFETY: the library wants AVX2.
+    // SAFETY: all instances need AVX2.
     let span = |all: &[f32]| unsafe { f32::span(all, MagnitudeRange::NONE) };
     // SAFETY: the same.
     let scale = |all: &mut [f32], by| unsafe { f32::scale(all, by) };

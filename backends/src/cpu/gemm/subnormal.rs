@@ -31,8 +31,7 @@ pub(in super::super) struct SubnormalState(AtomicI32);
 /// Products that are looked at after one that had subnormals.
 const LOOK: i32 = 256;
 
-/// The same after the flag was raised alone: the library raises it as well when what is left in the last lanes of
-/// its vectors happens to be subnormal.
+/// The same after the flag was raised alone: the next products may have no subnormals.
 const ALARM: i32 = 8;
 
 /// Products that are neither looked at nor watched once none had any.

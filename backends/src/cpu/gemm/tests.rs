@@ -14,6 +14,8 @@ fn numbers<T>(n: usize, of: impl Fn(f64) -> T) -> Vec<T> {
 /// All that the host can run.
 fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
     let mut found: Vec<(&str, &dyn Gemm)> = vec![("best", best())];
+    #[cfg(target_arch = "x86_64")]
+    found.extend(packed::all_of_host().iter().map(|p| (p.name(DType::F32), p as &dyn Gemm)));
     found.extend(all().map(|t| (t.name(DType::F32), t as &dyn Gemm)));
     found
 }
@@ -107,7 +109,7 @@ fn agrees<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Debug>(
                 for (name, gemm) in products() {
                     let size = [rows, cols, depth];
                     let mut out = before.clone();
-                    let words = gemm.room(dtype, size, true).div_ceil(8) as usize;
+                    let words = gemm.room(dtype, size).div_ceil(8) as usize;
                     // What is beyond the room must stay.
                     let (mut room, met) = (vec![u64::MAX; words + 1], SubnormalState::default());
                     let (xm, ym) =
@@ -158,7 +160,7 @@ fn products_that_underflow_keep_their_sign() {
         let one = |at: *mut f32| MatrixView { at: at.cast(), row: 1, column: 1 };
         let (x, y, to) = (one(x.as_mut_ptr()), one(y.as_mut_ptr()), one(out.as_mut_ptr()));
         let met = SubnormalState::default();
-        let mut room = vec![0u64; gemm.room(DType::F32, [1; 3], false).div_ceil(8) as usize];
+        let mut room = vec![0u64; gemm.room(DType::F32, [1; 3]).div_ceil(8) as usize];
         // SAFETY: one element each.
         unsafe { gemm.product(DType::F32, [1; 3], x, y, to, aid(&mut room, &met)) };
         assert_eq!(out[0].to_bits(), 0x8000_0000, "{name}");
@@ -281,7 +283,7 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                     [upright, turned].into_iter().zip([false, true]).map(|((a, b), c)| (a, b, c))
                 {
                     for (row, column) in [(size[1], 1), (1, size[0])] {
-                        let words = tiles.room(dtype, size, false).div_ceil(8) as usize;
+                        let words = tiles.room(dtype, size).div_ceil(8) as usize;
                         let mut room = vec![u64::MAX; words + 1];
                         let mut out = vec![T::default(); rows * count];
                         let at = out.as_mut_ptr().cast();

@@ -183,7 +183,7 @@ impl Gemm for ProductKernel {
         self.name
     }
 
-    fn room(&self, dtype: DType, size: Size, _: bool) -> u64 {
+    fn room(&self, dtype: DType, size: Size) -> u64 {
         (self.room)(dtype, size)
     }
 

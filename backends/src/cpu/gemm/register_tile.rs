@@ -1,0 +1,212 @@
+//! Sums of a tile in registers, over a chunk of the depth: an instance for each instruction set and type of floats.
+//!
+//! A tile has up to fourteen rows, whose elements are broadcast, and one or two vectors of columns. That many rows ask the second
+//! cache for few bytes a cycle: the columns of 14 x 32 elements of `f32` are 128 bytes in fourteen cycles, those of 4 x 96 are 384
+//! in twelve, for which its bandwidth does not suffice.
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::*;
+
+/// What a tile multiplies, and where its sums go. Distances are in elements.
+pub(super) struct TileOperands<T> {
+    pub(super) depth: usize,
+    pub(super) rows: *const T,
+    /// From one row to the next where the depth of rows is dense; otherwise from one step of the depth to the next, at which rows are
+    /// neighbours.
+    pub(super) stride: isize,
+    /// The first column's first element, and from one step of the depth to the next.
+    pub(super) columns: *const T,
+    pub(super) line: isize,
+    /// Columns of the last vector that there are.
+    pub(super) last: usize,
+    /// Where columns that are read in place are copied to, for the tiles of further rows; nowhere if it is null.
+    pub(super) copy: *mut T,
+    /// Where the first sum goes, and from one row to the next.
+    pub(super) out: *mut T,
+    pub(super) out_row: isize,
+    /// Whether these are sums of the first chunk. Others are added to what there is.
+    pub(super) first: bool,
+}
+
+/// Multiplies a tile.
+///
+/// # Safety
+/// The host has the instructions of the set. The operands have as many rows, columns and steps of the depth as the tile, which nobody
+/// writes meanwhile, and the result has room for its sums, which nobody else uses.
+pub(super) type RegisterTile<T> = unsafe fn(&TileOperands<T>);
+
+/// The tiles of an instruction set.
+pub(super) struct RegisterTiles<T: 'static> {
+    /// Columns of a vector.
+    pub(super) lanes: usize,
+    /// For each number of rows, from one on: of one vector and of two, each for rows that are neighbours and for rows whose depth is dense.
+    pub(super) by_rows: &'static [[[RegisterTile<T>; 2]; 2]],
+}
+
+/// The most rows and columns of a tile.
+pub(super) const MOST_ROWS: usize = 14;
+pub(super) const MOST_COLUMNS: usize = 32;
+
+/// Steps of the depth whose columns are fetched into the first cache, and into the second one, before they are multiplied.
+const AHEAD: isize = 8;
+const FAR_AHEAD: isize = 28;
+
+/// Masks of the first lanes.
+#[target_feature(enable = "avx512f")]
+fn mask16(count: usize) -> __mmask16 {
+    ((1u32 << count) - 1) as __mmask16
+}
+
+#[target_feature(enable = "avx512f")]
+fn mask8(count: usize) -> __mmask8 {
+    ((1u32 << count) - 1) as __mmask8
+}
+
+#[target_feature(enable = "avx2")]
+fn lanes_of_32(count: usize) -> __m256i {
+    _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+}
+
+#[target_feature(enable = "avx2")]
+fn lanes_of_64(count: usize) -> __m256i {
+    _mm256_cmpgt_epi64(_mm256_set1_epi64x(count as i64), _mm256_setr_epi64x(0, 1, 2, 3))
+}
+
+/// # Safety
+/// The elements of lanes that are asked for must be there.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn some_ps(mask: __m256i, at: *const f32) -> __m256 {
+    // SAFETY: as the caller promises.
+    unsafe { _mm256_maskload_ps(at, mask) }
+}
+
+/// # Safety
+/// As of [`some_ps`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn some_pd(mask: __m256i, at: *const f64) -> __m256d {
+    // SAFETY: as the caller promises.
+    unsafe { _mm256_maskload_pd(at, mask) }
+}
+
+macro_rules! register_tiles {
+    (
+        $name:ident: $t:ty, $lanes:literal, $features:literal, [$($r:literal),*],
+        [$zero:ident, $load:ident, $splat:ident, $fma:ident, $add:ident, $store:ident],
+        [$mask:ident, $some:ident, $put:ident]
+    ) => {
+        mod $name {
+            use super::*;
+
+            /// A tile of `R` rows and `V` vectors.
+            ///
+            /// # Safety
+            /// As of [`RegisterTile`].
+            // Iterators in place of the numbers keep the sums in memory.
+            #[allow(clippy::needless_range_loop)]
+            #[target_feature(enable = $features)]
+            unsafe fn tile<const R: usize, const V: usize, const DEEP: bool>(
+                o: &TileOperands<$t>,
+            ) {
+                let (mut rows, mut columns) = (o.rows, o.columns);
+                let (row, step) = if DEEP { (o.stride, 1) } else { (1, o.stride) };
+                let to = |i: usize, v: usize| {
+                    o.out.wrapping_offset(i as isize * o.out_row).wrapping_add(v * $lanes)
+                };
+                let mut copy = o.copy;
+                let [ahead, far_ahead] = [AHEAD, FAR_AHEAD].map(|steps| steps * o.line);
+                let mask = $mask(o.last);
+                let mut sums = [[$zero(); V]; R];
+                // SAFETY: as the caller promises; what is prefetched need not be there.
+                unsafe {
+                    for i in 0..R {
+                        for v in 0..V {
+                            _mm_prefetch::<_MM_HINT_T0>(to(i, v).cast());
+                        }
+                    }
+                    for _ in 0..o.depth {
+                        let mut y = [$zero(); V];
+                        for v in 0..V {
+                            let at = columns.add(v * $lanes);
+                            y[v] = if v + 1 < V { $load(at) } else { $some(mask, at) };
+                            let next = columns.wrapping_add(v * $lanes);
+                            _mm_prefetch::<_MM_HINT_T0>(next.wrapping_offset(ahead).cast());
+                        }
+                        if !copy.is_null() {
+                            for v in 0..V {
+                                $store(copy.add(v * $lanes), y[v]);
+                                let next = columns.wrapping_add(v * $lanes);
+                                let next = next.wrapping_offset(far_ahead);
+                                _mm_prefetch::<_MM_HINT_T1>(next.cast());
+                            }
+                            copy = copy.wrapping_add(V * $lanes);
+                        }
+                        if !DEEP {
+                            _mm_prefetch::<_MM_HINT_T0>(rows.wrapping_offset(AHEAD * step).cast());
+                        }
+                        for i in 0..R {
+                            let x = $splat(*rows.offset(i as isize * row));
+                            for v in 0..V {
+                                sums[i][v] = $fma(x, y[v], sums[i][v]);
+                            }
+                        }
+                        rows = rows.wrapping_offset(step);
+                        columns = columns.wrapping_offset(o.line);
+                    }
+                    for i in 0..R {
+                        for v in 0..V {
+                            let at = to(i, v);
+                            let sum = match o.first {
+                                true => sums[i][v],
+                                false if v + 1 < V => $add($load(at), sums[i][v]),
+                                false => $add($some(mask, at), sums[i][v]),
+                            };
+                            if v + 1 < V {
+                                $store(at, sum);
+                            } else {
+                                $put(at, mask, sum);
+                            }
+                        }
+                    }
+                }
+            }
+
+            pub(in super::super) static TILES: RegisterTiles<$t> = RegisterTiles {
+                lanes: $lanes,
+                by_rows: &[$([
+                    [tile::<$r, 1, false>, tile::<$r, 1, true>],
+                    [tile::<$r, 2, false>, tile::<$r, 2, true>],
+                ]),*],
+            };
+
+            const _: () =
+                assert!([$($r),*].len() <= MOST_ROWS && 2 * $lanes <= MOST_COLUMNS);
+        }
+    };
+}
+
+register_tiles!(
+    wide_f32: f32, 16, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    [_mm512_setzero_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps],
+    [mask16, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps]
+);
+register_tiles!(
+    wide_f64: f64, 8, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    [_mm512_setzero_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_storeu_pd],
+    [mask8, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd]
+);
+register_tiles!(
+    narrow_f32: f32, 8, "avx2,fma", [1, 2, 3, 4, 5, 6],
+    [_mm256_setzero_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps],
+    [lanes_of_32, some_ps, _mm256_maskstore_ps]
+);
+register_tiles!(
+    narrow_f64: f64, 4, "avx2,fma", [1, 2, 3, 4, 5, 6],
+    [_mm256_setzero_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_storeu_pd],
+    [lanes_of_64, some_pd, _mm256_maskstore_pd]
+);
+pub(super) use narrow_f32::TILES as NARROW_F32;
+pub(super) use narrow_f64::TILES as NARROW_F64;
+pub(super) use wide_f32::TILES as WIDE_F32;
+pub(super) use wide_f64::TILES as WIDE_F64;
