@@ -176,7 +176,8 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
 
     fn left(&self, at: usize, lines: usize, [k, depth]: [usize; 2]) -> BlockSide<T> {
         let from = self.sides[0];
-        let aligned = from.row.unsigned_abs().saturating_mul(size_of::<T>()) % PAGE == 0;
+        let step = from.row.unsigned_abs().saturating_mul(size_of::<T>());
+        let aligned = step.is_multiple_of(PAGE);
         let few = self.size[1] <= FEW_COLUMNS;
         let bare = from.column == 1 && (few || !aligned) || from.row == 1 && few;
         let widths = PanelWidths { lines: balanced(lines, self.tiles.by_rows.len()), unit: 1 };

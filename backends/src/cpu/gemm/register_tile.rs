@@ -51,22 +51,37 @@ pub(super) const MOST_COLUMNS: usize = 32;
 const AHEAD: isize = 8;
 const FAR_AHEAD: isize = 28;
 
-/// Masks of the first lanes.
+/// The mask of the first lanes.
+///
+/// # Safety
+/// The host has AVX-512.
 #[target_feature(enable = "avx512f")]
 fn mask16(count: usize) -> __mmask16 {
     ((1u32 << count) - 1) as __mmask16
 }
 
+/// As [`mask16`], of `f64`.
+///
+/// # Safety
+/// As there.
 #[target_feature(enable = "avx512f")]
 fn mask8(count: usize) -> __mmask8 {
     ((1u32 << count) - 1) as __mmask8
 }
 
+/// As [`mask16`], for AVX2.
+///
+/// # Safety
+/// The host has AVX2.
 #[target_feature(enable = "avx2")]
 fn lanes_of_32(count: usize) -> __m256i {
     _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 }
 
+/// As [`lanes_of_32`], of `f64`.
+///
+/// # Safety
+/// As there.
 #[target_feature(enable = "avx2")]
 fn lanes_of_64(count: usize) -> __m256i {
     _mm256_cmpgt_epi64(_mm256_set1_epi64x(count as i64), _mm256_setr_epi64x(0, 1, 2, 3))
