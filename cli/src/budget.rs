@@ -2,7 +2,7 @@
 
 use super::streams::Streams;
 use adfuse::device::bytes as size;
-use adfuse::engine::{Cpu, Session};
+use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     AnyEngine, EngineModel, KernelFacts, Lossy, LoweringMemo, MachineModel, PlanOptions,
     SizedProgram, StepSizes, decide_loops, lower, memory_beside, narrow_storage, plan_among,
@@ -204,7 +204,7 @@ enum CountedBy {
 
 impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
-    pub(super) fn of(options: &PlanOptions, donated: &[usize]) -> Counting {
+    fn of(options: &PlanOptions, donated: &[usize]) -> Counting {
         match options.device.is_gpu() {
             true => Counting::new(CountedBy::Any(donated.to_vec()), options),
             false => Counting::here(options, donated),
@@ -216,16 +216,36 @@ impl Counting {
     }
 
     /// As an engine counts that is there.
-    pub(super) fn on(session: Session, options: &PlanOptions) -> Counting {
+    fn on(session: Session, options: &PlanOptions) -> Counting {
         Counting::new(CountedBy::On(Box::new(session)), options)
     }
 
     /// For what runs on this host, whatever machine it is planned for.
-    pub(super) fn here(options: &PlanOptions, donated: &[usize]) -> Counting {
+    fn here(options: &PlanOptions, donated: &[usize]) -> Counting {
         let (plan, donated) = (options.clone(), donated.to_vec());
         let cpu = Cpu { plan, donated, ..Cpu::default() };
         // On hosts for which it makes no code programs are counted all the same.
         Counting::new(CountedBy::OnOrAny(Box::new(cpu.into())), options)
+    }
+
+    /// As the engine that plans run on counts it, or for the machine.
+    pub(super) fn by(
+        runs_on: Option<&Session>,
+        options: &PlanOptions,
+        donated: &[usize],
+    ) -> Counting {
+        match runs_on {
+            None => Counting::of(options, donated),
+            Some(session) if session.backend.name() == Cpu::NAME => {
+                Counting::here(options, donated)
+            }
+            Some(session) => {
+                let (plan, donated) = (options.clone(), donated.to_vec());
+                let settings = Settings { plan, donated, ..session.settings.clone() };
+                let backend = Arc::clone(&session.backend);
+                Counting::on(Session { settings, backend }, options)
+            }
+        }
     }
 
     /// What tells its plans from those of others.

@@ -15,7 +15,7 @@ use super::streams::Streams;
 use super::target::FunctionArgs;
 use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
-use adfuse::engine::{Cpu, Session, Settings, check_donations};
+use adfuse::engine::{Session, Settings, check_donations};
 use adfuse::fusion::{
     BudgetPoint, Effort, EngineModel, InverseChoice, LoopResiduals, Lossy, Memory, Narrowed, Plan,
     PlanBudget, PlanOptions, PlanPoint, PlanWithAttempts, PlannedGroups, Rewrites, StackGoal,
@@ -28,7 +28,6 @@ use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::{Selection, attention_steps, text};
 use clap::Args;
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The arguments that say what is planned, and how.
@@ -183,7 +182,7 @@ impl PlanningArgs {
             arguments,
             mut donated,
         } = prepared?;
-        let counts = |donated: &[usize]| counting(runs_on.as_ref(), &options, donated);
+        let counts = |donated: &[usize]| Counting::by(runs_on.as_ref(), &options, donated);
         clock.begin();
         let (decided, given, counting, budget) = match given {
             Some(written) => {
@@ -355,20 +354,6 @@ impl PlanningArgs {
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
         self.followed.is_given() || self.freedom.budget.is_given()
-    }
-}
-
-/// What counts the memory of plans.
-fn counting(runs_on: Option<&Session>, options: &PlanOptions, donated: &[usize]) -> Counting {
-    match runs_on {
-        None => Counting::of(options, donated),
-        Some(session) if session.backend.name() == Cpu::NAME => Counting::here(options, donated),
-        Some(session) => {
-            let (plan, donated) = (options.clone(), donated.to_vec());
-            let settings = Settings { plan, donated, ..session.settings.clone() };
-            let backend = Arc::clone(&session.backend);
-            Counting::on(Session { settings, backend }, options)
-        }
     }
 }
 
