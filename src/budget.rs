@@ -25,12 +25,12 @@ pub struct BudgetChoice {
 }
 
 /// The fastest plan within a budget of memory and of the time to compile, of a [prepared](crate::fusion::prepare())
-/// function and its rewrites: what is on its [frontier](budget_frontier), with as many checkpoints of loops as fit. The engine's name tells its plans from those of
+/// function and its rewrites: what is on its [frontier](crate::fusion::budget_frontier()), with as many checkpoints of loops as fit. The engine's name tells its plans from those of
 /// others. Where plans are kept, the one that was chosen before is taken, and one that is made is kept; a kept plan is
 /// measured before it is trusted.
 ///
 /// # Errors
-/// As [`budget_frontier`], and [`Kind::Limit`](crate::ir::Kind::Limit) if no plan is within the budget: the
+/// As [`plans_within`], and [`Kind::Limit`](crate::ir::Kind::Limit) if no plan is within the budget: the
 /// error says what the least one is, and which value is in the way.
 pub fn choose(
     f: &Function,
