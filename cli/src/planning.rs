@@ -126,7 +126,7 @@ impl PlanningArgs {
         let machine = named.row.machine;
         let open = |options: &PlanOptions| match self.session(named, options) {
             Err(Failure::Usage(d)) if d.kind == Kind::NoDevice => {
-                streams.note(format!("{}: this is the plan for the machine {machine}", d.message));
+                streams.note(format!("{}: the engine counts for the machine {machine}", d.message));
                 Ok(self.described(named, options))
             }
             session => session,

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Program, Role, Step, Storage, Verified};
-use adfuse_ir::{DType, Diagnostic, Fp, Literal, Value};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Literal, Value};
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use hashbrown::HashMap;
 use std::fmt;
@@ -25,8 +25,8 @@ pub struct LoweringMemo {
     groups: Mutex<HashMap<Vec<u32>, KnownGroup>>,
     blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
     plans: Mutex<HashMap<FunctionKey, Plan>>,
-    /// Greedy plans of functions, in order of effort, and how many instructions the functions have.
-    greedy: Mutex<HashMap<FunctionKey, (usize, GreedyPlans)>>,
+    /// Greedy plans of functions, in order of effort, with the numbers that they name values by.
+    greedy: Mutex<HashMap<FunctionKey, (Numbering, GreedyPlans)>>,
     /// That of plans of blocks, which are priced by their structure alone.
     of_blocks: OnceLock<Arc<LoweringMemo>>,
 }
@@ -36,6 +36,14 @@ type FunctionKey = (String, Effort, Fp);
 
 /// The greedy plan of an effort, then those of lesser efforts.
 pub(crate) type GreedyPlans = Vec<(Effort, Plan)>;
+
+/// The instructions of a function's body and the values of the function, in the order of its text.
+type Numbering = (Vec<Inst>, Vec<Value>);
+
+fn numbering(f: &Function) -> Numbering {
+    let results = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
+    (f.body_insts().to_vec(), f.params().iter().chain(results).copied().collect())
+}
 
 /// The most functions whose greedy plans are kept.
 const MOST_GREEDY: usize = 16;
@@ -233,26 +241,34 @@ impl LoweringMemo {
         Ok(made)
     }
 
-    /// Whether it may have the greedy plans of a function of this many instructions: whether it is worth hashing the function before it is grouped.
-    pub(crate) fn may_have_greedy(&self, insts: usize) -> bool {
-        locked(&self.greedy).values().any(|(known, _)| *known == insts)
+    /// Whether it may have the greedy plans of a function: whether it is worth hashing it before it is grouped.
+    pub(crate) fn may_have_greedy(&self, f: &Function) -> bool {
+        let numbers = numbering(f);
+        locked(&self.greedy).values().any(|(known, _)| *known == numbers)
     }
 
-    /// The greedy plans of a function of this hash, where they are known.
-    pub(crate) fn greedy(&self, graph: &str, options: &PlanOptions) -> Option<GreedyPlans> {
+    /// The greedy plans of a function of this hash, where they are known. Equal texts may have other numbers of instructions and values, by which plans
+    /// name them.
+    pub(crate) fn greedy(
+        &self,
+        (f, graph): (&Function, &str),
+        options: &PlanOptions,
+    ) -> Option<GreedyPlans> {
         let key = (graph.to_owned(), options.effort, options.fp);
-        locked(&self.greedy).get(&key).map(|(_, plans)| plans.clone())
+        let greedy = locked(&self.greedy);
+        let (numbers, plans) = greedy.get(&key)?;
+        (*numbers == numbering(f)).then(|| plans.clone())
     }
 
-    /// Keeps the greedy plans of a function of this many instructions, which have its hash.
-    pub(crate) fn keep_greedy(&self, insts: usize, options: &PlanOptions, plans: &GreedyPlans) {
+    /// Keeps the greedy plans of a function, which have its hash.
+    pub(crate) fn keep_greedy(&self, f: &Function, options: &PlanOptions, plans: &GreedyPlans) {
         let Some((_, plan)) = plans.first() else { return };
         let key = (plan.graph.clone(), options.effort, options.fp);
         let mut greedy = locked(&self.greedy);
         if greedy.len() >= MOST_GREEDY {
             greedy.clear();
         }
-        greedy.insert(key, (insts, plans.clone()));
+        greedy.insert(key, (numbering(f), plans.clone()));
     }
 
     /// The numbers of the forms of its groups.

@@ -47,7 +47,7 @@ use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
-use crate::search::bundles::{bundled_points, launches_saved, least_seconds};
+use crate::search::bundles::{bundled_points, bundling_bound, launches_saved};
 use crate::search::fastest::{Attempts, UnfusedPlan, are_alike, attempts};
 use crate::search::measure::Predicted;
 use crate::search::parallel::{beside, each};
@@ -165,8 +165,8 @@ fn budgeted(
     let bundled = match evaluator.budget() {
         None => each(&all, bundled),
         Some(budget) => {
-            let least = |p: &PlanPoint| least_seconds(evaluator.base(), (f, p), options, engine);
-            bundled_within(&all, (budget, fastest), &least, &bundled)
+            let bound = |p: &PlanPoint| bundling_bound(evaluator.base(), (f, p), options, engine);
+            bundled_within(&all, (budget, fastest), &bound, &bundled)
         }
     };
     let mut points = found.compact;

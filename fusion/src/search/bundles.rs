@@ -20,7 +20,7 @@ use crate::search::point::PlanPoint;
 use adfuse_ir::kernel::{Buffer, Role};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use std::ops::Range;
 
 /// The most kernels of a launch: each has code and pointers of its own in it.
@@ -172,19 +172,37 @@ pub(crate) fn launches_saved(
     given.map_or(0.0, |given| given.launches_saved(options.device.launch_s))
 }
 
-/// Seconds that a plan takes however its kernels share launches, and however many cores they keep busy then.
-pub(crate) fn least_seconds(
+/// What a plan takes at the least, however its kernels share launches.
+#[derive(Clone, Copy)]
+pub(crate) struct BundlingBound {
+    /// Seconds, however many cores are kept busy then.
+    pub(crate) seconds: f64,
+    /// Bytes at the peak: moving a kernel changes for how long the arrays that it touches are in memory, and no other.
+    pub(crate) peak: u64,
+}
+
+/// The bound of a plan; `None` where nothing of it shares a launch.
+pub(crate) fn bundling_bound(
     base: Option<&LinkBase<'_>>,
     (f, point): (&Function, &PlanPoint),
     options: &PlanOptions,
     engine: &dyn EngineModel,
-) -> f64 {
+) -> Option<BundlingBound> {
     if options.effort == Effort::Off || !may_gain(f, &point.plan) {
-        return point.seconds;
+        return None;
     }
-    let given = TimedPlan::of(base, (f, &point.plan), (options, engine));
-    let shared = given.map_or(0.0, |given| given.short_seconds(options.device.launch_s));
-    point.seconds - shared
+    let given = TimedPlan::of(base, (f, &point.plan), (options, engine))?;
+    let steps = given.bundle_steps(&point.plan, options.device.launch_s);
+    let mut moved = EntitySet::new();
+    let short = steps.groups.iter().zip(&steps.short).filter(|(_, short)| **short);
+    for uses in short.flat_map(|(uses, _)| uses) {
+        moved.extend(uses.reads.iter().chain(&uses.writes).copied());
+    }
+    let is_temp = |b: &Buffer| steps.buffers[*b].role == Role::Temp;
+    let bytes = moved.iter().filter(is_temp).map(|b| bytes(&steps.buffers[b]).unwrap_or(u64::MAX));
+    let bytes = bytes.fold(0, u64::saturating_add);
+    let seconds = point.seconds - given.short_seconds(options.device.launch_s);
+    Some(BundlingBound { seconds, peak: given.least_peak().saturating_sub(bytes) })
 }
 
 /// Whether two groups may share a launch: most plans are done here, before anything is linked or lowered.

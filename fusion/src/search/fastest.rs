@@ -139,11 +139,11 @@ pub(super) fn greedy_plans(
     engine: &dyn EngineModel,
 ) -> Result<GreedyPlans, Diagnostic> {
     let f = facts.f;
-    let (insts, memo) = (f.inst_count(), engine.memo().filter(|m| m.is_for(&options.device)));
+    let memo = engine.memo().filter(|memo| memo.is_for(&options.device));
     let mut hash = None;
-    if let Some(memo) = memo.filter(|memo| memo.may_have_greedy(insts)) {
+    if let Some(memo) = memo.filter(|memo| memo.may_have_greedy(f)) {
         let graph = graph_hash(f);
-        if let Some(known) = memo.greedy(&graph, options) {
+        if let Some(known) = memo.greedy((f, &graph), options) {
             return Ok(known);
         }
         hash = Some(graph);
@@ -166,7 +166,7 @@ pub(super) fn greedy_plans(
     let (graph, mut plans) = (graph.unwrap_or_else(|| graph_hash(f)), plans?);
     plans.iter_mut().for_each(|(_, plan)| plan.graph.clone_from(&graph));
     if let Some(memo) = memo {
-        memo.keep_greedy(insts, options, &plans);
+        memo.keep_greedy(f, options, &plans);
     }
     Ok(plans)
 }

@@ -53,6 +53,8 @@ const WARPS: [([i64; 2], u32); 7] =
     [([1, 8], 1), ([2, 4], 1), ([4, 2], 1), ([8, 1], 1), ([1, 4], 2), ([2, 2], 2), ([4, 1], 2)];
 /// Tiles that are looked at with each step of the depth, and steps of the depth.
 const LOOKED_AT: usize = 8;
+/// Tiles that are tried at the most, those that do not fit among them: products of windows along three axes have thousands.
+const MOST_TRIED: usize = 256;
 const MOST_STEPS: usize = 8;
 
 /// Sides of tiles along rows and columns, warps along both, and blocks of a multiprocessor.
@@ -93,7 +95,7 @@ impl WindowTile {
         let shapes = shapes(form, m, depths.first()?, target);
         let mut best: Option<(f64, WindowTile)> = None;
         let mut looked_at = 0;
-        for ([rows, cols], warps, resident) in shapes {
+        for ([rows, cols], warps, resident) in shapes.into_iter().take(MOST_TRIED) {
             let mut found = false;
             for depth in depths.iter().take(MOST_STEPS) {
                 let sides = [rows.clone(), cols.clone(), depth.clone()];
