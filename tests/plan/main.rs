@@ -23,6 +23,7 @@ mod loops;
 mod lossy;
 mod memory;
 mod models;
+mod one_budget;
 mod optimal;
 mod plan_cache;
 mod plan_invariance;
