@@ -43,13 +43,13 @@ fn updates(sizes: &[u64]) -> Function {
 fn one_budget_gets_the_plan_of_the_frontier() {
     let sizes =
         [1024, 1024, 16, 32, 100, 32, 32, 100, 100, 257, 16, 1024, 32, 16, 32, 1024, 257, 16];
-    let lossy = Lossy::default();
+    let (lossy, mut others) = (Lossy::default(), 0);
     for f in [updates(&sizes), updates(&sizes[..9])] {
         for device in [MachineModel::cpu(), MachineModel::h200()] {
             for effort in [Effort::Quick, Effort::Default] {
                 let options = PlanOptions { device: device.clone(), effort, fp: Fp::Strict };
                 let frontier = budget_frontier(&f, &lossy, &options, &AnyEngine).expect("plans");
-                assert!(frontier.points().len() > 1, "{effort:?}");
+                others += frontier.points().len() - 1;
                 for point in frontier.points() {
                     for budget in [point.point.peak, point.point.peak + 1] {
                         let of = PlanBudget::from(budget);
@@ -67,6 +67,7 @@ fn one_budget_gets_the_plan_of_the_frontier() {
             }
         }
     }
+    assert!(others > 4, "{others} budgets that are not the least");
 }
 
 /// Rewrites of a function may have its text and other numbers of instructions and values: what is known of one is no plan of
