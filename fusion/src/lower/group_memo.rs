@@ -26,7 +26,7 @@ pub struct LoweringMemo {
     blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
     plans: Mutex<HashMap<FunctionKey, Plan>>,
     /// Greedy plans of functions, in order of effort, with the numbers that they name values by.
-    greedy: Mutex<HashMap<FunctionKey, (Numbering, GreedyPlans)>>,
+    greedy: Mutex<HashMap<FunctionKey, (NamedNumbers, GreedyPlans)>>,
     /// That of plans of blocks, which are priced by their structure alone.
     of_blocks: OnceLock<Arc<LoweringMemo>>,
 }
@@ -38,9 +38,9 @@ type FunctionKey = (String, Effort, Fp);
 pub(crate) type GreedyPlans = Vec<(Effort, Plan)>;
 
 /// The instructions of a function's body and the values of the function, in the order of its text.
-type Numbering = (Vec<Inst>, Vec<Value>);
+type NamedNumbers = (Vec<Inst>, Vec<Value>);
 
-fn numbering(f: &Function) -> Numbering {
+fn numbering(f: &Function) -> NamedNumbers {
     let results = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
     (f.body_insts().to_vec(), f.params().iter().chain(results).copied().collect())
 }
