@@ -7,11 +7,12 @@ use super::ptx::tree_fold::levels;
 use super::schedule::program::{GpuSchedule, StepSchedule};
 use super::schedule::rows::{Chains, ScheduledRows};
 use super::schedule::scheduled::Scheduled;
+use super::schedule::shape::loaded;
 use super::schedule::tree_fold::{TreeFold, TreeLevel};
 use super::schedule::warpgroup::{WarpgroupMember, WarpgroupProduct};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::facts::LaunchFacts;
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Sink, Stage};
+use adfuse_ir::kernel::{Buffer, Program, Sink, Stage};
 use hashbrown::HashSet;
 use std::slice;
 
@@ -56,22 +57,9 @@ fn touched(step: &StepSchedule) -> Option<Vec<Vec<Buffer>>> {
 
 /// What a stage whose sinks store reads and writes.
 fn of_stage(stage: &Stage) -> Vec<Buffer> {
-    let mut touched = loads(&stage.params);
+    let mut touched = loaded(&stage.params);
     touched.extend(stage.sinks.iter().filter_map(stored));
     touched
-}
-
-/// The buffers that parameters are loaded from.
-fn loads(params: &[Param]) -> Vec<Buffer> {
-    let pieces = params.iter().flat_map(|param| match param {
-        Param::Load(pieces) => pieces.as_slice(),
-        _ => &[],
-    });
-    let from = |piece: &Piece| match piece.from {
-        Operand::Buffer(b) => Some(b),
-        Operand::Literal(_) => None,
-    };
-    pieces.filter_map(from).collect()
 }
 
 fn stored(sink: &Sink) -> Option<Buffer> {
@@ -112,9 +100,9 @@ fn of_products(product: &WarpgroupProduct) -> Vec<Buffer> {
     let mut touched = Vec::new();
     for WarpgroupMember { member, parts, .. } in &product.members {
         for (_, feed, _) in member.feeds() {
-            touched.extend(loads(&feed.params));
+            touched.extend(loaded(&feed.params));
         }
-        touched.extend(loads(&member.then.params));
+        touched.extend(loaded(&member.then.params));
         let sinks = member.then.sinks.iter().zip(parts);
         touched.extend(sinks.filter_map(|(sink, part)| part.or_else(|| stored(sink))));
     }

@@ -153,7 +153,7 @@ pub fn plans_within(
     budget_frontier(f, lossy, options, engine)
 }
 
-/// As [`budget_frontier`], beside what is known.
+/// The frontier of [`budget_frontier`]. Plans that a point of `known` beats are left out; with a budget in `known`, so are plans that it does not choose.
 fn rewritten_plans(
     f: &Function,
     lossy: &Lossy,

@@ -140,13 +140,8 @@ pub(super) fn greedy_plans(
 ) -> Result<GreedyPlans, Diagnostic> {
     let f = facts.f;
     let memo = engine.memo().filter(|memo| memo.is_for(&options.device));
-    let mut hash = None;
-    if let Some(memo) = memo.filter(|memo| memo.may_have_greedy(f)) {
-        let graph = graph_hash(f);
-        if let Some(known) = memo.greedy((f, &graph), options) {
-            return Ok(known);
-        }
-        hash = Some(graph);
+    if let Some(known) = memo.and_then(|memo| memo.greedy(f, options)) {
+        return Ok(known);
     }
     let grouped = || -> Result<GreedyPlans, Diagnostic> {
         if options.effort == Effort::Quick {
@@ -159,10 +154,7 @@ pub(super) fn greedy_plans(
         return Ok(Vec::new());
     }
     // To print a function takes a quarter of the time that it takes to group it.
-    let (graph, plans) = match hash {
-        Some(graph) => (Some(graph), grouped()),
-        None => beside(f, || graph_hash(f), grouped),
-    };
+    let (graph, plans) = beside(f, || graph_hash(f), grouped);
     let (graph, mut plans) = (graph.unwrap_or_else(|| graph_hash(f)), plans?);
     plans.iter_mut().for_each(|(_, plan)| plan.graph.clone_from(&graph));
     if let Some(memo) = memo {

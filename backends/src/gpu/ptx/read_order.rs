@@ -5,7 +5,8 @@ use crate::gpu::launches::{Arg, Launch, StepCode};
 use crate::gpu::schedule::program::StepSchedule;
 use crate::gpu::schedule::rows::ScheduledRows;
 use crate::gpu::schedule::scheduled::Scheduled;
-use adfuse_ir::kernel::{Buffer, Kernel, Operand, Param, Piece, Sink, Stage, Step};
+use crate::gpu::schedule::shape::loaded;
+use adfuse_ir::kernel::{Buffer, Kernel, Sink, Stage, Step};
 
 /// Whether what is read at a coordinate is read before anything is written there, and not again: by one launch of one
 /// stage, by one of rows, or by a bundle of kernels of one stage each.
@@ -29,23 +30,10 @@ pub(super) fn reads_first(step: &Step, scheduled: &StepSchedule, code: &StepCode
 /// them; rows that are prefetched are the team's own.
 fn by_rows(kernel: &Kernel, scheduled: &StepSchedule, code: &StepCode) -> bool {
     let Some(Scheduled::Rows(rows)) = scheduled.works.first() else { return false };
-    let read: Vec<Buffer> = kernel.stages.iter().flat_map(loaded).collect();
+    let read: Vec<Buffer> = kernel.stages.iter().flat_map(|stage| loaded(&stage.params)).collect();
     let reads = |arg: Arg| matches!(arg, Arg::Buffer(b) if read.contains(&b));
     let mut later = code.launches.iter().skip(1).flat_map(Launch::given);
     !later.any(reads) && stages_read_first(rows, kernel)
-}
-
-/// The buffers that a stage loads elements of.
-fn loaded(stage: &Stage) -> Vec<Buffer> {
-    let pieces = stage.params.iter().flat_map(|p| match p {
-        Param::Load(pieces) => pieces.as_slice(),
-        _ => &[],
-    });
-    let from = |piece: &Piece| match piece.from {
-        Operand::Buffer(b) => Some(b),
-        Operand::Literal(_) => None,
-    };
-    pieces.filter_map(from).collect()
 }
 
 /// Whether no stage reads a buffer behind one that stores a result of the step, and none that every thread computes
@@ -59,5 +47,5 @@ fn stages_read_first(rows: &ScheduledRows, kernel: &Kernel) -> bool {
     let stages = &rows.layout.kernel.stages;
     let first = stages.iter().position(stores).unwrap_or(stages.len());
     let shared = |s: &Stage| !stores(s) || rows.layout.is_shared(s) && !s.axes.is_empty();
-    stages.iter().all(shared) && stages.iter().skip(first + 1).all(|s| loaded(s).is_empty())
+    stages.iter().all(shared) && stages.iter().skip(first + 1).all(|s| loaded(&s.params).is_empty())
 }

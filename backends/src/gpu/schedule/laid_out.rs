@@ -1,8 +1,8 @@
 //! Operands that a kernel of its own lays out as words of two 16-bit floats before a product with windows reads them.
 //!
-//! Of a filter neighbours along the channels lie as far apart as the filter has steps, which is an odd number, mostly: no copy
-//! brings them. A filter is small beside what it is multiplied with, and its words are laid out with the product's own axes
-//! next to each other.
+//! In a filter, neighbours along the channels are as many elements apart as the filter has steps. That number is mostly odd, so no
+//! asynchronous copy can move such a pair as one word. Filters are small, so a kernel packs their words before the product. The axes
+//! of the product are contiguous in the packed filter.
 
 use super::box_word::BoxWord;
 use super::operand_path::feed;

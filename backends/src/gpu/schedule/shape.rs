@@ -20,6 +20,19 @@ pub(crate) fn load(b: Buffer, index: SmallVec<[IndexExpr; 4]>) -> Param {
     Param::Load(SmallVec::from_iter([piece]))
 }
 
+/// The buffers that parameters are loaded from.
+pub(crate) fn loaded(params: &[Param]) -> Vec<Buffer> {
+    let pieces = params.iter().flat_map(|param| match param {
+        Param::Load(pieces) => pieces.as_slice(),
+        _ => &[],
+    });
+    let from = |piece: &Piece| match piece.from {
+        Operand::Buffer(b) => Some(b),
+        Operand::Literal(_) => None,
+    };
+    pieces.filter_map(from).collect()
+}
+
 pub(crate) fn volume(extents: &[i64]) -> i64 {
     extents.iter().fold(1i64, |n, &m| n.saturating_mul(m.max(0)))
 }
