@@ -72,7 +72,7 @@ fn pairs_in_place(module: &ptx::PtxModule, program: &Program) -> Vec<InPlace> {
     }
 }
 
-/// Results of rows are in the place of what they are computed from, once whole rows are read: a softmax, and the gradient
+/// Results of rows are written over what they are computed from, once whole rows are read: a softmax, and the gradient
 /// of cross entropy by the scores. A scalar of a row that all threads read is not written where it was.
 pub(crate) fn rows_are_written_in_place() {
     let softmax = |n: u64, rows: &str| {
@@ -253,8 +253,8 @@ pub(crate) fn random_loops() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Kernels of the benches' programs and their gradients, as they are planned for many long rows, with rows and lengths
-/// in the place of those: chains of rows that fold their columns, copied ahead and not, and rows so long that
+/// Kernels of the benches' programs and their gradients, as they are planned for many long rows, with other numbers of rows
+/// and lengths: chains of rows that fold their columns, copied ahead and not, and rows so long that
 /// blocks take turns.
 const LARGE: [(&str, u64, &str, u64, &str); 7] = [
     ("bias_relu_loss", 16384, "4096", 24_577, "33"),
@@ -396,7 +396,7 @@ pub(crate) fn arithmetic_in_pairs_rounds_as_one() {
     }
 }
 
-/// The program as it is planned for many rows, with two in the place of those.
+/// The program as it is planned for many rows, but with two rows.
 fn for_two(f: &Function) -> Verified<Program> {
     let many = f.to_string().replace("[2", "[8192");
     let many = parse(&many).unwrap_or_else(|e| panic!("{e:?}"));

@@ -7,7 +7,7 @@
 //! in order, on one stream.
 //!
 //! A step may be several launches, of which a later one reads again what an earlier one has read: what a step
-//! writes must be in no memory that the same step reads. Layouts that write results in the place of
+//! writes must be in no memory that the same step reads. Layouts that write results over
 //! operands that die at the step are for engines that read each operand once. NaNs in memory are those that the
 //! chip makes: whoever hands an array over makes them canonical, as `Array` does.
 
@@ -56,7 +56,7 @@ pub struct StepCode {
     pub pieces: usize,
     /// Bytes beside the buffers that they need while they run. What is in them before is never read.
     pub scratch: u64,
-    /// Whether each element is read before the launches write there, and not again: results may be in the place of
+    /// Whether each element is read before the launches write there, and not again: results may be written over
     /// operands then.
     pub reads_first: bool,
     /// The programs that a loop or a branch runs, in the order of

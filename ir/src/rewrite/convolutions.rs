@@ -1,4 +1,4 @@
-//! Sums of windows that overlap, which are what convolutions become by transposition, as convolutions.
+//! Rewrites sums of overlapping windows as convolutions. Transposition turns convolutions into such sums.
 //!
 //! The gradient of a convolution by its operand is a product for each step of each window, and the sum of those at every place.
 //! An engine whose products read windows where they are has no need to store the products: what it multiplies instead is the

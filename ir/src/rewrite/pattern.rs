@@ -14,7 +14,7 @@ pub enum Pattern {
     Var(char),
     /// A literal of which this holds. Not for roots.
     Number(fn(Literal) -> bool),
-    /// A result of an instruction of this op, with operands such as these, as many as there are patterns.
+    /// A result of an instruction of this op, whose operands match these patterns, one each.
     Op(Op, &'static [Pattern]),
     /// As `Op`, of a commutative op with two operands, which may be the other way around.
     Commuted(Op, &'static [Pattern; 2]),

@@ -158,7 +158,7 @@ impl CallSink<'_> {
         }
     }
 
-    /// Takes down when all before is done.
+    /// Records an event once all work before it is done.
     pub(crate) fn mark(&mut self, event: &Event) -> Result<(), Refused> {
         match self {
             CallSink::Stream(stream) => event.mark(*stream),

@@ -31,7 +31,7 @@ use cudarc::driver::sys::CUdeviceptr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// A program on a device, ready to run as often as one likes.
+/// A program on a device, ready to run any number of times.
 pub struct GpuExecutable {
     pub(crate) name: String,
     pub(crate) device: Arc<GpuDevice>,

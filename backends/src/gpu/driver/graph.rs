@@ -1,4 +1,4 @@
-//! A run as graphs: drawn once for the places of its inputs and outputs, launched as often as one likes.
+//! A run as CUDA graphs: captured once for the addresses of its inputs and outputs, launched any number of times.
 #![allow(unsafe_code)]
 
 use super::call_sink::{CallSink, CapturedCall, GraphChange};

@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-/// The moments that a trace takes down: one before the first step and one after each; none where nothing is traced.
+/// The events that a trace records: one before the first step and one after each. Empty where nothing is traced.
 pub(crate) type Marks<'m> = &'m [Event];
 
 /// Moments of a run.

@@ -180,7 +180,7 @@ impl GpuPrepared {
     }
 
     /// For each of its steps, whether it reads again what it has read when it has begun to write, so that
-    /// nothing it writes may be in the place of what it reads ([`StepCode::reads_first`](crate::gpu::launches::StepCode)).
+    /// nothing it writes may be over what it reads ([`StepCode::reads_first`](crate::gpu::launches::StepCode)).
     pub fn reads_again(&self) -> Vec<bool> {
         reads_again(&self.module.steps)
     }

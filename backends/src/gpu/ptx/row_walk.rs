@@ -248,8 +248,8 @@ fn piece(
     }
 }
 
-/// Copies what comes next in the place of what was read here last: this many elements, those of the block of
-/// this number where there are several.
+/// Starts the asynchronous copy of the next row over what this stage has just read. `elements` is the number of elements; `block`
+/// is the number of the block of the row where rows have several.
 fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elements: i64) {
     let Some(next) = walk.next.filter(|_| !walk.done.is_empty()) else { return };
     // All lanes have read what is written over.

@@ -86,9 +86,8 @@ fn choose(
     out.launch(&s.homes, emit, grid.blocks(updates), *grid, 0)
 }
 
-/// A thread owns the places of some range, at some coordinates that are places themselves, and comes by
-/// all updates in their order: no two threads write one place, and none is written out of order.
-/// Each update is looked at as often as there are ranges.
+/// Each thread owns a range of places, and applies the updates of these places in order while it reads all updates. So no two
+/// threads write one place, and no place is written out of order. Every update is read once for each range.
 fn owned(
     s: &GpuSchedule,
     out: &mut Out,

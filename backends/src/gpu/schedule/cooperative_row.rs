@@ -151,7 +151,7 @@ impl Team {
         self.pieces(n).iter().map(|p| p.turns * self.width).sum()
     }
 
-    /// How often a warp goes on to come by this many elements.
+    /// The number of vectors each lane has of this many elements.
     pub(crate) fn turns(self, elements: i64) -> i64 {
         (elements + 32 * self.width - 1) / (32 * self.width)
     }

@@ -106,13 +106,13 @@ fn shape(domain: &[i64], run: Option<&Run>, (monoid, d): (Monoid, DType), fp: Fp
     FoldShape { axes, order, any, block, count, kept, kept_extents }
 }
 
-/// A flat loop as one that stores, where no fold comes by every point, and one for each set of folds.
+/// Splits a flat loop: one loop that stores, unless a fold visits every point and can store too, and one loop for each set of folds.
 pub(crate) fn divided(program: &Program, flat: &Flat, fp: Fp) -> (Option<Flat>, Vec<FoldLoop>) {
     let shapes = shapes(flat, fp);
     let stores: Vec<usize> = (0..flat.stage.sinks.len())
         .filter(|&k| matches!(flat.stage.sinks[k], Sink::Store { .. }))
         .collect();
-    // Stores go with the first fold that comes by every point, or alone.
+    // Stores are part of the first fold that visits every point. Without one they have a loop of their own.
     let host = shapes.iter().position(|(s, _)| s.count > 0 && volume(&flat.domain) > 0);
     let alone = (host.is_none() && !stores.is_empty() && volume(&flat.domain) > 0).then(|| {
         let stage = only(&flat.stage, &stores);

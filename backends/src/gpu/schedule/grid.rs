@@ -4,7 +4,7 @@ use super::text::{DecisionLine, Line, Reader, Writer};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Diagnostic;
 
-/// Threads of a block where nothing speaks for another number.
+/// Threads of a block by default.
 pub(crate) const THREADS: i64 = 256;
 
 /// Threads of a multiprocessor that hide the latency of memory, while each has registers enough for what a body

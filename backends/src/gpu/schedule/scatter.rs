@@ -1,4 +1,4 @@
-//! Scatters: whether every thread comes by all updates and takes those of its own places, or updates are sorted by
+//! Scatters: whether every thread reads all updates and applies those of its own places, or updates are sorted by
 //! their places first.
 
 use super::grid::Grid;
@@ -78,7 +78,7 @@ fn divides_rows(update: Update, dtype: DType, fp: Fp) -> bool {
     update.monoid().is_some_and(|monoid| fp != Fp::Strict || free(monoid, dtype))
 }
 
-/// Updates of a chain: about as many as there are chains, so that neither launch has long ones.
+/// The number of updates of a chain. It is about the number of chains, so that neither launch has long ones.
 fn chain_of(updates: i64) -> i64 {
     let chain = 1i64 << (updates.max(1).ilog2() / 2 + 1);
     if chain >= LEAST_CHAIN { chain } else { 0 }
@@ -87,7 +87,7 @@ fn chain_of(updates: i64) -> i64 {
 /// How a scatter is run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ScatterDecision {
-    /// Threads own ranges of the places of a column, this many, and come by all of its updates.
+    /// A thread owns one of `ranges` ranges of the places of a column, and reads all updates of the column.
     Owners { grid: Grid, ranges: i64 },
     /// Updates are sorted by their rows, and threads fold them.
     Sorted { folding: RowFolding, sort: SortDecision },

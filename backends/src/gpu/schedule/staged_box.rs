@@ -27,7 +27,7 @@ const BANKS: i64 = 32;
 const QUAD: i64 = 4;
 /// Words of a line that is copied apart from others although it lies beside them.
 const LEAST_LINE: i64 = 32;
-/// How many times as long a line may become by whole units.
+/// A line of whole units may be at most this many times as long as its elements.
 const MOST_WIDER: i64 = 2;
 
 /// A dimension of the array.

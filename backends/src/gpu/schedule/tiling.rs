@@ -301,7 +301,12 @@ impl DecisionLine for TileDecision {
             ("copy4", _) => Ok(Some(4)),
             ("copy8", _) => Ok(Some(8)),
             ("copy16", _) => Ok(Some(16)),
-            (other, span) => Err(wrong(span, format!("operands do not come by `{other}`"))),
+            (other, span) => Err(wrong(
+                span,
+                format!(
+                    "an operand is read by `computed`, `copy4`, `copy8` or `copy16`, not by `{other}`"
+                ),
+            )),
         };
         let copied = [path(&line, "lhs")?, path(&line, "rhs")?];
         let line = from.line("tile", &["sums", "warps", "resident"])?;

@@ -93,7 +93,7 @@ impl WarpgroupTile {
         Some(DepthRuns { tiles, steps: form.steps(), runs: self.runs })
     }
 
-    /// Errs for tiles that there are not, or that the products cannot have.
+    /// An error for tiles that do not exist, or that the products cannot have.
     pub(crate) fn check(&self, work: &WarpgroupWork, target: &GpuTarget) -> Result<(), String> {
         self.check_shape(target)?;
         match self.depth_runs(&work.members) {

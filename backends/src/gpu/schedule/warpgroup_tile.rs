@@ -146,7 +146,7 @@ impl WarpgroupTile {
         tile
     }
 
-    /// Errs for tiles that there are not.
+    /// An error for tiles that do not exist.
     pub(crate) fn check_shape(&self, target: &GpuTarget) -> Result<(), String> {
         let WarpgroupTile { side, order, cluster, stages, band, .. } = *self;
         if self.kind().is_none() {

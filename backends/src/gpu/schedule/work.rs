@@ -74,7 +74,7 @@ pub(crate) enum Home {
     Given,
     /// The caller's array of a buffer.
     Caller(Buffer),
-    /// So far into the scratch of its step.
+    /// This offset in the scratch of its step, in bytes.
     Scratch(u64),
 }
 

@@ -88,7 +88,7 @@ impl WindowKernel<'_> {
         emit.store(to, &axes(coords.len()), sum, &at, when);
     }
 
-    /// The coordinates of a line of group `n`, so far into it.
+    /// The coordinates of element `into` of a line of group `n`.
     fn coordinates(&self, side: usize, n: i64, into: IndexExpr) -> Vec<IndexExpr> {
         let (tile, tiling) = (&self.product.tile, &self.product.tiling);
         let lane = tiling.lanes[side];
