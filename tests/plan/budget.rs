@@ -174,7 +174,7 @@ fn budgets_choose_from_the_frontier() {
         prepare(&Module::single(g.clone()), g).map_err(|d| format!("cannot be prepared: {d}"))
     };
     // Random programs, in modes that recover operands, too.
-    random::programs(32, 24, |steps| {
+    random::programs(32, 15, |steps| {
         let f = decode(steps, DType::F32);
         let g = prepared(&gradient(&Module::single(f.clone()), &f)?)?;
         let fp = [Fp::Strict, Fp::Reproducible, Fp::Fast][steps.len() % 3];

@@ -85,16 +85,18 @@ fn functions_of_equal_text_have_plans_of_their_own() {
         let wrt = differentiable(f, None).expect("there is one");
         let g = forward_and_backward(&module, f, &wrt).expect("is differentiated");
         let g = prepare(&Module::single(g.clone()), &g).expect("is prepared");
-        for fp in [Fp::Strict, Fp::Fast] {
-            for device in [MachineModel::cpu(), MachineModel::h200()] {
-                for effort in [Effort::Default, Effort::Search] {
-                    let options = PlanOptions { device: device.clone(), effort, fp };
-                    let engine = adfuse::fusion::MemoEngine::new(&AnyEngine, &options.device);
-                    let recovered = recover_operands(&g, &options, &engine).expect("is decided");
-                    let plan = plan_for(&recovered.function, &options, &engine).expect("a plan");
-                    plan_point(&recovered.function, plan, &options, &engine).expect("is its own");
-                }
-            }
+        for (device, effort, fp) in [
+            (MachineModel::cpu(), Effort::Default, Fp::Strict),
+            (MachineModel::cpu(), Effort::Default, Fp::Fast),
+            (MachineModel::cpu(), Effort::Search, Fp::Strict),
+            (MachineModel::h200(), Effort::Default, Fp::Strict),
+            (MachineModel::h200(), Effort::Default, Fp::Fast),
+        ] {
+            let options = PlanOptions { device, effort, fp };
+            let engine = adfuse::fusion::MemoEngine::new(&AnyEngine, &options.device);
+            let recovered = recover_operands(&g, &options, &engine).expect("is decided");
+            let plan = plan_for(&recovered.function, &options, &engine).expect("a plan");
+            plan_point(&recovered.function, plan, &options, &engine).expect("is its own");
         }
     }
 }
