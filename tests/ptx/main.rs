@@ -393,6 +393,7 @@ fn main() -> ExitCode {
         bits::blocks_by_hand,
         bits::rows_that_fill_a_chip,
         layouts::rows_begin_at_lines_of_the_cache,
+        layouts::the_last_neighbours_of_a_row_are_few,
         residuals::gelu_leaves_its_operand,
         bits::rows_are_written_in_place,
         bits::pieces_of_a_row_add_up,
