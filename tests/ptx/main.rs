@@ -421,6 +421,7 @@ fn main() -> ExitCode {
         products::modes_choose_what_multiplies,
         products::blocks_share_a_long_depth,
         convolutions::sums_of_windows_are_convolutions,
+        convolutions::channels_by_themselves_are_elementwise,
         convolutions::sums_are_those_of_the_evaluator,
         convolutions::windows_are_multiplied_by_tensor_cores_in_fast,
         convolutions::words_are_multiplied_by_tensor_cores,
