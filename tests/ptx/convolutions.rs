@@ -124,6 +124,25 @@ pub(crate) fn sums_of_windows_are_convolutions() {
     }
 }
 
+/// Of convolutions by channel and their gradients no step is a product, and what they are has the same values.
+pub(crate) fn channels_by_themselves_are_elementwise() {
+    for convolution in CONVOLUTIONS.iter().filter(|c| c.name.starts_with("depthwise")) {
+        for dtype in TYPES {
+            let (module, g) = convolution.differentiated(dtype);
+            let before = lowered(&module, &g, Effort::Default, Fp::Fast);
+            let after = planned(convolution, dtype, Effort::Default);
+            let products = |program: &Program| {
+                program.steps.iter().filter(|s| matches!(s, Step::Contract(_))).count()
+            };
+            assert!(products(&before) > 0, "{} {dtype}", convolution.name);
+            assert_eq!(products(&after), 0, "{} {dtype}", convolution.name);
+            let args = convolution.arguments(dtype);
+            let [before, after] = [before, after].map(|program| kernel::run(&program, &args));
+            assert_eq!(before, after, "{} {dtype}", convolution.name);
+        }
+    }
+}
+
 /// Decisions that are given instead of the engine's own.
 pub(crate) type Edit<'e> = Option<&'e dyn Fn(&str) -> String>;
 

@@ -4,6 +4,7 @@
 //! An engine whose products read windows where they are has no need to store the products: what it multiplies instead is the
 //! cotangent's windows with the kernel, whose steps go the other way.
 
+use super::depthwise::DEPTHWISE;
 use super::pattern::{Match, Pattern};
 use super::rule::{Exactness, Reads, Rule, RuleTable, Site, When, rewrite};
 use crate::attrs::{Attr, Attrs, Ints};
@@ -19,18 +20,21 @@ use crate::types::{Dim, TensorType};
 /// Convolutions in place of sums of windows.
 pub static CONVOLUTIONS: RuleTable = RuleTable {
     name: "convolutions",
-    doc: "Sums of overlapping windows, after differentiation; in `fast`, on engines that multiply windows where they are.",
+    doc: "Convolutions by channel and sums of overlapping windows, after differentiation; in `fast`, on engines that multiply windows where they are.",
     reads: Reads::Source,
     regions: true,
-    rules: &[Rule {
-        name: "sum-of-windows",
-        doc: "A sum of the windows that a product of `f32`, `bf16` or `f16` gives becomes the product of a padded operand's windows with \
+    rules: &[
+        DEPTHWISE,
+        Rule {
+            name: "sum-of-windows",
+            doc: "A sum of the windows that a product of `f32`, `bf16` or `f16` gives becomes the product of a padded operand's windows with \
               the other operand reversed; what is cut off the sum is not computed. Where windows are two or more elements apart the \
               other operand has zeros, so that each window has whole strides of steps.",
-        exactness: Exactness::Real,
-        pattern: Pattern::AnyOf(&[Op::Pad, Op::ReduceSum]),
-        then: &When { condition: found, build: WindowSum::convolution },
-    }],
+            exactness: Exactness::Real,
+            pattern: Pattern::AnyOf(&[Op::Pad, Op::ReduceSum]),
+            then: &When { condition: found, build: WindowSum::convolution },
+        },
+    ],
 };
 
 /// The function with convolutions for sums of windows.

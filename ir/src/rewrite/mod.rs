@@ -7,6 +7,7 @@ mod convolutions;
 mod copy;
 mod cse;
 mod dce;
+mod depthwise;
 mod exchange_buckets;
 mod exchange_order;
 mod exchange_prefetch;

@@ -30,7 +30,6 @@ impl Emit<'_> {
         to: Reg,
     ) {
         let n = volume(&a.axes);
-        let each = UNIT / a.size;
         for piece in own.team.pieces(n) {
             let first = own.warp.clone().plus(piece.block);
             let block = resolved(&first, &self.same(vars), vars);
@@ -52,7 +51,7 @@ impl Emit<'_> {
                 self.when(when, |emit| {
                     let mut vars = vars.clone();
                     let block = vars.push(number, n / own.team.piece);
-                    emit.copy_units(a, own, &vars, point, &block, own.team.piece / each, to);
+                    emit.copy_units(a, own, &vars, point, &block, own.team.piece, to);
                 });
             }
             if rest > 0 {
@@ -61,13 +60,14 @@ impl Emit<'_> {
                 });
                 self.when(here, |emit| {
                     let block = IndexExpr::Const(full);
-                    emit.copy_units(a, own, vars, point, &block, rest / each, to);
+                    emit.copy_units(a, own, vars, point, &block, rest, to);
                 });
             }
         }
     }
 
-    /// Begins to copy a block of an array's row: this many pieces of 16 bytes.
+    /// Begins to copy a block of an array's row, of this many elements, in pieces of 16 bytes. Zeros fill the last one
+    /// where the row ends within it.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn copy_units(
         &mut self,
@@ -76,10 +76,11 @@ impl Emit<'_> {
         vars: &Vars,
         point: &[IndexExpr],
         block: &IndexExpr,
-        units: i64,
+        elements: i64,
         to: Reg,
     ) {
         let each = UNIT / a.size;
+        let (units, end) = ((elements + each - 1) / each, elements % each * a.size);
         for turn in 0..(units + 31) / 32 {
             let left = units - turn * 32;
             let unit = own.lane.clone().plus(turn * 32);
@@ -95,7 +96,16 @@ impl Emit<'_> {
             let from = self.address(a.buffer, &element, a.size as u64, vars, &[]);
             let at = self.shared_address(&place, a.size, to, a.offset, vars);
             let prefix = guard_prefix(valid);
-            self.asm.emit(format_args!("{prefix}cp.async.cg.shared.global {at}, {from}, {UNIT}"));
+            let bytes = (end > 0 && left <= 32).then(|| {
+                let lane = resolved(own.lane, &self.same(vars), vars);
+                let lane = value(&mut self.asm, &lane, vars, &[]);
+                let test = format_args!("{lane}, {}", left - 1);
+                let last = self.asm.pure(Class::Pred, "setp.eq.s32", test);
+                self.asm.pure(Class::Word, "selp.b32", format_args!("{end}, {UNIT}, {last}"))
+            });
+            let read = bytes.map_or(String::new(), |bytes| format!(", {bytes}"));
+            let copy = format_args!("{prefix}cp.async.cg.shared.global {at}, {from}, {UNIT}{read}");
+            self.asm.emit(copy);
         }
     }
 

@@ -29,6 +29,16 @@ pub(crate) struct Emit<'p> {
     pub(crate) maps: Vec<EmitMap>,
     /// Where the buffers of a block are.
     pub(crate) bindings: Option<&'p SecondaryMap<Buffer, BlockBinding>>,
+    /// Buffers in whose place others may be: one text is for several arrays of one form.
+    pub(crate) choices: Vec<BufferChoice>,
+}
+
+/// The buffers of which one is meant where the first is mentioned.
+pub(crate) struct BufferChoice {
+    pub(crate) first: Buffer,
+    /// The others, each where `number` is this.
+    pub(crate) others: Vec<(usize, Buffer)>,
+    pub(crate) number: Reg,
 }
 
 /// What an entry point is given.
@@ -92,11 +102,28 @@ impl<'p> Emit<'p> {
     pub(crate) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
         let mut asm = Asm::new();
         asm.near = fp == Fp::Fast;
-        Emit { asm, program, fp, args: Vec::new(), maps: Vec::new(), bindings: None }
+        let (args, maps, choices) = (Vec::new(), Vec::new(), Vec::new());
+        Emit { asm, program, fp, args, maps, bindings: None, choices }
     }
 
     /// Where a buffer is.
     pub(crate) fn pointer(&mut self, b: Buffer) -> Reg {
+        let mut found = self.pointer_of(b);
+        let choice = self.choices.iter().find(|choice| choice.first == b);
+        let Some((others, number)) = choice.map(|c| (c.others.clone(), c.number)) else {
+            return found;
+        };
+        for (k, other) in others {
+            let other = self.pointer_of(other);
+            let own = self.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{number}, {k}"));
+            let args = format_args!("{other}, {found}, {own}").to_string();
+            found = self.asm.pure(Class::Long, "selp.b64", args);
+        }
+        found
+    }
+
+    /// Where just this buffer is.
+    fn pointer_of(&mut self, b: Buffer) -> Reg {
         let number = self.argument(EmitArg::Buffer(b));
         let binding = self.bindings.map(|all| all[b]);
         if let Some(BlockBinding::Element(_)) = binding {

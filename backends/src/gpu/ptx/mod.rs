@@ -36,6 +36,7 @@ pub(crate) mod radix_sort;
 pub(crate) mod read_order;
 pub(crate) mod remainder;
 mod rough_exp;
+mod row_group;
 pub(crate) mod row_hoist;
 pub(crate) mod row_match;
 pub(crate) mod row_pieces;

@@ -2,8 +2,8 @@
 
 use super::address::{resolved, value};
 use super::emit::{At, Emit};
+use super::row_group::group;
 use super::row_point::Point;
-use super::row_walk::group;
 use crate::gpu::schedule::row_residency::pieces;
 use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
@@ -31,7 +31,7 @@ pub(crate) fn hoisted(emit: &mut Emit<'_>, p: &Point<'_>) {
             for turn in 0..own.turns {
                 let lanes = team.threads.min(32);
                 let place = start.clone().plus(turn * lanes).sum(p.lane.clone());
-                let (_, near) = group(emit, p, stage, vars.clone(), &place);
+                let (_, near, _) = group(emit, p, stage, vars.clone(), &place);
                 if emit.loaded_where(stage, &near, &|other| other == k).is_empty() {
                     for coords in &near.coords {
                         let at = At { vars: &near.vars, coords };

@@ -12,12 +12,12 @@ use super::operands::not;
 use super::packed_extremes::with_pairs;
 use super::partial_fold::Part;
 use super::rough_exp::softmax_terms;
+use super::row_group::{ShortGroup, group};
 use super::row_match::is_among;
 use super::row_point::{Ahead, Point};
 use super::row_registers::{held, keep, name_registers, shared_row};
 use crate::gpu::schedule::async_copy::RowArray;
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
-use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::place_match::PlaceMatch;
 use crate::gpu::schedule::row_residency::{
     Reduction, Residency, parts_of_fold, pieces, reductions,
@@ -70,6 +70,8 @@ struct Read {
     near: Neighbours,
     /// The place of the group.
     here: Below,
+    /// Which of them may be past the end of the row.
+    short: Option<ShortGroup>,
     /// The number of its first element among all of the thread.
     cell: i64,
     /// What the parameters of each are.
@@ -261,8 +263,7 @@ fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elem
             None => IndexExpr::Const(0),
         };
         for a in &walk.done {
-            let units = a.units(elements);
-            emit.copy_units(a, &next.own, &vars, &next.point, &block, units, next.to);
+            emit.copy_units(a, &next.own, &vars, &next.point, &block, elements, next.to);
         }
     });
 }
@@ -356,25 +357,6 @@ fn batches(
     }
 }
 
-/// The neighbours of a group among those of a stage's row, and where the group is.
-pub(super) fn group(
-    emit: &mut Emit<'_>,
-    p: &Point<'_>,
-    stage: &Stage,
-    mut vars: Vars,
-    place: &IndexExpr,
-) -> (Below, Neighbours) {
-    let width = p.layout.team.width;
-    let here = emit.below(&mut vars, place, volume(&stage.axes) / width);
-    let coords = |u: i64| {
-        let mut at = p.domain.clone();
-        at.extend(coordinates(&here.place.clone().times(width).plus(u), &stage.axes));
-        at
-    };
-    let coords = (0..width).map(coords).collect();
-    (here, Neighbours { vars, coords })
-}
-
 /// Some groups of neighbours: all are read, then all are computed.
 fn batch(
     emit: &mut Emit<'_>,
@@ -391,9 +373,11 @@ fn batch(
     for (turn, vars, number) in places {
         let first = number.clone().times(lanes).sum(p.lane.clone());
         let place = span.start.clone().sum(first);
-        let (here, near) = group(emit, p, walk.stage, vars.clone(), &place);
+        let (here, mut near, short) = group(emit, p, walk.stage, vars.clone(), &place);
         let cell = span.cell + turn * width;
-        let mut rows = emit.loaded_where(walk.stage, &near, &|k| arrays[k].is_none());
+        // A vector would go beyond the row.
+        let mut rows =
+            emit.loaded_where(walk.stage, &near, &|k| arrays[k].is_none() && short.is_none());
         for (k, param) in walk.stage.params.iter().enumerate() {
             if span.program.reads_param(k)
                 && let Some(found) = shared_row(emit, p, arrays[k], param, &here, &near.vars)
@@ -401,8 +385,12 @@ fn batch(
                 rows.insert(k, found);
             }
         }
+        let read_at = match &short {
+            Some(short) => short.read_at(emit, p, (&here, &mut near), &walk.stage.axes),
+            None => near.coords.clone(),
+        };
         let mut params = Vec::new();
-        for (u, coords) in near.coords.iter().enumerate() {
+        for (u, coords) in read_at.iter().enumerate() {
             let at = At { vars: &near.vars, coords };
             let known: &Point<'_> = p;
             let given = &mut |emit: &mut Emit<'_>, k: usize, param: &Param| match param {
@@ -419,7 +407,7 @@ fn batch(
             };
             params.push(emit.params(&walk.stage.params, span.program, &at, given).0);
         }
-        reads.push(Read { near, here, cell, params });
+        reads.push(Read { near, here, short, cell, params });
     }
     let paired = emit.asm.paired(span.program);
     emit.asm.terms.clone_from(&walk.terms);
@@ -461,9 +449,10 @@ fn put(
     let mut number = 0;
     for (k, (sink, values)) in walk.stage.sinks.iter().zip(values).enumerate() {
         match sink {
-            Sink::Store { buffer, index } => {
-                emit.store_row(*buffer, index, values, &read.near, stored)
-            }
+            Sink::Store { buffer, index } => match &read.short {
+                Some(short) => short.store(emit, (*buffer, index), values, (&read.near, stored)),
+                None => emit.store_row(*buffer, index, values, &read.near, stored),
+            },
             Sink::Keep(t) => {
                 let end = span.cell + span.turns * p.layout.team.width;
                 let cells = [read.cell as usize, end as usize];
@@ -471,6 +460,10 @@ fn put(
             }
             Sink::Reduce { .. } => {
                 let fold = &walk.folds[number];
+                let dtype = fold.pairs.unwrap_or(fold.dtype);
+                let within =
+                    read.short.map(|short| short.within(emit, (fold.monoid, dtype), values));
+                let values = within.as_ref().unwrap_or(values);
                 if let Some(narrow) = fold.pairs {
                     for pair in values.chunks_exact(2) {
                         let halves = [pair[0], pair[1]];

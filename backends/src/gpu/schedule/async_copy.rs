@@ -26,17 +26,6 @@ pub(crate) struct RowArray {
     pub(crate) last: usize,
 }
 
-impl RowArray {
-    /// Pieces of 16 bytes of this many elements.
-    pub(crate) fn units(&self, elements: i64) -> i64 {
-        (elements * self.size + UNIT - 1) / UNIT
-    }
-
-    pub(crate) fn bytes(&self) -> i64 {
-        volume(&self.axes).saturating_mul(self.size)
-    }
-}
-
 /// The arrays that a kernel's stages read whole, others for each step along the walked axes of the domain, and
 /// which parameter of which stage reads which.
 pub(crate) fn arrays(
@@ -75,7 +64,7 @@ pub(crate) fn arrays(
 }
 
 /// The buffer that a parameter reads, where a row of it is one piece of memory that begins at a multiple of
-/// 16 bytes.
+/// 16 bytes; it may end elsewhere.
 fn in_line<'p>(
     program: &Program,
     domain: &Extents,
@@ -113,7 +102,7 @@ fn in_line<'p>(
     let size = data.dtype.bytes() as i64;
     let unit = UNIT / size;
     let whole = terms.iter().filter(|t| !t.shares(&IndexExpr::axis(rank)));
-    let aligned = whole.clone().all(|t| divisible(t, unit)) && (n * size) % UNIT == 0;
+    let aligned = whole.clone().all(|t| divisible(t, unit));
     let straight = own == 1 && terms.contains(&IndexExpr::axis(rank));
     (straight && aligned).then_some((b, &piece.index))
 }

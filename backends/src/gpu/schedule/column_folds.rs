@@ -54,7 +54,7 @@ impl ColumnFold {
         let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
         let kept: Vec<usize> = (0..kernel.domain.len()).filter(|a| !axes.contains(a)).collect();
         let found = ColumnFold { axes, count, kept, chain: Order::Chain.block() as i64 };
-        let team = Team::of(kernel, fp);
+        let team = Team::of_columns(kernel, fp);
         let mut words = 0;
         for (stage, k) in folds(kernel) {
             if found.takes(kernel, stage, k, fp) {

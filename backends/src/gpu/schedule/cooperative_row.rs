@@ -1,9 +1,10 @@
 //! Which kernels are run as rows, and how threads share their points.
 
+use super::row_vectors::takes_short_groups;
 use super::scalar_form::instructions;
 use super::shape::{free, output_type, volume};
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::{Kernel, Order, Sink, Stage};
+use adfuse_ir::kernel::{Kernel, Order, Program, Sink, Stage};
 
 /// Elements of a block of the lane order.
 pub(crate) const BLOCK: i64 = 1024;
@@ -86,9 +87,18 @@ pub(crate) struct Team {
 
 impl Team {
     /// For the rows of a kernel.
-    pub(crate) fn of(kernel: &Kernel, fp: Fp) -> Team {
+    pub(crate) fn of(program: &Program, kernel: &Kernel, fp: Fp) -> Team {
+        Team::taking(kernel, fp, &|width| takes_short_groups(program, kernel, width))
+    }
+
+    /// For the rows of a kernel that folds columns: all groups of neighbours are whole.
+    pub(crate) fn of_columns(kernel: &Kernel, fp: Fp) -> Team {
+        Team::taking(kernel, fp, &|_| false)
+    }
+
+    fn taking(kernel: &Kernel, fp: Fp, takes_short: &dyn Fn(i64) -> bool) -> Team {
         let sizes = kernel.stages.iter().filter(|s| !s.axes.is_empty()).map(|s| volume(&s.axes));
-        let team = Team::of_rows(&sizes.collect::<Vec<_>>(), fp);
+        let team = Team::of_rows(&sizes.collect::<Vec<_>>(), fp, takes_short);
         let folds = |s: &&Stage| s.sinks.iter().any(|k| matches!(k, Sink::Fold { .. }));
         let text = kernel.stages.iter().filter(folds).map(|s| {
             let n = volume(&s.axes);
@@ -119,11 +129,12 @@ impl Team {
         fp == Fp::Strict && self.warps() > 1 && self.piece < BLOCK
     }
 
-    /// For rows of this many elements.
-    fn of_rows(sizes: &[i64], fp: Fp) -> Team {
+    /// For rows of this many elements, whose last group of neighbours may be short where a kernel takes that.
+    fn of_rows(sizes: &[i64], fp: Fp, takes_short: &dyn Fn(i64) -> bool) -> Team {
         let longest = sizes.iter().copied().max().unwrap_or(1);
         // In the lane order a lane's elements are 32 apart.
-        let fits = |w: &i64| longest >= 32 * w && sizes.iter().all(|n| n % w == 0);
+        let fits =
+            |w: &i64| longest >= 32 * w && (sizes.iter().all(|n| n % w == 0) || takes_short(*w));
         let width = if fp == Fp::Strict { 1 } else { [4, 2].into_iter().find(fits).unwrap_or(1) };
         // The lane order has its blocks; where the order is free more warps have smaller ones.
         let piece = if fp == Fp::Strict { BLOCK } else { BLOCK / 2 };
@@ -189,7 +200,7 @@ mod tests {
     #[test]
     fn teams_have_the_lanes_of_the_order() {
         let shape = |n| {
-            let team = Team::of_rows(&[n], Fp::Strict);
+            let team = Team::of_rows(&[n], Fp::Strict, &|_| true);
             (team.threads, team.teams)
         };
         assert_eq!(shape(1), (1, 128));
@@ -207,7 +218,7 @@ mod tests {
         let lengths = [1, 5, 31, 32, 33, 1000, 1024, 1025, 1500, 4096, 5000, 50304, 131072];
         for (seed, n) in (0..).zip(lengths.into_iter().flat_map(|n| [n, n])) {
             let fp = if seed % 2 == 0 { Fp::Strict } else { Fp::Fast };
-            let team = Team::of_rows(&[n], fp);
+            let team = Team::of_rows(&[n], fp, &|_| true);
             let mut seen = vec![0; n as usize];
             for piece in team.pieces(n) {
                 for warp in 0..team.warps() {
@@ -234,7 +245,7 @@ mod tests {
     #[test]
     fn warps_share_rows_with_a_long_text() {
         let shape = |n, size, fp| {
-            let team = Team::of_rows(&[n], fp).shared_by_warps(&[(n, size)]);
+            let team = Team::of_rows(&[n], fp, &|_| false).shared_by_warps(&[(n, size)]);
             (team.threads, team.teams, team.piece)
         };
         assert_eq!(shape(1024, 50, Fp::Strict), (32, 4, 1024));

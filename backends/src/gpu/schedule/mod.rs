@@ -51,6 +51,7 @@ pub(crate) mod row_decision;
 pub(crate) mod row_residency;
 pub(crate) mod row_search;
 pub(crate) mod row_unroll;
+pub(crate) mod row_vectors;
 pub(crate) mod rows;
 pub(crate) mod scalar_form;
 pub(crate) mod scatter;

@@ -367,7 +367,7 @@ impl Scheduler<'_, '_> {
             RowDecision::of(&low.program, kernel, rows.columns.as_ref(), (&target, fp))
         };
         let (decision, span) = self.decision("rows", own)?;
-        self.check(span, |_| rows.check(&decision))?;
+        self.check(span, |low| rows.check(&low.program, &decision))?;
         let layout = fits(rows.laid_out(&self.low.program, &decision)?, span)?;
         self.check(span, |_| rows.check_layout(&layout))?;
         let made = rows.scheduled(self.low, decision, layout);

@@ -79,6 +79,8 @@ pub(crate) struct RowFrame {
     prefetched: Vec<(Tile, usize)>,
     /// Tiles that are kept otherwise.
     pub(crate) lives: Vec<Life>,
+    /// Neighbours that threads read and write together, of the last of which a row may have some alone.
+    width: i64,
 }
 
 /// Where tiles and arrays are in shared memory.
@@ -122,7 +124,7 @@ impl RowFrame {
             let cells = team.cells(volume(&stage.axes));
             lives.push(Life { tile: t, from, until, words: words(&kernel, t, cells) });
         }
-        Ok(RowFrame { kernel, arrays, reads, prefetched, lives })
+        Ok(RowFrame { kernel, arrays, reads, prefetched, lives, width: team.width })
     }
 
     /// Places what is not in registers.
@@ -131,10 +133,14 @@ impl RowFrame {
         let mut residency = SecondaryMap::new();
         self.prefetched.iter().for_each(|&(t, a)| residency[t] = Some(Residency::Prefetched(a)));
         registers.iter().for_each(|&t| residency[t] = Some(Residency::Registers));
+        let room = |n: i64, size: i64| {
+            let bytes = ((n + self.width - 1) / self.width * self.width).saturating_mul(size);
+            bytes.saturating_add(15) / 16 * 16
+        };
         let mut ahead = 0;
         for a in &mut arrays {
             a.offset = ahead;
-            ahead += (a.bytes() + 15) / 16 * 16;
+            ahead += room(volume(&a.axes), a.size);
         }
         let mut bytes = ahead * copies;
         let mut lives: Vec<&Life> =
@@ -144,7 +150,7 @@ impl RowFrame {
         for life in lives {
             let tile = &kernel.tiles[life.tile];
             let form = [volume(&tile.dims), tile.dtype.bytes() as i64];
-            let size = (form[0].saturating_mul(form[1]).saturating_add(15)) / 16 * 16;
+            let size = room(form[0], form[1]);
             // A thread reads the place of what was there before it writes there.
             let place = taken.iter().position(|t| t.1 == form && t.2 <= life.from);
             let over = |a: &RowArray| {

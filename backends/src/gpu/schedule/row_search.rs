@@ -57,7 +57,7 @@ impl RowDecision {
         columns: Option<&ColumnFold>,
         (target, fp): (&GpuTarget, Fp),
     ) -> Result<RowDecision, Diagnostic> {
-        let team = Team::of(kernel, fp);
+        let team = Team::of(program, kernel, fp);
         let parts = parts_bytes(kernel, team, fp);
         let shared = i64::from(target.shared);
         let words = |(stage, k): (&Stage, usize)| match &stage.sinks[k] {
@@ -180,8 +180,8 @@ impl Attempt<'_> {
         let block = target.allocated_threads(team.block());
         let limit = (i64::from(target.registers) / block.max(COUNTED_THREADS)).min(of_thread);
         let limit = limit / unit * unit;
-        // Elements that are far apart have addresses of their own.
-        let apart = if team.width == 1 && team.block() > LARGE { OTHERS / 2 } else { 0 };
+        // Elements that are far apart have addresses of their own, and neighbours are computed together.
+        let apart = if team.block() > LARGE { OTHERS / 2 } else { 0 };
         let mut used = OTHERS + apart + self.columns + most;
         let mut held: Vec<&Life> = Vec::new();
         for life in frame.lives.iter().filter(|_| small) {

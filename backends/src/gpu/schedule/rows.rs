@@ -9,6 +9,7 @@ use super::place_match::PlaceMatch;
 use super::row_decision::{RowDecision, RowWalk};
 use super::row_residency::{RowFrame, RowLayout, parts_bytes, read_tiles, unchanging, walked};
 use super::row_unroll::most_turns;
+use super::row_vectors::takes_short_groups;
 use super::shape::{output_type, volume};
 use super::tree_fold::{TreeFold, joined};
 use super::work::Lowering;
@@ -67,7 +68,7 @@ impl RowKernel<'_> {
     }
 
     /// Errs where teams do not share these rows so.
-    pub(crate) fn check(&self, d: &RowDecision) -> Result<(), String> {
+    pub(crate) fn check(&self, program: &Program, d: &RowDecision) -> Result<(), String> {
         let target = &self.target;
         let Team { threads, teams, piece, width } = d.team;
         let sizes: Vec<i64> = self
@@ -93,7 +94,9 @@ impl RowKernel<'_> {
         let split = several && longest <= BLOCK && threads / WARP * piece >= longest;
         let ordered =
             self.fp != Fp::Strict || width == 1 && (whole || split) && threads >= longest.min(WARP);
-        let vectors = [1, 2, 4].contains(&width) && sizes.iter().all(|n| n % width == 0);
+        let vectors = [1, 2, 4].contains(&width)
+            && (sizes.iter().all(|n| n % width == 0)
+                || takes_short_groups(program, self.kernel, width));
         let aligned =
             vectors && piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
         if !ordered || !aligned {

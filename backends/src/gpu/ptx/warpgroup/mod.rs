@@ -3,6 +3,7 @@
 //! A block has a multiprocessor to itself and takes tile after tile. Copies of the next tile begin while the sums of one are
 //! finished, which are in registers alone. The order of sums is fixed: depth ascends, and each sum has one owner.
 
+mod alike;
 mod copies;
 mod epilogue;
 mod multiply;
@@ -22,6 +23,7 @@ use crate::gpu::schedule::warpgroup_form::WarpgroupForm;
 use crate::gpu::schedule::warpgroup_tile::{GROUP, TileOrder, WarpgroupTile};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Member};
+use alike::alike;
 use ring::Ring;
 use sums::Sums;
 use tile_place::TilePlace;
@@ -174,17 +176,21 @@ impl<'p> WarpgroupKernel<'p> {
         });
     }
 
-    /// Finishes the sums of a tile as its product says. Parts of all products are stored alike.
+    /// Finishes the sums of a tile as its product says, by one text for products that say the same of other arrays. Parts of all
+    /// products are stored alike.
     fn finish_own(&self, emit: &mut Emit<'_>, sums: &Sums, place: TilePlace) {
         let number = match place.member.filter(|_| self.runs.is_none()) {
             Some(number) => number,
             None => return self.finish(emit, sums, place),
         };
-        for (k, one) in self.members.iter().enumerate() {
-            let own = format!("{number}, {k}");
-            let own = made(&mut emit.asm, Class::Pred, "setp.eq.s32", own);
-            let kernel = WarpgroupKernel::of(one, self.tile, (self.members, self.runs));
-            emit.when(Some(own), |emit| kernel.finish(emit, sums, place));
+        for group in alike(emit.program, self.members) {
+            let kernel = WarpgroupKernel::of(group.first, self.tile, (self.members, self.runs));
+            let own = group.test(emit, number, self.members.len());
+            emit.when(own, |emit| {
+                emit.choices = group.choices(number);
+                kernel.finish(emit, sums, place);
+                emit.choices.clear();
+            });
         }
     }
 
