@@ -33,6 +33,7 @@ pub(crate) mod loop_reverse;
 pub(crate) mod loop_run;
 pub(crate) mod machine_code;
 pub(crate) mod multiply;
+mod numa;
 pub(crate) mod operand;
 pub(crate) mod places;
 mod point_tasks;
