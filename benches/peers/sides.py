@@ -58,7 +58,7 @@ def jax_side(workload, rate):
         return jnp.einsum("bhqk,bkhe->bqhe", jax.nn.softmax(scores), v)
 
     ops = Ops(
-        tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, rsqrt=jax.lax.rsqrt,
+        tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, silu=jax.nn.silu, rsqrt=jax.lax.rsqrt,
         gelu=lambda x: jax.nn.gelu(x, approximate=False), softmax=jax.nn.softmax, log_softmax=jax.nn.log_softmax,
         cross_entropy=cross_entropy, layer_norm=layer_norm, einsum=jnp.einsum, conv=conv, max_pool=max_pool,
         attend=attend,
@@ -94,7 +94,7 @@ def torch_side(workload, rate, threads, compiled):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=factor).transpose(1, 2)
 
     ops = Ops(
-        tanh=torch.tanh, sigmoid=torch.sigmoid, relu=F.relu, rsqrt=torch.rsqrt, gelu=F.gelu,
+        tanh=torch.tanh, sigmoid=torch.sigmoid, relu=F.relu, silu=F.silu, rsqrt=torch.rsqrt, gelu=F.gelu,
         softmax=lambda x: F.softmax(x, -1), log_softmax=lambda x: F.log_softmax(x, -1),
         cross_entropy=lambda x, labels: F.cross_entropy(x, labels, reduction="sum"),
         layer_norm=lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, 1e-5), einsum=torch.einsum,

@@ -26,6 +26,8 @@ class Ops:
     tanh: Callable
     sigmoid: Callable
     relu: Callable
+    # x sigmoid(x).
+    silu: Callable
     rsqrt: Callable
     gelu: Callable
     softmax: Callable
@@ -130,6 +132,11 @@ def transformer_loss(o, x, g1, be1, wqkv, bqkv, wo, g2, be2, w1, b1, w2, b2, w):
     return (w * (h + (f @ w2 + b2))).sum()
 
 
+def rms_norm_swiglu_loss(o, x, g, wg, wu, wd, w):
+    n = x * o.rsqrt((x * x).mean(-1) + 1e-5)[:, None] * g
+    return (w * ((o.silu(n @ wg) * (n @ wu)) @ wd)).sum()
+
+
 def flat(*names):
     return lambda n: {name: (n,) for name in names}
 
@@ -168,6 +175,11 @@ def transformer_shapes(_):
         "x": (8, 128, d), "g1": (d,), "be1": (d,), "wqkv": (d, 3, h, e), "bqkv": (3, h, e), "wo": (h, e, d),
         "g2": (d,), "be2": (d,), "w1": (d, f), "b1": (f,), "w2": (f, d), "b2": (d,), "w": (8, 128, d),
     }  # fmt: skip
+
+
+def swiglu_shapes(_):
+    n, d, f = 512, 512, 1024
+    return {"x": (n, d), "g": (d,), "wg": (d, f), "wu": (d, f), "wd": (f, d), "w": (n, d)}
 
 
 ALL = ("4K", "64K", "1M", "16M")
@@ -213,5 +225,10 @@ WORKLOADS = [
     Workload(
         "transformer block", "transformer_block", (None,), transformer_shapes, BLOCK, transformer_loss,
         wanted={None: 1.15}, tolerance=1e-4, scale={"wqkv": 0.06, "wo": 0.06, "w1": 0.06, "w2": 0.03},
+    ),
+    Workload(
+        "rms norm and swiglu, 512 x 512 x 1024", "rms_norm_swiglu", (None,), swiglu_shapes,
+        ("x", "g", "wg", "wu", "wd"), rms_norm_swiglu_loss, wanted={None: 1.2}, tolerance=1e-4,
+        scale={"wg": 0.044, "wu": 0.044, "wd": 0.031},
     ),
 ]  # fmt: skip

@@ -33,6 +33,7 @@ programs! {
     "benches/programs" "mlp_step", false, [];
     "benches/programs" "mlp_small", true, [];
     "benches/programs" "lenet_loss", true, [];
+    "benches/programs" "rms_norm_swiglu", true, [];
     "tests/models" "attention", true, ["2" => "8", "9" => "128", "6" => "64", "12" => "512"];
     "tests/models" "deep_mlp", true, ["256" => "1024", "16" => "256"];
     "tests/models" "dropout_mlp", true, ["10" => "256", "24" => "784", "70" => "1024", "5" => "10"];

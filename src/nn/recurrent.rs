@@ -86,7 +86,8 @@ impl Gru<Param> {
 }
 
 /// A sequence by its steps: `[time, batch, gates]` of `[batch, time, in]`. Products with what does not depend on the step before are one
-/// product. `None` after an error, where the sequence or a state does not fit.
+/// product. The features are transposed rather than the gates, which are more: so products and their gradients read and write gates as steps
+/// do. `None` after an error, where the sequence or a state does not fit.
 #[track_caller]
 fn steps(
     x: &Tensor,
@@ -105,8 +106,8 @@ fn steps(
         x.fail(Kind::Shape, m);
         return None;
     }
-    let products = x.dot_general(weight, (&[], &[]), (&[2], &[1])) + bias;
-    Some(products.transpose([1, 0, 2]))
+    let by_time = x.transpose([1, 0, 2]);
+    Some(by_time.dot_general(weight, (&[], &[]), (&[2], &[1])) + bias)
 }
 
 /// `[batch, hidden]`, for sequences `[batch, ..]`.

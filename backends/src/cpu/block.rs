@@ -4,6 +4,7 @@
 //! constants with those of the executable, so their pointers are set once. Its inputs and outputs are memory of the
 //! program around it or of the loop; their pointers are set when the step begins, or at each turn of the loop.
 
+use super::carried_stacks::{CarryInStack, in_stacks};
 use super::deferred_steps::DeferredSteps;
 use super::kernel::CompiledKernel;
 use super::kernel::compile::CompileContext;
@@ -80,6 +81,24 @@ pub(super) enum CarryStart {
     Fill(u64, usize),
 }
 
+impl CarryStart {
+    /// What elements of a type that are kept so begin with.
+    pub(super) fn of(from: Operand, (dtype, storage): (DType, Storage)) -> CarryStart {
+        match (from, storage) {
+            (Operand::Buffer(b), _) => CarryStart::Buffer(b.index()),
+            (Operand::Literal(l), Storage::Plain) => {
+                CarryStart::Fill(l.bits(), dtype.bytes() as usize)
+            }
+            // The low bits of the value in all places of a word.
+            (Operand::Literal(l), Storage::Packed(width)) => {
+                let low = l.bits() & !(u64::MAX << width.min(63));
+                let word = (0..32).step_by(usize::from(width.max(1))).fold(0, |w, k| w | low << k);
+                CarryStart::Fill(word, 4)
+            }
+        }
+    }
+}
+
 /// A value that a loop carries.
 pub(super) struct CompiledCarry {
     pub(super) start: CarryStart,
@@ -107,6 +126,8 @@ pub(super) struct CompiledLoop {
     pub(super) step: CompiledBlock,
     /// What is stacked, with the bytes of an element.
     pub(super) stacks: Vec<(usize, usize)>,
+    /// Carries whose values are in stacks, of a loop without a way back.
+    pub(super) in_stacks: Vec<CarryInStack>,
     pub(super) back: Option<CompiledBack>,
     /// The number of its pointers.
     pub(super) state: usize,
@@ -230,7 +251,7 @@ impl<'l> StepCompiler<'_, 'l> {
             let each = |&b: &Buffer| (b.index(), element_bytes(program, b));
             stacks.iter().map(each).collect::<Vec<_>>()
         };
-        let turned = block(self, &step.step)?;
+        let mut turned = block(self, &step.step)?;
         let back = match &step.back {
             None => None,
             Some(back) => Some(CompiledBack {
@@ -240,6 +261,9 @@ impl<'l> StepCompiler<'_, 'l> {
                 numbers: places.numbers,
             }),
         };
+        let straight = back.is_none() && !matches!(trips, CompiledTrips::While(..));
+        let count = step.carries.len();
+        let in_stacks = if straight { in_stacks(&mut turned, count) } else { Vec::new() };
         self.loops.push([step.carries.len(), back.as_ref().map_or(0, |b| b.carries.len())]);
         Ok(CompiledLoop {
             op: step.op(),
@@ -248,6 +272,7 @@ impl<'l> StepCompiler<'_, 'l> {
             carries: carried(program, &step.carries, &places.carries),
             step: turned,
             stacks: elements(&step.stacks),
+            in_stacks,
             back,
             state: self.loops.len() - 1,
             index: (index, places.index),
@@ -391,18 +416,7 @@ fn outputs(program: &Program) -> Vec<BlockOutput> {
 fn carried(program: &Program, carries: &[Carry], places: &[([u64; 2], u64)]) -> Vec<CompiledCarry> {
     let carry = |(carry, &(spare, kept)): (&Carry, &([u64; 2], u64))| {
         let data = &program.buffers[carry.to];
-        let start = match (carry.from, data.storage) {
-            (Operand::Buffer(b), _) => CarryStart::Buffer(b.index()),
-            (Operand::Literal(l), Storage::Plain) => {
-                CarryStart::Fill(l.bits(), data.dtype.bytes() as usize)
-            }
-            // The low bits of the value in all places of a word.
-            (Operand::Literal(l), Storage::Packed(width)) => {
-                let low = l.bits() & !(u64::MAX << width.min(63));
-                let word = (0..32).step_by(usize::from(width.max(1))).fold(0, |w, k| w | low << k);
-                CarryStart::Fill(word, 4)
-            }
-        };
+        let start = CarryStart::of(carry.from, (data.dtype, data.storage));
         let bytes = data.bytes() as usize;
         CompiledCarry { start, to: carry.to.index(), bytes, spare, kept }
     };

@@ -1,7 +1,9 @@
 //! Contractions: operands as matrices, products piece by piece, and the epilogue of each piece while it is in the
 //! cache.
 
+use super::accumulated::{AccumulatedProduct, Accumulation};
 use super::batch_lanes::LaneProduct;
+use super::block::CarryStart;
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
@@ -9,18 +11,19 @@ use super::gemm::tiles::ProductKernel;
 use super::gemm::{Gemm, GemmSide, MatrixView, SubnormalState, best, packed_windows, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
-use super::operand::{View, WindowOperand, elements, read, stored, windows};
+use super::operand::{View, WindowOperand, elements, read, stored, sum_with, windows};
 use super::shape::volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
-use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
+use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 
-/// So few rows or columns are multiplied in the time that copying the other operand takes.
+/// So few rows or columns are multiplied in the time that copying the other operand takes. Their own operand is small beside it.
 const FEW: i64 = 32;
 
 /// The fewest products of a matrix of a batch that columns are divided into.
@@ -34,6 +37,8 @@ pub(super) struct CompiledMember {
     pub(super) sum: DType,
     pub(super) to: SumTarget,
     pub(super) tasks: ProductTasks,
+    /// How they are divided among this number of threads, once that has been asked.
+    pub(super) split: OnceLock<(i64, TaskSplit)>,
     /// Where the sums of chunks of the depth are, if tasks may be chunks.
     pub(super) chunks: Option<u64>,
     /// What multiplies, and what each worker has for it.
@@ -41,6 +46,8 @@ pub(super) struct CompiledMember {
     pub(super) room: u64,
     /// What the operands were like lately.
     pub(super) met: SubnormalState,
+    /// What the products of all batches are added to.
+    pub(super) onto: Option<Accumulation>,
 }
 
 /// Both operands.
@@ -131,8 +138,8 @@ impl Multiplier {
 pub(super) enum SumTarget {
     /// Those of a piece into an array of the worker, from which what follows takes them.
     Sums(u64, CompiledKernel),
-    /// To where they are stored.
-    View(View),
+    /// To where they are stored, each with an element added to it if there is another view.
+    View(View, Option<View>),
 }
 
 impl CompileContext<'_> {
@@ -152,24 +159,11 @@ impl CompileContext<'_> {
                 Some(self.member_operands(m, size)?)
             }
         };
-        let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
-        let (to, cuts) = match view {
-            Some(view) => {
-                self.note_stored_sums(results, m.sum);
-                (SumTarget::View(view), TaskGranularity::default())
-            }
-            None => {
-                let stages = vec![m.then.clone()];
-                let then = self
-                    .kernel(&Kernel { domain: result, stages, ..Kernel::default() }, Some(m.sum))?;
-                let cuts = then.cuts;
-                (SumTarget::Sums(0, then), cuts)
-            }
-        };
+        let by = Multiplier::new(operands.as_ref());
+        let (to, cuts) = self.target(m, (result, results), by)?;
         let bytes = m.sum.bytes();
         let followed = matches!(to, SumTarget::Sums(..));
         // More threads have smaller pieces.
-        let by = Multiplier::new(operands.as_ref());
         let packing = match &operands {
             Some(MemberOperands::Tiles(_)) => PiecePacking::Nothing,
             Some(MemberOperands::Lanes(_)) => PiecePacking::Columns,
@@ -199,11 +193,54 @@ impl CompileContext<'_> {
             sum: m.sum,
             to,
             tasks,
+            split: OnceLock::new(),
             chunks,
             by,
             room,
             met: SubnormalState::default(),
+            onto: None,
         })
+    }
+
+    /// Where sums go, and where what follows them may be cut.
+    fn target(
+        &mut self,
+        m: &Member,
+        (result, results): (Extents, i64),
+        by: Multiplier,
+    ) -> Result<(SumTarget, TaskGranularity), Diagnostic> {
+        let groups = [&m.batch, &m.rows, &m.cols];
+        if let Some(view) = stored(self.program, &m.then, groups, m.sum) {
+            self.note_stored_sums(results, m.sum);
+            return Ok((SumTarget::View(view, None), TaskGranularity::default()));
+        }
+        // Prices are those of a kernel, on every host.
+        let adds =
+            matches!(by, Multiplier::Matrices(gemm) if gemm.finishes()) && self.facts.is_none();
+        let adds = adds && m.depth.iter().all(|&n| n > 0);
+        let with = adds.then(|| sum_with(self.program, &m.then, groups, m.sum)).flatten();
+        if let Some((view, other)) = with {
+            return Ok((SumTarget::View(view, Some(other)), TaskGranularity::default()));
+        }
+        let stages = vec![m.then.clone()];
+        let kernel = Kernel { domain: result, stages, ..Kernel::default() };
+        let then = self.kernel(&kernel, Some(m.sum))?;
+        let cuts = then.cuts;
+        Ok((SumTarget::Sums(0, then), cuts))
+    }
+
+    /// A contraction that was taken out of a loop.
+    pub(super) fn accumulated(
+        &mut self,
+        m: &Member,
+        product: Option<&AccumulatedProduct>,
+    ) -> Result<CompiledMember, Diagnostic> {
+        let member = self.member(m)?;
+        let onto = product.map(|&AccumulatedProduct { start, reverse, .. }| Accumulation {
+            start: CarryStart::of(start, (m.sum, Storage::Plain)),
+            reverse,
+        });
+        Ok(CompiledMember { onto, ..member })
     }
 
     /// The same sums as a batch of matrices that are read in place. In a convolution by kernels of one element the columns of each
@@ -292,11 +329,11 @@ impl CompileContext<'_> {
         let sides = [(lhs, groups(&m.rows)), (rhs, groups(&m.cols))];
         let views = sides.each_ref().map(|(s, groups)| read(self.program, s.1, *groups, m.sum));
         let copied = sides.each_ref().map(|(s, groups)| windows(self.program, s.1, *groups, m.sum));
-        let few = size[1].min(size[2]) <= FEW;
-        let open = |(v, w): (&Option<View>, &Option<WindowOperand>)| {
-            v.is_none() && w.as_ref().is_some_and(|w| few || w.overlaps)
+        let open = |k: usize| {
+            let others = size[2 - k];
+            views[k].is_none() && copied[k].as_ref().is_some_and(|w| others <= FEW || w.overlaps)
         };
-        let any = size[3] > 0 && views.iter().zip(&copied).any(open);
+        let any = size[3] > 0 && (open(0) || open(1));
         let [(lhs, _), (rhs, _)] = sides;
         let [lhs_view, rhs_view] = views;
         let [lhs_copied, rhs_copied] = copied.map(|w| w.filter(|_| any));
@@ -324,7 +361,7 @@ impl CompileContext<'_> {
         let [lhs, rhs] = [0, 1].map(|k| sources[k].side(none, 0, depth, k == 0));
         let [row, column] = match to {
             SumTarget::Sums(..) => [piece[1], 1],
-            SumTarget::View(v) => v.steps,
+            SumTarget::View(v, _) => v.steps,
         };
         let out = MatrixView { at: none, row: row as isize, column: column as isize };
         let each = piece.map(|n| usize::try_from(n).unwrap_or(0));

@@ -59,7 +59,7 @@ fn of_step(
         slots: 0,
         host: None,
     };
-    work(&mut making, step).ok()?;
+    work(&mut making, step, None).ok()?;
     Some(collector.step)
 }
 

@@ -1,5 +1,6 @@
 //! Programs as the engine runs them, before they have memory: their steps rewritten, and what each step needs.
 
+use super::accumulated::AccumulatedProduct;
 use super::deferred_steps::DeferredSteps;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::host_memory::OffsetAllocator;
@@ -15,6 +16,8 @@ pub(super) struct LegalProgram {
     pub(super) needed: Vec<u64>,
     /// For each step as it runs, the programs in it.
     pub(super) blocks: Vec<Vec<LegalBlock>>,
+    /// Steps that were taken out of loops.
+    pub(super) accumulated: Vec<AccumulatedProduct>,
 }
 
 /// A program in a step.
@@ -32,6 +35,11 @@ pub(super) struct LegalBlock {
 }
 
 impl LegalProgram {
+    /// What a step was in a loop, if it was taken out of one.
+    pub(super) fn accumulation(&self, step: usize) -> Option<&AccumulatedProduct> {
+        self.accumulated.iter().find(|product| product.step == step)
+    }
+
     /// Takes room for the constants of the programs in its steps.
     pub(super) fn block_constants(&self, room: &mut OffsetAllocator) -> Result<(), Diagnostic> {
         (0..self.blocks.len()).try_for_each(|n| self.constants_of(n, room))

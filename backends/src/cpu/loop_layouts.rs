@@ -2,19 +2,23 @@
 //! elements of neighbouring sums side by side, where the program has them apart.
 //!
 //! The way back over a product with weights multiplies by the transposed ones, and a vector of sums would gather
-//! each of its operands at every step. A copy is made once, in the scratch memory of the loop's step.
+//! each of its operands at every step. So do forward products with weights that are stored by outputs; where there are several rows, they are
+//! transposed by the product at every step. A copy is made once, in the scratch memory of the loop's step.
 
 use crate::runtime::legalize::{Legalized, plain};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, Feed, Kernel, LoopTrips, Member, Operand, Param, Piece, Program,
-    Role, Step, Storage, is_small_line, verify,
+    Role, Step, Storage, is_small_line, unrolled, verify,
 };
 use smallvec::SmallVec;
 
 /// The most bytes of a matrix that is copied: larger ones are read from memory that is further away, and few of their lines at a time.
 const MOST: u64 = 256 << 10;
+
+/// The most rows that such a matrix is multiplied by: beside more, packing it at each step takes little.
+const ROWS: i64 = 128;
 
 /// The fewest steps of a loop for which a matrix is copied.
 const STEPS: u64 = 8;
@@ -133,8 +137,8 @@ fn each_piece(param: &mut Param, f: &mut dyn FnMut(&mut Piece)) {
     }
 }
 
-/// The axis of an input along which neighbouring sums of products read it, if all that reads it are products of one row or column that
-/// are few, and that axis is not the last.
+/// The axis of an input along which neighbouring sums of products read it, if all that reads it are products of few rows, and that
+/// axis is not the last.
 fn axis_of_sums(program: &Program, b: Buffer) -> Option<usize> {
     let data = &program.buffers[b];
     let small = data.storage == Storage::Plain && data.strides.is_none() && data.bytes() <= MOST;
@@ -164,7 +168,9 @@ fn feed_reads(feed: &Feed, b: Buffer, member: &Member, left: bool) -> InputReads
     let (own, other) =
         if left { (&member.rows, &member.cols) } else { (&member.cols, &member.rows) };
     let line = other.iter().all(|&n| n == 1) && is_small_line(member);
-    let last = own.iter().rposition(|&n| n > 1).filter(|_| line);
+    let rows = other.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let matrix = !left && (2..=ROWS).contains(&rows) && unrolled("", member).is_none();
+    let last = own.iter().rposition(|&n| n > 1).filter(|_| line || matrix);
     let axis = last.map(|last| (member.batch.len() + last, feed_axes(member, own.len())));
     feed.params
         .iter()

@@ -322,12 +322,14 @@ impl StepRun<'_> {
         let made = run.made;
         self.begin(run.outer, &made.carries, run.trips % 2 == 1, (now, next));
         self.hold(run, true, (now, next));
+        self.place_in_stacks(run, 0, (now, next));
         for t in 0..run.trips {
             let position = run.position(t);
             let turn = BlockTurn { position, now, next, returned: &[], stacks: &made.stacks };
             self.turn(run, &made.step, &turn)?;
             self.swap(run.outer, &made.carries, (now, next));
             self.hold(run, false, (now, next));
+            self.place_in_stacks(run, t + 1, (now, next));
         }
         self.end(run.outer, &made.carries, now);
         Ok(())
@@ -468,11 +470,23 @@ pub(super) fn copy(from: *mut u8, to: *mut u8, bytes: usize) {
 }
 
 /// Fills bytes with a value, which has `width` bytes each time.
-fn fill(at: *mut u8, bytes: usize, bits: u64, width: usize) {
-    let value = bits.to_le_bytes();
-    for k in (0..bytes).step_by(width.max(1)) {
-        // SAFETY: the value has `bytes` bytes at `at`, a multiple of the width, which is 8 at most.
-        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), at.wrapping_add(k), width) }
+pub(super) fn fill(at: *mut u8, bytes: usize, bits: u64, width: usize) {
+    /// # Safety
+    /// There are this many values at `at`.
+    unsafe fn all<T: Copy>(at: *mut u8, count: usize, value: T) {
+        for k in 0..count {
+            // SAFETY: as the caller promises.
+            unsafe { at.cast::<T>().wrapping_add(k).write_unaligned(value) }
+        }
+    }
+    // SAFETY: there are `bytes` bytes at `at`, a multiple of the width.
+    unsafe {
+        match width {
+            8 => all(at, bytes / 8, bits),
+            4 => all(at, bytes / 4, bits as u32),
+            2 => all(at, bytes / 2, bits as u16),
+            _ => all(at, bytes, bits as u8),
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 //! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `strict_scans`, `extremum`, `gemm`).
 //! See `docs/cpu.md`.
 
-pub(crate) mod argsort;
+pub(crate) mod accumulated;
+mod argsort;
 mod attend;
 pub(crate) mod batch_lanes;
 mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
+mod carried_stacks;
 pub(crate) mod clif;
 pub(crate) mod codegen;
 pub(crate) mod contract;
@@ -33,6 +35,7 @@ pub(crate) mod loop_reverse;
 pub(crate) mod loop_run;
 pub(crate) mod machine_code;
 pub(crate) mod multiply;
+mod numa;
 pub(crate) mod operand;
 pub(crate) mod places;
 mod point_tasks;
@@ -45,6 +48,7 @@ pub(crate) mod small_products;
 pub(crate) mod sort_lines;
 pub(crate) mod step_report;
 pub(crate) mod steps;
+mod stored_parts;
 pub(crate) mod strict_folds;
 pub(crate) mod strict_scans;
 mod sweep_call;

@@ -4,7 +4,7 @@ use super::contract::{CompiledMember, MemberOperands, Multiplier, OperandSource,
 use super::gemm::{GemmArgs, GemmSide, MatrixView, canonical, tiles};
 use super::machine_code::Code;
 use super::point_tasks::TaskCount;
-use super::task_split::chunks_of;
+use super::task_split::{TaskSplit, chunks_of};
 use super::tiled_operand::TiledOperand;
 use super::workers::{Worker, WorkerSet};
 use crate::reference::order::CONTRACT_CHUNK;
@@ -12,12 +12,12 @@ use adfuse_ir::DType;
 
 /// A range of rows of one batch, of columns and of the depth.
 #[derive(Clone, Copy)]
-struct TaskRange {
-    batch: i64,
-    rows: [i64; 2],
-    cols: [i64; 2],
+pub(super) struct TaskRange {
+    pub(super) batch: i64,
+    pub(super) rows: [i64; 2],
+    pub(super) cols: [i64; 2],
     /// All of it, or a chunk.
-    depth: [i64; 2],
+    pub(super) depth: [i64; 2],
 }
 
 impl CompiledMember {
@@ -27,6 +27,9 @@ impl CompiledMember {
     }
 
     pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
+        if let Some(onto) = &self.onto {
+            return self.accumulate(onto, worker_set);
+        }
         if let Some(operands) = &self.operands {
             match operands {
                 MemberOperands::Tiles(all) => all.iter().for_each(|o| o.pack(worker_set)),
@@ -45,11 +48,17 @@ impl CompiledMember {
         }
     }
 
+    /// How tasks are divided among threads. Runs have the same number of them, but for those that find the others at work.
+    fn split(&self, threads: i64) -> TaskSplit {
+        let &(known, split) = self.split.get_or_init(|| (threads, self.tasks.split(threads)));
+        if known == threads { split } else { self.tasks.split(threads) }
+    }
+
     /// Multiplies by tasks, which are chunks of the depth too where there are fewer tasks than threads.
     fn multiply_all(&self, worker_set: &mut WorkerSet<'_>, operands: &MemberOperands) {
         let [batch, rows, cols, depth] = self.size;
         let threads = worker_set.threads() as i64;
-        let cut = self.tasks.split(threads);
+        let cut = self.split(threads);
         let (all, [height, width]) = (batch * rows, cut.task);
         let across = (cols + width - 1) / width;
         let tasks = (all + height - 1) / height * across;
@@ -78,7 +87,7 @@ impl CompiledMember {
                 let depth = [from, (from + CONTRACT_CHUNK as i64).min(depth)];
                 pieces(k / count, &mut |p| {
                     let out = self.chunk(worker, at, &p, k % count);
-                    self.multiply(worker, sources, &TaskRange { depth, ..p }, out);
+                    self.multiply(worker, sources, &TaskRange { depth, ..p }, (out, None));
                 });
             });
         }
@@ -95,13 +104,13 @@ impl CompiledMember {
         MatrixView { at: worker.all(at + first), row: cols as isize, column: 1 }
     }
 
-    /// Adds up the sums of this number of chunks, the first ones first.
+    /// Adds up the sums of this number of chunks, the first ones first, then other elements, if there are any.
     fn join_chunks(
         &self,
         worker: &Worker,
         (at, count): (u64, i64),
         p: &TaskRange,
-        out: MatrixView,
+        (out, other): (MatrixView, Option<MatrixView>),
     ) {
         let chunks = |k| self.chunk(worker, at, p, k);
         let size = [p.rows, p.cols].map(|[from, end]| (end - from) as usize);
@@ -117,6 +126,12 @@ impl CompiledMember {
                 }
                 _ => add_up(size, (0..count).map(chunks), out, i8::wrapping_add),
             }
+            let Some(other) = other else { return };
+            let both = [out, other].into_iter();
+            match self.sum {
+                DType::F64 => add_up(size, both, out, |a: f64, b| a + b),
+                _ => add_up(size, both, out, |a: f32, b| a + b),
+            }
         }
     }
 
@@ -131,24 +146,33 @@ impl CompiledMember {
         let [_, rows, cols, _] = self.size;
         let bytes = self.sum.bytes();
         let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
+        let first = (p.batch, [p.rows[0], p.cols[0]]);
         let out = match &self.to {
             SumTarget::Sums(at, _) => MatrixView { at: worker.at(*at), row: n as isize, column: 1 },
-            SumTarget::View(v) => {
-                let first = p.rows[0] * v.steps[0] + p.cols[0] * v.steps[1];
-                let at = v.start(worker, p.batch, bytes);
-                let at = at.wrapping_offset((first * bytes as i64) as isize);
-                MatrixView { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
-            }
+            SumTarget::View(v, _) => v.part(worker, bytes, first),
+        };
+        let other = match &self.to {
+            SumTarget::View(_, Some(v)) => Some(v.part(worker, bytes, first)),
+            _ => None,
         };
         match (operands, chunks) {
             (MemberOperands::Sources(_), Some(at)) => {
-                self.join_chunks(worker, (at, chunks_of(self.size[3])), &p, out);
+                self.join_chunks(worker, (at, chunks_of(self.size[3])), &p, (out, other));
             }
-            (MemberOperands::Sources(sources), None) => self.multiply(worker, sources, &p, out),
+            (MemberOperands::Sources(sources), None) => {
+                self.multiply(worker, sources, &p, (out, other));
+            }
             (MemberOperands::Tiles(tiles), _) => self.multiply_tiles(worker, tiles, &p, out),
-            (MemberOperands::Lanes(all), _) => self.join_chunks(worker, (all.sums, 1), &p, out),
+            (MemberOperands::Lanes(all), _) => {
+                self.join_chunks(worker, (all.sums, 1), &p, (out, None));
+            }
         }
         let SumTarget::Sums(at, then) = &self.to else {
+            // Tiles have done so as they stored the sums.
+            if matches!(self.by, Multiplier::Matrices(gemm) if gemm.finishes()) && chunks.is_none()
+            {
+                return;
+            }
             let size = [m, n].map(|n| n as usize);
             // SAFETY: these sums are this task's alone.
             #[allow(unsafe_code)]
@@ -187,13 +211,14 @@ impl CompiledMember {
         }
     }
 
-    /// The sums of a piece, of operands that are where a program has them, or have been computed.
-    fn multiply<'a>(
+    /// The sums of a piece, of operands that are where a program has them, or have been computed; with other
+    /// elements added, if there are any.
+    pub(super) fn multiply<'a>(
         &self,
         worker: &Worker,
         [lhs, rhs]: &'a [OperandSource; 2],
         p: &TaskRange,
-        out: MatrixView,
+        (out, added): (MatrixView, Option<MatrixView>),
     ) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
@@ -230,7 +255,14 @@ impl CompiledMember {
         unsafe {
             match (self.by, sides) {
                 (Multiplier::Matrices(gemm), [GemmSide::Matrix(x), GemmSide::Matrix(y)]) => {
-                    gemm.product(self.sum, size, x, y, out, GemmArgs { room, met: &self.met });
+                    gemm.product(
+                        self.sum,
+                        size,
+                        x,
+                        y,
+                        out,
+                        GemmArgs { room, met: &self.met, added },
+                    );
                 }
                 // Matrices are multiplied by what copies, too.
                 _ => tiles().windows(self.sum, size, sides, out, room),

@@ -1,13 +1,14 @@
 //! Operands and results of contractions in memory: buffers as matrices, and windows of buffers.
 
 use super::codegen::affine_form::{affine, affine_of};
+use super::gemm::MatrixView;
 use super::gemm::window::{Forms, GUARDS, Window, WindowAxis, merged as merged_axes};
 use super::shape::volume;
 use super::workers::Worker;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Feed, Operand, Param, Program, Sink, Stage, Storage};
-use adfuse_ir::scalar::{SOp, ScalarProgram};
+use adfuse_ir::scalar::{Prim, SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
@@ -31,6 +32,24 @@ pub(super) struct WindowOperand {
 }
 
 impl View {
+    /// The same places of another buffer.
+    pub(super) fn of(&self, buffer: usize) -> View {
+        View { buffer, batch: self.batch.clone(), ..*self }
+    }
+
+    /// The matrix of a batch from a row and a column on.
+    pub(super) fn part(
+        &self,
+        worker: &Worker,
+        bytes: u64,
+        (batch, [row, column]): (i64, [i64; 2]),
+    ) -> MatrixView {
+        let first = row * self.steps[0] + column * self.steps[1];
+        let at = self.start(worker, batch, bytes);
+        let at = at.wrapping_offset((first * bytes as i64) as isize);
+        MatrixView { at, row: self.steps[0] as isize, column: self.steps[1] as isize }
+    }
+
     /// Where the matrix of a batch begins.
     pub(super) fn start(&self, worker: &Worker, batch: i64, bytes: u64) -> *mut u8 {
         let (mut first, mut rest) = (self.first, batch);
@@ -84,6 +103,62 @@ pub(super) fn stored(
     let plain = then.params == [Param::Sum] && passes(&then.program, &then.params);
     let plain = plain && sum.is_float();
     plain.then(|| view(program, *buffer, index, groups, sum)).flatten()
+}
+
+/// What a stage adds to sums and where it stores them, if that is all that it does: the buffer and the index of what is added, and of
+/// what is stored.
+pub(super) fn addition(then: &Stage) -> Option<[(Buffer, &[IndexExpr]); 2]> {
+    let [Sink::Store { buffer, index }] = then.sinks.as_slice() else { return None };
+    let load = match then.params.as_slice() {
+        [Param::Sum, Param::Load(pieces)] | [Param::Load(pieces), Param::Sum] => pieces,
+        _ => return None,
+    };
+    let [piece] = load.as_slice() else { return None };
+    let Operand::Buffer(from) = piece.from else { return None };
+    let program = &then.program;
+    let (Some(&out), 1, 3) = (program.outputs.first(), program.outputs.len(), program.insts.len())
+    else {
+        return None;
+    };
+    let add = &program.insts[out];
+    let params: SmallVec<[SOp; 2]> = add.args.iter().map(|&a| program.insts[a].op).collect();
+    let both = matches!(params[..], [SOp::Param(a), SOp::Param(b)] if a != b);
+    let adds = add.op == SOp::Prim(Prim::Add) && both && piece.guards.is_empty();
+    adds.then_some([(from, piece.index.as_slice()), (*buffer, index.as_slice())])
+}
+
+/// Sums that are stored with an element of a buffer added to each: where they go, and where the elements are. Vectors of both go along
+/// neighbours; the elements may be the same for all that is beside these.
+pub(super) fn sum_with(
+    program: &Program,
+    then: &Stage,
+    groups: [&Extents; 3],
+    sum: DType,
+) -> Option<(View, View)> {
+    if !sum.is_float() {
+        return None;
+    }
+    let [(from, at), (to, index)] = addition(then)?;
+    let to = view(program, to, index, groups, sum)?;
+    let data = &program.buffers[from];
+    if data.dtype != sum || data.storage != Storage::Plain {
+        return None;
+    }
+    let [outer, rows, columns] = groups;
+    let (first, all) = affine(at, data, groups.iter().map(|g| g.len()).sum())?;
+    let (mine, rest) = all.split_at_checked(outer.len())?;
+    let batch = batched(mine, outer)?;
+    let (mine, rest) = rest.split_at_checked(rows.len())?;
+    let steps = [spread(mine, rows)?, spread(rest.get(..columns.len())?, columns)?];
+    let lines = usize::from(to.steps[0] >= to.steps[1]);
+    let near = to.steps[lines] == 1 && steps[lines] == 1;
+    near.then_some((to, View { buffer: from.index(), first, batch, steps }))
+}
+
+/// The step of axes as one, or 0 where the element stays the same along all of them.
+fn spread(steps: &[i64], extents: &[i64]) -> Option<i64> {
+    let stays = steps.iter().zip(extents).all(|(&step, &n)| step == 0 || n == 1);
+    if stays && extents.iter().any(|&n| n != 1) { Some(0) } else { merged(steps, extents) }
 }
 
 /// The elements at an index as matrices, over a batch and two groups of axes that each are one.

@@ -1,6 +1,7 @@
 //! What programs need beside their buffers, before any of it has a place: the scratch memory of each step, the arenas
 //! of the programs that loops and branches run, and the bytes at the peak.
 
+use super::accumulated::take_products;
 use super::block::{LoopPlaces, block_room};
 use super::capabilities::CAPABILITIES;
 use super::deferred_steps::DeferredSteps;
@@ -10,6 +11,7 @@ use super::loop_layouts::copy_matrices;
 use super::places::{bytes, handed, outputs, place};
 use super::scratch::{ScratchLayout, rooms};
 use super::steps::work;
+use super::stored_parts::store_parts;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
@@ -105,6 +107,7 @@ fn sized(
     arrange: &Arrange<'_>,
 ) -> Result<LegalProgram, Diagnostic> {
     copy_matrices(&mut low)?;
+    let accumulated = take_products(&mut low)?;
     let mut blocks = Vec::new();
     for (n, step) in low.program.steps.iter().enumerate() {
         let all = step.blocks().into_iter().map(|(role, block)| {
@@ -117,8 +120,9 @@ fn sized(
         let all: Result<Vec<LegalBlock>, Diagnostic> = all.collect();
         blocks.push(all.map_err(|d| within(d, program, low.origin.get(n).copied()))?);
     }
-    let needed = needed(program, &low, &blocks)?;
-    Ok(LegalProgram { low, needed, blocks })
+    let mut legal = LegalProgram { low, needed: Vec::new(), blocks, accumulated };
+    legal.needed = needed(program, &legal)?;
+    Ok(legal)
 }
 
 fn prepared_block(
@@ -128,18 +132,16 @@ fn prepared_block(
 ) -> Result<LegalBlock, Diagnostic> {
     let given = block.program.clone();
     let mut legal = sized(&given, legalize_block(&given, &CAPABILITIES)?, arrange)?;
-    let deferred = around.and_then(|l| DeferredSteps::of(l, &mut legal.low));
     let layout = arrange(&given, &legal.needed, &[])?;
+    store_parts(&mut legal, &layout);
+    let deferred = around.and_then(|l| DeferredSteps::of(l, &mut legal.low));
     let bytes = ScratchLayout::new(&given, (&legal.low, &legal.needed), &layout)?.most;
     Ok(LegalBlock { role, given, legal, deferred, layout, bytes })
 }
 
 /// As [`scratch`], for a program that is legalized.
-fn needed(
-    program: &Program,
-    low: &Legalized,
-    blocks: &[Vec<LegalBlock>],
-) -> Result<Vec<u64>, Diagnostic> {
+fn needed(program: &Program, legal: &LegalProgram) -> Result<Vec<u64>, Diagnostic> {
+    let LegalProgram { low, blocks, .. } = legal;
     let starts = vec![0u64; program.steps.len()];
     let whole = |&at: &u64| OffsetAllocator::at(at);
     let (mut rooms, _) =
@@ -166,7 +168,7 @@ fn needed(
                     slots: 0,
                     host: None,
                 };
-                work(&mut making, step).map(|_| ())
+                work(&mut making, step, legal.accumulation(n)).map(|_| ())
             }
         };
         sized.map_err(|d| within(d, program, Some(origin)))?;

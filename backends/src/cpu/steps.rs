@@ -1,5 +1,6 @@
 //! Steps as machine code: what each of them is made of, and the order in which they are compiled.
 
+use super::accumulated::AccumulatedProduct;
 use super::argsort::CompiledArgsort;
 use super::attend::CompiledAttention;
 use super::block::{CompiledBlock, CompiledBranch, CompiledLoop, LoopPlaces};
@@ -219,7 +220,7 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
                         slots: all.slots,
                         host: Some(self.host),
                     };
-                    let compiled = work(&mut making, step);
+                    let compiled = work(&mut making, step, legal.accumulation(n));
                     all.slots = making.slots;
                     compiled
                 }
@@ -284,15 +285,20 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
     }
 }
 
-/// Compiles a step that has no programs in it.
+/// Compiles a step that has no programs in it; one that was taken out of a loop adds to what it carried.
 pub(super) fn work(
     making: &mut CompileContext<'_>,
     step: &Step,
+    accumulated: Option<&AccumulatedProduct>,
 ) -> Result<CompiledStep, Diagnostic> {
     let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
     Ok(match step {
         Step::Kernel(kernel) => CompiledStep::Kernel(making.kernel(kernel, None)?),
         Step::Bundle(bundle) => CompiledStep::Bundle(making.bundle(bundle)?),
+        Step::Contract(c) if accumulated.is_some() => {
+            let member = |m| making.accumulated(m, accumulated);
+            CompiledStep::Contract(c.members.iter().map(member).collect::<Result<_, _>>()?)
+        }
         Step::Contract(c) => match making.small_products(c)? {
             Some(small) => small,
             None => CompiledStep::Contract(

@@ -4,6 +4,7 @@
 //! thread that it wants, and threads that are not wanted see nothing of it.
 #![allow(unsafe_code)]
 
+use super::numa::NumaNodes;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -61,7 +62,8 @@ pub(super) struct ThreadPool {
 }
 
 impl ThreadPool {
-    /// This many threads in addition to the caller's; fewer if the system refuses more.
+    /// This many threads in addition to the caller's; fewer if the system refuses more. On a host with several NUMA nodes each thread stays on
+    /// one; the caller's stays where it is.
     pub(super) fn new(beside: usize) -> ThreadPool {
         let slot = |_| OfferSlot {
             state: AtomicU32::new(WAITS),
@@ -75,9 +77,14 @@ impl ThreadPool {
             to_wake: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
+        let nodes = if beside > 0 { NumaNodes::of_host() } else { NumaNodes::default() };
         let thread = |k: usize| {
-            let pool = Arc::clone(&shared);
-            let thread = Builder::new().spawn(move || pool.serve(k)).ok()?;
+            let (pool, nodes) = (Arc::clone(&shared), nodes.clone());
+            let serve = move || {
+                nodes.settle(k + 1, beside + 1);
+                pool.serve(k);
+            };
+            let thread = Builder::new().spawn(serve).ok()?;
             let _ = shared.slots[k].thread.set(thread.thread().clone());
             Some(thread)
         };

@@ -7,6 +7,7 @@ mod dots;
 mod folds;
 mod linalg;
 mod lines;
+mod loop_products;
 mod modes;
 mod nontemporal;
 mod prims;

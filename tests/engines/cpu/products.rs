@@ -51,6 +51,65 @@ const CONVOLUTION: &str = "func @kernels(%x: f32[128,1,20,20], %k: f32[6,1,5,5])
   return %r
 }";
 
+/// Sums with an element added to each, which products do as they store them: matrices, and lines that are the same for all rows or columns; of
+/// one chunk of the depth and of several, of a few sums whose depth is divided, and transposed as they are stored.
+const ADDED: [&str; 7] = [
+    "func @matrix(%x: T[37,130], %y: T[130,70], %b: T[37,70]) -> T[37,70] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[37,70]
+       %r = add %z, %b : T[37,70]
+       return %r
+     }",
+    "func @bias(%x: T[100,1100], %y: T[90,1100], %b: T[90]) -> T[100,90] {
+       %z = dot_general %x, %y {contract = [1] x [1]} : T[100,90]
+       %c = broadcast_in_dim %b {dims = [1]} : T[100,90]
+       %r = add %c, %z : T[100,90]
+       return %r
+     }",
+    "func @of_rows(%x: T[40,64], %y: T[64,50], %b: T[40]) -> T[40,50] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[40,50]
+       %c = broadcast_in_dim %b {dims = [0]} : T[40,50]
+       %r = add %c, %z : T[40,50]
+       return %r
+     }",
+    "func @transposed(%x: T[33,100], %y: T[100,65], %b: T[33]) -> T[65,33] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[33,65]
+       %c = broadcast_in_dim %b {dims = [0]} : T[33,65]
+       %r = add %c, %z : T[33,65]
+       %t = transpose %r {perm = [1, 0]} : T[65,33]
+       return %t
+     }",
+    "func @batches(%x: T[3,31,80], %y: T[3,80,45], %b: T[3,45]) -> T[3,31,45] {
+       %z = dot_general %x, %y {batch = [0] x [0], contract = [2] x [1]} : T[3,31,45]
+       %c = broadcast_in_dim %b {dims = [0, 2]} : T[3,31,45]
+       %r = add %z, %c : T[3,31,45]
+       return %r
+     }",
+    "func @deep(%x: T[64,2100], %y: T[2100,64], %b: T[64,64]) -> T[64,64] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[64,64]
+       %r = add %b, %z : T[64,64]
+       return %r
+     }",
+    "func @column(%x: T[70,300], %y: T[300,1], %b: T[70,1]) -> T[70,1] {
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[70,1]
+       %r = add %b, %z : T[70,1]
+       return %r
+     }",
+];
+
+#[test]
+fn what_is_added_to_sums_is_added_last() {
+    for text in ADDED {
+        for of in ["f32", "f64"] {
+            let module = parse(&text.replace("T[", &format!("{of}["))).expect("a program");
+            let f = module.funcs.values().next().expect("a function").clone();
+            for domain in [Domain::Normal, Domain::SignedUniform(1e-23, 2e-23)] {
+                let args = inputs(&f, &[domain]);
+                agrees(&module, &f, &args).unwrap_or_else(|why| panic!("{why}\n{text}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn windows_are_divided_along_the_depth() {
     let module = parse(CONVOLUTION).expect("a program");

@@ -49,7 +49,7 @@ const SUMS: &str =
   return %0, %1, %2, %3, %5, %6
 }";
 
-fn function(text: &str, [of, units, steps, reverse]: [&str; 4]) -> (Module, Function) {
+pub(super) fn function(text: &str, [of, units, steps, reverse]: [&str; 4]) -> (Module, Function) {
     let text = text.replace("T[", &format!("{of}["));
     let text = text.replace('U', units).replace('N', steps).replace("= R", &format!("= {reverse}"));
     let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
@@ -58,7 +58,7 @@ fn function(text: &str, [of, units, steps, reverse]: [&str; 4]) -> (Module, Func
 }
 
 /// A function with its gradients, whose ways back read stacks of residuals.
-fn gradients(module: &Module, f: &Function, wrt: &[usize]) -> Function {
+pub(super) fn gradients(module: &Module, f: &Function, wrt: &[usize]) -> Function {
     let f = value_and_grad(module, f, wrt).expect("a gradient");
     let stacked = stack_residuals(&f, &|_| Some(StackGoal::Time)).expect("residuals");
     merge_loops(&stacked).expect("loops")

@@ -13,6 +13,9 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     /// What earlier products of the same step have met.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) met: &'a SubnormalState,
+    /// Elements that are added to sums when all of these are there ([`Gemm::finishes`]). They are neighbours where results are, and may be
+    /// the results' own.
+    pub(in crate::cpu) added: Option<MatrixView>,
 }
 
 /// A matrix of `f32` or `f64`, or of integers.
@@ -69,6 +72,11 @@ pub(in crate::cpu) trait Gemm: Sync {
 
     /// Bytes that it needs beside the matrices for a product of this size, or a smaller one.
     fn room(&self, dtype: DType, size: Size) -> u64;
+
+    /// Whether it adds other elements to sums, and makes every NaN of floats the canonical one.
+    fn finishes(&self) -> bool {
+        false
+    }
 
     /// Writes all of `out`, also where there are no products.
     ///

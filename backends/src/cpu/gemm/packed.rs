@@ -16,7 +16,7 @@ use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::mem::MaybeUninit;
 use std::ops::Add;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 use std::sync::OnceLock;
 
@@ -66,17 +66,28 @@ pub(super) fn found() -> Option<&'static PackedGemm> {
 /// An element of products by register tiles.
 trait PackedElement: PanelElement + FloatBits + Add<Output = Self> + 'static {
     fn tiles(gemm: &PackedGemm) -> &'static RegisterTiles<Self>;
+
+    /// It, or the canonical NaN where it is any.
+    fn canonical(self) -> Self;
 }
 
 impl PackedElement for f32 {
     fn tiles(gemm: &PackedGemm) -> &'static RegisterTiles<f32> {
         gemm.of_f32
     }
+
+    fn canonical(self) -> f32 {
+        if self.is_nan() { f32::NAN } else { self }
+    }
 }
 
 impl PackedElement for f64 {
     fn tiles(gemm: &PackedGemm) -> &'static RegisterTiles<f64> {
         gemm.of_f64
+    }
+
+    fn canonical(self) -> f64 {
+        if self.is_nan() { f64::NAN } else { self }
     }
 }
 
@@ -164,6 +175,17 @@ struct BlockedProduct<'a, T: PackedElement> {
     out: MatrixView,
     /// Whether operands are looked at for subnormals, and so are packed in any case.
     looked_at: bool,
+    /// What is added to the sums when all chunks are.
+    added: Option<MatrixView>,
+}
+
+/// Where the sums of a block go.
+struct BlockTarget {
+    out: MatrixView,
+    /// Whether they are of the first chunk of the depth.
+    first: bool,
+    /// What is added, after the last chunk.
+    added: Option<MatrixView>,
 }
 
 impl<T: PackedElement> BlockedProduct<'_, T> {
@@ -238,8 +260,13 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                         // What is scaled is not what others multiply.
                         (packed_columns, packed_rows) = (!scaled, (!scaled).then_some(i));
                         some |= scaled;
-                        let out = self.out.from::<T>(i, j);
-                        self.block([&left, &right], out, (k == 0, copies.then_some(i == 0)));
+                        let last = k + CONTRACT_CHUNK >= depth;
+                        let to = BlockTarget {
+                            out: self.out.from::<T>(i, j),
+                            first: k == 0,
+                            added: self.added.filter(|_| last).map(|all| all.from::<T>(i, j)),
+                        };
+                        self.block([&left, &right], &to, copies.then_some(i == 0));
                     }
                 }
             }
@@ -255,9 +282,10 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
     unsafe fn block(
         &self,
         [left, right]: [&BlockSide<T>; 2],
-        out: MatrixView,
-        (first, copies): (bool, Option<bool>),
+        to: &BlockTarget,
+        copies: Option<bool>,
     ) {
+        let &BlockTarget { out, first, added } = to;
         let depth = left.size[1];
         for [i, high, _] in left.widths.each(left.size[0]) {
             let deep = left.in_place && left.from.column == 1;
@@ -274,6 +302,7 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                     false => (packed, width as isize),
                 };
                 let out = out.from::<T>(i, j);
+                let added = added.map(|all| all.from::<T>(i, j));
                 let operands = TileOperands {
                     depth,
                     rows: rows.cast_const(),
@@ -285,6 +314,8 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                     out: out.at.cast(),
                     out_row: out.row,
                     first,
+                    added: added.map_or(null(), |all| all.at.cast::<T>().cast_const()),
+                    added_row: added.map_or(0, |all| all.row),
                 };
                 let tile = self.tiles.by_rows[high - 1][usize::from(width > self.tiles.lanes)];
                 let tile = tile[usize::from(deep)];
@@ -296,9 +327,10 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                         let mut sums = [MaybeUninit::<T>::uninit(); MOST_ROWS * MOST_COLUMNS];
                         let at = sums.as_mut_ptr().cast::<T>();
                         let out_row = width as isize;
-                        tile(&TileOperands { out: at, out_row, first: true, ..operands });
+                        let own = TileOperands { out: at, out_row, first: true, ..operands };
+                        tile(&TileOperands { added: null(), ..own });
                         let sums = MatrixView { at: at.cast(), row: out_row, column: 1 };
-                        put::<T>(sums, [high, count], out, first);
+                        put::<T>(sums, [high, count], out, (first, added));
                     }
                 }
             }
@@ -306,7 +338,7 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
     }
 }
 
-/// Puts sums where they go, or adds them there.
+/// Puts sums where they go, or adds them there, and adds other elements if there are any.
 ///
 /// # Safety
 /// Both have these rows and columns, and nobody else uses them.
@@ -314,14 +346,15 @@ unsafe fn put<T: PackedElement>(
     sums: MatrixView,
     [rows, cols]: [usize; 2],
     out: MatrixView,
-    first: bool,
+    (first, added): (bool, Option<MatrixView>),
 ) {
     for i in 0..rows {
         for j in 0..cols {
             // SAFETY: as the caller promises.
             unsafe {
                 let (to, sum) = (out.place::<T>(i, j), *sums.place::<T>(i, j));
-                *to = if first { sum } else { *to + sum };
+                let sum = if first { sum } else { *to + sum };
+                *to = added.map_or(sum, |all| *all.place::<T>(i, j) + sum).canonical();
             }
         }
     }
@@ -343,7 +376,8 @@ impl PackedGemm {
         let rooms = [at.wrapping_add(room(tiles, size)[0]), at];
         let looked_at = self.wary && aid.met.expects();
         let sides = [lhs, rhs.transposed()];
-        let product = BlockedProduct { tiles, size, sides, rooms, out, looked_at };
+        let product =
+            BlockedProduct { tiles, size, sides, rooms, out, looked_at, added: aid.added };
         // SAFETY: as the caller promises.
         let run = || unsafe { product.run() };
         match (looked_at, self.wary) {
@@ -360,6 +394,10 @@ impl Gemm for PackedGemm {
             DType::F32 | DType::F64 => self.name,
             _ => tiles().name(dtype),
         }
+    }
+
+    fn finishes(&self) -> bool {
+        true
     }
 
     fn room(&self, dtype: DType, size: Size) -> u64 {
@@ -394,6 +432,7 @@ impl Gemm for PackedGemm {
                 false => upright(self, size, [lhs, rhs], out, aid),
                 true => {
                     let sides = [rhs.transposed(), lhs.transposed()];
+                    let aid = GemmArgs { added: aid.added.map(MatrixView::transposed), ..aid };
                     upright(self, [cols, rows, depth], sides, out.transposed(), aid);
                 }
             }

@@ -26,6 +26,9 @@ pub(super) struct TileOperands<T> {
     pub(super) out_row: isize,
     /// Whether these are sums of the first chunk. Others are added to what there is.
     pub(super) first: bool,
+    /// What is added to the sums in the end, unless it is null: the first element, and from one row to the next.
+    pub(super) added: *const T,
+    pub(super) added_row: isize,
 }
 
 /// Multiplies a tile.
@@ -87,6 +90,50 @@ fn lanes_of_64(count: usize) -> __m256i {
     _mm256_cmpgt_epi64(_mm256_set1_epi64x(count as i64), _mm256_setr_epi64x(0, 1, 2, 3))
 }
 
+/// Every NaN as the canonical one.
+///
+/// # Safety
+/// The host has AVX-512.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn canonical16(x: __m512) -> __m512 {
+    let wrong = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+    _mm512_mask_mov_ps(x, wrong, _mm512_set1_ps(f32::NAN))
+}
+
+/// As [`canonical16`], of `f64`.
+///
+/// # Safety
+/// As there.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn canonical8(x: __m512d) -> __m512d {
+    let wrong = _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(x, x);
+    _mm512_mask_mov_pd(x, wrong, _mm512_set1_pd(f64::NAN))
+}
+
+/// As [`canonical16`], for AVX2.
+///
+/// # Safety
+/// The host has AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn canonical_ps(x: __m256) -> __m256 {
+    let wrong = _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x);
+    _mm256_blendv_ps(x, _mm256_set1_ps(f32::NAN), wrong)
+}
+
+/// As [`canonical_ps`], of `f64`.
+///
+/// # Safety
+/// As there.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn canonical_pd(x: __m256d) -> __m256d {
+    let wrong = _mm256_cmp_pd::<_CMP_UNORD_Q>(x, x);
+    _mm256_blendv_pd(x, _mm256_set1_pd(f64::NAN), wrong)
+}
+
 /// # Safety
 /// The elements of lanes that are asked for must be there.
 #[inline]
@@ -109,7 +156,7 @@ macro_rules! register_tiles {
     (
         $name:ident: $t:ty, $lanes:literal, $features:literal, [$($r:literal),*],
         [$zero:ident, $load:ident, $splat:ident, $fma:ident, $add:ident, $store:ident],
-        [$mask:ident, $some:ident, $put:ident]
+        [$mask:ident, $some:ident, $put:ident, $canonical:ident]
     ) => {
         mod $name {
             use super::*;
@@ -172,11 +219,19 @@ macro_rules! register_tiles {
                     for i in 0..R {
                         for v in 0..V {
                             let at = to(i, v);
-                            let sum = match o.first {
+                            let mut sum = match o.first {
                                 true => sums[i][v],
                                 false if v + 1 < V => $add($load(at), sums[i][v]),
                                 false => $add($some(mask, at), sums[i][v]),
                             };
+                            if !o.added.is_null() {
+                                let from = o.added.wrapping_offset(i as isize * o.added_row);
+                                let from = from.wrapping_add(v * $lanes);
+                                let other =
+                                    if v + 1 < V { $load(from) } else { $some(mask, from) };
+                                sum = $add(other, sum);
+                            }
+                            let sum = $canonical(sum);
                             if v + 1 < V {
                                 $store(at, sum);
                             } else {
@@ -204,22 +259,22 @@ macro_rules! register_tiles {
 register_tiles!(
     wide_f32: f32, 16, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
     [_mm512_setzero_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps],
-    [mask16, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps]
+    [mask16, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, canonical16]
 );
 register_tiles!(
     wide_f64: f64, 8, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
     [_mm512_setzero_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_storeu_pd],
-    [mask8, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd]
+    [mask8, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, canonical8]
 );
 register_tiles!(
     narrow_f32: f32, 8, "avx2,fma", [1, 2, 3, 4, 5, 6],
     [_mm256_setzero_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps],
-    [lanes_of_32, some_ps, _mm256_maskstore_ps]
+    [lanes_of_32, some_ps, _mm256_maskstore_ps, canonical_ps]
 );
 register_tiles!(
     narrow_f64: f64, 4, "avx2,fma", [1, 2, 3, 4, 5, 6],
     [_mm256_setzero_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_storeu_pd],
-    [lanes_of_64, some_pd, _mm256_maskstore_pd]
+    [lanes_of_64, some_pd, _mm256_maskstore_pd, canonical_pd]
 );
 pub(super) use narrow_f32::TILES as NARROW_F32;
 pub(super) use narrow_f64::TILES as NARROW_F64;

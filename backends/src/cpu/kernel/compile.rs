@@ -10,7 +10,7 @@ use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::host_services::HostServices;
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
-use crate::cpu::point_tasks::PointTasks;
+use crate::cpu::point_tasks::{PointTasks, time_of};
 use crate::cpu::shape::{ACCESS, CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
 use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
@@ -106,7 +106,7 @@ impl CompileContext<'_> {
             sums,
         };
         let mut made = CompiledKernel {
-            tasks: PointTasks { points, work: 1, grain: None },
+            tasks: PointTasks { points, work: 1, time: 1, grain: None },
             batch,
             stages: Vec::new(),
             folds: Vec::new(),
@@ -128,18 +128,22 @@ impl CompileContext<'_> {
             );
         }
         made.cuts = self.cuts(kernel, &made, &volumes);
-        made.tasks =
-            PointTasks { points, work: self.work(&made, &volumes), grain: made.cuts.grain };
+        let [work, time] = self.work(&made, &volumes);
+        made.tasks = PointTasks { points, work, time, grain: made.cuts.grain };
         self.note_tasks(&made.tasks, sums.is_some());
         Ok(made)
     }
 
-    /// The primitives of a point.
-    fn work(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
-        let work = |(s, &v): (&CompiledStage, &i64)| {
-            v.max(1).saturating_mul(self.size(s.sweep).saturating_add(ACCESS))
-        };
-        made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add).max(1)
+    /// The primitives of a point, and how long they take.
+    fn work(&self, made: &CompiledKernel, volumes: &[i64]) -> [i64; 2] {
+        let mut all = [0i64; 2];
+        for (stage, &volume) in made.stages.iter().zip(volumes) {
+            let work = self.size(stage.sweep).saturating_add(ACCESS);
+            for (sum, each) in all.iter_mut().zip([work, time_of(work)]) {
+                *sum = sum.saturating_add(volume.max(1).saturating_mul(each));
+            }
+        }
+        all.map(|n| n.max(1))
     }
 
     /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.

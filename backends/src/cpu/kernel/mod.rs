@@ -154,7 +154,7 @@ impl CompiledKernel {
     /// Runs it.
     pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         let threads = worker_set.threads() as i64;
-        let (task, points) = (self.tasks.task(threads), self.tasks.points);
+        let (task, points) = (self.tasks.of_run(threads), self.tasks.points);
         worker_set.each(self.tasks.count(threads), |code, worker, k| {
             self.points(code, worker, k * task, ((k + 1) * task).min(points));
         });
