@@ -5,14 +5,9 @@
 //! changes. In the loop all of the sums were written, read and added at each step. Threads divide the sums, where a step was too
 //! short for them.
 
-use super::block::CarryStart;
-use super::contract::{CompiledMember, MemberOperands, SumTarget};
+use super::carry_start::CarryStart;
 use super::gemm::best;
-use super::loop_run::fill;
-use super::multiply::TaskRange;
-use super::operand::{View, addition, read, stored};
-use super::point_tasks::TaskCount;
-use super::workers::{Worker, WorkerSet};
+use super::operand::{addition, read, stored};
 use crate::reference::order::CONTRACT_CHUNK;
 use crate::runtime::legalize::Legalized;
 use adfuse_ir::Diagnostic;
@@ -24,12 +19,6 @@ use adfuse_ir::kernel::{
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
 use smallvec::smallvec;
-
-/// The most elements of the sums along each axis that stay in the first cache.
-const PART: i64 = 64;
-
-/// The same for more threads than two, whose speeds differ.
-const SMALL_PART: i64 = 32;
 
 /// A contraction of a rewritten program that stands for those of all steps of the loop before it. Its batch is the positions of the
 /// steps, and its result has none.
@@ -235,15 +224,12 @@ fn take(l: &mut Loop, taken: &[TakenProduct]) -> Result<(), Diagnostic> {
     }
     program.steps.retain(|step| !matches!(step, Step::Contract(c) if c.members.is_empty()));
     let is_taken = |k: usize| taken.iter().any(|product| product.carry == k);
-    let kept = |inputs: &[BlockInput]| {
-        let before = |k: usize| (0..k).filter(|&j| !is_taken(j)).count();
-        let all = inputs.iter().filter_map(|&input| match input {
-            BlockInput::Carry(k) => (!is_taken(k)).then(|| BlockInput::Carry(before(k))),
-            other => Some(other),
-        });
-        all.collect::<Vec<_>>()
-    };
-    l.step.inputs = kept(&l.step.inputs);
+    let before = |k: usize| (0..k).filter(|&j| !is_taken(j)).count();
+    let inputs = l.step.inputs.iter().filter_map(|&input| match input {
+        BlockInput::Carry(k) => (!is_taken(k)).then(|| BlockInput::Carry(before(k))),
+        other => Some(other),
+    });
+    l.step.inputs = inputs.collect();
     let gone: Vec<Buffer> = taken.iter().flat_map(|product| product.through).collect();
     remove(&mut program, &gone);
     let mut k = 0;
@@ -266,65 +252,5 @@ fn remove(program: &mut Program, gone: &[Buffer]) {
     program.outputs = program.outputs.iter().filter_map(|&b| number(b)).collect();
     for step in &mut program.steps {
         step.buffers_mut(&mut |b| *b = number(*b).unwrap_or(*b));
-    }
-}
-
-impl CompiledMember {
-    /// Adds the products of all positions, one after the other, to each part of the sums.
-    pub(super) fn accumulate(&self, onto: &Accumulation, worker_set: &mut WorkerSet<'_>) {
-        let [positions, rows, cols, depth] = self.size;
-        let (Some(MemberOperands::Sources(sources)), SumTarget::View(to, _)) =
-            (&self.operands, &self.to)
-        else {
-            return;
-        };
-        let most = if worker_set.threads() > 2 { SMALL_PART } else { PART };
-        let cut = self.tasks.split(1);
-        let [height, width] = [most.min(cut.rows), PART.min(cut.task[1])].map(|n| n.max(1));
-        let across = (cols + width - 1) / width;
-        let tasks = (rows + height - 1) / height * across;
-        let products = (height * width).saturating_mul(depth.saturating_mul(positions));
-        worker_set.each(TaskCount::of_products(tasks, products), |_, worker, k| {
-            let (top, left) = (k / across * height, k % across * width);
-            let ranges = [[top, (top + height).min(rows)], [left, (left + width).min(cols)]];
-            let out = to.part(worker, self.sum.bytes(), (0, [top, left]));
-            self.begin(onto, (worker, to), ranges);
-            for t in 0..positions {
-                let batch = if onto.reverse { positions - 1 - t } else { t };
-                let [rows, cols] = ranges;
-                let p = TaskRange { batch, rows, cols, depth: [0, depth] };
-                self.multiply(worker, sources, &p, (out, Some(out)));
-            }
-        });
-    }
-
-    /// Writes what the products of a part are added to.
-    fn begin(&self, onto: &Accumulation, (worker, to): (&Worker, &View), ranges: [[i64; 2]; 2]) {
-        let bytes = self.sum.bytes() as usize;
-        let first = (0, ranges.map(|[from, _]| from));
-        let out = to.part(worker, bytes as u64, first);
-        let from = match onto.start {
-            CarryStart::Buffer(b) => Some(to.of(b).part(worker, bytes as u64, first)),
-            CarryStart::Fill(..) => None,
-        };
-        let [rows, cols] = ranges.map(|[from, end]| (end - from) as usize);
-        // Lines of neighbours are written at once.
-        let (lines, each) = if out.column == 1 { (1, cols) } else { (cols, 1) };
-        for i in 0..rows {
-            for j in 0..lines {
-                let offset = i as isize * out.row + j as isize * out.column;
-                let offset = offset * bytes as isize;
-                let at = out.at.wrapping_offset(offset);
-                match (&onto.start, from) {
-                    (&CarryStart::Fill(bits, width), _) => fill(at, each * bytes, bits, width),
-                    (CarryStart::Buffer(_), None) => {}
-                    // SAFETY: both buffers have elements of this type at the same places, and these are this task's alone.
-                    #[allow(unsafe_code)]
-                    (CarryStart::Buffer(_), Some(from)) => unsafe {
-                        std::ptr::copy(from.at.wrapping_offset(offset), at, each * bytes);
-                    },
-                }
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@
 //! constants with those of the executable, so their pointers are set once. Its inputs and outputs are memory of the
 //! program around it or of the loop; their pointers are set when the step begins, or at each turn of the loop.
 
-use super::carried_stacks::{CarryInStack, in_stacks};
+use super::carry_start::CarryStart;
 use super::deferred_steps::DeferredSteps;
 use super::kernel::CompiledKernel;
 use super::kernel::compile::CompileContext;
@@ -17,8 +17,7 @@ use crate::runtime::errors::within;
 use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{
-    Block, BlockInput, Branch, Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, SLOT,
-    Storage,
+    Block, BlockInput, Branch, Buffer, Carry, Loop, LoopTrips, Program, Role, SLOT,
 };
 use adfuse_ir::{DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
@@ -74,31 +73,6 @@ pub(super) struct BlockOutput {
     pub(super) copied: bool,
 }
 
-/// What a carry begins with.
-pub(super) enum CarryStart {
-    Buffer(usize),
-    /// The bits of a value, again and again, each in this many bytes.
-    Fill(u64, usize),
-}
-
-impl CarryStart {
-    /// What elements of a type that are kept so begin with.
-    pub(super) fn of(from: Operand, (dtype, storage): (DType, Storage)) -> CarryStart {
-        match (from, storage) {
-            (Operand::Buffer(b), _) => CarryStart::Buffer(b.index()),
-            (Operand::Literal(l), Storage::Plain) => {
-                CarryStart::Fill(l.bits(), dtype.bytes() as usize)
-            }
-            // The low bits of the value in all places of a word.
-            (Operand::Literal(l), Storage::Packed(width)) => {
-                let low = l.bits() & !(u64::MAX << width.min(63));
-                let word = (0..32).step_by(usize::from(width.max(1))).fold(0, |w, k| w | low << k);
-                CarryStart::Fill(word, 4)
-            }
-        }
-    }
-}
-
 /// A value that a loop carries.
 pub(super) struct CompiledCarry {
     pub(super) start: CarryStart,
@@ -107,6 +81,15 @@ pub(super) struct CompiledCarry {
     /// Two other places, and the first of its checkpoints, which follow each other.
     pub(super) spare: [u64; 2],
     pub(super) kept: u64,
+}
+
+/// A carry that a loop stacks at each step. Its values are where they are stacked, so nothing is copied.
+pub(super) struct CarryInStack {
+    pub(super) carry: usize,
+    /// Its position among the stacks.
+    pub(super) stack: usize,
+    /// Whether an element is what the step begins with; otherwise it is what the step gives.
+    pub(super) before: bool,
 }
 
 /// How many steps a loop has.
@@ -411,6 +394,34 @@ fn outputs(program: &Program) -> Vec<BlockOutput> {
         BlockOutput { buffer: b.index(), bytes: data.bytes() as usize, copied: !own }
     };
     program.outputs.iter().enumerate().map(output).collect()
+}
+
+/// The carries of this many that a block stacks, each by one of its outputs, which then is where it goes.
+fn in_stacks(block: &mut CompiledBlock, carries: usize) -> Vec<CarryInStack> {
+    let mut found: Vec<CarryInStack> = Vec::new();
+    for before in [true, false] {
+        for stack in 0..block.outputs.len().saturating_sub(carries) {
+            let output = &block.outputs[carries + stack];
+            let is_input = |k: usize| {
+                let all = &block.moving;
+                all.iter().any(|&(b, input)| {
+                    b == output.buffer && matches!(input, MovingInput::Carry(j) if j == k)
+                })
+            };
+            let is_next =
+                |k: usize| !block.outputs[k].copied && block.outputs[k].buffer == output.buffer;
+            let carry = (0..carries).find(|&k| if before { is_input(k) } else { is_next(k) });
+            let Some(carry) = carry.filter(|&k| found.iter().all(|one| one.carry != k)) else {
+                continue;
+            };
+            if found.iter().any(|one| one.stack == stack) {
+                continue;
+            }
+            found.push(CarryInStack { carry, stack, before });
+            block.outputs[carries + stack].copied = false;
+        }
+    }
+    found
 }
 
 fn carried(program: &Program, carries: &[Carry], places: &[([u64; 2], u64)]) -> Vec<CompiledCarry> {

@@ -3,7 +3,7 @@
 
 use super::accumulated::{AccumulatedProduct, Accumulation};
 use super::batch_lanes::LaneProduct;
-use super::block::CarryStart;
+use super::carry_start::CarryStart;
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::block::{
-    BlockOutput, CarryStart, CompiledBlock, CompiledBranch, CompiledCarry, CompiledLoop,
-    CompiledTrips, MovingInput,
+    BlockOutput, CompiledBlock, CompiledBranch, CompiledCarry, CompiledLoop, CompiledTrips,
+    MovingInput,
 };
+use super::carry_start::{CarryStart, fill};
 use super::machine_code::Code;
 use super::scalar_loop::{CompiledScalarLoop, ScalarTrips};
 use super::steps::CompiledStep;
@@ -466,27 +467,6 @@ pub(super) fn copy(from: *mut u8, to: *mut u8, bytes: usize) {
     if from != to {
         // SAFETY: a value that is carried has as many bytes in each of its places, and no two of these overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
-    }
-}
-
-/// Fills bytes with a value, which has `width` bytes each time.
-pub(super) fn fill(at: *mut u8, bytes: usize, bits: u64, width: usize) {
-    /// # Safety
-    /// There are this many values at `at`.
-    unsafe fn all<T: Copy>(at: *mut u8, count: usize, value: T) {
-        for k in 0..count {
-            // SAFETY: as the caller promises.
-            unsafe { at.cast::<T>().wrapping_add(k).write_unaligned(value) }
-        }
-    }
-    // SAFETY: there are `bytes` bytes at `at`, a multiple of the width.
-    unsafe {
-        match width {
-            8 => all(at, bytes / 8, bits),
-            4 => all(at, bytes / 4, bits as u32),
-            2 => all(at, bytes / 2, bits as u16),
-            _ => all(at, bytes, bits as u8),
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `strict_scans`, `extremum`, `gemm`).
 //! See `docs/cpu.md`.
 
+mod accumulate;
 pub(crate) mod accumulated;
 mod argsort;
 mod attend;
@@ -12,6 +13,7 @@ mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
 mod carried_stacks;
+mod carry_start;
 pub(crate) mod clif;
 pub(crate) mod codegen;
 pub(crate) mod contract;

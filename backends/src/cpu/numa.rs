@@ -13,54 +13,54 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// The processors of a node that this process may use, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct NumaNode {
+pub(super) struct NumaDomain {
     cpus: Vec<usize>,
 }
 
 /// The nodes of the host that have processors for this process; none where the system does not tell.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct NumaNodes(Vec<NumaNode>);
+pub(super) struct NumaDomains(Vec<NumaDomain>);
 
-impl NumaNodes {
+impl NumaDomains {
     /// Those of this host, the caller's first.
-    pub(super) fn of_host() -> NumaNodes {
+    pub(super) fn of_host() -> NumaDomains {
         #[cfg(target_os = "linux")]
         {
             let allowed = affinity::allowed();
-            let nodes = NumaNodes::read(Path::new(NODES), &|cpu| allowed.contains(&cpu));
+            let nodes = NumaDomains::read(Path::new(NODES), &|cpu| allowed.contains(&cpu));
             affinity::current().map_or(nodes.clone(), |cpu| nodes.beginning_with(cpu))
         }
         #[cfg(not(target_os = "linux"))]
-        NumaNodes::default()
+        NumaDomains::default()
     }
 
     /// Those that a folder tells of, as Linux has it: `nodeN/cpulist`, with lists such as `0-3,8`. Nodes without processors that are
     /// `allowed` are left out. Nothing is known where a file cannot be read or says something else.
-    fn read(folder: &Path, allowed: &dyn Fn(usize) -> bool) -> NumaNodes {
+    fn read(folder: &Path, allowed: &dyn Fn(usize) -> bool) -> NumaDomains {
         let number = |name: &str| name.strip_prefix("node")?.parse::<usize>().ok();
-        let Ok(entries) = std::fs::read_dir(folder) else { return NumaNodes::default() };
+        let Ok(entries) = std::fs::read_dir(folder) else { return NumaDomains::default() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut numbers: Vec<usize> = names.filter_map(|name| number(&name)).collect();
         numbers.sort_unstable();
         let node = |n: usize| {
             let list = std::fs::read_to_string(folder.join(format!("node{n}/cpulist"))).ok()?;
             let cpus = cpu_list(list.trim())?.into_iter().filter(|&cpu| allowed(cpu)).collect();
-            Some(NumaNode { cpus })
+            Some(NumaDomain { cpus })
         };
-        let nodes: Option<Vec<NumaNode>> = numbers.into_iter().map(node).collect();
+        let nodes: Option<Vec<NumaDomain>> = numbers.into_iter().map(node).collect();
         let nodes = nodes.unwrap_or_default();
-        NumaNodes(nodes.into_iter().filter(|node| !node.cpus.is_empty()).collect())
+        NumaDomains(nodes.into_iter().filter(|node| !node.cpus.is_empty()).collect())
     }
 
     /// The same, from the node of a processor on.
-    fn beginning_with(mut self, cpu: usize) -> NumaNodes {
+    fn beginning_with(mut self, cpu: usize) -> NumaDomains {
         let first = self.0.iter().position(|node| node.cpus.contains(&cpu));
         self.0.rotate_left(first.unwrap_or(0));
         self
     }
 
     /// The node of a thread of this many: ranges of neighbours, as long as nodes have processors. `None` where there are not several nodes.
-    fn of_thread(&self, thread: usize, threads: usize) -> Option<&NumaNode> {
+    fn of_thread(&self, thread: usize, threads: usize) -> Option<&NumaDomain> {
         if self.0.len() < 2 {
             return None;
         }
@@ -74,7 +74,7 @@ impl NumaNodes {
         })
     }
 
-    /// Lets the calling thread, of this number among so many, run on its node alone. A system that refuses leaves it where it is.
+    /// Lets the calling thread, of this number among this many, run on its node alone. A system that refuses leaves it where it is.
     pub(super) fn settle(&self, thread: usize, threads: usize) {
         if let Some(node) = self.of_thread(thread, threads) {
             #[cfg(target_os = "linux")]
@@ -155,9 +155,9 @@ mod tests {
         folder
     }
 
-    fn nodes(name: &str, lists: &[(&str, &str)]) -> NumaNodes {
+    fn nodes(name: &str, lists: &[(&str, &str)]) -> NumaDomains {
         let folder = folder(name, lists);
-        let nodes = NumaNodes::read(&folder, &|cpu| cpu != 9);
+        let nodes = NumaDomains::read(&folder, &|cpu| cpu != 9);
         fs::remove_dir_all(folder).expect("the folder");
         nodes
     }
@@ -182,16 +182,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_node() {
-        assert_eq!(nodes("wrong", &[("node0", "0-1"), ("node1", "x")]), NumaNodes::default());
+        assert_eq!(nodes("wrong", &[("node0", "0-1"), ("node1", "x")]), NumaDomains::default());
         let absent = Path::new("/there/is/no/such/folder");
-        assert_eq!(NumaNodes::read(absent, &|_| true), NumaNodes::default());
+        assert_eq!(NumaDomains::read(absent, &|_| true), NumaDomains::default());
     }
 
     #[test]
     fn neighbours_share_a_node_and_one_node_changes_nothing() {
         let two = nodes("two", &[("node0", "0-3"), ("node1", "4-7")]);
-        let of = |nodes: &NumaNodes, threads: usize| -> Vec<Option<usize>> {
-            let first = |k| nodes.of_thread(k, threads).map(|node: &NumaNode| node.cpus[0]);
+        let of = |nodes: &NumaDomains, threads: usize| -> Vec<Option<usize>> {
+            let first = |k| nodes.of_thread(k, threads).map(|node: &NumaDomain| node.cpus[0]);
             (0..threads).map(first).collect()
         };
         let (a, b) = (Some(0), Some(4));
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn a_thread_runs_where_it_is_settled() {
         let allowed = affinity::allowed();
-        let node = |cpu: usize| NumaNode { cpus: vec![cpu] };
+        let node = |cpu: usize| NumaDomain { cpus: vec![cpu] };
         let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
-        let both = NumaNodes(vec![node(first), node(last)]);
+        let both = NumaDomains(vec![node(first), node(last)]);
         let found = std::thread::spawn(move || {
             both.settle(1, 2);
             affinity::allowed()

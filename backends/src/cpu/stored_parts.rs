@@ -12,7 +12,7 @@ use adfuse_ir::kernel::{
 use adfuse_ir::scalar::SOp;
 
 /// A part of a concatenation: what is copied, and where its first element along the axis goes.
-type Part = (Buffer, i64);
+type ConcatPart = (Buffer, i64);
 
 /// Makes steps of a program in a step store parts of concatenations where these go, and leaves these out.
 pub(super) fn store_parts(legal: &mut LegalProgram, layout: &ArenaLayout) {
@@ -41,7 +41,7 @@ pub(super) fn store_parts(legal: &mut LegalProgram, layout: &ArenaLayout) {
 }
 
 /// The result of a kernel that only copies temporaries side by side, the axis along which these follow each other, and where each begins.
-fn concatenation(kernel: &Kernel, program: &Program) -> Option<(Buffer, usize, Vec<Part>)> {
+fn concatenation(kernel: &Kernel, program: &Program) -> Option<(Buffer, usize, Vec<ConcatPart>)> {
     let [stage] = kernel.stages.as_slice() else { return None };
     let ([Param::Load(pieces)], [Sink::Store { buffer: out, index }]) =
         (stage.params.as_slice(), stage.sinks.as_slice())
@@ -90,7 +90,7 @@ fn other_extents(part: &BufferData, whole: &BufferData, axis: usize) -> bool {
 fn redirect(
     program: &mut Program,
     first: usize,
-    (part, begin): Part,
+    (part, begin): ConcatPart,
     (out, axis): (Buffer, usize),
 ) -> bool {
     let mut mentioned = 0;

@@ -4,7 +4,7 @@
 //! thread that it wants, and threads that are not wanted see nothing of it.
 #![allow(unsafe_code)]
 
-use super::numa::NumaNodes;
+use super::numa::NumaDomains;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -77,7 +77,7 @@ impl ThreadPool {
             to_wake: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         });
-        let nodes = if beside > 0 { NumaNodes::of_host() } else { NumaNodes::default() };
+        let nodes = if beside > 0 { NumaDomains::of_host() } else { NumaDomains::default() };
         let thread = |k: usize| {
             let (pool, nodes) = (Arc::clone(&shared), nodes.clone());
             let serve = move || {

@@ -122,10 +122,8 @@ impl CompileContext<'_> {
         self.slots = self.slots.max(next);
         for (stage, &volume) in made.stages.iter().zip(&volumes) {
             let count = |all: i64, part: i64| all.saturating_add(part - 1) / part;
-            self.note_runs(
-                stage.sweep,
-                count(points, batch).saturating_mul(count(volume, stage.piece)),
-            );
+            let runs = count(points, batch).saturating_mul(count(volume, stage.piece));
+            self.note_runs(stage.sweep, runs);
         }
         made.cuts = self.cuts(kernel, &made, &volumes);
         let [work, time] = self.work(&made, &volumes);
@@ -136,13 +134,11 @@ impl CompileContext<'_> {
 
     /// The primitives of a point, and how long they take.
     fn work(&self, made: &CompiledKernel, volumes: &[i64]) -> [i64; 2] {
-        let mut all = [0i64; 2];
-        for (stage, &volume) in made.stages.iter().zip(volumes) {
+        let all = made.stages.iter().zip(volumes).fold([0i64; 2], |all, (stage, &volume)| {
             let work = self.size(stage.sweep).saturating_add(ACCESS);
-            for (sum, each) in all.iter_mut().zip([work, time_of(work)]) {
-                *sum = sum.saturating_add(volume.max(1).saturating_mul(each));
-            }
-        }
+            let each = [work, time_of(work)].map(|n| volume.max(1).saturating_mul(n));
+            [0, 1].map(|k| all[k].saturating_add(each[k]))
+        });
         all.map(|n| n.max(1))
     }
 
