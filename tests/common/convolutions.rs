@@ -79,6 +79,11 @@ fn listed(dtype: DType, dims: &[u64]) -> String {
 }
 
 impl Convolution {
+    /// Whether each channel has a kernel of its own: one row a group.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.name.starts_with("depthwise")
+    }
+
     /// The axis of output channels.
     fn channels(&self) -> usize {
         if self.attributes.contains("out_spec") { self.result.len() - 1 } else { 1 }

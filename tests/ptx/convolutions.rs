@@ -126,7 +126,7 @@ pub(crate) fn sums_of_windows_are_convolutions() {
 
 /// Of convolutions by channel and their gradients no step is a product, and what they are has the same values.
 pub(crate) fn channels_by_themselves_are_elementwise() {
-    for convolution in CONVOLUTIONS.iter().filter(|c| c.name.starts_with("depthwise")) {
+    for convolution in CONVOLUTIONS.iter().filter(|c| c.is_depthwise()) {
         for dtype in TYPES {
             let (module, g) = convolution.differentiated(dtype);
             let before = lowered(&module, &g, Effort::Default, Fp::Fast);
@@ -209,10 +209,11 @@ pub(crate) fn windows_are_multiplied_by_tensor_cores_in_fast() {
             schedule.unwrap_or_else(|d| panic!("{}: {d}", convolution.name)).to_string()
         };
         // The result and the gradients: products of windows. Those of kernels of one element are none, and those of one channel
-        // have no rows. Sums of windows that are two apart, of odd extents, are no windows, and those of groups are divided before
+        // no products. Sums of windows that are two apart, of odd extents, are no windows, and those of groups are divided before
         // they are added up.
         let due = match convolution.name {
-            "depthwise" | "1x1" | "1x1, stride 2" => 0,
+            "1x1" | "1x1, stride 2" => 0,
+            _ if convolution.is_depthwise() => 0,
             "stride 2" | "groups" => 2,
             _ => 3,
         };

@@ -6,6 +6,7 @@
 
 use super::depthwise::DEPTHWISE;
 use super::pattern::{Match, Pattern};
+use super::product_axes::axes_of_product;
 use super::rule::{Exactness, Reads, Rule, RuleTable, Site, When, rewrite};
 use crate::attrs::{Attr, Attrs, Ints};
 use crate::builder::Builder;
@@ -42,7 +43,9 @@ pub static CONVOLUTIONS: RuleTable = RuleTable {
 /// # Errors
 /// Only if a rule builds an instruction that does not fit, which is a defect of the rule.
 pub fn with_convolutions(f: &Function) -> Result<Function, Diagnostic> {
-    Ok(rewrite(f, &CONVOLUTIONS, Exactness::Real)?.0)
+    let made = rewrite(f, &CONVOLUTIONS, Exactness::Real)?.0;
+    // What sums of windows have become may be convolutions by channel.
+    Ok(rewrite(&made, &CONVOLUTIONS, Exactness::Real)?.0)
 }
 
 /// An axis of windows.
@@ -144,18 +147,20 @@ fn cut(f: &Function, i: Inst) -> Option<(Vec<[i64; 2]>, Inst)> {
     cuts.then_some((all, sum))
 }
 
-/// The axes of a product's result, each as an axis of an operand; those of a batch are the left one's, and have no windows.
-pub(super) fn axes_of_product(f: &Function, i: Inst) -> Vec<(usize, usize)> {
-    let (batch, contracted) = (f.attrs(i).pair("batch"), f.attrs(i).pair("contract"));
-    let has = |list: &[i64], a: usize| list.contains(&(a as i64));
-    let free = |side: usize| {
-        let (batch, contracted) =
-            if side == 0 { (batch.0, contracted.0) } else { (batch.1, contracted.1) };
-        let all = 0..f.ty(f.args(i)[side]).rank();
-        all.filter(move |&a| !has(batch, a) && !has(contracted, a)).map(move |a| (side, a))
-    };
-    let batch = batch.0.iter().map(|&a| (0, a as usize));
-    batch.chain(free(0)).chain(free(1)).collect()
+/// What a value was before a reshape that takes axes of one element out, and the axes of that which are left.
+fn without_units(f: &Function, v: Value) -> (Value, Vec<usize>) {
+    let all = |v: Value| (v, (0..f.ty(v).rank()).collect());
+    let Some(i) = made_by(f, v, Op::Reshape) else { return all(v) };
+    let (from, to) = (&f.ty(f.args(i)[0]).shape, &f.ty(v).shape);
+    let mut left = Vec::new();
+    for (a, n) in from.iter().enumerate() {
+        match to.get(left.len()) {
+            Some(next) if next == n => left.push(a),
+            _ if *n == Dim::Const(1) => {}
+            _ => return all(v),
+        }
+    }
+    if left.len() == to.len() { (f.args(i)[0], left) } else { all(v) }
 }
 
 fn found(m: &Match<'_>) -> Option<WindowSum> {
@@ -176,13 +181,15 @@ fn found(m: &Match<'_>) -> Option<WindowSum> {
         return None;
     }
     let windows = f.args(spread)[0];
-    let (product, perm): (Inst, Vec<usize>) = match made_by(f, windows, Op::Transpose) {
+    let (whole, axes_left) = without_units(f, windows);
+    let (product, perm): (Inst, Vec<usize>) = match made_by(f, whole, Op::Transpose) {
         Some(i) => {
             let perm = f.attrs(i).ints("perm").iter().map(|&a| a as usize).collect();
             (made_by(f, f.args(i)[0], Op::DotGeneral)?, perm)
         }
-        None => (made_by(f, windows, Op::DotGeneral)?, (0..f.ty(windows).rank()).collect()),
+        None => (made_by(f, whole, Op::DotGeneral)?, (0..f.ty(whole).rank()).collect()),
     };
+    let perm: Vec<usize> = axes_left.iter().map(|&a| perm[a]).collect();
     let given = axes_of_product(f, product);
     let batch = f.attrs(product).pair("batch").0.len();
     let dims: Vec<i64> = f.ty(windows).dims()?.iter().map(|&n| n as i64).collect();
@@ -275,6 +282,8 @@ impl WindowSum {
                 None => merged.shape.push(f.ty(operands[operand]).shape[a]),
             }
         }
+        // Axes of one element that the sum does not have are last.
+        perm.extend((0..left.len() as i64).filter(|at| !perm.contains(at)).collect::<Ints>());
         let sums = match perm.iter().enumerate().all(|(k, &a)| k as i64 == a) {
             true => sums,
             false => {

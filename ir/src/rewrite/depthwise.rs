@@ -1,10 +1,10 @@
-//! Convolutions of one row a group, such as those by channel, as elementwise products and their sums.
+//! Convolutions of few rows a group, such as those by channel, as elementwise products and their sums.
 //!
 //! A product of one row multiplies each element of its other operand once, so that units for matrices gain nothing, and its tiles are
 //! nearly empty. As elementwise work it is fused with what is before and after it, and each window is read out of the cache.
 
-use super::convolutions::axes_of_product;
 use super::pattern::{Match, Pattern};
+use super::product_axes::axes_of_product;
 use super::rule::{Exactness, Rule, Site, When};
 use crate::attrs::Attrs;
 use crate::builder::Builder;
@@ -14,10 +14,10 @@ use crate::function::{Function, ValueDef};
 use crate::op::Op;
 use crate::types::Dim;
 
-/// Products of one row a group, with windows, as elementwise products.
+/// Products of few rows a group, with windows, as elementwise products.
 pub(super) const DEPTHWISE: Rule = Rule {
     name: "depthwise",
-    doc: "A product of `f32`, `bf16` or `f16` in groups becomes elementwise products and their sum: where one operand has one row a group and the other is \
+    doc: "A product of `f32`, `bf16` or `f16` in groups becomes elementwise products and their sum: where one operand has at most four rows a group and the other is \
           windows, of at most 32 steps; and where one term makes each sum, which the gradient of such windows is.",
     exactness: Exactness::Real,
     pattern: Pattern::AnyOf(&[Op::DotGeneral]),
@@ -26,12 +26,14 @@ pub(super) const DEPTHWISE: Rule = Rule {
 
 /// Steps of a window at most: folds of more are not written out.
 const STEPS: u64 = 32;
+/// Rows of a group at most: of the gradient of windows that are two apart along two axes there are four.
+const ROWS: u64 = 4;
 /// Groups of a product at least.
 const GROUPS: u64 = 2;
 /// Views between a product and its windows at most.
 const REACH: usize = 6;
 
-/// A product in groups, each of one row.
+/// A product in groups.
 struct GroupProduct {
     product: Inst,
     /// Axes of each operand: of the groups, of its rows or columns, and those that are summed over.
@@ -62,7 +64,7 @@ fn found(m: &Match<'_>) -> Option<GroupProduct> {
     let rows = [extent(0, 1)?, extent(1, 1)?];
     let one_term = depth == 1 && groups >= GROUPS;
     let windows = (0..2).any(|side| {
-        rows[1 - side] == 1
+        rows[1 - side] <= ROWS
             && groups >= GROUPS
             && depth.min(rows[side]) <= STEPS
             && is_windows(f, args[side])

@@ -15,6 +15,7 @@ mod extents;
 mod inline;
 mod norms;
 mod pattern;
+mod product_axes;
 mod product_sums;
 mod rule;
 mod sharding;

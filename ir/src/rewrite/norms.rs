@@ -4,8 +4,8 @@
 //! A product of little depth has few operations for each element, and those of the norm are a part of them that shows. The weights are scaled in
 //! each run, so that this is for many rows.
 
-use super::convolutions::axes_of_product;
 use super::pattern::{Match, Pattern};
+use super::product_axes::axes_of_product;
 use super::product_sums::{is_parameter, uses};
 use super::rule::{Exactness, Reads, Rule, RuleTable, Site, When, rewrite};
 use super::stable::shape::{REACH, Spread};

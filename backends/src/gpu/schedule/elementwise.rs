@@ -5,7 +5,7 @@ use super::index::whole;
 use super::scalar_form::written;
 use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer};
-use super::vectorize::{neighbours, vectors};
+use super::vectorize::{neighbours, single_loads, vectors};
 use super::work::Flat;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Sink, Storage};
@@ -13,6 +13,8 @@ use adfuse_ir::{Diagnostic, Fp};
 
 /// Instructions of a body beyond which neighbours are not computed together: the text grows with them.
 const MOST_INSTRUCTIONS: usize = 1200;
+/// Loads of single elements that a thread has registers for, with their addresses and guards.
+const MOST_LOADS: i64 = 40;
 /// Neighbours that a thread computes at most.
 const WIDEST: i64 = 8;
 
@@ -67,6 +69,7 @@ impl FlatGrid {
             packed_bits(program, flat, width) <= 32
                 && (width < WIDEST || small)
                 && instructions * width as usize <= MOST_INSTRUCTIONS
+                && single_loads(program, &flat.stage, &flat.domain, width) <= MOST_LOADS
                 // Neighbours make parts of words together, whether they read and write vectors or not.
                 && vectors(program, &flat.stage, &flat.domain, width)
                     .is_some_and(|n| n > 0 || packed_bits(program, flat, width) > 0)

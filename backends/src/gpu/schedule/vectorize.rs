@@ -4,7 +4,7 @@ use super::index::{coordinates, divisible, split, whole};
 use super::shape::volume;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Program, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Sink, Stage, Storage};
 
 /// The coordinates of neighbouring points, in terms of variables of these extents.
 pub(crate) struct VectorLanes<'a> {
@@ -98,6 +98,28 @@ pub(crate) fn vectors(
     let coords = neighbours(domain, width)?;
     let extents = [(volume(domain) / width).max(1)];
     Some(VectorLanes { coords: &coords, extents: &extents }.accesses(program, stage))
+}
+
+/// Loads of single elements that threads with this many neighbours have under way together: those that are no vectors and differ from
+/// neighbour to neighbour. None where they do not divide the domain.
+pub(crate) fn single_loads(program: &Program, stage: &Stage, domain: &[i64], width: i64) -> i64 {
+    let Some(coords) = neighbours(domain, width) else { return 0 };
+    let extents = [(volume(domain) / width).max(1)];
+    let lanes = VectorLanes { coords: &coords, extents: &extents };
+    let differs = |piece: &Piece| {
+        let of = |e: &IndexExpr, u: usize| simplified(&e.compose(&coords[u]), &extents);
+        coords.len() > 1 && piece.index.iter().any(|e| of(e, 0) != of(e, 1))
+    };
+    let single = |piece: &&Piece| match piece.from {
+        Operand::Buffer(b) => lanes.aligned(program, b, &piece.index).is_none() && differs(piece),
+        Operand::Literal(_) => false,
+    };
+    let read = stage.params.iter().enumerate().filter(|(k, _)| stage.program.reads_param(*k));
+    let pieces = read.flat_map(|(_, param)| match param {
+        Param::Load(pieces) => pieces.as_slice(),
+        _ => &[],
+    });
+    pieces.filter(single).count() as i64 * width
 }
 
 /// How many accesses of a stage over a domain are vectors, where threads have this many neighbours each along an axis whose
