@@ -2,7 +2,7 @@
 //! optimization, sphere tracing.
 //!
 //! Tests run them on every engine, and `benches/peers/loop_peers.py` has the same programs for JAX. `*.ir` in this
-//! folder are those that `adfuse bench` runs at the sizes of `docs/performance.md`.
+//! folder are those that `adfuse bench` runs at the sizes of `docs/performance/loops.md`.
 
 mod dynamics;
 mod march;

@@ -324,7 +324,7 @@ fn gradients_of_random_programs_take_what_is_planned() {
     }
 }
 
-// What `docs/performance.md` cites.
+// What `docs/performance/planning.md` cites.
 #[allow(clippy::print_stdout)]
 #[test]
 fn gradients_of_models_take_what_is_planned_and_effort_saves_memory() {

@@ -53,7 +53,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
             found.push((name.to_string_lossy().replace('\\', "/"), crate::read(&page)));
         }
     }
-    for folder in ["docs", "docs/guide", "docs/how", "docs/notes"] {
+    for folder in ["docs", "docs/guide", "docs/how", "docs/notes", "docs/performance"] {
         for entry in std::fs::read_dir(root().join(folder)).expect(folder).flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|e| e == "md") {
