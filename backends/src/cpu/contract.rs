@@ -15,6 +15,7 @@ use super::operand::{View, WindowOperand, elements, read, stored, sum_with, wind
 use super::shape::volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
+use crate::reference::order::CONTRACT_CHUNK;
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage};
@@ -217,7 +218,9 @@ impl CompileContext<'_> {
         // Prices are those of a kernel, on every host.
         let adds =
             matches!(by, Multiplier::Matrices(gemm) if gemm.finishes()) && self.facts.is_none();
-        let adds = adds && m.depth.iter().all(|&n| n > 0);
+        // Sums of several chunks are stored before the last one is added, and the result may be in memory of what is added to them.
+        let depth = m.depth.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+        let adds = adds && (1..=CONTRACT_CHUNK as i64).contains(&depth);
         let with = adds.then(|| sum_with(self.program, &m.then, groups, m.sum)).flatten();
         if let Some((view, other)) = with {
             return Ok((SumTarget::View(view, Some(other)), TaskGranularity::default()));

@@ -20,6 +20,10 @@ const MOST: u64 = 256 << 10;
 /// The most rows that such a matrix is multiplied by: beside more, packing it at each step takes little.
 const ROWS: i64 = 128;
 
+/// What a loop reads and writes has at least this many times the bytes of a matrix that is copied for several rows, so that copies lift the
+/// peak of a program by little.
+const SHARE: u64 = 16;
+
 /// The fewest steps of a loop for which a matrix is copied.
 const STEPS: u64 = 8;
 
@@ -54,12 +58,13 @@ pub(super) fn copy_matrices(low: &mut Legalized) -> Result<(), Diagnostic> {
     let steps = std::mem::take(&mut low.program.steps);
     let origins = std::mem::take(&mut low.origin);
     for (mut step, origin) in steps.into_iter().zip(origins) {
+        let moved = moved_bytes(&low.program, &step);
         if let Step::Loop(l) = &mut step
             && !matches!(l.trips, LoopTrips::Known(n) if n < STEPS)
         {
             let back = l.back.as_mut().map(|back| &mut back.step);
             for block in [Some(&mut l.step), back].into_iter().flatten() {
-                copy_for(block, low, origin)?;
+                copy_for(block, low, (origin, moved))?;
             }
         }
         low.program.steps.push(step);
@@ -68,14 +73,25 @@ pub(super) fn copy_matrices(low: &mut Legalized) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+/// The bytes of what a step reads and writes in the program around it.
+fn moved_bytes(program: &Program, step: &Step) -> u64 {
+    let all = step.reads().chain(step.writes());
+    all.fold(0, |bytes, b| bytes.saturating_add(program.buffers[b].bytes()))
+}
+
 /// Copies what a block reads of such matrices, and makes it read the copies.
-fn copy_for(block: &mut Block, low: &mut Legalized, origin: usize) -> Result<(), Diagnostic> {
+fn copy_for(
+    block: &mut Block,
+    low: &mut Legalized,
+    (origin, moved): (usize, u64),
+) -> Result<(), Diagnostic> {
     let chosen: Vec<(usize, Buffer, Buffer, usize)> = block
         .bindings()
         .enumerate()
         .filter_map(|(k, (b, input))| {
             let BlockInput::Whole(from) = input else { return None };
-            let axis = axis_of_sums(&block.program, b)?;
+            let large = low.program.buffers[from].bytes() > moved / SHARE;
+            let axis = axis_of_sums(&block.program, b, if large { 1 } else { ROWS })?;
             Some((k, b, from, axis))
         })
         .collect();
@@ -137,9 +153,9 @@ fn each_piece(param: &mut Param, f: &mut dyn FnMut(&mut Piece)) {
     }
 }
 
-/// The axis of an input along which neighbouring sums of products read it, if all that reads it are products of few rows, and that
-/// axis is not the last.
-fn axis_of_sums(program: &Program, b: Buffer) -> Option<usize> {
+/// The axis of an input along which neighbouring sums of products read it, if all that reads it are products of at most this many rows, and
+/// that axis is not the last.
+fn axis_of_sums(program: &Program, b: Buffer, most: i64) -> Option<usize> {
     let data = &program.buffers[b];
     let small = data.storage == Storage::Plain && data.strides.is_none() && data.bytes() <= MOST;
     if !small || !data.dtype.is_float() || program.outputs.contains(&b) {
@@ -151,7 +167,7 @@ fn axis_of_sums(program: &Program, b: Buffer) -> Option<usize> {
             Step::Contract(c) => c.members.iter().fold(InputReads::Nothing, |all, member| {
                 let then = member.then.params.iter().map(|param| param_reads(param, b, None));
                 let sides = [(&member.lhs, true), (&member.rhs, false)];
-                let feeds = sides.map(|(feed, left)| feed_reads(feed, b, member, left));
+                let feeds = sides.map(|(feed, left)| feed_reads((feed, b), member, left, most));
                 then.chain(feeds).fold(all, InputReads::and)
             }),
             _ => InputReads::Otherwise,
@@ -164,12 +180,12 @@ fn axis_of_sums(program: &Program, b: Buffer) -> Option<usize> {
 }
 
 /// How an operand reads a buffer.
-fn feed_reads(feed: &Feed, b: Buffer, member: &Member, left: bool) -> InputReads {
+fn feed_reads((feed, b): (&Feed, Buffer), member: &Member, left: bool, most: i64) -> InputReads {
     let (own, other) =
         if left { (&member.rows, &member.cols) } else { (&member.cols, &member.rows) };
     let line = other.iter().all(|&n| n == 1) && is_small_line(member);
     let rows = other.iter().fold(1i64, |all, &n| all.saturating_mul(n));
-    let matrix = !left && (2..=ROWS).contains(&rows) && unrolled("", member).is_none();
+    let matrix = !left && (2..=most).contains(&rows) && unrolled("", member).is_none();
     let last = own.iter().rposition(|&n| n > 1).filter(|_| line || matrix);
     let axis = last.map(|last| (member.batch.len() + last, feed_axes(member, own.len())));
     feed.params

@@ -27,6 +27,11 @@ pub(super) fn store_parts(legal: &mut LegalProgram, layout: &ArenaLayout) {
         let Some((out, axis, parts)) = concatenation(kernel, program) else { continue };
         let before = &program.steps[..n];
         let free = !before.iter().any(|step| step.reads().chain(step.writes()).any(|b| b == out));
+        // No step names what accumulated products begin with.
+        let starts = |(part, _): &ConcatPart| {
+            legal.accumulated.iter().any(|one| one.start == Operand::Buffer(*part))
+        };
+        let free = free && !parts.iter().any(starts);
         let mut changed = program.clone();
         changed.steps.remove(n);
         let all = free && parts.iter().all(|part| redirect(&mut changed, n, *part, (out, axis)));

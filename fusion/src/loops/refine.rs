@@ -117,7 +117,7 @@ fn numbered<'s>(scan: &'s ScanBody, partition: &CarryPartition) -> Numbering<'s>
     for (k, &p) in carry.iter().enumerate() {
         let n = match partition.classes[k] {
             Some(_) => numbers.of(carry[partition.leader(k)]),
-            None => initial(scan, &mut numbers, k),
+            None => initial(scan, partition, &mut numbers, k),
         };
         numbers.set(p, n);
     }
@@ -131,13 +131,19 @@ fn numbered<'s>(scan: &'s ScanBody, partition: &CarryPartition) -> Numbering<'s>
 }
 
 /// The number of a carry that keeps its initial value: that of the literal or the capture that it begins with.
-fn initial(scan: &ScanBody, numbers: &mut Numbering<'_>, k: usize) -> u32 {
+fn initial(
+    scan: &ScanBody,
+    partition: &CarryPartition,
+    numbers: &mut Numbering<'_>,
+    k: usize,
+) -> u32 {
     let captures = scan.params()[0];
     match scan.captures.iter().position(|&v| v == scan.carry[k]) {
         Some(c) => numbers.of(captures[c]),
         None => {
-            // Nothing but carries of this initial value has it.
-            let first = (0..k).find(|&j| scan.carry[j] == scan.carry[k]).unwrap_or(k);
+            // Nothing but carries that keep this initial value has it.
+            let keeps = |&j: &usize| scan.carry[j] == scan.carry[k] && partition.is_invariant(j);
+            let first = (0..k).find(keeps).unwrap_or(k);
             numbers.of(scan.params()[1][first])
         }
     }

@@ -53,7 +53,7 @@ const CONVOLUTION: &str = "func @kernels(%x: f32[128,1,20,20], %k: f32[6,1,5,5])
 
 /// Sums with an element added to each, which products do as they store them: matrices, and lines that are the same for all rows or columns; of
 /// one chunk of the depth and of several, of a few sums whose depth is divided, and transposed as they are stored.
-const ADDED: [&str; 7] = [
+const ADDED: [&str; 8] = [
     "func @matrix(%x: T[37,130], %y: T[130,70], %b: T[37,70]) -> T[37,70] {
        %z = dot_general %x, %y {contract = [1] x [0]} : T[37,70]
        %r = add %z, %b : T[37,70]
@@ -93,6 +93,14 @@ const ADDED: [&str; 7] = [
        %z = dot_general %x, %y {contract = [1] x [0]} : T[70,1]
        %r = add %b, %z : T[70,1]
        return %r
+     }",
+    // The result is in the memory of what is added, and sums have three chunks.
+    "func @in_place(%x: T[70,1300], %y: T[1300,65], %a: T[70,65]) -> T[70,65] {
+       %b = cumsum %a {axis = 1} : T[70,65]
+       %z = dot_general %x, %y {contract = [1] x [0]} : T[70,65]
+       %r = add %z, %b : T[70,65]
+       %s = cumsum %r {axis = 1} : T[70,65]
+       return %s
      }",
 ];
 
