@@ -104,7 +104,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         [Function, Function],
         Verifier::Ir,
         passes::convolve,
-        "sums of overlapping windows become convolutions in fast on a GPU, and sums of products one product outside of strict mode there; norms by known statistics become scaled weights outside of strict mode on a CPU",
+        "sums of overlapping windows become convolutions, and convolutions by channel elementwise products, in fast on a GPU, and sums of products one product outside of strict mode there; norms by known statistics become scaled weights outside of strict mode on a CPU",
     )
     .prints("convolve", passes::function);
     #[rustfmt::skip]

@@ -17,8 +17,9 @@ use crate::types::Dim;
 /// Products of few rows a group, with windows, as elementwise products.
 pub(super) const DEPTHWISE: Rule = Rule {
     name: "depthwise",
-    doc: "A product of `f32`, `bf16` or `f16` in groups becomes elementwise products and their sum: where one operand has at most four rows a group and the other is \
-          windows, of at most 32 steps; and where one term makes each sum, which the gradient of such windows is.",
+    doc: "A product in two or more groups, of `f32`, `bf16` or `f16` with a result of the same type, becomes elementwise products and their sum in two cases: one \
+          operand has at most four rows a group, the other is windows, and each sum has at most 32 terms or the windows have at most 32 rows a group; or each sum has one \
+          term, as in the gradient of such a convolution.",
     exactness: Exactness::Real,
     pattern: Pattern::AnyOf(&[Op::DotGeneral]),
     then: &When { condition: found, build: GroupProduct::elementwise },

@@ -159,7 +159,8 @@ fn weights_that_are_stored_by_outputs_are_copied_before_the_loop() {
 }
 
 /// What the inner loop's sums begin with is a part of a concatenation too.
-const STARTS: &str = "func @starts(%z: T[4,U,70], %xs: T[5,N,U], %ys: T[5,N,70]) -> (T[4,W,70], T[4,U,70]) {
+const STARTS: &str =
+    "func @starts(%z: T[4,U,70], %xs: T[5,N,U], %ys: T[5,N,70]) -> (T[4,W,70], T[4,U,70]) {
   %0, %1 = scan %z {carry = 0, reverse = R} : T[4,W,70], T[4,U,70] body(%e: T[U,70]) {
     %p = tanh %e : T[U,70]
     %i = scan %p, %xs, %ys {carry = 1} : T[U,70] body(%c: T[U,70], %x: T[N,U], %y: T[N,70]) {

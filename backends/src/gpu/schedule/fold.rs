@@ -3,7 +3,7 @@
 use super::fold_order::{FoldResult, FoldShape};
 use super::grid::Grid;
 use super::scalar_form::written;
-use super::shape::{free, load, only, output_type, volume};
+use super::shape::{free, load, loaded, only, output_type, volume};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tree_fold::{Tree, TreeFold, joined};
 use super::vectorize::vectors_along;
@@ -14,6 +14,7 @@ use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{SInst, SOp};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use smallvec::SmallVec;
+use std::slice;
 
 /// Instructions of a loop's body after unrolling, at most.
 const UNROLLED: i64 = 400;
@@ -29,6 +30,8 @@ const LEAST_BLOCK: i64 = 256;
 /// Chains up to which a chip is left without loads enough under way, and the elements of a chain at least.
 const FEW_CHAINS: i64 = 1 << 19;
 pub(crate) const LEAST_CHAIN: i64 = 8;
+/// Loads of an element up to which two blocks share the registers of a multiprocessor: all of them may be under way together.
+const MOST_LOADS: usize = 40;
 /// Elements up to which a fold in any order is a thread's, though they are neighbours.
 const SHORT: i64 = 8;
 
@@ -245,7 +248,18 @@ impl FoldLoop {
                 (self.unroll(instructions * width as usize, (most, 1)), width)
             }
         };
-        FoldDecision { order, grid: Grid::default(), unroll, width, tree: Tree::default() }
+        let mut grid = Grid::default();
+        if unroll * width == 1 && self.loads() > MOST_LOADS {
+            grid.resident = 1;
+        }
+        FoldDecision { order, grid, unroll, width, tree: Tree::default() }
+    }
+
+    /// Loads of an element.
+    fn loads(&self) -> usize {
+        let read = self.stage.params.iter().enumerate();
+        let read = read.filter(|(k, _)| self.stage.program.reads_param(*k));
+        read.map(|(_, param)| loaded(slice::from_ref(param)).len()).sum()
     }
 
     /// Errs where the loop cannot be run so.

@@ -87,8 +87,9 @@ fn paired(
     }
     let mut pairs: Vec<(Buffer, Buffer)> = Vec::new();
     for (a, b) in own.into_iter().zip(others) {
-        match pairs.iter().find(|(known, _)| *known == a) {
-            Some((_, known)) if *known != b => return None,
+        // What is one array here is one array there.
+        match pairs.iter().find(|known| known.0 == a || known.1 == b) {
+            Some(known) if *known != (a, b) => return None,
             Some(_) => {}
             None => pairs.push((a, b)),
         }
