@@ -128,17 +128,25 @@ fn three_updates_are_one_launch() {
 }
 
 #[test]
-fn what_shares_a_launch_takes_no_more_memory_but_for_a_few_bytes() {
-    let (module, f) = function(&updates(&[&[64, 64], &[64], &[256, 64]], true));
+fn what_shares_a_launch_takes_no_more_memory_but_for_the_time_that_it_saves() {
     let options = options(MachineModel::h200());
-    let f = &prepare(&module, &f).expect("prepares");
-    let planned = |more: u64| {
-        let plan = plan_for(f, &options, &LargerBundles(more)).expect("has a plan");
-        lower(f, &plan, &options.device).expect("lowers")
-    };
-    let peak = memory(&planned(0), Effort::Quick).expect("is small").peak;
-    for (more, found) in [(0, 1), (peak / 5000, 1), (peak / 4000, 0), (peak, 0)] {
-        assert_eq!(bundles(&planned(more)).len(), found, "{more} of {peak}");
+    // Short updates alone, of which a launch in place of three takes half of the time or less, and beside one that takes nearly all of it.
+    let short: [&[i64]; 3] = [&[64, 64], &[64], &[256, 64]];
+    let beside_long: [&[i64]; 4] = [short[0], short[1], short[2], &[16384, 8192]];
+    let cases: [(&[&[i64]], [u64; 2], [u64; 2]); 2] =
+        [(&short, [5000, 100], [60, 1]), (&beside_long, [5000, 2000], [100, 1])];
+    for (shapes, fits, does_not) in cases {
+        let (module, f) = function(&updates(shapes, true));
+        let f = &prepare(&module, &f).expect("prepares");
+        let planned = |more: u64| {
+            let plan = plan_for(f, &options, &LargerBundles(more)).expect("has a plan");
+            lower(f, &plan, &options.device).expect("lowers")
+        };
+        let peak = memory(&planned(0), Effort::Quick).expect("is small").peak;
+        for (part, found) in fits.map(|part| (part, 1)).into_iter().chain(does_not.map(|p| (p, 0)))
+        {
+            assert_eq!(bundles(&planned(peak / part)).len(), found, "1/{part} of {peak} more");
+        }
     }
 }
 

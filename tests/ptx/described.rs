@@ -39,3 +39,28 @@ pub(crate) fn plans_are_priced_and_counted_without_a_gpu() -> Result<(), Skipped
     }
     Ok(())
 }
+
+/// The gradient of a convolution by windows of one element: a deep sum of few elements, whose parts a kernel adds up that loads each.
+const DEEP: &str = "func @f(%g: f32[256,32,56,56], %x: f32[32,64,56,56]) -> f32[256,64] {
+  %0 = dot_general %g, %x {contract = [1, 2, 3] x [0, 2, 3]} : f32[256,64]
+  %1 = mul %0, 0.5 : f32[256,64]
+  return %1
+}";
+
+/// Builds with assertions compare each launch with its text, while they plan.
+pub(crate) fn launches_are_counted_as_they_are_printed() -> Result<(), Skipped> {
+    let module = parse(DEEP).expect("parses");
+    let f = module.find("f").expect("is there");
+    let f = prepare(&Module::single(f.clone()), f).expect("is prepared");
+    let options =
+        PlanOptions { device: MachineModel::h200(), effort: Effort::Default, fp: Fp::Fast };
+    let gpu = Gpu { plan: options.clone(), ..Gpu::described() };
+    let made = gpu.plan_prepared(&f).expect("has a plan");
+    let program = lower(&f, &made.plan, &options.device).expect("has a program");
+    let facts = gpu.facts(&program, &options.device).expect("the engine states facts");
+    let beyond: u64 = facts.iter().filter_map(|of| of.launches).map(|of| of.beyond_bytes).sum();
+    // Parts are written and read once, and there are fewer than the sum has blocks of 256.
+    let parts = 4 * 256 * 64 * (32 * 56 * 56 / 256);
+    assert!(beyond <= 2 * parts, "{beyond} bytes of parts");
+    Ok(())
+}

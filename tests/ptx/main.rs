@@ -371,6 +371,7 @@ fn rows_are_read_once() {
 fn main() -> ExitCode {
     run(trials![
         described::plans_are_priced_and_counted_without_a_gpu,
+        described::launches_are_counted_as_they_are_printed,
         programs_of_the_filetests,
         models,
         every_row,

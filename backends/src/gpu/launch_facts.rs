@@ -21,7 +21,10 @@ use std::slice;
 pub(super) fn launches_of(schedule: &GpuSchedule, n: usize) -> Result<LaunchFacts, Diagnostic> {
     let printed = || Ok::<_, Diagnostic>(of_code(&schedule.program, &step_launches(schedule, n)?));
     let Some(launches) = touched(&schedule.steps[n]) else { return printed() };
-    let of = |buffers: Vec<Buffer>| {
+    let of = |mut buffers: Vec<Buffer>| {
+        // A launch is given a buffer once, of whose elements it may have several loads.
+        buffers.sort_unstable();
+        buffers.dedup();
         let args = buffers.iter().map(|&b| place(&schedule.homes, b)).collect();
         Launch { args, ..Launch::new(String::new(), [1; 3], 1) }
     };

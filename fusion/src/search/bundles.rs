@@ -4,7 +4,7 @@
 //! group before it: it runs earlier, where all that it reads is there by then, or the others run later, where nothing has
 //! read what they compute. The bytes that are live at each group are followed, and nothing joins where that
 //! would lift them above the most that there were. Whatever is predicted, a plan that takes more time than the given one is not
-//! returned, nor one that takes more memory, beyond what arrays that begin elsewhere leave between them.
+//! returned, nor one that takes more memory, beyond what arrays that begin elsewhere leave between them or a larger part of the time saves.
 
 use super::bundle_steps::{BundleSteps, PlanningFor, TimedPlan};
 use super::fastest::are_alike;
@@ -37,7 +37,7 @@ const FAR: usize = 512;
 const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
 
 /// The plan with kernels that share nothing in one launch, where that is faster and takes as much memory where memory is
-/// planned quickly.
+/// planned quickly, or little more for as large a part of the time.
 pub(crate) fn bundled<'f>(
     base: Option<&LinkBase<'f>>,
     (f, plan): (&Function, Plan),
@@ -61,8 +61,13 @@ pub(crate) fn bundled<'f>(
                 peak?
             }
         };
+        let is_worth = |most: u64| {
+            takes_no_more(peak, most)
+                || peak - most <= most / LITTLE
+                    && peak as f64 * made.seconds() <= most as f64 * given.seconds()
+        };
         let fits = takes_no_more(peak, given.least_peak())
-            || takes_no_more(peak, (*most.get_or_insert_with(|| given.quick_peak(with)))?);
+            || is_worth((*most.get_or_insert_with(|| given.quick_peak(with)))?);
         fits.then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {
@@ -79,6 +84,10 @@ fn takes_no_more(peak: u64, most: u64) -> bool {
 
 /// A part of the peak that is no array: by no plan are such peaks told apart.
 const NOTHING: u64 = 1 << 12;
+
+/// A part of the peak that a plan may take more, if it saves as large a part of the time: a plan is packed within some percents of its bound,
+/// by chance more or less closely.
+const LITTLE: u64 = 1 << 6;
 
 /// How much slower than the fastest plan that of effort quick may be for its launches to be shared on several cores.
 const WITH_CORES: f64 = 1.25;
