@@ -44,10 +44,10 @@ struct BertFlags {
     #[arg(long)]
     features: Option<u64>,
     /// The tokens of a sequence.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// The sequences of a batch.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
     /// Prints the program of a step, which `adfuse plan` and `adfuse bench` read, and ends.
     #[arg(long)]

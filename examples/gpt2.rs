@@ -42,10 +42,10 @@ struct Gpt2Flags {
     #[arg(long)]
     features: Option<u64>,
     /// The tokens of a sequence.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// The sequences of a batch.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
     /// In how many parts the gradients of a batch are computed.
     #[arg(long, default_value_t = 1)]

@@ -95,6 +95,33 @@ fn gpt2_trains_in_16_bits() {
     assert!(apart < 0.05, "{parts}\n{text}");
 }
 
+/// It learns, in 16 bits or 32, and a step within a budget computes the same.
+#[track_caller]
+fn trains(name: &str, what: &str, narrow: &str, share: f64) {
+    let text = printed(name, &["--small"]);
+    falls(&text, "loss", share);
+    assert!(numbers(&text, "loss").len() == 11 && text.contains(what), "{text}");
+    let budget = number(&text, "a step takes") * 0.9;
+    let within = printed(name, &["--small", "--mem-budget", &format!("{}KiB", budget as u64)]);
+    assert!(number(&within, "a step takes") <= budget, "{within}");
+    assert_eq!(numbers(&within, "loss"), numbers(&text, "loss"));
+    let other = printed(name, &["--small", narrow]);
+    falls(&other, "loss", share);
+    assert_ne!(numbers(&other, "loss"), numbers(&text, "loss"));
+    let step = printed(name, &["--small", "--print-step"]);
+    assert!(step.starts_with("func @step("), "{step}");
+}
+
+#[test]
+fn bert_finds_masked_tokens() {
+    trains("bert", "sequences/s", "--full-precision", 0.7);
+}
+
+#[test]
+fn resnet_tells_digits_apart() {
+    trains("resnet", "images/s", "--bf16", 0.9);
+}
+
 /// Tokens of a byte-level BPE: words are not crossed, pairs of lower ranks are merged first.
 #[test]
 fn gpt2_reads_tokenizers() {

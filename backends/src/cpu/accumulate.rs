@@ -3,7 +3,7 @@
 use super::accumulated::Accumulation;
 use super::carry_start::{CarryStart, fill};
 use super::contract::{CompiledMember, MemberOperands, SumTarget};
-use super::multiply::TaskRange;
+use super::multiply::{PieceTarget, TaskRange};
 use super::operand::View;
 use super::point_tasks::TaskCount;
 use super::workers::{Worker, WorkerSet};
@@ -38,7 +38,8 @@ impl CompiledMember {
                 let batch = if onto.reverse { positions - 1 - t } else { t };
                 let [rows, cols] = ranges;
                 let p = TaskRange { batch, rows, cols, depth: [0, depth] };
-                self.multiply(worker, sources, &p, (out, Some(out)));
+                let target = PieceTarget { added: Some(out), ..PieceTarget::of(out) };
+                self.multiply(worker, sources, &p, target);
             }
         });
     }

@@ -11,7 +11,9 @@ use super::gemm::tiles::ProductKernel;
 use super::gemm::{Gemm, GemmSide, MatrixView, SubnormalState, best, packed_windows, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
-use super::operand::{View, WindowOperand, elements, read, stored, sum_with, windows};
+use super::operand::{
+    View, WindowOperand, elements, read, stored, sum_with, touched_next, windows,
+};
 use super::shape::volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
@@ -47,6 +49,8 @@ pub(super) struct CompiledMember {
     pub(super) room: u64,
     /// What the operands were like lately.
     pub(super) met: SubnormalState,
+    /// What is touched at each sum once it is there.
+    pub(super) touched_next: SmallVec<[View; 2]>,
     /// What the products of all batches are added to.
     pub(super) onto: Option<Accumulation>,
 }
@@ -188,6 +192,12 @@ impl CompileContext<'_> {
         let whole = matches!(by, Multiplier::Dots(_) | Multiplier::Lanes(_));
         let chunks = chunk_sums(size, bytes as i64).filter(|_| !whole);
         let chunks = chunks.map(|count| self.shared.take(count, bytes)).transpose()?;
+        let touched_next = match to {
+            SumTarget::Sums(..) => {
+                touched_next(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum)
+            }
+            SumTarget::View(..) => SmallVec::new(),
+        };
         Ok(CompiledMember {
             size,
             operands,
@@ -199,6 +209,7 @@ impl CompileContext<'_> {
             by,
             room,
             met: SubnormalState::default(),
+            touched_next,
             onto: None,
         })
     }

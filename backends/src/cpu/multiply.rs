@@ -1,7 +1,7 @@
 //! Runs contractions: products piece by piece, and the epilogue of each piece while it is in the cache.
 
 use super::contract::{CompiledMember, MemberOperands, Multiplier, OperandSource, SumTarget};
-use super::gemm::{GemmArgs, GemmSide, MatrixView, canonical, tiles};
+use super::gemm::{GemmArgs, GemmSide, MatrixView, TouchedNext, canonical, tiles};
 use super::machine_code::Code;
 use super::point_tasks::TaskCount;
 use super::task_split::{TaskSplit, chunks_of};
@@ -18,6 +18,22 @@ pub(super) struct TaskRange {
     pub(super) cols: [i64; 2],
     /// All of it, or a chunk.
     pub(super) depth: [i64; 2],
+}
+
+/// Where the sums of a piece go.
+pub(super) struct PieceTarget {
+    pub(super) out: MatrixView,
+    /// What is added to them.
+    pub(super) added: Option<MatrixView>,
+    /// What is touched at their places once they are there.
+    pub(super) touched_next: TouchedNext,
+}
+
+impl PieceTarget {
+    /// As they are.
+    pub(super) fn of(out: MatrixView) -> PieceTarget {
+        PieceTarget { out, added: None, touched_next: [None; 2] }
+    }
 }
 
 impl CompiledMember {
@@ -87,7 +103,7 @@ impl CompiledMember {
                 let depth = [from, (from + CONTRACT_CHUNK as i64).min(depth)];
                 pieces(k / count, &mut |p| {
                     let out = self.chunk(worker, at, &p, k % count);
-                    self.multiply(worker, sources, &TaskRange { depth, ..p }, (out, None));
+                    self.multiply(worker, sources, &TaskRange { depth, ..p }, PieceTarget::of(out));
                 });
             });
         }
@@ -160,7 +176,16 @@ impl CompiledMember {
                 self.join_chunks(worker, (at, chunks_of(self.size[3])), &p, (out, other));
             }
             (MemberOperands::Sources(sources), None) => {
-                self.multiply(worker, sources, &p, (out, other));
+                let mut next = [None; 2];
+                for (next, view) in next.iter_mut().zip(&self.touched_next) {
+                    *next = Some(view.part(worker, bytes, first));
+                }
+                self.multiply(
+                    worker,
+                    sources,
+                    &p,
+                    PieceTarget { out, added: other, touched_next: next },
+                );
             }
             (MemberOperands::Tiles(tiles), _) => self.multiply_tiles(worker, tiles, &p, out),
             (MemberOperands::Lanes(all), _) => {
@@ -211,15 +236,15 @@ impl CompiledMember {
         }
     }
 
-    /// The sums of a piece, of operands that are where a program has them, or have been computed; with other
-    /// elements added, if there are any.
+    /// The sums of a piece, of operands that are where a program has them, or have been computed.
     pub(super) fn multiply<'a>(
         &self,
         worker: &Worker,
         [lhs, rhs]: &'a [OperandSource; 2],
         p: &TaskRange,
-        (out, added): (MatrixView, Option<MatrixView>),
+        target: PieceTarget,
     ) {
+        let PieceTarget { out, added, touched_next } = target;
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
         let of = |source: &'a OperandSource, free: i64, skipped: i64, left: bool| match source {
@@ -261,7 +286,7 @@ impl CompiledMember {
                         x,
                         y,
                         out,
-                        GemmArgs { room, met: &self.met, added },
+                        GemmArgs { room, met: &self.met, added, touched_next },
                     );
                 }
                 // Matrices are multiplied by what copies, too.

@@ -140,19 +140,57 @@ pub(super) fn sum_with(
     }
     let [(from, at), (to, index)] = addition(then)?;
     let to = view(program, to, index, groups, sum)?;
-    let data = &program.buffers[from];
-    if data.dtype != sum || data.storage != Storage::Plain {
+    let other = spread_view(program, from, at, groups, sum)?;
+    let lines = usize::from(to.steps[0] >= to.steps[1]);
+    let near = to.steps[lines] == 1 && other.steps[lines] == 1;
+    near.then_some((to, other))
+}
+
+/// Of the arrays that a stage after sums touches at each of them, the first two: elements of their type, neighbours along columns. Those
+/// that it reads come first.
+pub(super) fn touched_next(
+    program: &Program,
+    then: &Stage,
+    groups: [&Extents; 3],
+    sum: DType,
+) -> SmallVec<[View; 2]> {
+    let loads = then.params.iter().filter_map(|param| match param {
+        Param::Load(pieces) => match pieces.as_slice() {
+            [piece] => match piece.from {
+                Operand::Buffer(from) => Some((from, &piece.index)),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    let stores = then.sinks.iter().filter_map(|sink| match sink {
+        Sink::Store { buffer, index } => Some((*buffer, index)),
+        _ => None,
+    });
+    let views = loads.chain(stores).filter_map(|(b, at)| spread_view(program, b, at, groups, sum));
+    views.filter(|view| view.steps[0] > 1 && view.steps[1] == 1).take(2).collect()
+}
+
+/// The elements at an index as [`view`] has them, which may be the same for all rows or columns.
+fn spread_view(
+    program: &Program,
+    b: Buffer,
+    index: &[IndexExpr],
+    groups: [&Extents; 3],
+    dtype: DType,
+) -> Option<View> {
+    let data = &program.buffers[b];
+    if data.dtype != dtype || data.storage != Storage::Plain {
         return None;
     }
     let [outer, rows, columns] = groups;
-    let (first, all) = affine(at, data, groups.iter().map(|g| g.len()).sum())?;
+    let (first, all) = affine(index, data, groups.iter().map(|g| g.len()).sum())?;
     let (mine, rest) = all.split_at_checked(outer.len())?;
     let batch = batched(mine, outer)?;
     let (mine, rest) = rest.split_at_checked(rows.len())?;
     let steps = [spread(mine, rows)?, spread(rest.get(..columns.len())?, columns)?];
-    let lines = usize::from(to.steps[0] >= to.steps[1]);
-    let near = to.steps[lines] == 1 && steps[lines] == 1;
-    near.then_some((to, View { buffer: from.index(), first, batch, steps }))
+    Some(View { buffer: b.index(), first, batch, steps })
 }
 
 /// The step of axes as one, or 0 where the element stays the same along all of them.
@@ -255,4 +293,46 @@ pub(super) fn windows(
     let all = groups.iter().try_fold(1i64, |n, g| n.checked_mul(volume(g).ok()?))?;
     let overlaps = all > volume(&data.dims).ok()?;
     Some(WindowOperand { buffer: b.index(), window, overlaps })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::kernel::Step;
+    use adfuse_ir::kernel::text::parse;
+
+    /// The names of what is touched next after a product of 4 x 8 sums, which loads and stores what these lines say.
+    fn touched(then: &str) -> Vec<String> {
+        let text = format!(
+            "program @f {{
+               input %x: f32[4, 3] input %w: f32[3, 8]
+               input %p: f32[4, 8] input %row: f32[8] input %turned: f32[8, 4]
+               output %o: f32[4, 8] output %second: f32[4, 8]
+               contract @k {{ member batch [] rows [4] cols [8] depth [3] sum f32 {{
+                 lhs {{ p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }}
+                 rhs {{ p0 = load %w[d1, d0] s0 = param.f32 0 out s0 }}
+                 then {{ {then} }}
+               }} }} return }}"
+        );
+        let program = parse(&text).unwrap_or_else(|d| panic!("{d}\n{text}"));
+        let Step::Contract(contract) = &program.steps[0] else { panic!("a contraction") };
+        let m = &contract.members[0];
+        let views = touched_next(&program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
+        let name = |view: &View| program.buffers[Buffer::new(view.buffer)].name.to_string();
+        views.iter().map(name).collect()
+    }
+
+    #[test]
+    fn loads_of_whole_matrices_are_touched_next_and_stores_after_them() {
+        let with = |load: &str, stores: &str| {
+            let sum = "p0 = sum p1 = load ".to_owned() + load;
+            touched(&format!("{sum} s0 = param.f32 0 s1 = param.f32 1 s2 = mul.f32 s0 s1 {stores}"))
+        };
+        let one = "%o[d0, d1] = store s2";
+        assert_eq!(with("%p[d0, d1]", one), ["p", "o"]);
+        assert_eq!(with("%p[d0, d1]", &format!("{one} %second[d0, d1] = store s0")), ["p", "o"]);
+        // A row is in the first cache, and columns are no neighbours in the last one.
+        assert_eq!(with("%row[d1]", &format!("{one} %second[d0, d1] = store s0")), ["o", "second"]);
+        assert_eq!(with("%turned[d1, d0]", one), ["o"]);
+    }
 }

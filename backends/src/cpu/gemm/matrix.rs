@@ -16,7 +16,12 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     /// Elements that are added to sums when all of these are there ([`Gemm::finishes`]). They are neighbours where results are, and may be
     /// the results' own.
     pub(in crate::cpu) added: Option<MatrixView>,
+    /// What is touched next at each sum, elements of its type: tiles fetch it meanwhile.
+    pub(in crate::cpu) touched_next: TouchedNext,
 }
+
+/// At most two arrays that are read or written once sums are there. Only their places are used, so that they may be anything.
+pub(in crate::cpu) type TouchedNext = [Option<MatrixView>; 2];
 
 /// A matrix of `f32` or `f64`, or of integers.
 #[derive(Clone, Copy)]

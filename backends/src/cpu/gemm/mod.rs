@@ -27,7 +27,9 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{Gemm, GemmArgs, GemmSide, MatrixView, Size, canonical};
+pub(in crate::cpu) use matrix::{
+    Gemm, GemmArgs, GemmSide, MatrixView, Size, TouchedNext, canonical,
+};
 pub(in crate::cpu) use orientation::packed_windows;
 pub(super) use tiles::found as tiles;
 

@@ -10,7 +10,7 @@ use super::register_tile::{
 };
 use super::subnormal::{FloatBits, MagnitudeRange, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
-use super::{Gemm, GemmArgs, MatrixView, Size};
+use super::{Gemm, GemmArgs, MatrixView, Size, TouchedNext};
 use crate::cpu::codegen::vector_width::Vectors;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
@@ -177,6 +177,8 @@ struct BlockedProduct<'a, T: PackedElement> {
     looked_at: bool,
     /// What is added to the sums when all chunks are.
     added: Option<MatrixView>,
+    /// What is touched when all chunks are.
+    next: TouchedNext,
 }
 
 /// Where the sums of a block go.
@@ -184,8 +186,9 @@ struct BlockTarget {
     out: MatrixView,
     /// Whether they are of the first chunk of the depth.
     first: bool,
-    /// What is added, after the last chunk.
+    /// What is added, and what is touched, after the last chunk.
     added: Option<MatrixView>,
+    next: TouchedNext,
 }
 
 impl<T: PackedElement> BlockedProduct<'_, T> {
@@ -265,6 +268,10 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                             out: self.out.from::<T>(i, j),
                             first: k == 0,
                             added: self.added.filter(|_| last).map(|all| all.from::<T>(i, j)),
+                            next: self
+                                .next
+                                .map(|all| all.filter(|_| last))
+                                .map(|all| all.map(|all| all.from::<T>(i, j))),
                         };
                         self.block([&left, &right], &to, copies.then_some(i == 0));
                     }
@@ -285,7 +292,8 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
         to: &BlockTarget,
         copies: Option<bool>,
     ) {
-        let &BlockTarget { out, first, added } = to;
+        let &BlockTarget { out, first, added, next } = to;
+        let fetched = next.iter().flatten().count();
         let depth = left.size[1];
         for [i, high, _] in left.widths.each(left.size[0]) {
             let deep = left.in_place && left.from.column == 1;
@@ -316,6 +324,11 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                     first,
                     added: added.map_or(null(), |all| all.at.cast::<T>().cast_const()),
                     added_row: added.map_or(0, |all| all.row),
+                    next: next.map(|all| match all {
+                        Some(all) => (all.place::<T>(i, j).cast_const(), all.row),
+                        None => (null(), 0),
+                    }),
+                    fetched,
                 };
                 let tile = self.tiles.by_rows[high - 1][usize::from(width > self.tiles.lanes)];
                 let tile = tile[usize::from(deep)];
@@ -376,8 +389,16 @@ impl PackedGemm {
         let rooms = [at.wrapping_add(room(tiles, size)[0]), at];
         let looked_at = self.wary && aid.met.expects();
         let sides = [lhs, rhs.transposed()];
-        let product =
-            BlockedProduct { tiles, size, sides, rooms, out, looked_at, added: aid.added };
+        let product = BlockedProduct {
+            tiles,
+            size,
+            sides,
+            rooms,
+            out,
+            looked_at,
+            added: aid.added,
+            next: aid.touched_next,
+        };
         // SAFETY: as the caller promises.
         let run = || unsafe { product.run() };
         match (looked_at, self.wary) {
@@ -432,7 +453,9 @@ impl Gemm for PackedGemm {
                 false => upright(self, size, [lhs, rhs], out, aid),
                 true => {
                     let sides = [rhs.transposed(), lhs.transposed()];
-                    let aid = GemmArgs { added: aid.added.map(MatrixView::transposed), ..aid };
+                    let turned = |all: Option<MatrixView>| all.map(MatrixView::transposed);
+                    let touched_next = aid.touched_next.map(turned);
+                    let aid = GemmArgs { added: turned(aid.added), touched_next, ..aid };
                     upright(self, [cols, rows, depth], sides, out.transposed(), aid);
                 }
             }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 /// What a tile multiplies, and where its sums go. Distances are in elements.
 pub(super) struct TileOperands<T> {
@@ -29,6 +30,10 @@ pub(super) struct TileOperands<T> {
     /// What is added to the sums in the end, unless it is null: the first element, and from one row to the next.
     pub(super) added: *const T,
     pub(super) added_row: isize,
+    /// What is touched next at the places of the sums: where the first elements are, and from one row to the next. Of the first this many
+    /// arrays it is fetched into the second cache, a row with each step of the depth.
+    pub(super) next: [(*const T, isize); 2],
+    pub(super) fetched: usize,
 }
 
 /// Multiplies a tile.
@@ -154,40 +159,47 @@ unsafe fn some_pd(mask: __m256i, at: *const f64) -> __m256d {
 
 macro_rules! register_tiles {
     (
-        $name:ident: $t:ty, $lanes:literal, $features:literal, [$($r:literal),*],
+        $name:ident: $t:ty, $vector:ty, $lanes:literal, $features:literal, [$($r:literal),*],
         [$zero:ident, $load:ident, $splat:ident, $fma:ident, $add:ident, $store:ident],
         [$mask:ident, $some:ident, $put:ident, $canonical:ident]
     ) => {
         mod $name {
             use super::*;
 
-            /// A tile of `R` rows and `V` vectors.
+            /// How far a tile is: its sums, and where the next step of the depth is.
+            struct Progress<const R: usize, const V: usize> {
+                sums: [[$vector; V]; R],
+                rows: *const $t,
+                columns: *const $t,
+                copy: *mut $t,
+            }
+
+            /// Some steps of the depth, from step `first` on, with fetching what is touched next or without: a loop that does both is slower.
             ///
             /// # Safety
             /// As of [`RegisterTile`].
             // Iterators in place of the numbers keep the sums in memory.
             #[allow(clippy::needless_range_loop)]
-            #[target_feature(enable = $features)]
-            unsafe fn tile<const R: usize, const V: usize, const DEEP: bool>(
+            #[inline(always)]
+            unsafe fn steps<const R: usize, const V: usize, const DEEP: bool, const FETCH: bool>(
                 o: &TileOperands<$t>,
-            ) {
-                let (mut rows, mut columns) = (o.rows, o.columns);
+                range: Range<usize>,
+                progress: Progress<R, V>,
+            ) -> Progress<R, V> {
+                let Progress { mut sums, mut rows, mut columns, mut copy } = progress;
                 let (row, step) = if DEEP { (o.stride, 1) } else { (1, o.stride) };
-                let to = |i: usize, v: usize| {
-                    o.out.wrapping_offset(i as isize * o.out_row).wrapping_add(v * $lanes)
-                };
-                let mut copy = o.copy;
                 let [ahead, far_ahead] = [AHEAD, FAR_AHEAD].map(|steps| steps * o.line);
-                let mask = $mask(o.last);
-                let mut sums = [[$zero(); V]; R];
                 // SAFETY: as the caller promises; what is prefetched need not be there.
                 unsafe {
-                    for i in 0..R {
-                        for v in 0..V {
-                            _mm_prefetch::<_MM_HINT_T0>(to(i, v).cast());
+                    let mask = $mask(o.last);
+                    for k in range {
+                        if FETCH {
+                            let (next, row) = o.next[usize::from(k >= R)];
+                            let next = next.wrapping_offset((k % R) as isize * row);
+                            for v in 0..V {
+                                _mm_prefetch::<_MM_HINT_T1>(next.wrapping_add(v * $lanes).cast());
+                            }
                         }
-                    }
-                    for _ in 0..o.depth {
                         let mut y = [$zero(); V];
                         for v in 0..V {
                             let at = columns.add(v * $lanes);
@@ -216,6 +228,40 @@ macro_rules! register_tiles {
                         rows = rows.wrapping_offset(step);
                         columns = columns.wrapping_offset(o.line);
                     }
+                }
+                Progress { sums, rows, columns, copy }
+            }
+
+            /// A tile of `R` rows and `V` vectors.
+            ///
+            /// # Safety
+            /// As of [`RegisterTile`].
+            #[allow(clippy::needless_range_loop)]
+            #[target_feature(enable = $features)]
+            unsafe fn tile<const R: usize, const V: usize, const DEEP: bool>(
+                o: &TileOperands<$t>,
+            ) {
+                let to = |i: usize, v: usize| {
+                    o.out.wrapping_offset(i as isize * o.out_row).wrapping_add(v * $lanes)
+                };
+                let mask = $mask(o.last);
+                let begin = Progress {
+                    sums: [[$zero(); V]; R],
+                    rows: o.rows,
+                    columns: o.columns,
+                    copy: o.copy,
+                };
+                let fetching = o.depth.min(R * o.fetched);
+                // SAFETY: as the caller promises; what is prefetched need not be there.
+                unsafe {
+                    for i in 0..R {
+                        for v in 0..V {
+                            _mm_prefetch::<_MM_HINT_T0>(to(i, v).cast());
+                        }
+                    }
+                    let some = steps::<R, V, DEEP, true>(o, 0..fetching, begin);
+                    let Progress { sums, .. } =
+                        steps::<R, V, DEEP, false>(o, fetching..o.depth, some);
                     for i in 0..R {
                         for v in 0..V {
                             let at = to(i, v);
@@ -257,22 +303,22 @@ macro_rules! register_tiles {
 }
 
 register_tiles!(
-    wide_f32: f32, 16, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    wide_f32: f32, __m512, 16, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
     [_mm512_setzero_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps],
     [mask16, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, canonical16]
 );
 register_tiles!(
-    wide_f64: f64, 8, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+    wide_f64: f64, __m512d, 8, "avx512f", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
     [_mm512_setzero_pd, _mm512_loadu_pd, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_storeu_pd],
     [mask8, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, canonical8]
 );
 register_tiles!(
-    narrow_f32: f32, 8, "avx2,fma", [1, 2, 3, 4, 5, 6],
+    narrow_f32: f32, __m256, 8, "avx2,fma", [1, 2, 3, 4, 5, 6],
     [_mm256_setzero_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps],
     [lanes_of_32, some_ps, _mm256_maskstore_ps, canonical_ps]
 );
 register_tiles!(
-    narrow_f64: f64, 4, "avx2,fma", [1, 2, 3, 4, 5, 6],
+    narrow_f64: f64, __m256d, 4, "avx2,fma", [1, 2, 3, 4, 5, 6],
     [_mm256_setzero_pd, _mm256_loadu_pd, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_storeu_pd],
     [lanes_of_64, some_pd, _mm256_maskstore_pd, canonical_pd]
 );
