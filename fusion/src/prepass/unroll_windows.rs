@@ -128,10 +128,14 @@ fn cropped(f: &Function, pad: Inst) -> Option<Short> {
     let ValueDef::Inst(i, _) = f.def(x) else { return None };
     let fold = short(f, i)?;
     let ValueDef::Inst(of, _) = f.def(fold.operand) else { return None };
-    let read = f.body_insts().iter().flat_map(|&i| f.args(i)).chain(f.results());
     let in_place = f.op(of) == Op::Unskew && fold.places(f, of);
-    let alone = || read.filter(|&&v| v == x).count() == 1;
-    (in_place && alone()).then(|| Short { crop: Some(crop), ..fold })
+    (in_place && is_read_once(f, x)).then(|| Short { crop: Some(crop), ..fold })
+}
+
+fn is_read_once(f: &Function, v: Value) -> bool {
+    let mut n = f.results().iter().filter(|&&r| r == v).count();
+    f.walk(&mut |f, i| n += f.args(i).iter().filter(|&&a| a == v).count());
+    n == 1
 }
 
 /// Whether a value is made of windows, through views and arithmetic.
@@ -331,7 +335,8 @@ impl Pull<'_> {
             let span = if from[d] == 0 { 0 } else { (from[d] as i64 - 1) * stride + 1 };
             high[d] = to[d] as i64 - low[d] - span;
         }
-        if let Some([before, after]) = &self.fold.crop {
+        let crop = self.fold.crop.as_ref().filter(|_| f.inst_results(i)[0] == self.fold.operand);
+        if let Some([before, after]) = crop {
             low.iter_mut().zip(before).for_each(|(low, cut)| *low += cut);
             high.iter_mut().zip(after).for_each(|(high, cut)| *high += cut);
         }
