@@ -295,7 +295,13 @@ pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skippe
 /// Gradients of filters in 16-bit floats read both operands as they lie, and a word of an image once for all windows of a piece and
 /// the piece after it that have it: fewer words than there are products.
 pub(crate) fn windows_share_words() {
-    let of = (&LARGE[0], DType::BF16);
+    let convolution = Convolution {
+        name: "64 images",
+        operand: &[64, 64, 56, 56],
+        result: &[64, 64, 56, 56],
+        ..LARGE[0]
+    };
+    let of = (&convolution, DType::BF16);
     let (g, plan) = planned_function(of, Effort::Default, &PlannedFor::default());
     let program = program_of(of.0, &g, &plan);
     let schedule = ptx::schedule(&program, GpuTarget::SM90, Fp::Fast).expect("is scheduled");

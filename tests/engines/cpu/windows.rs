@@ -119,29 +119,6 @@ fn pools() {
     }
 }
 
-/// Pools of padded arrays: of the gradients of windows what lies in the padding is cut off.
-#[test]
-fn padded_pools() {
-    for kind in ["max", "sum"] {
-        for (window, stride, low, high) in
-            [(3, 2, [1, 1], [1, 1]), (3, 1, [2, 0], [0, 1]), (5, 3, [1, 2], [2, 0])]
-        {
-            for extents in [[8, 24], [9, 33]] {
-                let count = |a: usize| (extents[a] + low[a] + high[a] - window) / stride + 1;
-                let image = format!("f32[3,2,{},{}]", extents[0], extents[1]);
-                let result = format!("f32[3,2,{},{}]", count(0), count(1));
-                let body = format!(
-                    "%h = relu %x : {image}
-                     %r = reduce_window_{kind} %h {{window = [1, 1, {window}, {window}], \
-                          strides = [1, 1, {stride}, {stride}], low = [0, 0, {}, {}], high = [0, 0, {}, {}]}} : {result}",
-                    low[0], low[1], high[0], high[1]
-                );
-                holds(&format!("%x: {image}"), &body, &result);
-            }
-        }
-    }
-}
-
 /// Windows that are put back in place, and folded along the axis of their places too.
 #[test]
 fn windows_are_folded_with_their_places() {
