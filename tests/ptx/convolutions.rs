@@ -292,6 +292,29 @@ pub(crate) fn tiles_of_large_ones_assemble_without_spills() -> Result<(), Skippe
     Ok(())
 }
 
+/// Gradients of filters in 16-bit floats read both operands as they lie, and a word of an image once for all windows of a piece and
+/// the piece after it that have it: fewer words than there are products.
+pub(crate) fn windows_share_words() {
+    let convolution = Convolution {
+        name: "64 images",
+        operand: &[64, 64, 56, 56],
+        result: &[64, 64, 56, 56],
+        ..LARGE[0]
+    };
+    let of = (&convolution, DType::BF16);
+    let (g, plan) = planned_function(of, Effort::Default, &PlannedFor::default());
+    let program = program_of(of.0, &g, &plan);
+    let schedule = ptx::schedule(&program, GpuTarget::SM90, Fp::Fast).expect("is scheduled");
+    assert!(schedule.to_string().contains("operands lhs=copied rhs=copied"), "{schedule}");
+    let text = ptx::print(&schedule).expect("is printed").text;
+    let counts = |what: &str| {
+        text.split(".visible .entry").map(|entry| entry.matches(what).count()).collect::<Vec<_>>()
+    };
+    let (products, reads) = (counts("mma.sync"), counts("ld.shared.b32"));
+    let shared = products.iter().zip(&reads).filter(|(products, reads)| reads < products).count();
+    assert_eq!(shared, 1, "{products:?} products, {reads:?} words");
+}
+
 /// The result of [`CONVOLUTIONS`]' first, and other tiles for it.
 const MADE: &str = "tile rows=";
 

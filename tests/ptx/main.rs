@@ -428,6 +428,7 @@ fn main() -> ExitCode {
         convolutions::words_are_multiplied_by_tensor_cores,
         convolutions::arrays_are_padded_for_libraries_alone,
         convolutions::tiles_of_large_ones_assemble_without_spills,
+        convolutions::windows_share_words,
         convolutions::tiles_read_back_or_are_refused,
         prologues::computed_operands_have_the_sums_of_the_evaluator,
         prologues::what_is_computed_is_multiplied_by_tensor_cores,

@@ -31,16 +31,28 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     doc: "Before planning, after algebra.",
     reads: Reads::Source,
     regions: false,
-    rules: &[Rule {
-        name: "unroll-windows",
-        doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order; the place of an extremum too.",
-        exactness: Exactness::Exact,
-        pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
-        then: &When {
-            condition: |m| short(m.f, m.root.inst),
-            build: |s, fold: Short| fold.write(s),
+    rules: &[
+        Rule {
+            name: "unroll-windows",
+            doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order; the place of an extremum too.",
+            exactness: Exactness::Exact,
+            pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
+            then: &When {
+                condition: |m| short(m.f, m.root.inst),
+                build: |s, fold: Short| fold.write(s),
+            },
         },
-    }],
+        Rule {
+            name: "crop-windows",
+            doc: "What is cut off a fold of at most 32 windows that are put back in place, such as the gradient of padding, is cut off each of them.",
+            exactness: Exactness::Exact,
+            pattern: Pattern::AnyOf(&[Op::Pad]),
+            then: &When {
+                condition: |m| cropped(m.f, m.root.inst),
+                build: |s, fold: Short| fold.write(s),
+            },
+        },
+    ],
 };
 
 /// How elements fold.
@@ -57,6 +69,10 @@ struct Beats(Op);
 
 /// A fold of few elements.
 struct Short {
+    /// What folds.
+    operand: Value,
+    /// The places that are added before and after the result along each axis, none above 0.
+    crop: Option<[Vec<i64>; 2]>,
     join: FoldedBy,
     /// The axes that it folds, ascending, and how many elements each has.
     axes: Vec<usize>,
@@ -96,7 +112,30 @@ fn short(f: &Function, i: Inst) -> Option<Short> {
     let runs = strict_runs(&sizes, &marks);
     // One run may be a row.
     let found = of_windows(f, x, DEPTH) || (runs.len() > 1 && of_split_axes(f, x, DEPTH));
-    found.then_some(Short { join, axes, extents, runs })
+    found.then_some(Short { operand: x, crop: None, join, axes, extents, runs })
+}
+
+/// What a fold is of which nothing but a part is read, if it is short and of windows that are put back in place.
+fn cropped(f: &Function, pad: Inst) -> Option<Short> {
+    let attrs = f.attrs(pad);
+    let crop = ["low", "high"].map(|side| attrs.ints(side).to_vec());
+    let none = |n: &i64| *n == 0;
+    let cuts = crop.iter().flatten().all(|&n| n <= 0) && !crop.iter().flatten().all(none);
+    if !cuts || !attrs.ints("interior").iter().all(none) {
+        return None;
+    }
+    let x = f.args(pad)[0];
+    let ValueDef::Inst(i, _) = f.def(x) else { return None };
+    let fold = short(f, i)?;
+    let ValueDef::Inst(of, _) = f.def(fold.operand) else { return None };
+    let in_place = f.op(of) == Op::Unskew && fold.places(f, of);
+    (in_place && is_read_once(f, x)).then(|| Short { crop: Some(crop), ..fold })
+}
+
+fn is_read_once(f: &Function, v: Value) -> bool {
+    let mut n = f.results().iter().filter(|&&r| r == v).count();
+    f.walk(&mut |f, i| n += f.args(i).iter().filter(|&&a| a == v).count());
+    n == 1
 }
 
 /// Whether a value is made of windows, through views and arithmetic.
@@ -131,13 +170,22 @@ impl Short {
             .iter()
             .map(|at| {
                 let mut pull = Pull { f, fold: self, at, known: BTreeMap::new() };
-                pull.value(s, f.args(i)[0], DEPTH)
+                pull.value(s, self.operand, DEPTH)
             })
             .collect();
         match self.join {
             FoldedBy::Op(op) => self.folded(s.b, op, elements, &out),
             FoldedBy::Place(beats) => beats.first_place(s.b, &elements, &out),
         }
+    }
+
+    /// Whether windows that are put back in place were computed, and lie along folded axes in axes that stay.
+    fn places(&self, f: &Function, i: Inst) -> bool {
+        let folded = |d: &i64| self.axes.contains(&(*d as usize));
+        let ValueDef::Inst(of, _) = f.def(f.args(i)[0]) else { return false };
+        let is_map = matches!(f.op(of).def().body, Body::Map(_));
+        let attrs = f.attrs(i);
+        is_map && attrs.ints("along").iter().all(folded) && !attrs.ints("axes").iter().any(folded)
     }
 
     /// The elements folded, in strict order.
@@ -238,7 +286,9 @@ impl Pull<'_> {
             ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim && self.repeats(i) => {
                 self.repeated(s, i, &ty)
             }
-            ValueDef::Inst(i, _) if depth > 0 && f.op(i) == Op::Unskew && self.places(i) => {
+            ValueDef::Inst(i, _)
+                if depth > 0 && f.op(i) == Op::Unskew && self.fold.places(f, i) =>
+            {
                 self.placed(s, i, &ty, depth)
             }
             _ => {
@@ -266,15 +316,6 @@ impl Pull<'_> {
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
-    /// Whether windows that are put back in place were computed, and lie along folded axes in axes that stay.
-    fn places(&self, i: Inst) -> bool {
-        let folded = |d: &i64| self.fold.axes.contains(&(*d as usize));
-        let ValueDef::Inst(of, _) = self.f.def(self.f.args(i)[0]) else { return false };
-        let is_map = matches!(self.f.op(of).def().body, Body::Map(_));
-        let attrs = self.f.attrs(i);
-        is_map && attrs.ints("along").iter().all(folded) && !attrs.ints("axes").iter().any(folded)
-    }
-
     /// What is put back in place: an element of each window, as far apart as the windows begin.
     fn placed(&mut self, s: &mut Site<'_, '_>, i: Inst, ty: &TensorType, depth: u32) -> Value {
         let (f, attrs) = (self.f, self.f.attrs(i));
@@ -293,6 +334,11 @@ impl Pull<'_> {
             interior[d] = stride - 1;
             let span = if from[d] == 0 { 0 } else { (from[d] as i64 - 1) * stride + 1 };
             high[d] = to[d] as i64 - low[d] - span;
+        }
+        let crop = self.fold.crop.as_ref().filter(|_| f.inst_results(i)[0] == self.fold.operand);
+        if let Some([before, after]) = crop {
+            low.iter_mut().zip(before).for_each(|(low, cut)| *low += cut);
+            high.iter_mut().zip(after).for_each(|(high, cut)| *high += cut);
         }
         let attrs = Attrs::none()
             .with_ints("low", low)

@@ -7,6 +7,7 @@ mod control;
 mod mutations;
 mod rules;
 mod schedules;
+mod windows;
 
 pub(crate) use crate::common::kernels::{arguments, files, numbers};
 use crate::common::parallel;

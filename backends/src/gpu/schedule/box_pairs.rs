@@ -1,7 +1,8 @@
 //! Boxes of words: the elements of two neighbours along an axis of the depth become one.
 
 use super::box_word::{BoxWord, PairedDim, PairedPlaces};
-use super::staged_box::{BoxDim, BoxOperand, DEEP};
+use super::convolution::NEAR;
+use super::staged_box::{BoxDim, BoxOperand, DEEP, OWN};
 
 impl BoxOperand {
     /// Makes words of two neighbours each along an axis of the depth; `None` where no dimension is that axis alone, or some of its
@@ -30,7 +31,7 @@ impl BoxOperand {
         factors[DEEP][axis] = 1;
         let read = least / word..most / word + words;
         let stride = step.checked_mul(2)?;
-        self.dims[dim] = BoxDim { stride, extent: words, base: 0, factors, read };
+        self.dims[dim] = BoxDim { stride, extent: words, base: 0, factors, read, span: 1 };
         self.extents[DEEP][axis] = words;
         let ordered = self.dims.windows(2).all(|two| two[0].stride >= two[1].stride);
         if !ordered || n % 2 != 0 && (least, most) != (0, 0) {
@@ -43,6 +44,32 @@ impl BoxOperand {
             return None;
         }
         Some(PairedPlaces { dim, half: each, word })
+    }
+
+    /// Makes words of two neighbours each along an axis of the depth by which windows slide along lines in memory, and says whether
+    /// there are such. At which of two elements words begin depends on the windows' own places alone, which lanes do not have
+    /// next to each other.
+    pub(super) fn slide(&mut self, axis: usize) -> bool {
+        let even = |n: i64| n % 2 == 0;
+        let Some((line, outer)) = self.dims.split_last_mut() else { return false };
+        let [batch, own, deep] = &mut line.factors;
+        let moved = own.iter().zip(&self.extents[OWN]).filter(|(f, _)| !even(**f));
+        let few = moved.clone().all(|(_, n)| *n < NEAR) && moved.clone().any(|(_, n)| *n > 1);
+        let alone = deep.iter().enumerate().all(|(a, f)| *f == i64::from(a == axis));
+        let n = self.extents[DEEP][axis];
+        let lies = line.stride == 1
+            && even(self.origin)
+            && outer.iter().all(|dim| even(dim.stride))
+            && even(line.read.start)
+            && even(line.read.end);
+        if !(few && alone && lies && even(n) && batch.iter().all(|&f| even(f))) {
+            return false;
+        }
+        deep[axis] = 2;
+        line.span = 2;
+        self.extents[DEEP][axis] = n / 2;
+        self.word = BoxWord::Sliding;
+        true
     }
 
     /// Whether every word has two elements.

@@ -11,6 +11,9 @@ pub(crate) enum BoxWord {
     Single,
     /// Two neighbours in memory.
     Neighbours,
+    /// Two neighbours in memory of a line along which windows slide by single elements. The box has elements: a word that begins at
+    /// an odd one is joined of two words where it is read. So all that a box of them counts is elements, not words.
+    Sliding,
     /// Two elements that lie apart in memory: a copy brings several of the first ones of words next to each other, another one the
     /// second ones, and the thread that has copied them joins them.
     Apart(PairedDim),
@@ -31,29 +34,42 @@ impl BoxWord {
     pub(crate) fn strided_bytes(self) -> i64 {
         match self {
             BoxWord::Single | BoxWord::Neighbours => 4,
-            BoxWord::Apart(_) => 2,
+            BoxWord::Apart(_) | BoxWord::Sliding => 2,
         }
     }
 
-    /// The fewest words that copies move: none has less than 4 bytes.
+    /// What places of a box count, of a word: words, or elements where windows slide by these.
+    pub(crate) fn places(self) -> i64 {
+        match self {
+            BoxWord::Single | BoxWord::Neighbours | BoxWord::Apart(_) => 1,
+            BoxWord::Sliding => 2,
+        }
+    }
+
+    /// Bytes of shared memory of such a place.
+    pub(crate) fn place_bytes(self) -> i64 {
+        4 / self.places()
+    }
+
+    /// The fewest places that copies move: none has less than 4 bytes.
     pub(crate) fn least_unit(self) -> i64 {
         match self {
             BoxWord::Single | BoxWord::Neighbours => 1,
-            BoxWord::Apart(_) => 2,
+            BoxWord::Apart(_) | BoxWord::Sliding => 2,
         }
     }
 
-    /// Copies of this many words.
+    /// Copies of a unit.
     pub(crate) fn copies(self) -> i64 {
         match self {
-            BoxWord::Single | BoxWord::Neighbours => 1,
+            BoxWord::Single | BoxWord::Neighbours | BoxWord::Sliding => 1,
             BoxWord::Apart(_) => 2,
         }
     }
 
-    /// Bytes of each of those.
+    /// Bytes of each of those, where a unit has this many places.
     pub(crate) fn copied_bytes(self, unit: i64) -> i64 {
-        4 * unit / self.copies()
+        self.place_bytes() * unit / self.copies()
     }
 }
 

@@ -8,7 +8,7 @@ use super::laid_out::LaidOut;
 use super::mma_unit::Unit;
 use super::scalar_form::written;
 use super::shape::volume;
-use super::staged_box::{BoxOperand, StagedBox};
+use super::staged_box::{BoxOperand, OWN, StagedBox};
 use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair, wrong};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
@@ -62,7 +62,9 @@ impl BoxPath {
     pub(crate) fn is_of(self, operand: &BoxOperand) -> bool {
         let joined = matches!(operand.word, BoxWord::Apart(_));
         match self {
-            BoxPath::Staged => operand.computed.is_some() || operand.word != BoxWord::Neighbours,
+            BoxPath::Staged => {
+                operand.computed.is_some() || joined || operand.word == BoxWord::Single
+            }
             BoxPath::Copied => operand.computed.is_none() && !joined,
         }
     }
@@ -198,6 +200,19 @@ fn are_alike(groups: &[i64], each: i64) -> bool {
     })
 }
 
+impl BoxOperand {
+    /// Whether words begin at the same of two elements in each tile, warp and lane, so that it follows from their groups.
+    fn begins_alike(&self, sides: &Sides, (groups, each): (&Sides, i64), lane: usize) -> bool {
+        let (Some(line), BoxWord::Sliding) = (self.dims.last(), self.word) else { return true };
+        let warps = elements(groups) / each.max(1);
+        line.factors[OWN].iter().enumerate().filter(|(_, f)| *f % 2 != 0).all(|(a, _)| {
+            let is_cut = sides[a] < self.extents[OWN][a] && sides[a] % 2 != 0;
+            let warps = (0..warps).all(|warp| place(warp * each, groups)[a] % 2 == 0);
+            a != lane && !is_cut && warps
+        })
+    }
+}
+
 /// The axes along which lanes are next to each other: of rows and columns the last ones with whole groups, which lie nearest in
 /// what is stored; of the depth the one where a warp reads operands in the fewest turns. And the boxes, with room for that.
 fn lane_axes(
@@ -264,6 +279,7 @@ impl WindowTiling {
             tile.warps[k] > 0
                 && each[k] * tile.warps[k] == elements(&groups[k])
                 && are_alike(&groups[k], each[k])
+                && form.operands[k].begins_alike(&tile.sides[k], (&groups[k], each[k]), lanes[k])
         });
         if !whole || each[0] == 0 || each[0] % 2 != 0 || each[1] == 0 {
             let sums = tile.sides[..2].iter().map(listed).collect::<Vec<_>>();

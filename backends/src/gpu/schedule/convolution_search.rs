@@ -259,7 +259,9 @@ impl StagedClocks {
         let [line, element] = [line as f64, element as f64];
         match operand.word {
             BoxWord::Single => StagedClocks { line, element: element + ROUND },
-            BoxWord::Neighbours => StagedClocks { line, element: 2.0 * element + JOIN },
+            BoxWord::Neighbours | BoxWord::Sliding => {
+                StagedClocks { line, element: 2.0 * element + JOIN }
+            }
             BoxWord::Apart(_) => StagedClocks { line: 2.0 * line, element: 2.0 * element + JOIN },
         }
     }
@@ -286,9 +288,9 @@ fn step_clocks(
         shared += copies * COPY * (each * (1 + apart)) as f64;
         let addresses = if along.is_some() { 1.0 } else { 12.0 };
         issued += (warps * turns) as f64 * addresses + 1.5 * copies * each as f64;
-        bytes += 4.0 * staged.fetched as f64;
+        bytes += (operand.word.place_bytes() * staged.fetched) as f64;
         if let Some(StagedClocks { line, element }) = staging {
-            let unit = staged.unit as f64;
+            let unit = (staged.unit / operand.word.places()) as f64;
             shared += BOTH_WAYS * copies * unit;
             // Turns of one place along that dimension share what their lines do.
             let lines = along.map_or(turns, |k| (staged.places[k].0 + teams - 1) / teams);

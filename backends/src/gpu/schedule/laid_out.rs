@@ -81,7 +81,7 @@ impl LaidOut {
             let mut factors = [0, 1, 2].map(|k| extents[k].iter().map(|_| 0).collect());
             let ones: &mut SmallVec<[i64; 4]> = &mut factors[part];
             ones[axis] = 1;
-            dims.push(BoxDim { stride: dense, extent, base: 0, factors, read: 0..extent });
+            dims.push(BoxDim { stride: dense, extent, base: 0, factors, read: 0..extent, span: 1 });
             dense = dense.checked_mul(extent.max(1))?;
         }
         dims.reverse();

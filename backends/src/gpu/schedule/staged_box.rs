@@ -43,6 +43,8 @@ pub(crate) struct BoxDim {
     pub(crate) factors: AxisFactors,
     /// The places whose elements are read. Zeros stand for others.
     pub(crate) read: Range<i64>,
+    /// Places that a word has: two where windows slide along it by single elements.
+    pub(crate) span: i64,
 }
 
 /// An operand whose elements are those of an array, or zeros around it.
@@ -71,7 +73,7 @@ impl BoxDim {
         for step in steps {
             (low, high) = (low + step.min(0), high + step.max(0));
         }
-        low..high + 1
+        low..high + self.span
     }
 
     /// Whether no coordinate but those of one axis chooses places along it.
@@ -137,7 +139,7 @@ impl BoxOperand {
             let (batch, rest) = factors.split_at(extents[0].len());
             let (lines, deep) = rest.split_at(own.len());
             let factors = [batch, lines, deep].map(SmallVec::from_slice);
-            dims.push(BoxDim { stride, extent, base, factors, read });
+            dims.push(BoxDim { stride, extent, base, factors, read, span: 1 });
         }
         let guarded = |g: &Guard| {
             let factors = g.expr.factors(rank);
@@ -155,6 +157,7 @@ impl BoxOperand {
         let (word, computed) = (BoxWord::Single, None);
         let mut made = BoxOperand { buffer, origin, dims, extents, word, computed };
         let words = match paired {
+            Some(axis) if made.slide(axis) => None,
             Some(axis) => Some(made.pair(axis)?),
             None => None,
         };
@@ -222,7 +225,8 @@ pub(crate) struct StagedBox {
     pub(crate) places: Vec<(i64, i64)>,
     /// Dimensions from this one on lie in memory as one line.
     pub(crate) inner: usize,
-    /// Words of a line, and from one line to the next.
+    /// Words of a line, and from one line to the next. These and all other numbers of words count elements where windows slide by
+    /// those ([`BoxWord::Sliding`]).
     pub(crate) line: i64,
     pub(crate) pitch: i64,
     /// Words left free after the lines along the dimension before them.
@@ -233,6 +237,7 @@ pub(crate) struct StagedBox {
     pub(crate) fetched: i64,
     /// Of each dimension what is tested of places.
     pub(crate) tests: Vec<PlaceTests>,
+    word: BoxWord,
 }
 
 /// What is tested of the places of boxes along a dimension. Zeros stand for those that fail.
@@ -274,13 +279,16 @@ impl StagedBox {
             let steps = [OWN, DEEP].into_iter().flat_map(|part| {
                 dim.factors[part].iter().zip(&tile[part - 1]).map(|(f, n)| f * (n - 1))
             });
-            steps.fold((1, 0), |(n, before), step: i64| (n + step.abs(), before + step.min(0)))
+            let none = (dim.span, 0);
+            steps.fold(none, |(n, before), step: i64| (n + step.abs(), before + step.min(0)))
         });
         let places: Vec<(i64, i64)> = places.collect();
         let tests = Vec::new();
         let fetched = 0;
         let (inner, line, pitch, room, unit) = (0, 1, 1, 0, 1);
-        let mut made = StagedBox { tile, places, inner, line, pitch, room, unit, fetched, tests };
+        let word = operand.word;
+        let mut made =
+            StagedBox { tile, places, inner, line, pitch, room, unit, fetched, tests, word };
         made.tests = (0..operand.dims.len()).map(|k| made.tests_of(operand, k)).collect();
         let mut inner = operand.dims.len().saturating_sub(1);
         let least = operand.computed.as_ref().map_or(0, BoxProgram::lines_from);
@@ -297,7 +305,7 @@ impl StagedBox {
         self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
         let [mut best, plain] = [self.clone(), self];
         let least = operand.word.least_unit();
-        for unit in [2, QUAD] {
+        for unit in [2, QUAD, QUAD * operand.word.places()] {
             let wider = plain.in_units(operand, unit);
             let better = |w: &StagedBox| w.units() < best.units() || best.unit < least;
             best = wider.filter(better).unwrap_or(best);
@@ -400,10 +408,12 @@ impl StagedBox {
         product(self.places[..self.inner.saturating_sub(1)].iter().map(|(n, _)| *n))
     }
 
-    /// Words of a box, in whole units of 16 bytes.
+    /// Words of a box, in whole units of 16 bytes: these are words of two elements where places are elements, too.
     pub(crate) fn words(&self) -> i64 {
         let rooms = self.runs().saturating_mul(self.room);
-        self.lines().saturating_mul(self.pitch).saturating_add(rooms).saturating_add(3) / 4 * 4
+        let places = self.lines().saturating_mul(self.pitch).saturating_add(rooms);
+        let words = places.saturating_add(self.word.places() - 1) / self.word.places();
+        words.saturating_add(3) / 4 * 4
     }
 
     /// Words from one place to the next of a dimension.
@@ -436,13 +446,14 @@ impl StagedBox {
         let mut best: Option<((i64, i64), StagedBox)> = None;
         for inner in least..operand.dims.len().max(least + 1) {
             let lined = self.clone().lined(operand, inner);
-            if inner > least && lined.line < LEAST_LINE {
+            let each = self.word.places();
+            if inner > least && lined.line < LEAST_LINE * each {
                 break;
             }
             // Room after several lines takes less than as much after each.
             let of_runs = inner > 1 && self.places[inner - 1].0 > 1;
             for after_runs in [true, false].into_iter().filter(|&runs| of_runs || !runs) {
-                for free in (0..BANKS).filter(|free| free % lined.unit == 0) {
+                for free in (0..BANKS * each).filter(|free| free % lined.unit == 0) {
                     let (pitch, room) = if after_runs { (0, free) } else { (free, 0) };
                     let padded = StagedBox { pitch: lined.line + pitch, room, ..lined.clone() };
                     let turns = padded.turns(operand, lanes);
@@ -484,7 +495,7 @@ impl StagedBox {
         let [line, place] = [(OWN, own), (DEEP, deep)].map(|(part, a)| self.step(operand, part, a));
         let mut words = [0; BANKS as usize];
         for (n, word) in (0..BANKS).zip(&mut words) {
-            *word = n / 4 * line + n % 4 * place;
+            *word = (n / 4 * line + n % 4 * place).div_euclid(self.word.places());
         }
         words.sort_unstable();
         let mut banks = [0; BANKS as usize];

@@ -164,12 +164,13 @@ impl WindowKernel<'_> {
         let place = numbered(inner).times(pitch).sum(rooms).sum(lane.clone().times(unit));
         let (place, further) = split(&resolved(&place, &emit.same(&vars), &vars));
         let place = value(&mut emit.asm, &place, &vars, &[]);
-        let to = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, 4, {to}"));
+        let bytes = walk.operand.word.place_bytes();
+        let to = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{place}, {bytes}, {to}"));
         let on = k * teams.lanes * unit;
         let has = self.has_unit(emit, walk.staged, &teams, k);
         let when = emit.all(there, has);
         let guards = walk.guards(&at, &lane.clone().plus(k * teams.lanes));
-        let offset = 4 * (walk.before + further + on);
+        let offset = 4 * walk.before + bytes * (further + on);
         BoxUnit { vars, at, lane, on, to, offset, when, guards }
     }
 

@@ -4,6 +4,7 @@
 mod copies;
 mod finish;
 mod multiply;
+mod shared_words;
 mod staging;
 mod words;
 

@@ -209,7 +209,8 @@ fn vector(regs: &[Reg]) -> (String, String) {
 impl BoxWalk<'_> {
     fn load(&self, emit: &mut Emit<'_>, unit: &BoxUnit, when: Option<Reg>) -> Vec<Reg> {
         let class = if self.operand.word == BoxWord::Single { Class::Single } else { Class::Word };
-        let words: Vec<Reg> = (0..self.staged.unit).map(|_| emit.asm.fresh(class)).collect();
+        let words = self.staged.unit / self.operand.word.places();
+        let words: Vec<Reg> = (0..words).map(|_| emit.asm.fresh(class)).collect();
         let (prefix, BoxUnit { to, offset, .. }) = (guard_prefix(when), unit);
         let ((wide, all), kind) = (vector(&words), class.moved());
         emit.asm.emit(format_args!("{prefix}ld.shared{wide}.{kind} {all}, [{to}+{offset}]"));

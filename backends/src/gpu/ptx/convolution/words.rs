@@ -17,11 +17,17 @@ pub(super) fn joined(asm: &mut Asm, [low, high]: [Reg; 2]) -> Reg {
     word
 }
 
+/// The word of the last element of one word and the first of the next.
+pub(super) fn between(asm: &mut Asm, [first, second]: [Reg; 2]) -> Reg {
+    let [[_, low], [high, _]] = [first, second].map(|word| halves(asm, word));
+    joined(asm, [low, high])
+}
+
 /// Both elements of each word of a unit, as they were copied.
 pub(super) fn elements_of(asm: &mut Asm, word: BoxWord, copied: &[Reg]) -> Vec<[Reg; 2]> {
     let each: Vec<[Reg; 2]> = copied.iter().map(|&reg| halves(asm, reg)).collect();
     match word {
-        BoxWord::Single | BoxWord::Neighbours => each,
+        BoxWord::Single | BoxWord::Neighbours | BoxWord::Sliding => each,
         BoxWord::Apart(_) => {
             // The first elements of all words, then the second ones.
             let all = each.concat();
