@@ -10,6 +10,7 @@ mod lines;
 mod loop_products;
 mod modes;
 mod nontemporal;
+mod places;
 mod prims;
 mod products;
 mod schedules;
