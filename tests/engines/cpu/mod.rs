@@ -5,6 +5,7 @@
 mod attention;
 mod dots;
 mod folds;
+mod idle_lanes;
 mod linalg;
 mod lines;
 mod loop_products;

@@ -1,6 +1,5 @@
 //! Compiles kernels: a sweep for each stage, memory for rows, tiles and folds, and the split into tasks.
 
-use super::domain_fold::left;
 use super::{
     CompiledKernel, CompiledStage, FoldKind, FoldParts, FoldTarget, OwnArray, Reduce,
     RemainingFolds, TaskGranularity, TileScanSpec,
@@ -12,7 +11,9 @@ use crate::cpu::host_services::HostServices;
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
 use crate::cpu::point_tasks::{PointTasks, time_of};
-use crate::cpu::shape::{ACCESS, CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::shape::{
+    ACCESS, CodeFold, covers, gcd, granule, in_code, left, of_rows, parted, volume,
+};
 use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;

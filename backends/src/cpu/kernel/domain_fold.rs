@@ -5,7 +5,7 @@ use super::compile::CompileContext;
 use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::machine_code::SweepId;
-use crate::cpu::shape::{parted, volume};
+use crate::cpu::shape::{left, parted, volume};
 use crate::runtime::host_memory::too_much;
 use adfuse_ir::kernel::{Extents, Run, Sink, Stage, Storage};
 use adfuse_ir::op::Monoid;
@@ -124,12 +124,4 @@ impl CompileContext<'_> {
 /// values are kept.
 fn are_rows(by: &BlockPartition) -> bool {
     by.inner == 1 && by.size > 0 && (by.size <= SHORT_ROW || by.outer >= MANY_ROWS)
-}
-
-/// What is left of the axes after the first run.
-pub(super) fn left(axes: &[i64], runs: &[Run]) -> Extents {
-    let mut left: Extents = axes.into();
-    let first = runs.first().into_iter().flat_map(|r| &r.axes);
-    first.for_each(|&a| left[usize::from(a)] = 1);
-    left
 }
