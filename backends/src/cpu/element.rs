@@ -16,6 +16,7 @@ macro_rules! elements {
     ($($t:ty: |$b:ident| $from:expr, |$x:ident| $nan:expr;)*) => {
         $(impl FoldElement for $t {
             fn from_bits($b: u64) -> $t { $from }
+            #[inline(always)]
             fn nan(self) -> bool { let $x = self; $nan }
         })*
     };

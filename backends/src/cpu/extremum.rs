@@ -1,5 +1,7 @@
 //! Argmax and argmin over slices: the extreme value by lanes, which become vectors, then its first place.
+#![allow(unsafe_code)]
 
+use super::codegen::vector_width::Vectors;
 use super::element::FoldElement;
 use super::strict_folds::ABREAST;
 
@@ -16,13 +18,43 @@ pub(super) fn beats<T: FoldElement>(max: bool, a: T, b: T) -> bool {
 
 /// The first of the places whose value no other beats; 0 where there are no values.
 pub(super) fn first_extremum<T: FoldElement>(max: bool, values: &[T]) -> i32 {
-    let place = match max {
-        true => first::<T, true>(values),
-        false => first::<T, false>(values),
-    };
-    place as i32
+    let find = finder::<T>(max);
+    // SAFETY: the processor has what it was compiled for.
+    unsafe { find(values) as i32 }
 }
 
+/// Finds the place of the first extremum.
+type FindFirst<T> = unsafe fn(&[T]) -> usize;
+
+/// The fastest that the processor can run.
+fn finder<T: FoldElement>(max: bool) -> FindFirst<T> {
+    let of = |all: [FindFirst<T>; 2]| all[usize::from(max)];
+    match Vectors::of_processor() {
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 => of([avx512::<T, false>, avx512::<T, true>]),
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => of([avx2::<T, false>, avx2::<T, true>]),
+        _ => of([first::<T, false>, first::<T, true>]),
+    }
+}
+
+/// # Safety
+/// The processor has these features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl")]
+unsafe fn avx512<T: FoldElement, const MAX: bool>(values: &[T]) -> usize {
+    first::<T, MAX>(values)
+}
+
+/// # Safety
+/// The processor has these features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2<T: FoldElement, const MAX: bool>(values: &[T]) -> usize {
+    first::<T, MAX>(values)
+}
+
+#[inline(always)]
 fn first<T: FoldElement, const MAX: bool>(values: &[T]) -> usize {
     let Some(&begin) = values.first() else { return 0 };
     let (mut best, mut found) = (begin, 0);
@@ -39,6 +71,7 @@ fn first<T: FoldElement, const MAX: bool>(values: &[T]) -> usize {
 }
 
 /// The most extreme of a value and those of a block; `None` where there is a NaN.
+#[inline(always)]
 fn extreme<T: FoldElement, const MAX: bool>(block: &[T], best: T) -> Option<T> {
     let mut lanes = [best; LANES];
     let mut unordered = [false; LANES];
@@ -63,8 +96,10 @@ pub(super) fn row_extrema<T: FoldElement>(max: bool, values: &[T], n: usize, out
         true => short_rows::<T, true>(values, n, out),
         false => short_rows::<T, false>(values, n, out),
     };
+    let find = finder::<T>(max);
     for (k, out) in out.iter_mut().enumerate().skip(abreast) {
-        *out = first_extremum(max, &values[k * n..(k + 1) * n]);
+        // SAFETY: the processor has what it was compiled for.
+        *out = unsafe { find(&values[k * n..(k + 1) * n]) as i32 };
     }
 }
 
@@ -125,6 +160,7 @@ fn take_beyond<T: FoldElement, const MAX: bool>(
     }
 }
 
+#[inline(always)]
 fn is_beyond<T: PartialOrd>(max: bool, a: T, b: T) -> bool {
     if max { a > b } else { a < b }
 }

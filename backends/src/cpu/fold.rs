@@ -69,6 +69,11 @@ pub(super) struct BlockPartition {
 }
 
 impl BlockPartition {
+    /// Rows that are not cut.
+    pub(super) fn rows(outer: usize, size: usize) -> BlockPartition {
+        BlockPartition { outer, size, inner: 1, order: Order::Lane, blocks: 1 }
+    }
+
     /// Elements of the array of parts.
     pub(super) fn parts(&self) -> Option<usize> {
         self.outer.checked_mul(self.blocks.max(1))?.checked_mul(self.inner)
@@ -341,14 +346,60 @@ impl Folding for Extremum {
         // SAFETY: the values, the best of them and its place are the worker's own.
         let (values, best, out) =
             unsafe { (self.values.read::<T>(), self.best.write::<T>(), self.out.write::<i32>()) };
-        if values.is_empty() {
-            return;
-        }
-        let place = first_extremum(self.max, values);
-        let value = values[place as usize];
-        if self.first == 0 || beats(self.max, value, best[0]) {
-            best[0] = value;
-            out[0] = (self.first as i32).wrapping_add(place);
+        take_piece(self.max, values, self.first, &mut best[0], &mut out[0]);
+    }
+}
+
+/// Takes the piece of a line that begins at place `first` into the best value of the line and its place.
+fn take_piece<T: FoldElement>(max: bool, values: &[T], first: usize, best: &mut T, out: &mut i32) {
+    if values.is_empty() {
+        return;
+    }
+    let place = first_extremum(max, values);
+    let value = values[place as usize];
+    if first == 0 || beats(max, value, *best) {
+        *best = value;
+        *out = (first as i32).wrapping_add(place);
+    }
+}
+
+/// Takes the values of places from `begin` on into the first extrema of rows of `size` places. The rows are gone through in order,
+/// and all of a row by one worker.
+pub(super) struct AbsorbPlaces {
+    pub(super) max: bool,
+    pub(super) size: usize,
+    pub(super) begin: usize,
+    pub(super) values: ElementArray,
+    /// Memory of the worker for the best value of a row that is not done.
+    pub(super) best: *mut u8,
+    /// The places of all rows.
+    pub(super) out: ElementArray,
+}
+
+impl Folding for AbsorbPlaces {
+    fn with<T: FoldElement>(self, _: impl Fn(T, T) -> T + Copy) {
+        let (size, out) = (self.size, self.out.at.cast::<i32>());
+        // SAFETY: the values are the worker's own.
+        let (mut place, mut rest) = (self.begin, unsafe { self.values.read::<T>() });
+        while !rest.is_empty() {
+            let (row, first) = (place / size, place % size);
+            let rows = if first == 0 { rest.len() / size } else { 0 };
+            let (values, after) = match rows {
+                0 => rest.split_at((size - first).min(rest.len())),
+                _ => rest.split_at(rows * size),
+            };
+            // SAFETY: tasks take whole rows, so that the places of these rows are this worker's alone, and there is one for each
+            // row. The best value is in memory of the worker that has room for the widest type.
+            let (best, out) = unsafe {
+                let out = std::slice::from_raw_parts_mut(out.add(row), rows.max(1));
+                (&mut *self.best.cast::<T>(), out)
+            };
+            match rows {
+                0 => take_piece(self.max, values, first, best, &mut out[0]),
+                _ => row_extrema(self.max, values, size, out),
+            }
+            place += values.len();
+            rest = after;
         }
     }
 }

@@ -50,6 +50,14 @@ pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<BlockPartit
     Ok(Some(BlockPartition { outer, size, inner, order: run.order, blocks }))
 }
 
+/// What is left of the axes after the first run.
+pub(super) fn left(axes: &[i64], runs: &[Run]) -> Extents {
+    let mut left: Extents = axes.into();
+    let first = runs.first().into_iter().flat_map(|r| &r.axes);
+    first.for_each(|&a| left[usize::from(a)] = 1);
+    left
+}
+
 /// Values of a fold over the domain that are kept until all points are done, at most: more are folded block
 /// by block as they come.
 const KEPT: i64 = 1 << 14;

@@ -22,9 +22,9 @@ fn function(n: u64, k: u64, d: u64) -> Result<Traced, Diagnostic> {
         let products = at.dot_general(&near, (&[], &[]), (&[1], &[1]));
         let far = norms.broadcast_like(&products) - products * 2.0;
         // The first place of the least, by two folds in one loop: `argmin` folds what a loop has left.
-        let least = far.min_over(&[1]);
-        let place = t.iota(TensorType::new(DType::I32, far.ty().shape), 1);
-        let nearest = far.eq(least.spread(&[1], &far)).select(&place, k as f64).min_over(&[1]);
+        // Found in the tiles of the product: `far` is not stored.
+        let axis = Attrs::none().with("axis", Attr::Int(1));
+        let nearest = t.apply(Op::Argmin, &[&far], axis, None);
         let rows = Attrs::none()
             .with_ints("offset_dims", [1])
             .with_ints("collapsed", [0])

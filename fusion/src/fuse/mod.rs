@@ -11,3 +11,4 @@ pub(crate) mod inline;
 pub(crate) mod merge;
 pub(crate) mod operand_axes;
 pub(crate) mod part;
+mod tile_order;

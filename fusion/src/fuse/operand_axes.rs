@@ -28,6 +28,12 @@ impl Part {
         Some([whole(&place[..batched]), whole(own), whole(&self.depth)])
     }
 
+    /// The atoms of the columns of a contraction's result.
+    pub(super) fn columns(&self, facts: &Facts<'_>) -> Option<AtomRun> {
+        let [_, columns, _] = self.operand(facts, 1)?;
+        Some(columns)
+    }
+
     /// The extents of the atoms of operand `k` of a contraction.
     pub(crate) fn operand_extents(&self, facts: &Facts<'_>, k: usize) -> [Extents; 3] {
         let of = |run: AtomRun| run.iter().map(|&a| self.axes.extent(a)).collect();

@@ -386,7 +386,7 @@ impl Part {
             return Err(Refusal::Nest);
         }
         if let (PartKind::Contract(_), InstClass::Reduce(_)) = (self.shape, facts.class[i]) {
-            self.check_tile_order(facts, i, place, &frame)?;
+            self.check_tile_order(cx, i, place, &frame)?;
         }
         let full = all.len() == frame.len();
         let row = rows.as_ref().is_some_and(|r| same(r, all));
@@ -405,32 +405,6 @@ impl Part {
             cx.device.rows(self.axes.points(domain), inner)?;
         }
         Ok((rows, None))
-    }
-
-    /// Checks that a reduction behind a contraction folds in the order of the tiles.
-    fn check_tile_order(
-        &self,
-        facts: &Facts<'_>,
-        i: Inst,
-        place: &TensorAxes,
-        frame: &AtomRun,
-    ) -> Result<(), Refusal> {
-        // Rows of the result lie across tiles; a kernel that reads them whole folds them better.
-        let marks = folded(facts, i);
-        let kept = marks.iter().rposition(|f| !f);
-        let gone = marks.iter().position(|&f| f);
-        if gone > kept && kept.is_some() {
-            return Err(Refusal::Rows);
-        }
-        // In another order than that of the tiles every value would have to be kept.
-        let folds: AtomRun = (place.iter().zip(&marks).filter(|(_, f)| **f))
-            .flat_map(|(run, _)| self.axes.whole(run))
-            .collect();
-        let first = frame.iter().position(|a| folds.contains(a)).unwrap_or(0);
-        if frame[first..].iter().take(folds.len()).any(|a| !folds.contains(a)) {
-            return Err(Refusal::Interleaved);
-        }
-        Ok(())
     }
 
     /// The fold whose results a value of this part is made of, if it is made of one.

@@ -5,11 +5,13 @@
 mod attention;
 mod dots;
 mod folds;
+mod idle_lanes;
 mod linalg;
 mod lines;
 mod loop_products;
 mod modes;
 mod nontemporal;
+mod places;
 mod prims;
 mod products;
 mod schedules;

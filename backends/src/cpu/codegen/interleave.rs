@@ -119,7 +119,8 @@ pub(crate) fn whole_line(p: &LoopNest, lanes: u32) -> Option<SmallVec<[u32; 3]>>
     let short = n > 0 && groups <= LINE_GROUPS && (groups == 1 || values <= LINE_VALUES);
     let in_segments = p.packed() || p.loads.contains(&VectorAccess::Guarded);
     let folds = p.folds.iter().flatten().filter(|f| f.lanes.is_some());
-    if p.inner() == 0 || !short || in_segments || folds.into_iter().any(|f| f.size != n) {
+    let uneven = p.grid().is_some_and(|within| i64::from(lanes) % within != 0);
+    if p.inner() == 0 || !short || in_segments || uneven || folds.into_iter().any(|f| f.size != n) {
         return None;
     }
     let wanted: &[u32] = if p.order.len() < LIGHT { &[4, 2, 1] } else { &[2, 1] };

@@ -177,11 +177,15 @@ impl LoopNest {
         let whole = &mut AffineForm::place(&sweep.extents, sweep.extents.len());
         let mut grids = may_be_grids(&reads, &forms, &sweep.extents);
         grids.push(false);
+        // Lanes that are idle are not stored. They would fold, and packed elements begin with bytes.
+        let arrays = reads.iter().flat_map(ParamRead::sources).filter_map(|w| w.from.array());
+        let mut arrays = arrays.chain(&writes);
+        let idle = folds.iter().all(Option::is_none) && arrays.all(|a| a.packed.is_none());
         let walk = {
             let mut all: Vec<&mut AffineForm> = forms.iter_mut().chain([whole]).collect();
             let mut walk = WalkedAxes::new(&sweep.extents, &mut all);
             if let LineForm::Merged { lanes } = lines {
-                walk.merge_short(&mut all, &grids, lanes);
+                walk.merge_short(&mut all, &grids, (lanes, idle));
             }
             walk
         };

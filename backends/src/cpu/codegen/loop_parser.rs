@@ -21,6 +21,11 @@ pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
     let mut line = p.line("groups")?;
     line.expect("of")?;
     let lanes = line.number()?;
+    let mut apart = lanes;
+    if !line.is_empty() {
+        line.expect("by")?;
+        apart = line.number()?;
+    }
     p.line("body")?;
     let mut body = p.body()?;
     let mut line = p.line("order")?;
@@ -49,7 +54,7 @@ pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
     p.line("code")?;
     let (code, _) = p.block()?;
     match p.lines.pop_front() {
-        None => Ok(LoopProgram { lanes, body, order, reads, writes, tiles, code }),
+        None => Ok(LoopProgram { lanes, apart, body, order, reads, writes, tiles, code }),
         Some((n, _)) => Err(format!("line {n}: the program ends before this")),
     }
 }

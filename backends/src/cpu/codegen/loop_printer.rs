@@ -18,7 +18,10 @@ impl Display for LoopVal {
 
 impl Display for LoopProgram {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        writeln!(f, "groups of {}", self.lanes)?;
+        match self.apart == self.lanes {
+            true => writeln!(f, "groups of {}", self.lanes)?,
+            false => writeln!(f, "groups of {} by {}", self.lanes, self.apart)?,
+        }
         write!(f, "body {{\n{}}}\n", self.body)?;
         write!(f, "order")?;
         self.order.iter().try_for_each(|v| write!(f, " {v}"))?;

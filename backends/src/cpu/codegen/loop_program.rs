@@ -294,6 +294,9 @@ pub(crate) enum GroupWrite {
 pub(crate) struct LoopProgram {
     /// Elements of a group.
     pub(crate) lanes: u32,
+    /// How far a group is from the one before. Where the inner axes of grids do not divide the lanes, it is the most of their
+    /// coordinates that a group has, and the last lanes of each group are not stored.
+    pub(crate) apart: u32,
     pub(crate) body: ScalarProgram,
     /// The values of the body that change along a line, in the order in which groups compute them.
     pub(crate) order: Vec<SVal>,

@@ -11,6 +11,10 @@ pub(crate) fn verify(program: &LoopProgram) -> Result<(), String> {
     if !(program.lanes.is_power_of_two() && program.lanes <= 16) {
         return Err(format!("groups of {} elements", program.lanes));
     }
+    let folds = program.writes.iter().any(|w| w.fold().is_some());
+    if !(1..=program.lanes).contains(&program.apart) || folds && program.apart < program.lanes {
+        return Err(format!("groups of {} elements by {}", program.lanes, program.apart));
+    }
     if program.reads.len() != program.body.params.len() {
         return Err("a parameter has no way to be read".into());
     }
@@ -245,7 +249,7 @@ impl LoopVerifier<'_> {
                     let mut all = guards.iter().map(|g| &g.steps).chain([steps]);
                     let divides = |s: &GridSteps| {
                         s.inner.iter().all(|(n, _)| *n > 0)
-                            && i64::from(program.lanes) % s.within() == 0
+                            && i64::from(program.apart) % s.within() == 0
                     };
                     let d = program.body.params[k];
                     let fits = rest.map_or(guards.is_empty(), |l| l.dtype() == d);

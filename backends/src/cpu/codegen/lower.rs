@@ -28,11 +28,13 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         GroupTarget::Partial { lanes } => lanes,
     };
     let mut b = ProgramBuilder::new(p, lanes);
+    b.apart = group_step(p, lanes);
     b.find_tiles(target);
     b.turns([LoopVal::BEGIN], LoopVal::END, |b, [place]| [b.lines_from(place, target)]);
     let code = b.finish();
     let program = LoopProgram {
         lanes,
+        apart: b.apart,
         body: p.body.clone(),
         order: p.order.clone(),
         reads: b.reads,
@@ -41,6 +43,12 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         code,
     };
     without_unused(program)
+}
+
+/// How far a group is from the one before: every group begins at coordinate 0 of the inner axes of grids.
+fn group_step(p: &LoopNest, lanes: u32) -> u32 {
+    let within = p.grid().and_then(|within| u32::try_from(within).ok());
+    within.map_or(lanes, |within| lanes / within.max(1) * within)
 }
 
 impl ProgramBuilder<'_> {

@@ -13,6 +13,8 @@ pub(crate) struct ProgramBuilder<'a> {
     pub(crate) p: &'a LoopNest,
     /// Elements of a group; 1 where there are only single ones.
     pub(crate) lanes: u32,
+    /// How far a group is from the one before.
+    pub(crate) apart: u32,
     /// Blocks that are open, the innermost last.
     pub(crate) open: Vec<OpenBlock>,
     /// Of each value, by its number.
@@ -63,6 +65,7 @@ impl<'a> ProgramBuilder<'a> {
         ProgramBuilder {
             p,
             lanes,
+            apart: lanes,
             open: vec![OpenBlock::default()],
             values: vec![ValueFacts { number: None, depth: 1 }; LoopVal::GIVEN as usize],
             preheader: None,

@@ -2,8 +2,9 @@
 //!
 //! A line of four elements fills a quarter of a vector of sixteen, and what is computed once per line serves four elements
 //! only. So innermost axes are merged even where an access does not step over them as over one axis: such an access is
-//! read as a [grid](super::loop_program::GridSteps). The extents of all merged axes but the outermost divide a vector
-//! together. So every group begins at coordinate 0 of these axes and has the same pattern of elements.
+//! read as a [grid](super::loop_program::GridSteps). Every group begins at coordinate 0 of all merged axes but the outermost, and has the
+//! same pattern of elements. Where the extents of these axes do not divide a vector together, as those of rows of 3 or of images
+//! of 2 x 3, groups are as far apart as whole patterns go, and the last lanes of a vector stay idle.
 
 use super::affine_form::{AffineForm, WalkedAxes, mentions};
 use super::loop_ir::{Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead};
@@ -13,6 +14,12 @@ use smallvec::SmallVec;
 
 /// Guards of grids are compared in 32 bits: their absolute values stay below this.
 const MOST: i64 = 1 << 28;
+
+/// Longer rows have lines of their own where they do not divide a vector.
+const SHORT: i64 = 8;
+
+/// Of the lanes of a vector one in this many may be idle.
+const FEW: i64 = 4;
 
 /// What a number of a guard is moved by so that the guard holds nowhere: values and ends below [`MOST`] stay below 2^31.
 pub(crate) const NOWHERE: i64 = 6 * MOST;
@@ -85,8 +92,13 @@ impl AffineForm {
 
 impl WalkedAxes {
     /// Merges innermost axes where some form does not step over them as over one. Each further axis is merged while the
-    /// elements within it divide vectors of this many lanes.
-    pub(crate) fn merge_short(&mut self, forms: &mut [&mut AffineForm], may: &[bool], lanes: i64) {
+    /// elements within it divide vectors of this many lanes, or leave few lanes idle where these may be.
+    pub(crate) fn merge_short(
+        &mut self,
+        forms: &mut [&mut AffineForm],
+        may: &[bool],
+        (lanes, idle): (i64, bool),
+    ) {
         let last = self.extents.len() - 1;
         // Vectors read at places that are data only if the place is the same all along a line: lines stay as they are.
         let is_data =
@@ -100,7 +112,9 @@ impl WalkedAxes {
             within = self.extents[first].saturating_mul(within);
             let pinned = self.axes.iter().flatten().any(|&a| a >= outer);
             let fits = |(f, may): (&&mut AffineForm, &bool)| *may || f.is_one(&self.extents, outer);
-            if pinned || within > lanes || lanes % within != 0 || !forms.iter().zip(may).all(fits) {
+            let few = idle && self.extents[last] <= SHORT && lanes % within <= lanes / FEW;
+            let lies = within <= lanes && (lanes % within == 0 || few);
+            if pinned || !lies || !forms.iter().zip(may).all(fits) {
                 break;
             }
             first = outer;

@@ -28,7 +28,7 @@ pub(crate) fn split_at_quotients(sweep: &Sweep<'_>, lanes: i64) -> Option<SplitA
     let divisors = divisors.of_axes(&sweep.extents);
     let inner = sweep.extents.iter().rposition(|&n| n > 1)?;
     let by = divisors[inner];
-    let lies = by > 1 && lanes % by == 0;
+    let lies = (2..=lanes).contains(&by);
     let divides = sweep.extents.iter().zip(&divisors).all(|(n, by)| n % by == 0);
     if !lies || !divides || sweep.target.is_some() {
         return None;

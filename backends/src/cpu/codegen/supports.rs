@@ -57,11 +57,13 @@ fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
     together(p, grain(p, lanes))
 }
 
-/// Groups begin at multiples of this many elements, as packed arrays or folds count them, or as grids do; a power of two.
+/// Groups begin at multiples of this many elements, as packed arrays or folds count them, or as grids do; a power of two where
+/// there are packed arrays or folds.
 pub(crate) fn grain(p: &LoopNest, lanes: u32) -> i64 {
-    match p.lanes() {
-        Some(_) => lanes.into(),
-        None => p.grid().unwrap_or(1).max(8),
+    match (p.lanes(), p.grid()) {
+        (Some(_), _) => lanes.into(),
+        (None, Some(within)) if within.unsigned_abs().is_power_of_two() => within.max(8),
+        (None, within) => within.unwrap_or(8),
     }
 }
 

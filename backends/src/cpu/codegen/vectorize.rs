@@ -268,7 +268,7 @@ impl ProgramBuilder<'_> {
     /// From a coordinate to another: interleaved groups, then single ones, of which the last is partial. Where groups
     /// begin with bytes, with lanes, or at coordinate 0 of the inner axes of grids, the first one is partial, too.
     fn partial_groups(&mut self, mut from: LoopVal, to: LoopVal) {
-        let (p, lanes) = (self.p, i64::from(self.lanes));
+        let (p, apart) = (self.p, i64::from(self.apart));
         // Where whole lines have code of their own, what is left is a line at either end of a call.
         let shapes = match whole_line(p, self.lanes) {
             None => shapes(p, self.lanes),
@@ -294,11 +294,11 @@ impl ProgramBuilder<'_> {
                 false => b.choose(all, |b| [b.groups(at, to, shapes.clone(), false)], |_| [at])[0],
             };
             b.when(vec![LoopCond::Less(at, to)], |b| {
-                let (left, most) = (b.sub(to, at), b.int(lanes));
+                let (left, most) = (b.sub(to, at), b.int(apart));
                 let count = b.min(left, most);
                 b.push(LoopStmt::Partial { at, first: Some(first), count });
             });
-            [b.plus(at, lanes), b.int(0)]
+            [b.plus(at, apart), b.int(0)]
         });
     }
 

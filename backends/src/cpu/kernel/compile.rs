@@ -1,7 +1,7 @@
 //! Compiles kernels: a sweep for each stage, memory for rows, tiles and folds, and the split into tasks.
 
 use super::{
-    CompiledKernel, CompiledStage, DomainFold, FoldKind, FoldParts, FoldTarget, OwnArray, Reduce,
+    CompiledKernel, CompiledStage, FoldKind, FoldParts, FoldTarget, OwnArray, Reduce,
     RemainingFolds, TaskGranularity, TileScanSpec,
 };
 use crate::cpu::codegen::affine_form::affine;
@@ -11,7 +11,9 @@ use crate::cpu::host_services::HostServices;
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
 use crate::cpu::point_tasks::{PointTasks, time_of};
-use crate::cpu::shape::{ACCESS, CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::shape::{
+    ACCESS, CodeFold, covers, gcd, granule, in_code, left, of_rows, parted, volume,
+};
 use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
@@ -160,9 +162,13 @@ impl CompileContext<'_> {
         for (stage, &volume) in made.stages.iter().zip(volumes) {
             let parts = stage.parts.iter().map(|(_, what)| what);
             for what in stage.values.iter().map(|(_, what)| what).chain(parts) {
-                if let FoldTarget::Fold(k) = what
-                    && let Some(by) = made.folds[*k].parted
-                {
+                let FoldTarget::Fold(k) = what else { continue };
+                if let Some(row) = made.folds[*k].row {
+                    let by = BlockPartition::rows(made.folds[*k].results, row);
+                    cuts.grain = cuts.grain.and_then(|g| granule(g, &by, volume));
+                    cuts.lines = None;
+                }
+                if let Some(by) = made.folds[*k].parted {
                     cuts.grain = cuts.grain.and_then(|g| granule(g, &by, volume));
                     let columns = (by.order == Order::Chain && volume == 1)
                         .then_some(i64::try_from(by.inner).unwrap_or(1));
@@ -320,7 +326,7 @@ impl CompileContext<'_> {
                 put
             }
             Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
-                let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
+                let fold = self.domain_fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
                 let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
                 found.parts.push((parts, FoldTarget::Fold(made.folds.len())));
                 made.folds.push(fold);
@@ -335,7 +341,7 @@ impl CompileContext<'_> {
                 SweepOutput::Place(local.slot)
             }
             Sink::Fold { monoid, runs, then } => {
-                let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
+                let fold = self.domain_fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
                 let local = OwnArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                 found.values.push((local, FoldTarget::Fold(made.folds.len())));
                 made.folds.push(fold);
@@ -415,106 +421,4 @@ impl CompileContext<'_> {
         let work = self.own.take(runs.room(places), dtype.bytes())?;
         Ok(FoldKind::All { runs, work })
     }
-
-    fn fold(
-        &mut self,
-        extents: &Extents,
-        kept: bool,
-        (monoid, dtype): (Monoid, DType),
-        runs: &[Run],
-        then: &Stage,
-        slot: &mut dyn FnMut() -> u32,
-    ) -> Result<DomainFold, Diagnostic> {
-        let mut remaining = extents.clone();
-        for &a in runs.iter().flat_map(|r| &r.axes) {
-            remaining[usize::from(a)] = 1;
-        }
-        let places = volume(extents)?;
-        let results = volume(&remaining)?;
-        let parted = if kept || monoid.is_arg() { None } else { parted(runs, extents)? };
-        let count = match &parted {
-            Some(by) => by.parts().ok_or_else(|| too_much(u64::MAX))? as i64,
-            None => places,
-        };
-        let at = self.shared.take(count, dtype.bytes())?;
-        let result = monoid.result(dtype).unwrap_or(dtype);
-        let joined = match &parted {
-            Some(by) if by.blocks != 1 => {
-                self.shared.take((by.outer * by.inner) as i64, dtype.bytes())?
-            }
-            _ => at,
-        };
-        let rest = match &parted {
-            Some(_) if runs.len() > 1 => Some(FoldRuns::new(&left(extents, runs), &runs[1..])),
-            Some(_) => None,
-            None => Some(FoldRuns::new(extents, runs)),
-        };
-        let (out, rest) = match rest {
-            None => (joined, None),
-            Some(rest) => {
-                let values = parted.map_or(count, |by| (by.outer * by.inner) as i64);
-                let work = self.shared.take(rest.room(values), dtype.bytes())?;
-                (self.shared.take(results, result.bytes())?, Some((rest, work)))
-            }
-        };
-        let state = self.own.take(STATE as i64, 1)?;
-        let sum = slot();
-        let (then, free) = self.after_fold(remaining, then, (sum, result))?;
-        Ok(DomainFold {
-            monoid,
-            dtype,
-            at,
-            count: count as usize,
-            parted,
-            state,
-            joined,
-            rest,
-            out,
-            results: results as usize,
-            then,
-            free,
-            sum,
-            bytes: dtype.bytes(),
-            result_bytes: result.bytes(),
-        })
-    }
-
-    /// Makes the sweep of what follows a fold, over the axes that remain; `sum` is the slot and the type of the
-    /// results. Also says whether all that it stores has whole bytes.
-    fn after_fold(
-        &mut self,
-        remaining: Extents,
-        then: &Stage,
-        sum: (u32, DType),
-    ) -> Result<(SweepId, bool), Diagnostic> {
-        let mut puts = Vec::new();
-        let mut free = true;
-        for sink in &then.sinks {
-            if let Sink::Store { buffer, index } = sink {
-                free &= self.program.buffers[*buffer].storage == Storage::Plain;
-                puts.push(SweepOutput::Store(*buffer, index));
-            }
-        }
-        let slots = ArraySlots { sums: Some(sum), ..ArraySlots::default() };
-        let sweep = self.sweep(&Sweep {
-            program: self.program,
-            domain: remaining.len(),
-            extents: remaining,
-            params: &then.params,
-            body: &then.program,
-            puts,
-            slots,
-            target: None,
-            part: SweepRole::Folded,
-        })?;
-        Ok((sweep, free))
-    }
-}
-
-/// What is left of the axes after the first run.
-fn left(axes: &[i64], runs: &[Run]) -> Extents {
-    let mut left: Extents = axes.into();
-    let first = runs.first().into_iter().flat_map(|r| &r.axes);
-    first.for_each(|&a| left[usize::from(a)] = 1);
-    left
 }

@@ -7,11 +7,12 @@
 
 pub(crate) mod bundle;
 pub(crate) mod compile;
+mod domain_fold;
 
 use super::element::fold_with;
 use super::fold::{
-    AbsorbValues, ArrayFold, BlockPartition, ElementArray, Extremum, FoldRuns, JoinParts, LineFold,
-    TileScan,
+    AbsorbPlaces, AbsorbValues, ArrayFold, BlockPartition, ElementArray, Extremum, FoldRuns,
+    JoinParts, LineFold, TileScan,
 };
 use super::machine_code::{Code, SweepId};
 use super::point_tasks::{PointTasks, TaskCount};
@@ -130,7 +131,9 @@ struct DomainFold {
     at: u64,
     count: usize,
     parted: Option<BlockPartition>,
-    /// Memory for the lanes of a block, where Rust makes the parts.
+    /// Places of each of the rows whose extremum is asked for: values are compared as they come, and none is kept.
+    row: Option<usize>,
+    /// Memory for the lanes of a block, where Rust makes the parts, or for the best value of a row.
     state: u64,
     /// Where the parts join; at `at` where there is nothing to join.
     joined: u64,
@@ -375,10 +378,16 @@ impl CompiledKernel {
 impl DomainFold {
     fn absorb(&self, worker: &Worker, begin: i64, values: ElementArray) {
         let begin = begin as usize;
+        let state = worker.at(self.state);
+        if let Some(size) = self.row {
+            let max = self.monoid == Monoid::ArgMax;
+            let out = ElementArray { at: worker.all(self.out), count: self.results };
+            let taken = AbsorbPlaces { max, size, begin, values, best: state, out };
+            return fold_with(self.monoid, self.dtype, taken);
+        }
         match self.parted {
             Some(by) => {
                 let parts = ElementArray { at: worker.all(self.at), count: self.count };
-                let state = worker.at(self.state);
                 fold_with(
                     self.monoid,
                     self.dtype,

@@ -19,6 +19,10 @@ impl BodyLowering<'_> {
             let all = self.make(Code::VEX_Kmovw_kr_km16, RegWidth::Mask, &[m]);
             self.present.push(all);
         }
+        if self.partial.is_none() && self.idle() {
+            let stored = self.bits(ReadOperand::Const(self.used_lanes().into(), 4));
+            self.present.push(stored);
+        }
     }
 
     /// The lanes of a part that are there, with AVX-512; none where all are.
@@ -38,7 +42,7 @@ impl BodyLowering<'_> {
         match place {
             GroupAddress::Frame(slot) => Mem::Frame(slot + more),
             GroupAddress::Array { base, offset, index, bytes, copy } => {
-                let offset = offset.wrapping_add((copy * self.lanes() * bytes + more) as i32);
+                let offset = offset.wrapping_add((self.first_of(copy) * bytes + more) as i32);
                 Mem::At { base, index: Some((index, bytes)), offset }
             }
         }
@@ -253,7 +257,8 @@ impl BodyLowering<'_> {
         };
         let half = self.lanes() / 2;
         let parts = [0, 1].map(|part| {
-            let lane = |k: u32| step.wrapping_mul((copy * 2 * half + part * half + k).into());
+            let from = self.first_of(copy) + part * half;
+            let lane = |k: u32| step.wrapping_mul((from + k).into());
             let bytes: Vec<u8> = (0..half).flat_map(|k| lane(k).to_le_bytes()).collect();
             let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
             let pair = crate::cpu::x86::isel::ADD_LONG;
@@ -426,7 +431,7 @@ impl BodyLowering<'_> {
         place: GroupAddress,
         masked: bool,
     ) {
-        let masked = masked && self.partial.is_some();
+        let masked = masked && (self.partial.is_some() || self.idle());
         for (k, &x) in parts.iter().enumerate() {
             let m = VirtualOperand::Mem(self.memory(place, k as u32 * self.lanes() * 4));
             let (code, width) = match (d.bytes(), self.wide) {

@@ -297,7 +297,7 @@ impl BodyLowering<'_> {
         let p = self.p;
         let mut values: GroupValues = vec![SmallVec::new(); p.body.insts.len()];
         let once = used_once(p);
-        let several = self.wide && self.partial.is_none() && groups.len() > 1;
+        let several = self.wide && self.partial.is_none() && !self.idle() && groups.len() > 1;
         let mut shared = if several { SharedCounters::of(p) } else { None };
         for &v in &p.order {
             if let Some(all) = shared.as_mut().filter(|all| all.has(v)) {

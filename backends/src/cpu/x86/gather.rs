@@ -39,9 +39,10 @@ impl BodyLowering<'_> {
         rest: Option<Literal>,
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
-        let mask = self.present.first().copied();
+        // What whole groups read beyond their own elements is another group's.
+        let mask = self.present.first().copied().filter(|_| self.partial.is_some());
         let form = if mask.is_some() { RuntimeLanes::Lanes } else { RuntimeLanes::Full };
-        let mut wanted = WantedLanes { bits: u16::MAX, mask, form };
+        let mut wanted = WantedLanes { bits: self.used_lanes(), mask, form };
         let mut open: SmallVec<[&GridGuard; 4]> = SmallVec::new();
         for guard in guards {
             match self.known_lanes(guard) {
@@ -147,7 +148,7 @@ impl BodyLowering<'_> {
         if let Some(known) = self.guarded.iter().find(is) {
             return known.made;
         }
-        let groups = i64::from(copy * self.lanes()) / guard.steps.within();
+        let groups = i64::from(self.first_of(copy)) / guard.steps.within();
         if guard.steps.outer == 0 {
             self.with(Code::Mov_r64_rm64, Register::RAX, guard.first);
         } else {
@@ -179,10 +180,12 @@ impl BodyLowering<'_> {
         if apart % within == 0 {
             return self.times(Register::RAX, ALONG, apart / within, Register::RDX);
         }
+        // The coordinate is a multiple: what is odd of the divisor goes by a product with its inverse modulo 2^64.
+        let (twos, odd) = (within.trailing_zeros(), within >> within.trailing_zeros());
         self.mov(Register::RAX, ALONG);
-        let by = AllocatedOperand::Byte(within.trailing_zeros() as u8);
+        let by = AllocatedOperand::Byte(twos as u8);
         self.ins(Code::Sar_rm64_imm8, &[AllocatedOperand::Reg(Register::RAX), by]);
-        self.times(Register::RAX, Register::RAX, apart, Register::RDX);
+        self.times(Register::RAX, Register::RAX, apart.wrapping_mul(inverse(odd)), Register::RDX);
     }
 
     /// Where the first element of a group is, but for an offset; `rax` may be it.
@@ -193,7 +196,7 @@ impl BodyLowering<'_> {
         copy: u32,
     ) -> Result<Mem, Unsupported> {
         let (within, apart) = (steps.within(), steps.outer.wrapping_mul(4));
-        let groups = i64::from(copy * self.lanes()) / within;
+        let groups = i64::from(self.first_of(copy)) / within;
         let offset = groups.checked_mul(apart).and_then(|n| i32::try_from(n).ok());
         let offset = offset.ok_or(Unsupported::Steps)?;
         let scale = if apart % within == 0 { apart / within } else { 0 };
@@ -473,6 +476,12 @@ impl BodyLowering<'_> {
         let args = [VirtualOperand::Reg(places, RegWidth::Z), VirtualOperand::Reg(x, RegWidth::Z)];
         self.make_with(Code::EVEX_Vpermps_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args, change)
     }
+}
+
+/// The number whose product with an odd one is 1 modulo 2^64. Each round doubles the bits that are right, from three on.
+fn inverse(odd: i64) -> i64 {
+    let round = |x: i64, _| x.wrapping_mul(2i64.wrapping_sub(odd.wrapping_mul(x)));
+    (0..5).fold(odd, round)
 }
 
 /// Whether a window is farther off than an instruction reaches.

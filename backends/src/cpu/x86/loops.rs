@@ -336,8 +336,10 @@ impl SweepEmitter<'_> {
         for &shape in shapes {
             let held = if shape.held { Some(self.lane_registers()) } else { None };
             let Some(code) = self.body(shape, held.as_ref(), None, nontemporal)? else { continue };
-            let (step, rest) = (shape.copies * shape.rounds * self.lanes(), self.fresh());
-            self.next(step);
+            let (step, rest) = (shape.copies * shape.rounds * self.p.apart, self.fresh());
+            // Idle lanes read what is there.
+            let last = step + self.p.lanes - self.p.apart;
+            self.next(last);
             self.jump(Code::Jg_rel32_64, rest);
             if let Some(held) = &held {
                 self.unless_first(rest);
@@ -347,7 +349,7 @@ impl SweepEmitter<'_> {
             self.bind(top);
             self.done.extend(code);
             self.plus(ALONG, step.into(), RAX);
-            self.next(step);
+            self.next(last);
             self.jump(Code::Jle_rel32_64, top);
             if let Some(held) = &held {
                 self.move_lanes(held, false);

@@ -15,6 +15,21 @@ const LESS: u8 = 1;
 const NOT_LESS: u8 = 5;
 
 impl BodyLowering<'_> {
+    /// Whether the last lanes of groups are idle: other groups begin there.
+    pub(crate) fn idle(&self) -> bool {
+        self.p.apart < self.p.lanes
+    }
+
+    /// The lanes of groups that are not idle.
+    pub(crate) fn used_lanes(&self) -> u16 {
+        u16::MAX >> (16 - self.p.apart.min(16))
+    }
+
+    /// How far the first element of a group is from that of the first one.
+    pub(crate) fn first_of(&self, copy: u32) -> u32 {
+        copy * self.p.apart
+    }
+
     /// Neighbouring elements between two coordinates, and the literal elsewhere.
     pub(crate) fn load_masked(
         &mut self,
@@ -76,7 +91,7 @@ impl BodyLowering<'_> {
         }
         let first = [VirtualOperand::General(ALONG.full_register32())];
         let first = self.make(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, RegWidth::Z, &first);
-        let lanes = copy * self.lanes()..(copy + 1) * self.lanes();
+        let lanes = self.first_of(copy)..self.first_of(copy) + self.lanes();
         let bytes: Vec<u8> = lanes.flat_map(u32::to_le_bytes).collect();
         let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
         let args = [VirtualOperand::Reg(first, RegWidth::Z), VirtualOperand::Mem(by)];

@@ -57,7 +57,7 @@ impl BodyLowering<'_> {
         }
         self.mov(RAX, ALONG);
         self.add(RAX, RDX);
-        self.plus(RAX, i64::from(copy * self.lanes()), RCX);
+        self.plus(RAX, i64::from(self.first_of(copy)), RCX);
         if let Some(bits) = along {
             self.with(Code::And_r64_rm64, RAX, bits);
         }
@@ -88,7 +88,7 @@ impl BodyLowering<'_> {
                 &[AllocatedOperand::Reg(RDX), AllocatedOperand::Mem(Mem::Frame(p.to))],
             ),
             None => {
-                let lanes = self.lanes() as i32;
+                let lanes = self.p.apart as i32;
                 self.ins(
                     Code::Cmp_rm64_imm32,
                     &[AllocatedOperand::Reg(RDX), AllocatedOperand::Short(lanes)],

@@ -116,6 +116,9 @@ pub struct MachineModel {
 /// Elements that are not worth more than one core.
 const SMALL: i64 = 1 << 12;
 
+/// Rows of a tile of a contraction's result.
+const TILE_ROWS: i64 = 64;
+
 impl MachineModel {
     /// Bytes a second of work that touches this many bytes: the last cache's where they fit there, the memory's from twice
     /// as many on, and between these a share of each. A few bytes more than fit change little, so that no plan gains by
@@ -244,6 +247,12 @@ impl MachineModel {
             true => Ok(()),
             false => Err(Refusal::Row { row, rows }),
         }
+    }
+
+    /// Whether a tile of a contraction's result has whole rows of this many elements, of this many bytes each.
+    pub(crate) fn tile_has_rows(&self, row: i64, bytes: u64) -> bool {
+        let tile = row.saturating_mul(TILE_ROWS).unsigned_abs().saturating_mul(bytes);
+        !self.is_gpu() && tile <= self.tile_bytes
     }
 
     /// An NVIDIA H200.
