@@ -36,8 +36,7 @@ const FAR: usize = 512;
 /// memory than before. The last is for plans whose peak is everywhere.
 const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
 
-/// The plan with kernels that share nothing in one launch, where that is faster and takes as much memory where memory is
-/// planned quickly, or little more for as large a part of the time.
+/// The plan with kernels that share nothing in one launch, where that is faster and takes as much memory, planned quickly, or little more.
 pub(crate) fn bundled<'f>(
     base: Option<&LinkBase<'f>>,
     (f, plan): (&Function, Plan),
@@ -61,13 +60,11 @@ pub(crate) fn bundled<'f>(
                 peak?
             }
         };
-        let is_worth = |most: u64| {
-            takes_no_more(peak, most)
-                || peak - most <= most / LITTLE
-                    && peak as f64 * made.seconds() <= most as f64 * given.seconds()
+        let pays = |most: u64| peak as f64 * made.seconds() <= most as f64 * given.seconds();
+        let fits = takes_no_more(peak, given.least_peak(), NOTHING) || {
+            let most = (*most.get_or_insert_with(|| given.quick_peak(with)))?;
+            takes_no_more(peak, most, NOTHING) || takes_no_more(peak, most, LITTLE) && pays(most)
         };
-        let fits = takes_no_more(peak, given.least_peak())
-            || is_worth((*most.get_or_insert_with(|| given.quick_peak(with)))?);
         fits.then(|| made.plan().groups.clone())
     };
     match better(base, (f, &plan, &given), with, fits) {
@@ -76,17 +73,16 @@ pub(crate) fn bundled<'f>(
     }
 }
 
-/// Whether a peak is no higher than another but for what arrays that begin elsewhere leave between them: steps that share a launch have
-/// other scratch memory, and what lies beside it moves.
-fn takes_no_more(peak: u64, most: u64) -> bool {
-    peak <= most.saturating_add(most / NOTHING)
+/// Whether a peak is no higher than another but for a part of it: steps that share a launch have other scratch memory, and what lies
+/// beside it moves.
+fn takes_no_more(peak: u64, most: u64, part: u64) -> bool {
+    peak <= most.saturating_add(most / part)
 }
 
 /// A part of the peak that is no array: by no plan are such peaks told apart.
 const NOTHING: u64 = 1 << 12;
 
-/// A part of the peak that a plan may take more, if it saves as large a part of the time: a plan is packed within some percents of its bound,
-/// by chance more or less closely.
+/// A part of the peak that a plan may take more for as large a part of the time: packing is by chance more or less close.
 const LITTLE: u64 = 1 << 6;
 
 /// How much slower than the fastest plan that of effort quick may be for its launches to be shared on several cores.
@@ -186,7 +182,7 @@ pub(crate) fn launches_saved(
 pub(crate) struct BundlingBound {
     /// Seconds, however many cores are kept busy then.
     pub(crate) seconds: f64,
-    /// Bytes at the peak: moving a kernel changes for how long the arrays that it touches are in memory, and no other.
+    /// Bytes at the peak: moving a kernel changes when arrays that it touches are in memory, and no others.
     pub(crate) peak: u64,
 }
 
