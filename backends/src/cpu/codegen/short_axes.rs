@@ -21,6 +21,10 @@ const SHORT: i64 = 8;
 /// Of the lanes of a vector one in this many may be idle.
 const FEW: i64 = 4;
 
+/// Beside idle lanes, no more accesses than these are grids: each takes shuffles, and lines of their own take none. Two rows of 7 a vector do not make
+/// up for the shuffles of an unrolled sum.
+const FEW_GRIDS: usize = 8;
+
 /// What a number of a guard is moved by so that the guard holds nowhere: values and ends below [`MOST`] stay below 2^31.
 pub(crate) const NOWHERE: i64 = 6 * MOST;
 
@@ -119,7 +123,9 @@ impl WalkedAxes {
             }
             first = outer;
         }
-        if first == last {
+        let elements = self.extents[first + 1..].iter().product::<i64>();
+        let grids = || forms.iter().filter(|f| !f.is_one(&self.extents, first)).count();
+        if first == last || lanes % elements != 0 && grids() > FEW_GRIDS {
             return;
         }
         let merged: SmallVec<[i64; 8]> = self.extents[first..].into();
