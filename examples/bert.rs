@@ -41,7 +41,7 @@ struct BertFlags {
     #[arg(long)]
     heads: Option<u64>,
     /// A multiple of the heads.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     features: Option<u64>,
     /// The tokens of a sequence.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -58,7 +58,7 @@ struct BertFlags {
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
     /// The highest learning rate.
-    #[arg(long)]
+    #[arg(long, value_parser = common::rate)]
     rate: Option<f64>,
 }
 
@@ -204,7 +204,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(path) => Tokenizer::read(path)?,
         None => Tokenizer::Bytes,
     };
-    let tokens = tokenizer.encode(&std::fs::read_to_string(&flags.file)?)?;
+    let tokens = tokenizer.encode(&tokenizer::text(&flags.file)?)?;
     // BERT-base, or one that a processor trains within seconds.
     let usual = |full: u64, small: u64| if shared.small { small } else { full };
     let size = Size {
@@ -222,7 +222,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (time, batch) = (size.time as usize, flags.batch.unwrap_or(usual(16, 8)));
     let mut pieces: Vec<&[i32]> = tokens.windows(time).step_by((time / 4).max(1)).collect();
     if (pieces.len() as u64) < batch {
-        return Err(format!("{} tokens are less than a batch", tokens.len()).into());
+        let (all, count) = (tokens.len(), pieces.len());
+        let m = format!(
+            "the text has {all} tokens, or {count} sequences of --time {time}: --batch {batch} is too many"
+        );
+        return Err(m.into());
     }
 
     let steps = shared.steps(100, 40);

@@ -24,7 +24,7 @@ pub struct ExampleFlags {
     #[arg(long, value_name = "FILE.toml", value_parser = machine)]
     machine: Option<MachineModel>,
     /// How many steps it takes.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     steps: Option<u64>,
     /// The seed of first values and random numbers.
     #[arg(long, default_value_t = 0)]
@@ -71,6 +71,12 @@ impl ExampleFlags {
     pub fn steps(&self, usual: u64, small: u64) -> u64 {
         self.steps.unwrap_or(if self.small { small } else { usual })
     }
+}
+
+/// A learning rate: a number above 0.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("is no number above 0".into()) }
 }
 
 fn machine(path: &str) -> Result<MachineModel, String> {

@@ -39,7 +39,7 @@ struct Gpt2Flags {
     #[arg(long)]
     heads: Option<u64>,
     /// A multiple of the heads.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     features: Option<u64>,
     /// The tokens of a sequence.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -74,7 +74,7 @@ struct Gpt2Flags {
     #[arg(long, default_value_t = 0.0)]
     dropout: f64,
     /// The highest learning rate.
-    #[arg(long, default_value_t = 6e-4)]
+    #[arg(long, value_parser = common::rate, default_value = "6e-4")]
     rate: f64,
 }
 
@@ -176,7 +176,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(path) => Tokenizer::read(path)?,
         None => Tokenizer::Bytes,
     };
-    let tokens = tokenizer.encode(&std::fs::read_to_string(&flags.file)?)?;
+    let tokens = tokenizer.encode(&tokenizer::text(&flags.file)?)?;
     // GPT-2 of 124 M parameters, or one that a processor trains within seconds.
     let usual = |full: u64, small: u64| if shared.small { small } else { full };
     let size = Size {

@@ -23,13 +23,13 @@ struct ResNetFlags {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
     /// Rows and columns of an image: a multiple of 8, since digits have 8.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(8..=1 << 16))]
     side: Option<u64>,
     /// Channels of the first stage.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     width: Option<u64>,
     /// The highest learning rate.
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, value_parser = common::rate, default_value = "0.05")]
     rate: f64,
     /// Computes in `bf16`, with parameters in `f32`.
     #[arg(long)]
@@ -146,7 +146,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let usual = |full: u64, small: u64| if shared.small { small } else { full };
     let (batch, side) =
         (flags.batch.unwrap_or(usual(64, 20)), flags.side.unwrap_or(usual(224, 32)));
-    if side == 0 || side % 8 != 0 {
+    if side % 8 != 0 {
         return Err(format!("--side {side} is no multiple of 8").into());
     }
     let (train, _) = data::digits()?.split_at(1500)?;

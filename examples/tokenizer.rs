@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
+/// The text of a file; an error has its name.
+pub(crate) fn text(path: &Path) -> Result<String, Box<dyn Error>> {
+    Ok(std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?)
+}
+
 /// What makes tokens of a text.
 pub(crate) enum Tokenizer {
     /// A token for each byte.
@@ -23,7 +28,8 @@ impl Tokenizer {
     /// The byte-level BPE of a `tokenizer.json`.
     pub(crate) fn read(path: &Path) -> Result<Tokenizer, Box<dyn Error>> {
         let wrong = |what: &str| format!("{}: {what}", path.display());
-        let file: serde_json::Value = serde_json::from_slice(&std::fs::read(path)?)?;
+        let file: serde_json::Value =
+            serde_json::from_str(&text(path)?).map_err(|e| wrong(&e.to_string()))?;
         let model = &file["model"];
         let entries = model["vocab"].as_object().ok_or_else(|| wrong("no model.vocab"))?;
         let number = |n: &serde_json::Value| n.as_i64().and_then(|n| i32::try_from(n).ok());
