@@ -133,8 +133,7 @@ fn what_shares_a_launch_takes_no_more_memory_but_for_the_time_that_it_saves() {
     // Short updates alone, of which a launch in place of three takes half of the time or less, and beside one that takes nearly all of it.
     let short: [&[i64]; 3] = [&[64, 64], &[64], &[256, 64]];
     let beside_long: [&[i64]; 4] = [short[0], short[1], short[2], &[16384, 8192]];
-    let cases: [(&[&[i64]], [u64; 2], [u64; 2]); 2] =
-        [(&short, [5000, 100], [60, 1]), (&beside_long, [5000, 2000], [100, 1])];
+    let cases = [(&short[..], [5000, 100], [60, 1]), (&beside_long[..], [5000, 2000], [100, 1])];
     for (shapes, fits, does_not) in cases {
         let (module, f) = function(&updates(shapes, true));
         let f = &prepare(&module, &f).expect("prepares");
