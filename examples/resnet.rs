@@ -102,7 +102,7 @@ struct ResNet<T = Tensor> {
 }
 
 impl ResNet<Param> {
-    /// With stages of these numbers of blocks, of which the first has `width` channels inside; ten classes.
+    /// For ten classes. Each stage has this number of blocks; the blocks of the first stage have `width` channels inside.
     fn new(stages: &[usize], width: u64) -> ResNet<Param> {
         let (mut channels, mut blocks) = (width, Vec::new());
         for (stage, &count) in stages.iter().enumerate() {

@@ -180,17 +180,7 @@ fn spread_view(
     groups: [&Extents; 3],
     dtype: DType,
 ) -> Option<View> {
-    let data = &program.buffers[b];
-    if data.dtype != dtype || data.storage != Storage::Plain {
-        return None;
-    }
-    let [outer, rows, columns] = groups;
-    let (first, all) = affine(index, data, groups.iter().map(|g| g.len()).sum())?;
-    let (mine, rest) = all.split_at_checked(outer.len())?;
-    let batch = batched(mine, outer)?;
-    let (mine, rest) = rest.split_at_checked(rows.len())?;
-    let steps = [spread(mine, rows)?, spread(rest.get(..columns.len())?, columns)?];
-    Some(View { buffer: b.index(), first, batch, steps })
+    view_by(spread, program, (b, index), groups, dtype)
 }
 
 /// The step of axes as one, or 0 where the element stays the same along all of them.
@@ -207,17 +197,27 @@ fn view(
     groups: [&Extents; 3],
     dtype: DType,
 ) -> Option<View> {
+    view_by(merged, program, (b, index), groups, dtype)
+}
+
+/// The elements at an index as matrices, over a batch and two groups of axes, of which each has the step that a function gives.
+fn view_by(
+    step: fn(&[i64], &[i64]) -> Option<i64>,
+    program: &Program,
+    (b, index): (Buffer, &[IndexExpr]),
+    groups: [&Extents; 3],
+    dtype: DType,
+) -> Option<View> {
     let data = &program.buffers[b];
     if data.dtype != dtype || data.storage != Storage::Plain {
         return None;
     }
-    let axes = groups.iter().map(|g| g.len()).sum();
-    let (first, all) = affine(index, data, axes)?;
+    let (first, all) = affine(index, data, groups.iter().map(|g| g.len()).sum())?;
     let [outer, rows, columns] = groups;
     let (mine, rest) = all.split_at_checked(outer.len())?;
     let batch = batched(mine, outer)?;
     let (mine, rest) = rest.split_at_checked(rows.len())?;
-    let steps = [merged(mine, rows)?, merged(rest.get(..columns.len())?, columns)?];
+    let steps = [step(mine, rows)?, step(rest.get(..columns.len())?, columns)?];
     Some(View { buffer: b.index(), first, batch, steps })
 }
 

@@ -74,7 +74,7 @@ fn patterns() {
                     types,
                     turn,
                 );
-                // Repeated, and with holes between, of which the first is at any place.
+                // Each element repeated, then elements with holes between them. The first hole may be anywhere.
                 let one = format!("2, {all}");
                 holds(
                     &one,

@@ -340,12 +340,7 @@ impl<T: ScoreElement> TaskMemory<'_, T> {
         if size[0] == 0 || size[1] == 0 {
             return;
         }
-        let aid = GemmArgs {
-            room: self.worker.at(self.step.own.room),
-            met: &self.step.met,
-            added: None,
-            touched_next: [None; 2],
-        };
+        let aid = GemmArgs::new(self.worker.at(self.step.own.room), &self.step.met);
         // SAFETY: as the caller promises; there is room for tiles and all of their depth.
         unsafe { self.step.gemm.product(self.step.dtype, size, lhs, rhs, out, aid) }
     }

@@ -30,12 +30,7 @@ pub fn tile_rate(dtype: DType) -> Option<f64> {
     for _ in 0..TIMES {
         let begin = Instant::now();
         for _ in 0..PRODUCTS {
-            let aid = GemmArgs {
-                room: room.as_mut_ptr().cast(),
-                met: &met,
-                added: None,
-                touched_next: [None; 2],
-            };
+            let aid = GemmArgs::new(room.as_mut_ptr().cast(), &met);
             // SAFETY: the arrays have these sizes.
             unsafe { gemm.product(dtype, SIZE, x, y, out, aid) };
         }

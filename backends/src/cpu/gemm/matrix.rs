@@ -20,6 +20,13 @@ pub(in crate::cpu) struct GemmArgs<'a> {
     pub(in crate::cpu) touched_next: TouchedNext,
 }
 
+impl<'a> GemmArgs<'a> {
+    /// Of a product of which nothing else becomes than its sums.
+    pub(in crate::cpu) fn new(room: *mut u8, met: &'a SubnormalState) -> GemmArgs<'a> {
+        GemmArgs { room, met, added: None, touched_next: [None; 2] }
+    }
+}
+
 /// At most two arrays that are read or written once sums are there. Only their places are used, so that they may be anything.
 pub(in crate::cpu) type TouchedNext = [Option<MatrixView>; 2];
 

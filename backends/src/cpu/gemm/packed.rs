@@ -268,10 +268,7 @@ impl<T: PackedElement> BlockedProduct<'_, T> {
                             out: self.out.from::<T>(i, j),
                             first: k == 0,
                             added: self.added.filter(|_| last).map(|all| all.from::<T>(i, j)),
-                            next: self
-                                .next
-                                .map(|all| all.filter(|_| last))
-                                .map(|all| all.map(|all| all.from::<T>(i, j))),
+                            next: self.next.map(|all| Some(all.filter(|_| last)?.from::<T>(i, j))),
                         };
                         self.block([&left, &right], &to, copies.then_some(i == 0));
                     }

@@ -174,7 +174,7 @@ macro_rules! register_tiles {
                 copy: *mut $t,
             }
 
-            /// Some steps of the depth, from step `first` on, with fetching what is touched next or without: a loop that does both is slower.
+            /// The steps of the depth in a range, with fetching what is touched next or without: a loop that does both is slower.
             ///
             /// # Safety
             /// As of [`RegisterTile`].

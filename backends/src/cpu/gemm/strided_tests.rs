@@ -91,8 +91,7 @@ fn product<T: Tested>(
     let mut out = Laid::<T>::new(rows, cols, out, T::default);
     let words = gemm.room(T::DTYPE, size).div_ceil(8) as usize;
     let mut room = vec![u64::MAX; words + 1];
-    let aid =
-        GemmArgs { room: room.as_mut_ptr().cast(), met, added: None, touched_next: [None; 2] };
+    let aid = GemmArgs::new(room.as_mut_ptr().cast(), met);
     // SAFETY: the vectors have these sizes.
     unsafe { gemm.product(T::DTYPE, size, x.matrix(), y.matrix(), out.matrix(), aid) };
     assert_eq!(room.last(), Some(&u64::MAX), "{size:?}");

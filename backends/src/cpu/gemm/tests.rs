@@ -21,7 +21,7 @@ fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
 }
 
 fn aid<'a>(room: &mut [u64], met: &'a SubnormalState) -> GemmArgs<'a> {
-    GemmArgs { room: room.as_mut_ptr().cast(), met, added: None, touched_next: [None; 2] }
+    GemmArgs::new(room.as_mut_ptr().cast(), met)
 }
 
 /// A matrix in memory: its extents, and the elements from one row and column to the next.
