@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
+mod text_model;
 mod throughput;
 mod tokenizer;
 
@@ -19,58 +20,24 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::error::Error;
-use std::path::PathBuf;
+use text_model::{TextModelFlags, TextModelSize};
 use throughput::Throughput;
-use tokenizer::Tokenizer;
 
 #[derive(Parser)]
 struct BertFlags {
     #[command(flatten)]
     shared: common::ExampleFlags,
-    /// The text.
-    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/sonnets.txt"))]
-    file: PathBuf,
-    /// A `tokenizer.json` with a byte-level BPE, such as GPT-2's; otherwise bytes are tokens.
-    #[arg(long)]
-    tokenizer: Option<PathBuf>,
-    /// The rows of the table of tokens: more than the tokenizer has, since the mask is a token.
-    #[arg(long)]
-    vocabulary: Option<u64>,
-    #[arg(long)]
-    layers: Option<usize>,
-    #[arg(long)]
-    heads: Option<u64>,
-    /// A multiple of the heads.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    features: Option<u64>,
-    /// The tokens of a sequence.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    time: Option<u64>,
-    /// The sequences of a batch.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    batch: Option<u64>,
+    #[command(flatten)]
+    text: TextModelFlags,
     /// Prints the program of a step, which `adfuse plan` and `adfuse bench` read, and ends.
     #[arg(long)]
     print_step: bool,
     /// Computes in `f32` throughout, not in `bf16` with parameters in `f32`.
     #[arg(long)]
     full_precision: bool,
-    #[arg(long, default_value_t = 0.0)]
-    dropout: f64,
     /// The highest learning rate.
     #[arg(long, value_parser = common::rate)]
     rate: Option<f64>,
-}
-
-/// How large a model is.
-#[derive(Clone, Copy)]
-struct Size {
-    vocabulary: u64,
-    time: u64,
-    features: u64,
-    heads: u64,
-    layers: usize,
-    dropout: f64,
 }
 
 /// A layer with norms after its parts (Devlin et al. 2018).
@@ -85,7 +52,7 @@ struct Layer<T = Tensor> {
 }
 
 impl Layer<Param> {
-    fn new(size: Size) -> Layer<Param> {
+    fn new(size: TextModelSize) -> Layer<Param> {
         let mut attn = MultiHeadAttention::new(size.features, size.heads).dropout(size.dropout);
         for linear in [&mut attn.q, &mut attn.k, &mut attn.v, &mut attn.out] {
             *linear = small(linear.clone());
@@ -135,7 +102,7 @@ struct Bert<T = Tensor> {
 }
 
 impl Bert<Param> {
-    fn new(size: Size) -> Bert<Param> {
+    fn new(size: TextModelSize) -> Bert<Param> {
         let table = |rows| Embedding::new(rows, size.features).init(Init::TruncatedNormal(0.02));
         Bert {
             words: table(size.vocabulary),
@@ -200,26 +167,11 @@ fn masked_tokens(time: usize) -> usize {
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = BertFlags::parse();
     let shared = &flags.shared;
-    let tokenizer = match &flags.tokenizer {
-        Some(path) => Tokenizer::read(path)?,
-        None => Tokenizer::Bytes,
-    };
-    let tokens = tokenizer.encode(&tokenizer::text(&flags.file)?)?;
-    // BERT-base, or one that a processor trains within seconds.
-    let usual = |full: u64, small: u64| if shared.small { small } else { full };
-    let size = Size {
-        vocabulary: flags.vocabulary.unwrap_or(tokenizer.vocabulary() + 1),
-        time: flags.time.unwrap_or(usual(512, 32)),
-        features: flags.features.unwrap_or(usual(768, 32)),
-        heads: flags.heads.unwrap_or(usual(12, 2)),
-        layers: flags.layers.unwrap_or(usual(12, 2) as usize),
-        dropout: flags.dropout,
-    };
+    let (tokenizer, tokens) = flags.text.tokens()?;
+    let size = flags.text.size(tokenizer.vocabulary() + 1, 512, shared.small)?;
     let mask = tokenizer.vocabulary() as i32;
-    if size.vocabulary <= mask as u64 {
-        return Err(format!("the tokenizer has {mask} tokens, and the mask is one more").into());
-    }
-    let (time, batch) = (size.time as usize, flags.batch.unwrap_or(usual(16, 8)));
+    let (time, batch) =
+        (size.time as usize, flags.text.batch.unwrap_or(if shared.small { 8 } else { 16 }));
     let mut pieces: Vec<&[i32]> = tokens.windows(time).step_by((time / 4).max(1)).collect();
     if (pieces.len() as u64) < batch {
         let (all, count) = (tokens.len(), pieces.len());

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
+mod text_model;
 mod tokenizer;
 
 use adfuse::nn::{Embedding, Init, LayerNorm, Linear, Param, TransformerBlock, trained_elements};
@@ -19,34 +20,14 @@ use clap::{Parser, ValueEnum};
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
-use tokenizer::Tokenizer;
+use text_model::{TextModelFlags, TextModelSize};
 
 #[derive(Parser)]
 struct Gpt2Flags {
     #[command(flatten)]
     shared: common::ExampleFlags,
-    /// The text.
-    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/sonnets.txt"))]
-    file: PathBuf,
-    /// A `tokenizer.json` with a byte-level BPE, such as GPT-2's; otherwise bytes are tokens.
-    #[arg(long)]
-    tokenizer: Option<PathBuf>,
-    /// The rows of the table of tokens; at least as many as the tokenizer has.
-    #[arg(long)]
-    vocabulary: Option<u64>,
-    #[arg(long)]
-    layers: Option<usize>,
-    #[arg(long)]
-    heads: Option<u64>,
-    /// A multiple of the heads.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    features: Option<u64>,
-    /// The tokens of a sequence.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    time: Option<u64>,
-    /// The sequences of a batch.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    batch: Option<u64>,
+    #[command(flatten)]
+    text: TextModelFlags,
     /// In how many parts the gradients of a batch are computed.
     #[arg(long, default_value_t = 1)]
     micro_batches: u64,
@@ -71,8 +52,6 @@ struct Gpt2Flags {
     /// What the model computes in; parameters are `f32`.
     #[arg(long, value_enum, default_value_t = Precision::Bf16)]
     precision: Precision,
-    #[arg(long, default_value_t = 0.0)]
-    dropout: f64,
     /// The highest learning rate.
     #[arg(long, value_parser = common::rate, default_value = "6e-4")]
     rate: f64,
@@ -92,17 +71,6 @@ enum Precision {
     F32,
 }
 
-/// How large a model is.
-#[derive(Clone, Copy)]
-struct Size {
-    vocabulary: u64,
-    time: u64,
-    features: u64,
-    heads: u64,
-    layers: usize,
-    dropout: f64,
-}
-
 #[derive(Params, Clone)]
 struct Gpt2<T = Tensor> {
     /// Of tokens; the last layer multiplies by it too.
@@ -114,7 +82,7 @@ struct Gpt2<T = Tensor> {
 }
 
 impl Gpt2<Param> {
-    fn new(size: Size) -> Gpt2<Param> {
+    fn new(size: TextModelSize) -> Gpt2<Param> {
         let normal = |std: f64| move |linear: Linear<Param>| linear.init(Init::Normal(std));
         let (inner, residual) = (normal(0.02), normal(0.02 / (2.0 * size.layers as f64).sqrt()));
         let mut block = TransformerBlock::new(size.features, size.heads).causal().tanh_gelu();
@@ -172,25 +140,10 @@ fn step(
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = Gpt2Flags::parse();
     let shared = &flags.shared;
-    let tokenizer = match &flags.tokenizer {
-        Some(path) => Tokenizer::read(path)?,
-        None => Tokenizer::Bytes,
-    };
-    let tokens = tokenizer.encode(&tokenizer::text(&flags.file)?)?;
-    // GPT-2 of 124 M parameters, or one that a processor trains within seconds.
-    let usual = |full: u64, small: u64| if shared.small { small } else { full };
-    let size = Size {
-        vocabulary: flags.vocabulary.unwrap_or(tokenizer.vocabulary()),
-        time: flags.time.unwrap_or(usual(1024, 32)),
-        features: flags.features.unwrap_or(usual(768, 32)),
-        heads: flags.heads.unwrap_or(usual(12, 2)),
-        layers: flags.layers.unwrap_or(usual(12, 2) as usize),
-        dropout: flags.dropout,
-    };
-    if size.vocabulary < tokenizer.vocabulary() {
-        return Err(format!("the tokenizer has {} tokens", tokenizer.vocabulary()).into());
-    }
-    let (time, batch) = (size.time as usize, flags.batch.unwrap_or(usual(16, 4)));
+    let (tokenizer, tokens) = flags.text.tokens()?;
+    let size = flags.text.size(tokenizer.vocabulary(), 1024, shared.small)?;
+    let (time, batch) =
+        (size.time as usize, flags.text.batch.unwrap_or(if shared.small { 4 } else { 16 }));
     let pieces: Vec<i32> =
         tokens.windows(time + 1).step_by((time / 4).max(1)).flatten().copied().collect();
     let rows = (pieces.len() / (time + 1)) as u64;
