@@ -321,8 +321,11 @@ impl CompileContext<'_> {
                 }
             };
             let size = [batch, lines, depth];
+            if side == OperandSide::Left && source.in_place(kernel, [lines, depth]) {
+                return Ok(TiledOperand { kernel, side, source, size, at: None });
+            }
             let bytes = packed_bytes(kernel.element(), size).unwrap_or(i64::MAX);
-            let at = self.shared.take(bytes, 1)?;
+            let at = Some(self.shared.take(bytes, 1)?);
             Ok::<_, Diagnostic>(TiledOperand { kernel, side, source, size, at })
         };
         let left = operand(OperandSide::Left, &m.lhs, &m.rows, rows)?;

@@ -5,7 +5,7 @@ use super::gemm::{GemmArgs, GemmSide, MatrixView, TouchedNext, canonical, tiles}
 use super::machine_code::Code;
 use super::point_tasks::TaskCount;
 use super::task_split::{TaskSplit, chunks_of};
-use super::tiled_operand::TiledOperand;
+use super::tiled_operand::{TiledOperand, pack_both};
 use super::workers::{Worker, WorkerSet};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
@@ -48,7 +48,7 @@ impl CompiledMember {
         }
         if let Some(operands) = &self.operands {
             match operands {
-                MemberOperands::Tiles(all) => all.iter().for_each(|o| o.pack(worker_set)),
+                MemberOperands::Tiles(all) => pack_both(all, worker_set),
                 MemberOperands::Sources(all) => {
                     for operand in all {
                         let OperandSource::Packed(array) = operand else { continue };
@@ -226,10 +226,10 @@ impl CompiledMember {
         out: MatrixView,
     ) {
         let range = [p.rows, p.cols].map(|r| r.map(|n| n as usize));
-        let sides = [left, right].map(|o| o.start(worker, p.batch).cast_const());
+        let sides = [left, right].map(|o| o.tiles(worker, p.batch));
         let (depth, room) = (self.size[3] as usize, worker.at(self.room));
-        // SAFETY: both operands have been packed, by tasks that are done; the sums of these rows and columns are this task's
-        // alone, and an array of the worker has the room that was asked for.
+        // SAFETY: both operands have been packed, by tasks that are done, or are read where they are; the sums of these rows and columns
+        // are this task's alone, and an array of the worker has the room that was asked for.
         #[allow(unsafe_code)]
         unsafe {
             left.kernel.product((range, depth), sides, (out, self.sum), room);

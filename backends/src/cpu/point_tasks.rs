@@ -26,6 +26,9 @@ pub(super) fn time_of(work: i64) -> i64 {
 /// The primitives of an element that is read, handled and stored.
 const ELEMENT: i64 = 8;
 
+/// The primitives of an element that is packed: some ten a nanosecond.
+const PACKED: i64 = 2;
+
 /// Multiply-adds in the time of a primitive: some sixty-four a nanosecond.
 const PRODUCTS: i64 = 4;
 
@@ -59,6 +62,11 @@ impl TaskCount {
     /// Tasks that each go over this many elements by code that is not compiled for the step.
     pub(super) fn of(count: i64, elements: i64) -> TaskCount {
         TaskCount { count, work: elements.saturating_mul(ELEMENT) }
+    }
+
+    /// Tasks that each pack this many elements.
+    pub(super) fn of_packing(count: i64, elements: i64) -> TaskCount {
+        TaskCount { count, work: elements.saturating_mul(PACKED) }
     }
 
     /// Tasks that each take this many multiply-adds.

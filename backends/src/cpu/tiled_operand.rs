@@ -1,8 +1,10 @@
-//! Operands of products by dot-product instructions: packed into tiles once, which all threads then read.
+//! Operands of products by dot-product instructions: packed into tiles once, which all threads then read, or rows where they are.
 #![allow(unsafe_code)]
 
 use super::gemm::MatrixView;
-use super::gemm::dots::{DotKernel, LINES, OperandSide, STRIPE, candidate, packed_bytes};
+use super::gemm::dots::{
+    DotKernel, LINES, OperandSide, OperandTiles, STRIPE, candidate, packed_bytes,
+};
 use super::machine_code::SweepId;
 use super::operand::View;
 use super::point_tasks::TaskCount;
@@ -39,6 +41,20 @@ pub(super) enum TileSource {
     Array(ComputedOperand),
 }
 
+impl TileSource {
+    /// Whether a kernel reads rows of this many elements where they are.
+    pub(super) fn in_place(&self, kernel: &DotKernel, [rows, depth]: [i64; 2]) -> bool {
+        let apart = match self {
+            TileSource::View(v) if v.steps[1] == 1 => v.steps[0],
+            TileSource::View(_) => return false,
+            TileSource::Array(_) => depth,
+        };
+        let Ok(apart) = usize::try_from(apart) else { return false };
+        let bytes = kernel.element().bytes() as usize;
+        kernel.reads_in_place([rows, depth].map(|n| n as usize), apart.saturating_mul(bytes))
+    }
+}
+
 /// A packed operand.
 pub(super) struct TiledOperand {
     pub(super) kernel: &'static DotKernel,
@@ -46,8 +62,8 @@ pub(super) struct TiledOperand {
     pub(super) source: TileSource,
     /// Batch, lines, depth.
     pub(super) size: [i64; 3],
-    /// Where the tiles are in the memory of all workers.
-    pub(super) at: u64,
+    /// Where the tiles are in the memory of all workers; `None` where lines are read where they are.
+    pub(super) at: Option<u64>,
 }
 
 /// The type of the elements of both operands, where products of them are candidates for dot-product instructions.
@@ -82,34 +98,41 @@ impl TiledOperand {
         (self.size[1] + LINES as i64 - 1) / LINES as i64
     }
 
-    fn panel_bytes(&self) -> usize {
-        self.kernel.panel(self.size[2] as usize)
+    /// The tiles of a matrix of the batch.
+    pub(super) fn tiles(&self, worker: &Worker, batch: i64) -> OperandTiles {
+        let Some(at) = self.at else {
+            let lines = self.lines(worker, batch, 0);
+            let apart = lines.row.unsigned_abs() * self.kernel.element().bytes() as usize;
+            return OperandTiles::in_place(lines.at, apart);
+        };
+        let depth = self.size[2] as usize;
+        let skipped = (batch * self.panels()) as usize * self.kernel.panel(depth);
+        self.kernel.packed(worker.all(at).wrapping_add(skipped), depth)
     }
 
-    /// Where the tiles of a matrix of the batch begin.
-    pub(super) fn start(&self, worker: &Worker, batch: i64) -> *mut u8 {
-        worker.all(self.at).wrapping_add((batch * self.panels()) as usize * self.panel_bytes())
+    /// The tasks of packing it, each a stripe of a matrix.
+    fn stripes(&self) -> i64 {
+        let [batch, lines, _] = self.size;
+        if self.at.is_some() { batch * Self::stripes_of(lines) } else { 0 }
     }
 
-    /// Computes the operand, where it is no buffer, and packs it.
-    pub(super) fn pack(&self, worker_set: &mut WorkerSet<'_>) {
-        let bytes = self.kernel.element().bytes();
-        if let TileSource::Array(array) = &self.source {
-            array.compute(worker_set, bytes);
-        }
-        let [batch, lines, depth] = self.size;
-        let tasks = (lines + STRIPE as i64 - 1) / STRIPE as i64;
-        let stripes = TaskCount::of(batch * tasks, (STRIPE as i64).saturating_mul(depth));
-        worker_set.each(stripes, |_, worker, task| {
-            let (matrix, first) = (task / tasks, task % tasks * STRIPE as i64);
-            let from = self.lines(worker, matrix, first);
-            let count = (lines - first).min(STRIPE as i64) as usize;
-            let skipped = first as usize / LINES * self.panel_bytes();
-            let to = self.start(worker, matrix).wrapping_add(skipped);
-            // SAFETY: the verifier has proven that the buffer has these elements, or the array has just been
-            // computed; each panel is packed by one task, and there is room for all.
-            unsafe { self.kernel.pack(self.side, from, [count, depth as usize], to) };
-        });
+    fn stripes_of(lines: i64) -> i64 {
+        (lines + STRIPE as i64 - 1) / STRIPE as i64
+    }
+
+    /// Packs a stripe.
+    fn pack(&self, worker: &Worker, task: i64) {
+        let Some(at) = self.at else { return };
+        let [_, lines, depth] = self.size.map(|n| n as usize);
+        let tasks = Self::stripes_of(self.size[1]);
+        let (matrix, first) = (task / tasks, task % tasks * STRIPE as i64);
+        let count = (lines - first as usize).min(STRIPE);
+        let panel = (matrix * self.panels()) as usize + first as usize / LINES;
+        let to = worker.all(at).wrapping_add(panel * self.kernel.panel(depth));
+        let from = self.lines(worker, matrix, first);
+        // SAFETY: the verifier has proven that the buffer has these elements, or the array has just been
+        // computed; each panel is packed by one task, and there is room for all.
+        unsafe { self.kernel.pack(self.side, from, [count, depth], to) };
     }
 
     /// The lines of a matrix from this one on, as rows.
@@ -127,4 +150,25 @@ impl TiledOperand {
         let at = at.wrapping_offset(skipped.wrapping_mul(bytes as i64) as isize);
         MatrixView { at, row: row as isize, column: column as isize }
     }
+}
+
+/// Computes operands that are no buffers, and packs those that are not read where they are, in tasks of both.
+pub(super) fn pack_both(both: &[TiledOperand; 2], worker_set: &mut WorkerSet<'_>) {
+    for operand in both {
+        if let TileSource::Array(array) = &operand.source {
+            array.compute(worker_set, operand.kernel.element().bytes());
+        }
+    }
+    let [left, right] = both;
+    let [first, second] = both.each_ref().map(TiledOperand::stripes);
+    if first + second == 0 {
+        return;
+    }
+    let elements = (STRIPE as i64).saturating_mul(left.size[2]);
+    worker_set.each(TaskCount::of_packing(first + second, elements), |_, worker, task| {
+        match task < first {
+            true => left.pack(worker, task),
+            false => right.pack(worker, task - first),
+        }
+    });
 }

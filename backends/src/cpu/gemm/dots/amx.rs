@@ -1,5 +1,7 @@
 //! Kernels in tiles of AMX, by inline assembly: the sums of a block are four tiles, and each step of the depth reads two
 //! tiles of either operand.
+//!
+//! A tile is read line by line, from lines as far apart as the instruction is told, so rows that are dense along the depth need no packing.
 
 use super::avx512::base;
 use super::dot_kernel::{DEEP, DotBlock, DotKernel, LINES, TILE};
@@ -13,6 +15,7 @@ pub(super) const BF16: DotKernel = DotKernel {
     element: DType::BF16,
     flipped: None,
     available: || granted(BF16_BIT),
+    pays: || true,
     begin,
     end,
     block: bf16,
@@ -117,15 +120,15 @@ macro_rules! kernel {
                     "tileloadd tmm3, [{below} + {row} + 64]",
                     "2:",
                     "tileloadd tmm4, [{a} + {line}]",
-                    "tileloadd tmm6, [{c} + {line}]",
+                    "tileloadd tmm6, [{c} + {deep}]",
                     concat!($dot, " tmm0, tmm4, tmm6"),
-                    "tileloadd tmm7, [{d} + {line}]",
+                    "tileloadd tmm7, [{d} + {deep}]",
                     concat!($dot, " tmm1, tmm4, tmm7"),
                     "tileloadd tmm5, [{b} + {line}]",
                     concat!($dot, " tmm2, tmm5, tmm6"),
                     concat!($dot, " tmm3, tmm5, tmm7"),
-                    "add {a}, {tile}",
-                    "add {b}, {tile}",
+                    "add {a}, {step}",
+                    "add {b}, {step}",
                     "add {c}, {tile}",
                     "add {d}, {tile}",
                     "dec {tiles}",
@@ -143,7 +146,9 @@ macro_rules! kernel {
                     below = in(reg) b.out.wrapping_add(LINES * b.row),
                     row = in(reg) b.row,
                     adds = in(reg) usize::from(b.adds),
-                    line = in(reg) DEEP,
+                    step = in(reg) b.steps[0],
+                    line = in(reg) b.steps[1],
+                    deep = in(reg) DEEP,
                     tile = const TILE,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,

@@ -22,9 +22,11 @@ pub(in crate::cpu) enum OperandSide {
 pub(super) struct DotBlock {
     /// Two panels of rows.
     pub(super) left: [*const u8; 2],
+    /// Bytes from a tile of rows to the next, and from a row of it to the next.
+    pub(super) steps: [usize; 2],
     /// Two panels of columns.
     pub(super) right: [*const u8; 2],
-    /// Tiles of a panel.
+    /// Tiles of a panel that are multiplied.
     pub(super) tiles: usize,
     /// Whether there are sums to add to.
     pub(super) adds: bool,
@@ -42,6 +44,8 @@ pub(in crate::cpu) struct DotKernel {
     /// unsigned, the right one signed.
     pub(super) flipped: Option<OperandSide>,
     pub(super) available: fn() -> bool,
+    /// Whether products of floats of 32 bits take longer on this processor. Only then is it used.
+    pub(super) pays: fn() -> bool,
     /// Called before the first block of a thread's product, and after the last.
     pub(super) begin: unsafe fn(),
     pub(super) end: unsafe fn(),

@@ -2,7 +2,8 @@
 //! of 32 bits: AMX, `AVX512_BF16` and `AVX512_VNNI`.
 //!
 //! All of these instructions read the same layout, so operands are packed once and shared by all threads: tiles of
-//! 16 lines and 64 bytes of the depth (`pack`). A kernel computes the sums of two tiles of rows by two of columns.
+//! 16 lines and 64 bytes of the depth (`pack`). Rows that are dense along the depth are read where they are. A kernel computes the sums of
+//! two tiles of rows by two of columns.
 //! Integers are exact in every order, so their products are used in every mode. The orders of `bf16` are those of the
 //! instructions (`docs/fp.md`), so their products are not used in the strict mode.
 #![allow(unsafe_code)]
@@ -31,11 +32,15 @@ pub(in crate::cpu) const STRIPE: usize = 4 * LINES;
 /// Bytes after the tiles of a panel: the sum of each of its lines.
 const SUMS: usize = LINES * 4;
 
+/// Bytes after which places in the first cache repeat.
+const PAGE: usize = 4096;
+
 /// Rows and columns of the sums that a kernel computes at once.
 const SIDE: usize = 2 * LINES;
 
-/// Tiles of a panel that are multiplied at a time: those of two panels of columns stay in the first cache while rows pass by.
-const CHUNK: usize = 16;
+/// Tiles of a panel that are multiplied at a time. Fewer would stay in the first cache, but sums would be read and written more often,
+/// which takes longer.
+const CHUNK: usize = 32;
 
 /// The kernels, for each type of elements the fastest first.
 #[cfg(target_arch = "x86_64")]
@@ -66,7 +71,8 @@ pub(in crate::cpu) fn all() -> impl Iterator<Item = &'static DotKernel> {
 
 /// The fastest kernel of the host for these elements; none in the strict mode, unless every order has the same bits.
 pub(in crate::cpu) fn find(element: DType, strict: bool) -> Option<&'static DotKernel> {
-    all().find(|k| k.element == element && (!strict || element != DType::BF16))
+    let fits = |k: &&DotKernel| k.element == element && (k.pays)();
+    all().find(fits).filter(|_| !strict || element != DType::BF16)
 }
 
 /// Tiles of a panel: this many bytes of the depth, rounded up.
@@ -96,6 +102,29 @@ type BlockSums<T> = [[T; SIDE]; SIDE];
 /// Ranges of rows and of columns.
 pub(in crate::cpu) type BlockRange = [[usize; 2]; 2];
 
+/// Where the tiles of an operand are.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct OperandTiles {
+    at: *const u8,
+    /// Bytes from a panel to the next, from a tile of a panel to the next, and from a line of a tile to the next.
+    panel: usize,
+    tile: usize,
+    line: usize,
+}
+
+impl OperandTiles {
+    /// Rows of the left operand as they are, dense along the depth and this many bytes apart.
+    pub(in crate::cpu) fn in_place(at: *const u8, apart: usize) -> Self {
+        OperandTiles { at, panel: LINES * apart, tile: DEEP, line: apart }
+    }
+
+    /// The panel that begins at this line and the one after it, or one of them twice where no line before the end is in the second.
+    fn two(self, line: usize, end: usize) -> [*const u8; 2] {
+        let last = (end - 1) / LINES;
+        from_fn(|k| self.at.wrapping_add((line / LINES + k).min(last) * self.panel))
+    }
+}
+
 impl DotKernel {
     /// The extension.
     pub(in crate::cpu) fn name(&self) -> &'static str {
@@ -107,6 +136,18 @@ impl DotKernel {
         panel(self.element, depth)
     }
 
+    /// An operand of this depth that has been packed.
+    pub(in crate::cpu) fn packed(&self, at: *const u8, depth: usize) -> OperandTiles {
+        OperandTiles { at, panel: self.panel(depth), tile: TILE, line: DEEP }
+    }
+
+    /// Whether rows of this many elements may be read where they are, this many bytes apart: whole tiles of whole panels, whose elements
+    /// the kernel takes as they are. Lines that are a page apart share their places in the first cache.
+    pub(in crate::cpu) fn reads_in_place(&self, [rows, depth]: [usize; 2], apart: usize) -> bool {
+        let whole = rows % LINES == 0 && depth * self.element.bytes() as usize % DEEP == 0;
+        whole && self.flipped.is_none() && apart % PAGE != 0
+    }
+
     /// The type of the elements.
     pub(in crate::cpu) fn element(&self) -> DType {
         self.element
@@ -115,23 +156,19 @@ impl DotKernel {
     /// The sums of these rows and columns of packed operands.
     ///
     /// # Safety
-    /// The operands have been packed for this kernel, with this depth, and have these rows and columns; `out` has room for
-    /// the sums in this type, and `room` has [`ROOM`] bytes, aligned to cache lines. Nobody else uses the two. The host has
-    /// the extension, as it has for all that [`all`] gives.
+    /// The operands have been packed for this kernel, with this depth, or the left one [may be read in place](Self::reads_in_place), and
+    /// have these rows and columns; `out` has room for the sums in this type, and `room` has [`ROOM`] bytes, aligned to cache lines.
+    /// Nobody else uses the two. The host has the extension, as it has for all that [`all`] gives.
     pub(in crate::cpu) unsafe fn product(
         &self,
         (range, depth): (BlockRange, usize),
-        [left, right]: [*const u8; 2],
+        [left, right]: [OperandTiles; 2],
         (out, sum): (MatrixView, DType),
         room: *mut u8,
     ) {
         let [rows, cols] = range;
-        let (count, step) = (tiles(self.element, depth), panel(self.element, depth));
-        // The second panel of a block may be absent; the first is computed twice then.
-        let two = |all: *const u8, at: usize, end: usize| -> [*const u8; 2] {
-            let last = (end - 1) / LINES;
-            from_fn(|k| all.wrapping_add((at / LINES + k).min(last) * step))
-        };
+        let count = tiles(self.element, depth);
+        let steps = [left.tile, left.line];
         let blocks = |[from, end]: [usize; 2]| (from / LINES * LINES..end).step_by(SIDE);
         let inside = |at: usize, [from, end]: [usize; 2]| at >= from && at + SIDE <= end;
         let in_place = sum.bytes() == 4 && out.column == 1 && self.flipped.is_none();
@@ -139,14 +176,14 @@ impl DotKernel {
         unsafe {
             (self.begin)();
             for j in blocks(cols) {
-                let right = two(right, j, cols[1]);
+                let right = right.two(j, cols[1]);
                 let direct = |i: usize| in_place && inside(i, rows) && inside(j, cols);
                 for from in (0..count).step_by(CHUNK) {
                     for i in blocks(rows).filter(|&i| direct(i)) {
-                        let skipped = |p: *const u8| p.add(from * TILE);
                         (self.block)(&DotBlock {
-                            left: two(left, i, rows[1]).map(skipped),
-                            right: right.map(skipped),
+                            left: left.two(i, rows[1]).map(|p| p.add(from * left.tile)),
+                            steps,
+                            right: right.map(|p| p.add(from * TILE)),
                             tiles: CHUNK.min(count - from),
                             adds: from > 0,
                             out: out.place::<u32>(i - rows[0], j - cols[0]).cast(),
@@ -155,9 +192,10 @@ impl DotKernel {
                     }
                 }
                 for i in blocks(rows).filter(|&i| !direct(i)) {
-                    let left = two(left, i, rows[1]);
+                    let left = left.two(i, rows[1]);
                     let (adds, row) = (false, SIDE * 4);
-                    (self.block)(&DotBlock { left, right, tiles: count, adds, out: room, row });
+                    let tiles = count;
+                    (self.block)(&DotBlock { left, steps, right, tiles, adds, out: room, row });
                     let sums = &mut *room.cast::<BlockSums<u32>>();
                     self.correct(sums, [left, right], count);
                     put_block(sums, [i, j], range, (out, sum));

@@ -51,6 +51,11 @@ unsafe fn pack<T: Copy + Into<u32>>(
     let adds = kernel.flipped.is_some_and(|flipped| flipped != side);
     let count = tiles(kernel.element(), depth);
     let panel = kernel.panel(depth);
+    #[cfg(target_arch = "x86_64")]
+    if size_of::<T>() == 2 && from.row == 1 {
+        // SAFETY: as the caller promises.
+        return unsafe { pack_pairs(side, from, [lines, depth], (to, panel)) };
+    }
     let mut sums = [[0u32; LINES]; STRIPE / LINES];
     // All panels of a step of the depth, since the lines of a stripe lie side by side in some matrices.
     for t in 0..count {
@@ -76,6 +81,62 @@ unsafe fn pack<T: Copy + Into<u32>>(
     for (n, sums) in sums.iter().enumerate().take(lines.div_ceil(LINES)) {
         // SAFETY: the sums follow the tiles.
         unsafe { to.add(n * panel + count * TILE).cast::<[u32; LINES]>().write(*sums) };
+    }
+}
+
+/// Packs lines of 16-bit elements that lie side by side: of 32 lines at once, two steps of the depth become vectors of pairs. Absent lines
+/// and elements are 0.
+///
+/// # Safety
+/// As of [`DotKernel::pack`], for 16-bit elements whose lines are neighbours.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn pack_pairs(
+    side: OperandSide,
+    from: MatrixView,
+    [lines, depth]: [usize; 2],
+    (to, panel): (*mut u8, usize),
+) {
+    const SIDES: usize = 2 * LINES;
+    /// Element `i / 2` of the first vector, then of the second, whose elements are numbered from 32 on.
+    const fn places(first: u16) -> [u16; SIDES] {
+        let mut all = [0; SIDES];
+        let mut i = 0;
+        while i < SIDES {
+            all[i] = first + (i / 2) as u16 + (i % 2 * SIDES) as u16;
+            i += 1;
+        }
+        all
+    }
+    const PLACES: [[u16; SIDES]; 2] = [places(0), places(LINES as u16)];
+    let count = depth.div_ceil(SIDES);
+    // SAFETY: as the caller promises. Elements that the masks leave out are not read.
+    unsafe {
+        let places = PLACES.each_ref().map(|p| _mm512_loadu_si512(p.as_ptr().cast()));
+        for t in 0..count {
+            for group in 0..LINES {
+                let k = t * SIDES + 2 * group;
+                let steps = [k, k + 1].map(|k| (k < depth, from.place::<u16>(0, k).cast::<i16>()));
+                for n in (0..lines).step_by(SIDES) {
+                    let there = u32::MAX >> SIDES.saturating_sub(lines - n);
+                    let [x, y] = steps.map(|(is_there, at)| {
+                        let mask = if is_there { there } else { 0 };
+                        _mm512_maskz_loadu_epi16(mask, at.wrapping_add(n))
+                    });
+                    let tile = to.add(n / LINES * panel + t * TILE + group * DEEP);
+                    _mm512_storeu_si512(tile.cast(), _mm512_permutex2var_epi16(x, places[0], y));
+                    if lines - n > LINES {
+                        let second = _mm512_permutex2var_epi16(x, places[1], y);
+                        _mm512_storeu_si512(tile.add(panel).cast(), second);
+                    }
+                }
+            }
+            if side == OperandSide::Left {
+                for n in 0..lines.div_ceil(LINES) {
+                    transpose(&mut *to.add(n * panel + t * TILE).cast::<TileGroups>());
+                }
+            }
+        }
     }
 }
 

@@ -152,7 +152,7 @@ fn ranges([rows, cols]: [usize; 2]) -> [BlockRange; 2] {
 
 #[test]
 fn kernels_follow_their_definitions() {
-    const SIZES: [[usize; 3]; 9] = [
+    const SIZES: [[usize; 3]; 10] = [
         [1, 1, 1],
         [16, 16, 64],
         [32, 32, 128],
@@ -162,18 +162,26 @@ fn kernels_follow_their_definitions() {
         [17, 70, 512],
         [33, 64, 515],
         [5, 100, 1030],
+        [48, 40, 1088],
     ];
     for kernel in all() {
         for (n, [rows, cols, depth]) in SIZES.into_iter().enumerate() {
             for (x, y) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 3), (3, 2)] {
                 let (x, y) = (layouts(rows, depth)[x], layouts(cols, depth)[y]);
-                let (left, a) = operand(kernel, x, [rows, depth], n as u32);
+                let (lines, a) = operand(kernel, x, [rows, depth], n as u32);
                 let (right, b) = operand(kernel, y, [cols, depth], 77 + n as u32);
-                let mut left = packed(kernel, OperandSide::Left, x, [rows, depth], &left);
+                let mut left = packed(kernel, OperandSide::Left, x, [rows, depth], &lines);
                 let mut right = packed(kernel, OperandSide::Right, y, [cols, depth], &right);
-                let sides = [first(&mut left).cast_const(), first(&mut right).cast_const()];
+                let at = |all: &mut [[u64; 8]]| kernel.packed(first(all), depth);
+                let sides = [at(&mut left), at(&mut right)];
+                let apart = x.row * kernel.element.bytes() as usize;
+                let open = x.column == 1 && kernel.reads_in_place([rows, depth], apart);
+                let in_place = OperandTiles::in_place(lines.as_ptr(), apart);
                 for range in ranges([rows, cols]) {
                     agrees(kernel, (range, [cols, depth]), sides, [&a, &b]);
+                    if open {
+                        agrees(kernel, (range, [cols, depth]), [in_place, sides[1]], [&a, &b]);
+                    }
                 }
             }
         }
@@ -184,7 +192,7 @@ fn kernels_follow_their_definitions() {
 fn agrees(
     kernel: &DotKernel,
     (range, [cols, depth]): (BlockRange, [usize; 2]),
-    sides: [*const u8; 2],
+    sides: [OperandTiles; 2],
     [a, b]: [&[u16]; 2],
 ) {
     let [down, across] = range.map(|[from, end]| end - from);
