@@ -1,12 +1,12 @@
 //! Contractions of many small matrices, such as the gradients of a depthwise convolution's kernels: matrices of the batch are
 //! multiplied side by side, one in each lane of a vector ([`lanes`]).
 
+use super::computed_operand::{ComputedOperand, DenseAxes};
 use super::gemm::lanes::{self, LANES, LaneOperand, LaneRoom};
 use super::gemm::window::{Forms, Window, WindowAxis, merged};
 use super::kernel::compile::CompileContext;
 use super::operand::{WindowOperand, read, windows};
 use super::point_tasks::TaskCount;
-use super::tiled_operand::ComputedOperand;
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{Extents, Feed, Member};
@@ -113,8 +113,9 @@ impl CompileContext<'_> {
             Ok::<_, Diagnostic>(match found {
                 Some(windows) => LaneSource::Buffer(Box::new(windows)),
                 None => {
-                    let extents = all.into_iter().flatten().copied().collect();
-                    LaneSource::Array(self.operand(feed, extents, m.sum)?, Box::new(array))
+                    let as_array = (m.sum, DenseAxes::Depth);
+                    let computed = self.computed_operand(feed, all, as_array)?;
+                    LaneSource::Array(computed, Box::new(array))
                 }
             })
         };

@@ -4,7 +4,7 @@
 use super::accumulated::{AccumulatedProduct, Accumulation};
 use super::batch_lanes::LaneProduct;
 use super::carry_start::CarryStart;
-use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::computed_operand::{ComputedOperand, DenseAxes};
 use super::gemm::dots::{self, DotKernel, OperandSide, packed_bytes};
 use super::gemm::lanes::{self, LaneKernel};
 use super::gemm::tiles::ProductKernel;
@@ -16,12 +16,11 @@ use super::operand::{
 };
 use super::shape::volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
-use super::tiled_operand::{ComputedOperand, TileSource, TiledOperand, dot_element, reserved};
+use super::tiled_operand::{TileSource, TiledOperand, dot_element, reserved};
 use crate::reference::order::CONTRACT_CHUNK;
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage};
-use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -77,11 +76,10 @@ impl OperandSource {
         matches!(self, OperandSource::View(v) if v.steps[1] != 1)
     }
 
-    /// It as a side of a product of this depth: a matrix whose first element is at `at`, or windows of a batch of an array that
-    /// begins there.
-    pub(super) fn side(&self, at: *mut u8, batch: i64, depth: i64, left: bool) -> GemmSide<'_> {
+    /// It as a side of a product: a matrix whose first element is at `at`, or windows of a batch of an array that begins there.
+    pub(super) fn side(&self, at: *mut u8, batch: i64, left: bool) -> GemmSide<'_> {
         let [free, deep] = match self {
-            OperandSource::Packed(_) => [depth, 1],
+            OperandSource::Packed(array) => array.steps,
             OperandSource::View(v) => v.steps,
             OperandSource::Windows(w) => {
                 return GemmSide::Window(w.window.placed(at.cast_const(), batch as usize, 0));
@@ -316,8 +314,12 @@ impl CompileContext<'_> {
             let source = match elements(self.program, feed, groups, kernel.element()) {
                 Some(view) => TileSource::View(view),
                 None => {
-                    let extents = groups.into_iter().flatten().copied().collect();
-                    TileSource::Array(self.operand(feed, extents, kernel.element())?)
+                    let dense = match side {
+                        OperandSide::Left => DenseAxes::Depth,
+                        OperandSide::Right => DenseAxes::of_columns(self.program, feed, groups),
+                    };
+                    let as_array = (kernel.element(), dense);
+                    TileSource::Array(self.computed_operand(feed, groups, as_array)?)
                 }
             };
             let size = [batch, lines, depth];
@@ -351,12 +353,13 @@ impl CompileContext<'_> {
             views[k].is_none() && copied[k].as_ref().is_some_and(|w| others <= FEW || w.overlaps)
         };
         let any = size[3] > 0 && (open(0) || open(1));
-        let [(lhs, _), (rhs, _)] = sides;
+        let [(lhs, of_lhs), (rhs, of_rhs)] = sides;
         let [lhs_view, rhs_view] = views;
         let [lhs_copied, rhs_copied] = copied.map(|w| w.filter(|_| any));
+        let dense = [DenseAxes::Depth, DenseAxes::of_columns(self.program, rhs.1, of_rhs)];
         Ok([
-            self.source(lhs.1, lhs.2, (lhs_view, lhs_copied), m.sum)?,
-            self.source(rhs.1, rhs.2, (rhs_view, rhs_copied), m.sum)?,
+            self.source((lhs.1, of_lhs), (lhs_view, lhs_copied), (m.sum, dense[0]))?,
+            self.source((rhs.1, of_rhs), (rhs_view, rhs_copied), (m.sum, dense[1]))?,
         ])
     }
 
@@ -375,7 +378,7 @@ impl CompileContext<'_> {
         let [batch, rows, cols, depth] = size;
         let piece = [cut.rows.min(rows), cut.task[1].min(cols), depth];
         let none = std::ptr::null_mut();
-        let [lhs, rhs] = [0, 1].map(|k| sources[k].side(none, 0, depth, k == 0));
+        let [lhs, rhs] = [0, 1].map(|k| sources[k].side(none, 0, k == 0));
         let [row, column] = match to {
             SumTarget::Sums(..) => [piece[1], 1],
             SumTarget::View(v, _) => v.steps,
@@ -414,45 +417,14 @@ impl CompileContext<'_> {
 
     fn source(
         &mut self,
-        feed: &Feed,
-        extents: Extents,
+        (feed, groups): (&Feed, [&Extents; 3]),
         there: (Option<View>, Option<WindowOperand>),
-        to: DType,
+        to: (DType, DenseAxes),
     ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
             (Some(view), _) => OperandSource::View(view),
             (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
-            (None, None) => OperandSource::Packed(self.operand(feed, extents, to)?),
+            (None, None) => OperandSource::Packed(self.computed_operand(feed, groups, to)?),
         })
-    }
-
-    pub(super) fn operand(
-        &mut self,
-        feed: &Feed,
-        extents: Extents,
-        to: DType,
-    ) -> Result<ComputedOperand, Diagnostic> {
-        let count = volume(&extents)?;
-        let at = self.shared.take(count, to.bytes())?;
-        let mut body = feed.program.clone();
-        if let Some(out) = body.outputs.first_mut()
-            && body.insts[*out].dtype != to
-        {
-            let args = SmallVec::from_iter([*out]);
-            *out = body.insts.push(SInst { op: SOp::Prim(Prim::Convert), args, dtype: to });
-        }
-        self.slots = self.slots.max(1);
-        let sweep = self.sweep(&Sweep {
-            program: self.program,
-            domain: extents.len(),
-            extents,
-            params: &feed.params,
-            body: &body,
-            puts: vec![SweepOutput::Place(0)],
-            slots: ArraySlots::default(),
-            target: None,
-            part: SweepRole::Operand,
-        })?;
-        Ok(ComputedOperand { sweep, at, count })
     }
 }

@@ -16,6 +16,7 @@ mod carried_stacks;
 mod carry_start;
 pub(crate) mod clif;
 pub(crate) mod codegen;
+pub(crate) mod computed_operand;
 pub(crate) mod contract;
 pub(crate) mod cross_compile;
 mod deferred_steps;

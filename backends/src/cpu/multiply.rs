@@ -249,20 +249,21 @@ impl CompiledMember {
         let bytes = self.sum.bytes();
         let of = |source: &'a OperandSource, free: i64, skipped: i64, left: bool| match source {
             OperandSource::Packed(packed) => {
-                let first = (p.batch * free + skipped) * depth + p.depth[0];
+                let [row, deep] = packed.steps;
+                let first = p.batch * free * depth + skipped * row + p.depth[0] * deep;
                 let at = worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize);
-                source.side(at, 0, depth, left)
+                source.side(at, 0, left)
             }
             OperandSource::View(v) => {
                 let at = v.start(worker, p.batch, bytes);
                 let deep = p.depth[0].wrapping_mul(v.steps[1]);
                 let skip = skipped.wrapping_mul(v.steps[0]).wrapping_add(deep);
                 let skip = skip.wrapping_mul(bytes as i64);
-                source.side(at.wrapping_offset(skip as isize), 0, depth, left)
+                source.side(at.wrapping_offset(skip as isize), 0, left)
             }
             OperandSource::Windows(w) => {
                 let at = worker.table[w.buffer];
-                match source.side(at, p.batch, depth, left) {
+                match source.side(at, p.batch, left) {
                     GemmSide::Window(placed) => {
                         GemmSide::Window(placed.from(skipped as usize, p.depth[0] as usize))
                     }

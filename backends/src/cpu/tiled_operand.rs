@@ -1,39 +1,16 @@
 //! Operands of products by dot-product instructions: packed into tiles once, which all threads then read, or rows where they are.
 #![allow(unsafe_code)]
 
+use super::computed_operand::ComputedOperand;
 use super::gemm::MatrixView;
 use super::gemm::dots::{
     DotKernel, LINES, OperandSide, OperandTiles, STRIPE, candidate, packed_bytes,
 };
-use super::machine_code::SweepId;
 use super::operand::View;
 use super::point_tasks::TaskCount;
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Feed, Member};
-
-/// An operand that a sweep computes into an array: batch, free axis, depth.
-pub(super) struct ComputedOperand {
-    pub(super) sweep: SweepId,
-    pub(super) at: u64,
-    pub(super) count: i64,
-}
-
-/// Elements of an array that one task computes, at least a few microseconds of work.
-const ELEMENTS: i64 = 1 << 14;
-
-impl ComputedOperand {
-    /// Computes the array, whose elements have this many bytes.
-    pub(super) fn compute(&self, worker_set: &mut WorkerSet<'_>, bytes: u64) {
-        let tasks = TaskCount::of((self.count + ELEMENTS - 1) / ELEMENTS, ELEMENTS);
-        worker_set.each(tasks, |code, worker, k| {
-            let at = worker.all(self.at);
-            worker.set(0, at, 0, bytes);
-            let end = ((k + 1) * ELEMENTS).min(self.count);
-            worker.sweep(code, self.sweep, k * ELEMENTS, end);
-        });
-    }
-}
 
 /// Where elements are before they are packed.
 pub(super) enum TileSource {
@@ -47,7 +24,8 @@ impl TileSource {
         let apart = match self {
             TileSource::View(v) if v.steps[1] == 1 => v.steps[0],
             TileSource::View(_) => return false,
-            TileSource::Array(_) => depth,
+            TileSource::Array(array) if array.steps[1] == 1 => array.steps[0],
+            TileSource::Array(_) => return false,
         };
         let Ok(apart) = usize::try_from(apart) else { return false };
         let bytes = kernel.element().bytes() as usize;
@@ -144,7 +122,8 @@ impl TiledOperand {
                 (v.start(worker, matrix, bytes), v.steps, first.wrapping_mul(v.steps[0]))
             }
             TileSource::Array(array) => {
-                (worker.all(array.at), [depth, 1], (matrix * lines + first) * depth)
+                let skipped = matrix * lines * depth + first * array.steps[0];
+                (worker.all(array.at), array.steps, skipped)
             }
         };
         let at = at.wrapping_offset(skipped.wrapping_mul(bytes as i64) as isize);
