@@ -1,8 +1,8 @@
 //! Spreads what is read from several arrays, such as the operands of a concatenation, over several reads along short lines.
 //!
 //! A long line is divided where one array ends and the next begins. A line of a few elements would become segments of one
-//! or two, each with all of the line's invariants. So each array is read by itself in the lanes that it has, and the scalar
-//! program chooses among them by the coordinate.
+//! or two, each with all of the line's invariants. So each array is read by itself in the lanes that it has, and as zeros in others: the bits of
+//! all of them together are the elements.
 
 use super::affine_form::mentions;
 use super::loop_ir::Sweep;
@@ -78,7 +78,6 @@ pub(crate) fn spread_sources(sweep: &Sweep<'_>) -> Option<SpreadSources> {
     }
     let mut made = SpreadSources { params: sweep.params.to_vec(), body: ScalarProgram::default() };
     made.body.params = sweep.body.params.clone();
-    let place = made.param(Param::Coord(IndexExpr::axis(inner)), DType::I64);
     let mut new: SecondaryMap<SVal, Option<SVal>> = SecondaryMap::new();
     for (v, inst) in sweep.body.insts.iter() {
         let parts = match inst.op {
@@ -86,7 +85,7 @@ pub(crate) fn spread_sources(sweep: &Sweep<'_>) -> Option<SpreadSources> {
             _ => None,
         };
         new[v] = Some(match parts {
-            Some((k, parts)) => made.chosen(parts, (k, inst.dtype), (inner, place)),
+            Some((k, parts)) => made.joined(parts, (k, inst.dtype), inner)?,
             None => {
                 let args = inst.args.iter().map(|&a| new[a]).collect::<Option<_>>()?;
                 made.body.insts.push(SInst { args, ..inst.clone() })
@@ -120,16 +119,17 @@ impl SpreadSources {
         self.body.insts.push(SInst { op, args: args.into(), dtype })
     }
 
-    /// An element of one of the parts, whose read was that of parameter `k`; a coordinate says of which.
-    fn chosen(
+    /// An element of one of the parts, whose read was that of parameter `k`.
+    fn joined(
         &mut self,
         parts: &AdjacentSources<'_>,
         (k, dtype): (u32, DType),
-        (inner, place): (usize, u32),
-    ) -> SVal {
+        inner: usize,
+    ) -> Option<SVal> {
+        let bits = if dtype.bytes() == 8 { DType::I64 } else { DType::I32 };
         let zero = Literal::zero(dtype);
         let rest = Piece { from: Operand::Literal(zero), index: smallvec![], guards: smallvec![] };
-        let mut values: SmallVec<[SVal; 8]> = SmallVec::new();
+        let mut all = None;
         for (n, (piece, ends)) in parts.pieces.iter().zip(parts.ends.windows(2)).enumerate() {
             let guard = Guard { expr: IndexExpr::axis(inner), range: ends[0]..ends[1] };
             let mut own = Piece { guards: smallvec![guard], ..piece.clone() };
@@ -142,17 +142,13 @@ impl SpreadSources {
                 }
                 _ => self.param(read, dtype),
             };
-            values.push(self.inst(SOp::Param(at), &[], dtype));
+            let value = self.inst(SOp::Param(at), &[], dtype);
+            let value = self.inst(SOp::Prim(Prim::Bitcast), &[value], bits);
+            all = Some(match all {
+                None => value,
+                Some(all) => self.inst(SOp::Prim(Prim::Or), &[all, value], bits),
+            });
         }
-        let at = self.inst(SOp::Param(place), &[], DType::I64);
-        let mut found = values.pop();
-        for (&value, &end) in values.iter().zip(&parts.ends[1..]).rev() {
-            let end = self.inst(SOp::Const(Literal::from_i64(DType::I64, end)), &[], DType::I64);
-            let before = self.inst(SOp::Prim(Prim::Lt), &[at, end], DType::Bool);
-            found =
-                found.map(|rest| self.inst(SOp::Prim(Prim::Select), &[before, value, rest], dtype));
-        }
-        // There are two parts at the least.
-        found.unwrap_or(at)
+        Some(self.inst(SOp::Prim(Prim::Bitcast), &[all?], dtype))
     }
 }

@@ -15,8 +15,11 @@ pub(crate) fn partial_nest(
     lanes: u32,
 ) -> (LoopNest, Result<(), Unsupported>) {
     let of = |lines| {
-        let nest = LoopNest::new(sweep, contract, lines);
-        let fits = supported(&nest, lanes);
+        let mut nest = LoopNest::new(sweep, contract, lines);
+        let mut fits = supported(&nest, lanes);
+        if matches!(fits, Err(Unsupported::Apart)) && lanes >= MASKED && nest.unalign_bits() {
+            fits = supported(&nest, lanes);
+        }
         (nest, fits)
     };
     if lanes < MASKED {
@@ -31,7 +34,15 @@ pub(crate) fn partial_nest(
     }
     let (nest, fits) = of(LineForm::Merged { lanes: lanes.into() });
     // Packed arrays may begin bytes together along shorter lines alone.
-    if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) }
+    let (nest, fits) =
+        if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) };
+    if let Err(Unsupported::Read(_) | Unsupported::Places) = fits
+        && let Some(nest) = LoopNest::with_places(sweep, contract)
+        && supported(&nest, lanes).is_ok()
+    {
+        return (nest, Ok(()));
+    }
+    (nest, fits)
 }
 
 /// Whether such groups support a sweep, as far as its accesses say.
@@ -48,6 +59,7 @@ fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
             | VectorAccess::Coord
             | VectorAccess::Guarded
             | VectorAccess::Masked
+            | VectorAccess::Placed
             | VectorAccess::Grid => {}
         }
     }
