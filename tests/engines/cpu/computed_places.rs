@@ -12,7 +12,8 @@ fn holds(text: &str) {
     let program = read(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let types = || program.inputs().filter_map(|b| program.buffers[b].ty());
-    let hard = |turn| types().map(|t| special(t.dtype, &t.dims().expect("constant"), turn)).collect();
+    let hard =
+        |turn| types().map(|t| special(t.dtype, &t.dims().expect("constant"), turn)).collect();
     let all = [hard(0), hard(5), arguments(&program)];
     let agreed = layout(&program, Effort::Default).and_then(|at| same_on(&program, &at, &all));
     agreed.unwrap_or_else(|why| panic!("{}\n{text}", &why[..why.len().min(2000)]));

@@ -43,10 +43,7 @@ struct PlaceBuilder<'s, 'a> {
 
 /// The sweep with its places in the body; `None` where no place changes along lines but in equal steps, or one cannot be computed so.
 /// `contract` says whether products may be joined with sums.
-pub(crate) fn computed_places<'a>(
-    sweep: &Sweep<'a>,
-    contract: bool,
-) -> Option<ComputedPlaces<'a>> {
+pub(crate) fn computed_places<'a>(sweep: &Sweep<'a>, contract: bool) -> Option<ComputedPlaces<'a>> {
     let inner = sweep.extents.iter().rposition(|&n| n > 1)?;
     if sweep.extents[inner] < SHORT || sweep.extents.iter().any(|&n| n >= MOST) {
         return None;
@@ -155,7 +152,9 @@ impl PlaceBuilder<'_, '_> {
             [piece] => (piece, false),
             [piece, Piece { from: Operand::Literal(_), .. }] => (piece, true),
             _ => {
-                let all = pieces.iter().flat_map(|p| p.index.iter().chain(p.guards.iter().map(|g| &g.expr)));
+                let all = pieces
+                    .iter()
+                    .flat_map(|p| p.index.iter().chain(p.guards.iter().map(|g| &g.expr)));
                 let jumps = all.into_iter().any(|e| self.jumps(e));
                 return (!jumps).then(SmallVec::new);
             }

@@ -9,7 +9,7 @@ use super::loop_ir::{
 use super::loop_order::order;
 use super::scalar_form::written;
 use super::short_axes::may_be_grids;
-use super::spread_sources::{SpreadSources, spread_sources};
+use super::spread_sources::{SpreadSources, spread_around, spread_sources};
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
 use adfuse_ir::index::{Guard, IndexExpr};
@@ -144,6 +144,17 @@ impl LoopNest {
             }
             None => LoopNest::of(sweep, written(sweep.body, contract), lines),
         }
+    }
+
+    /// One that reads each of several arrays that lie one after the other along an axis around the lines; `None` where nothing is read so.
+    pub(crate) fn with_spread_sources(
+        sweep: &Sweep<'_>,
+        contract: bool,
+        lines: LineForm,
+    ) -> Option<LoopNest> {
+        let SpreadSources { params, body } = spread_around(sweep)?;
+        let sweep = Sweep { params: &params, ..sweep.clone() };
+        Some(LoopNest::of(&sweep, written(&body, contract), lines))
     }
 
     /// One whose body computes the places that are not in equal steps along lines; `None` where there are none, or that is not done.

@@ -384,9 +384,7 @@ impl<'s> LoopParser<'s> {
                 l.expect("step")?;
                 GroupRead::Bits { pointer, first, step: l.number()? }
             }
-            "coordinate" => {
-                GroupRead::Coord { first: l.value()?, steps: l.grid_steps()? }
-            }
+            "coordinate" => GroupRead::Coord { first: l.value()?, steps: l.grid_steps()? },
             "grid" => {
                 let (pointer, steps) = (l.value()?, l.grid_steps()?);
                 let mut guards = Vec::new();

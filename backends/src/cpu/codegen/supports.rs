@@ -25,17 +25,23 @@ pub(crate) fn partial_nest(
     if lanes < MASKED {
         return of(LineForm::Plain);
     }
+    let lines = LineForm::Merged { lanes: lanes.into() };
     if let Some(split) = split_at_quotients(sweep, lanes.into()) {
-        let nest =
-            LoopNest::new(&split.of(sweep), contract, LineForm::Merged { lanes: lanes.into() });
+        let nest = LoopNest::new(&split.of(sweep), contract, lines);
         if nest.grid().is_some() && supported(&nest, lanes).is_ok() {
             return (nest, Ok(()));
         }
     }
-    let (nest, fits) = of(LineForm::Merged { lanes: lanes.into() });
+    let (nest, fits) = of(lines);
     // Packed arrays may begin bytes together along shorter lines alone.
     let (nest, fits) =
         if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) };
+    if let Err(Unsupported::Read(_)) = fits
+        && let Some(nest) = LoopNest::with_spread_sources(sweep, contract, lines)
+        && supported(&nest, lanes).is_ok()
+    {
+        return (nest, Ok(()));
+    }
     if let Err(Unsupported::Read(_) | Unsupported::Places) = fits
         && let Some(nest) = LoopNest::with_places(sweep, contract)
         && supported(&nest, lanes).is_ok()

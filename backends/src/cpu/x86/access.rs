@@ -88,9 +88,7 @@ impl BodyLowering<'_> {
             GroupRead::Fixed
             | GroupRead::Element
             | GroupRead::Placed { .. }
-            | GroupRead::Lanes { .. } => {
-                Err(Unsupported::Read(k))
-            }
+            | GroupRead::Lanes { .. } => Err(Unsupported::Read(k)),
         }
     }
 

@@ -155,8 +155,10 @@ impl BodyLowering<'_> {
         [pointer, first]: [LoopVal; 2],
         copy: u32,
     ) -> Option<GroupValue> {
-        let is_kept =
-            matches!(self.home(pointer), ValueHome::In(_) | ValueHome::Slot(_) | ValueHome::Table(_));
+        let is_kept = matches!(
+            self.home(pointer),
+            ValueHome::In(_) | ValueHome::Slot(_) | ValueHome::Table(_)
+        );
         if !self.wide || !is_kept || self.partial.is_some_and(|p| p.from.is_some()) {
             return None;
         }
