@@ -237,3 +237,35 @@ fn bits_that_begin_anywhere() {
         }
     }
 }
+
+/// Rows of several arrays side by side, along their rows and across them.
+#[test]
+fn arrays_side_by_side() {
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I32] {
+        for (a, b, c) in [(3, 4, 1), (5, 4, 1), (1, 7, 8), (3, 4, 5), (20, 1, 2)] {
+            for [row, column, domain] in [["d0", "d1", "rows"], ["d1", "d0", "columns"]] {
+                let [to_b, to_c] = [a + b, a + b + c];
+                let domain = match domain {
+                    "rows" => format!("37, {to_c}"),
+                    _ => format!("{to_c}, 37"),
+                };
+                holds(&format!(
+                    "program @f {{
+                       input %a: {dtype}[37, {a}]
+                       input %b: {dtype}[37, {b}]
+                       input %c: {dtype}[37, {c}]
+                       output %y: {dtype}[37, {to_c}]
+                       kernel @a [{domain}] {{ stage [] {{
+                         p0 = load %a[{row}, {column}] when {column} in [0, {a})
+                           else %b[{row}, {column} + -{a}] when {column} in [{a}, {to_b})
+                           else %c[{row}, {column} + -{to_b}]
+                         s0 = param.{dtype} 0
+                         %y[{row}, {column}] = store s0
+                       }} }}
+                       return %y
+                     }}"
+                ));
+            }
+        }
+    }
+}

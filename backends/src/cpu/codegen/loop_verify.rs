@@ -348,6 +348,26 @@ code {
     }
 
     #[test]
+    fn places_are_said_by_the_body() {
+        let body = "s0 = const.i32 3\ns1 = const.bool true\ns2 = param.f32 0 s0 s1\nreturn s2\n}\norder s2\n";
+        let text = SUM.replacen("s0 = param.f32 0\nreturn s0\n}\norder s0\n", body, 1);
+        let text = text.replacen("even v3 step 1", "placed v3 else f32 0.5", 1);
+        let program = parse(&text).expect("a program");
+        assert_eq!(program.to_string(), text);
+        assert_eq!(verify(&program), Ok(()));
+        for (from, to) in [
+            ("param.f32 0 s0 s1", "param.f32 0"),
+            ("param.f32 0 s0 s1", "param.f32 0 s0"),
+            ("param.f32 0 s0 s1", "param.f32 0 s1 s0"),
+            ("placed v3 else f32 0.5", "placed v3"),
+        ] {
+            let wrong = text.replacen(from, to, 1);
+            let found = verify(&parse(&wrong).expect("a program")).expect_err(to);
+            assert!(found.contains("does not say where parameter 0"), "{to}: {found}");
+        }
+    }
+
+    #[test]
     fn tiles_read_back() {
         let tile = "t0 f32 20 step 100\n";
         let fill = "v5 = int 8\n    v10 = tile 0\n    transpose t0 v3 lines v5\n";

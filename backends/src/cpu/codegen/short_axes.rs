@@ -65,11 +65,12 @@ pub(crate) fn may_be_grids(
         if let ParamRead::Coord(f) = read {
             may[*f] = forms[*f].rest.is_empty();
         }
-        if let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources()) {
-            if forms[array.form].rest.is_empty() && are_bounded(guards, forms, extents) {
-                may[array.form] = true;
-                guards.iter().for_each(|(f, _)| may[*f] = true);
-            }
+        if let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources())
+            && forms[array.form].rest.is_empty()
+            && are_bounded(guards, forms, extents)
+        {
+            may[array.form] = true;
+            guards.iter().for_each(|(f, _)| may[*f] = true);
         }
     }
     may

@@ -270,5 +270,9 @@ mod tests {
         assert_eq!(vectors(|l| l / 4 * 16 + l % 4 * 2, Full), "permute 4");
         assert_eq!(vectors(|l| l / 4 * 16 + l % 4 * 2, Lanes), "gather");
         assert_eq!(vectors(|l| 1000 * l, Full), "gather");
+        // A mask for each vector takes more than the instruction that gathers.
+        assert_eq!(vectors(|l| l / 2 * 20 + l % 2, Full), "blend 8");
+        assert_eq!(vectors(|l| l / 2 * 20 + l % 2, Whole), "gather");
+        assert_eq!(vectors(|l| l / 8 * 30 + l % 8, Whole), "blend 2");
     }
 }

@@ -14,7 +14,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
 /// The most elements of a line along which reads are spread.
-const SHORT: i64 = 8;
+const SHORT: i64 = 16;
 
 /// The parameters and the scalar program of a sweep whose reads are spread.
 pub(crate) struct SpreadSources {

@@ -250,32 +250,6 @@ impl BodyLowering<'_> {
         })
     }
 
-    /// Coordinates in steps from the one of the first element on.
-    fn coordinates(&mut self, first: LoopVal, steps: &GridSteps, copy: u32) -> GroupValue {
-        self.outer_place(steps, 1);
-        self.with(Code::Add_r64_rm64, Register::RAX, first);
-        let from = VirtualOperand::General(Register::RAX);
-        let first = match self.wide {
-            true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, RegWidth::Z, &[from]),
-            false => {
-                let x = self.make(Code::VEX_Vmovq_xmm_rm64, RegWidth::X, &[from]);
-                let args = [VirtualOperand::Reg(x, RegWidth::X)];
-                self.make(Code::VEX_Vpbroadcastq_ymm_xmmm64, RegWidth::Y, &args)
-            }
-        };
-        let half = self.lanes() / 2;
-        let parts = [0, 1].map(|part| {
-            let from = self.first_of(copy) + part * half;
-            let bytes = (from..from + half).flat_map(|k| steps.offset(k.into()).to_le_bytes());
-            let bytes: Vec<u8> = bytes.collect();
-            let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
-            let pair = crate::cpu::x86::isel::ADD_LONG;
-            let args = [self.whole(first), VirtualOperand::Mem(by)];
-            ReadOperand::Reg(self.make(self.code(pair), self.full(), &args))
-        });
-        GroupValue::Two(parts)
-    }
-
     /// Puts the address of the byte in which a group of packed bits begins in `rax`.
     fn packed_place(&mut self, [pointer, first]: [LoopVal; 2], copy: u32) {
         self.fetch(Register::RAX, first);
