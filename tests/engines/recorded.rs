@@ -8,14 +8,14 @@
 use crate::common::{models, root};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Vectors, listing_for};
+use adfuse::backends::cpu::{ListedFunction, Vectors, listing_for};
 use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile, cost, memory};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{specialize, stabilize};
-use adfuse::ir::{Function, Module};
+use adfuse::ir::{DType, Function, Module};
 use adfuse::pipeline::text::machine_code;
 use adfuse::sample::{rng, sample};
 use sha2::{Digest, Sha256};
@@ -119,7 +119,7 @@ fn digest(bytes: &[u8]) -> String {
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Values and gradients as machine code with vectors of 256 bits gives them, and that code: by Cranelift
-/// alone, and with the x86 emitter.
+/// alone, and with the x86 emitter; and the functions of which vectors of 512 bits leave something to scalar code.
 fn values(subject: &Subject, fp: Fp) -> Facts {
     let (module, g) = subject.in_mode(fp, SMALL);
     let mut rng = rng(18, 0);
@@ -143,7 +143,36 @@ fn values(subject: &Subject, fp: Fp) -> Facts {
         let text = [machine_code(&steps, |f| &f.clif), machine_code(&steps, |f| &f.asm)].concat();
         facts.insert(name.into(), digest(text.as_bytes()));
     }
+    let steps = listing_for(&made.program, TARGET, Vectors::Avx512, fp);
+    let steps = steps.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+    for function in steps.iter().flat_map(|step| &step.functions) {
+        if let Some(why) = scalar_code(function) {
+            facts.insert(format!("scalar {}", function.name), why);
+        }
+    }
     facts
+}
+
+/// What of a function with vectors of 512 bits is computed one element at a time, if anything is.
+fn scalar_code(function: &ListedFunction) -> Option<String> {
+    if let Some(why) = function.emitter.why() {
+        return Some(why.to_string());
+    }
+    let scalar = |line: &&str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            // Narrow elements are stored in steps one by one.
+            [name, "even", dtype, _, "step", step, ..] => {
+                let narrow = dtype.parse().is_ok_and(|d: DType| d.bytes() < 4);
+                name.starts_with('o') && narrow && *step != "1"
+            }
+            [name, _, "element" | "lanes", ..] => name.starts_with('p'),
+            [name, "element"] => name.starts_with('o'),
+            _ => false,
+        }
+    };
+    let found: Vec<&str> = function.loops.lines().filter(scalar).collect();
+    (!found.is_empty()).then(|| found.join("; "))
 }
 
 /// What the default plans launch and move, and the PTX.
@@ -280,6 +309,35 @@ fn values_and_gradients_are_those_recorded() {
 #[test]
 fn plans_and_ptx_are_those_recorded() {
     hold("plans.txt", &recorded(plans));
+}
+
+/// What vectors of 512 bits leave to scalar code is told, and nothing else is.
+#[test]
+fn scalar_code_is_told() {
+    let code = |dtype: &str, index: &str| {
+        let text = format!(
+            "program @f {{
+               input %x: {dtype}[40, 40]
+               input %i: u32[40]
+               output %y: {dtype}[40, 40]
+               kernel @a [40, 40] {{ stage [] {{
+                 p0 = load %i[d1]
+                 p1 = load %x[{index}]
+                 s0 = param.{dtype} 1
+                 %y[d1, d0] = store s0
+               }} }}
+               return %y
+             }}"
+        );
+        let program = adfuse::ir::kernel::text::parse(&text).expect("reads");
+        let program = verify(program).expect("is valid");
+        let steps = listing_for(&program, TARGET, Vectors::Avx512, Fp::Strict).expect("is made");
+        steps.iter().flat_map(|step| &step.functions).find_map(scalar_code).unwrap_or_default()
+    };
+    assert_eq!(code("f32", "d0, d1"), "");
+    assert_eq!(code("f32", "d1 / 3, d0"), "");
+    assert!(code("i8", "d0, d1").contains("o0 even i8"), "{}", code("i8", "d0, d1"));
+    assert_eq!(code("f32", "clamp(p0, 0, 39), d1"), "p1 is not read in equal steps");
 }
 
 /// A record reads back, and every kind of difference is told.

@@ -17,7 +17,6 @@ use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal};
 use cranelift_entity::EntityRef;
-use smallvec::SmallVec;
 
 /// Instructions that make a NaN the canonical one: a comparison and a choice.
 const CANONICAL: u32 = 2;
@@ -29,9 +28,15 @@ const TILED: i64 = 192;
 /// Instructions that gather a bit for each lane of a group: sixteen loads, and those that find the words and shift them.
 const GATHERED_BITS: u32 = 40;
 
+/// Instructions that load neighbouring bits that begin anywhere in a byte.
+const UNALIGNED_BITS: u32 = 16;
+
 /// Instructions that make a mask of a guard for a group, and those that ask for a guard once for a line.
 const GUARD_MASK: u32 = 6;
 const STILL_GUARD: u32 = 5;
+
+/// Instructions that make the coordinates of a group over several axes, which have 64 bits: one broadcasts the first, two add the pattern.
+const PATTERN_COORDINATES: u32 = 3;
 
 /// Bytes of a line of the cache.
 const CACHE_LINE: i64 = 64;
@@ -156,7 +161,19 @@ fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
                 facts.slots = facts.slots.saturating_add(tiled);
             }
             (VectorAccess::Single, _) => facts.placed += 1,
-            (VectorAccess::Bits, _) => facts.slots = facts.slots.saturating_add(GATHERED_BITS),
+            (VectorAccess::Coord, ParamRead::Coord(form)) if nest.forms[*form].grid.is_some() => {
+                facts.slots = facts.slots.saturating_add(PATTERN_COORDINATES);
+            }
+            (VectorAccess::Placed, _) => {
+                let gathers = wide(nest.types[k]) * Shuffle::Gather.extra();
+                facts.slots = facts.slots.saturating_add(gathers);
+            }
+            (VectorAccess::Bits, read) => {
+                let array = read.sources().first().and_then(|s| s.from.array());
+                let neighbours = array.is_some_and(|a| nest.step(a.form) == 1);
+                let slots = if neighbours { UNALIGNED_BITS } else { GATHERED_BITS };
+                facts.slots = facts.slots.saturating_add(slots);
+            }
             (VectorAccess::Even, ParamRead::Guarded(sources)) => {
                 if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
                     match shuffled(nest, a) {
@@ -252,7 +269,7 @@ fn folded(nest: &LoopNest) -> u32 {
 fn shuffled(nest: &LoopNest, access: &Access) -> Option<u32> {
     let step = nest.step(access.form);
     let near = step.checked_abs().is_some_and(|n| n < CACHE_LINE / 4);
-    let steps = GridSteps { outer: step, inner: SmallVec::new() };
+    let steps = GridSteps::even(step);
     (near && access.dtype.bytes() == 4).then(|| extra(&steps))
 }
 

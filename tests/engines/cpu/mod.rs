@@ -3,6 +3,7 @@
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
 mod attention;
+mod computed_places;
 mod dots;
 mod folds;
 mod idle_lanes;

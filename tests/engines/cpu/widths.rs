@@ -234,8 +234,8 @@ fn what_is_refused_changes_no_other_function() {
     }
 }
 
-/// The functions of models with their gradients that are left to Cranelift, by what they are for, with the
-/// reasons: places by data, in strides of quotients, and of updates.
+/// The functions of models with their gradients that are left to Cranelift with AVX2, by what they are for, with the
+/// reasons: places by data, in strides of quotients, and of updates. With AVX-512 none is.
 const LEFT: [(&str, &str); 4] = [
     ("conv_as_slices", "p0 is not read in equal steps"),
     ("conv_as_slices", "p1 is not read in equal steps"),
@@ -259,7 +259,10 @@ fn what_models_leave_to_cranelift_is_listed() {
             }
         }
         assert!(all > 150, "{all} functions");
-        assert_eq!(left, listed, "{vectors:?}");
+        match vectors {
+            Vectors::Avx512 => assert_eq!(left, [], "{vectors:?}"),
+            _ => assert_eq!(left, listed, "{vectors:?}"),
+        }
     }
 }
 

@@ -24,11 +24,11 @@ impl FunctionEmitter<'_, '_> {
         let dtype = *p.body.params.get(k)?;
         self.recent.clear();
         match p.reads.get(k)? {
-            GroupRead::Coord { first, step } => {
-                let first = self.get(s, *first)?;
-                let along = self.times(d, *step);
+            GroupRead::Coord { first, steps } => {
+                let (first, step) = (self.get(s, *first)?, steps.as_even()?);
+                let along = self.times(d, step);
                 let first = self.b.ins().iadd(first, along);
-                (0..copies).map(|copy| Some(self.coordinates(first, *step, copy))).collect()
+                (0..copies).map(|copy| Some(self.coordinates(first, step, copy))).collect()
             }
             GroupRead::Chosen { pointer, along } => {
                 let (pointer, along) = (self.get(s, *pointer)?, self.get(s, *along)?);
@@ -66,6 +66,7 @@ impl FunctionEmitter<'_, '_> {
             | GroupRead::Element
             | GroupRead::Grid { .. }
             | GroupRead::Bits { .. }
+            | GroupRead::Placed { .. }
             | GroupRead::Masked { .. } => None,
         }
     }

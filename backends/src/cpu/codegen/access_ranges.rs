@@ -3,6 +3,7 @@
 use super::loop_ir::{
     Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
 };
+use super::short_axes::{GridSource, are_bounded};
 use adfuse_ir::DType;
 
 /// Literals that are read through guards have vectors in memory, whose number is limited.
@@ -22,9 +23,13 @@ impl LoopNest {
         let masked = masks && self.masked();
         for k in 0..self.reads.len() {
             let reach = match self.reach_of(&self.reads[k]) {
+                _ if self.placed(k) => VectorAccess::Placed,
                 VectorAccess::Guarded if masked && self.varies[k] => VectorAccess::Masked,
                 VectorAccess::Single if masks && self.strides_bits(&self.reads[k]) => {
                     VectorAccess::Bits
+                }
+                VectorAccess::Single if masks && self.strides_where_guarded(&self.reads[k]) => {
+                    VectorAccess::Grid
                 }
                 reach => reach,
             };
@@ -91,9 +96,32 @@ impl LoopNest {
         bits && self.grid().is_none() && self.step(a.form).unsigned_abs() <= FAR_BITS
     }
 
+    /// Reads neighbouring truth values of a bit each wherever they begin in a byte; whether there are any.
+    pub(crate) fn unalign_bits(&mut self) -> bool {
+        let mut any = false;
+        for k in 0..self.reads.len() {
+            if self.loads[k] == VectorAccess::Packed && self.strides_bits(&self.reads[k]) {
+                (self.loads[k], any) = (VectorAccess::Bits, true);
+            }
+        }
+        any
+    }
+
+    /// Whether a parameter is elements of 32 bits in steps other than one along the line where guards hold, and a literal elsewhere: a grid
+    /// of one axis.
+    fn strides_where_guarded(&self, read: &ParamRead) -> bool {
+        let Some(GridSource { array, guards, rest: Some(_) }) = GridSource::of(read.sources())
+        else {
+            return false;
+        };
+        self.affine(array.form) && are_bounded(guards, &self.forms, &self.walk.extents)
+    }
+
     fn reach_of(&self, read: &ParamRead) -> VectorAccess {
         let sources = match read {
-            ParamRead::Coord(form) if self.affine(*form) => return VectorAccess::Coord,
+            ParamRead::Coord(form) if self.affine(*form) || self.forms[*form].grid.is_some() => {
+                return VectorAccess::Coord;
+            }
             ParamRead::Coord(_) => return VectorAccess::Single,
             ParamRead::Guarded(_) if self.is_grid(read) => return VectorAccess::Grid,
             ParamRead::Guarded(sources) => sources,

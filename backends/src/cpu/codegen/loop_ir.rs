@@ -224,6 +224,8 @@ pub(crate) enum VectorAccess {
     /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
     /// lane, by a mask.
     Masked,
+    /// At places that the body computes.
+    Placed,
     /// Lane by lane.
     Single,
 }

@@ -1,6 +1,7 @@
 //! Builds the loop nest of a sweep: its accesses as affine forms over merged axes.
 
 use super::affine_form::{AffineForm, WalkedAxes, mentions};
+use super::computed_places::{ComputedPlaces, computed_places, is_placed};
 use super::loop_ir::{
     Access, FoldOutput, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep,
     SweepOutput, WalkedFold,
@@ -8,12 +9,12 @@ use super::loop_ir::{
 use super::loop_order::order;
 use super::scalar_form::written;
 use super::short_axes::may_be_grids;
-use super::spread_sources::{SpreadSources, spread_sources};
+use super::spread_sources::{SpreadSources, spread_around, spread_sources};
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Operand, Order, Param, Storage};
-use adfuse_ir::scalar::SOp;
+use adfuse_ir::scalar::{SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
 
 /// What lines of the innermost axis are.
@@ -139,15 +140,32 @@ impl LoopNest {
         let spread = (lines != LineForm::Plain).then(|| spread_sources(sweep)).flatten();
         match &spread {
             Some(SpreadSources { params, body }) => {
-                LoopNest::of(&Sweep { params, body, ..sweep.clone() }, contract, lines)
+                LoopNest::of(&Sweep { params, ..sweep.clone() }, written(body, contract), lines)
             }
-            None => LoopNest::of(sweep, contract, lines),
+            None => LoopNest::of(sweep, written(sweep.body, contract), lines),
         }
     }
 
-    fn of(sweep: &Sweep<'_>, contract: bool, lines: LineForm) -> LoopNest {
+    /// One that reads each of several arrays that lie one after the other along an axis around the lines; `None` where nothing is read so.
+    pub(crate) fn with_spread_sources(
+        sweep: &Sweep<'_>,
+        contract: bool,
+        lines: LineForm,
+    ) -> Option<LoopNest> {
+        let SpreadSources { params, body } = spread_around(sweep)?;
+        let sweep = Sweep { params: &params, ..sweep.clone() };
+        Some(LoopNest::of(&sweep, written(&body, contract), lines))
+    }
+
+    /// One whose body computes the places that are not in equal steps along lines; `None` where there are none, or that is not done.
+    pub(crate) fn with_places(sweep: &Sweep<'_>, contract: bool) -> Option<LoopNest> {
+        let ComputedPlaces { params, body, puts } = computed_places(sweep, contract)?;
+        let sweep = Sweep { params: &params, puts, target: None, ..sweep.clone() };
+        Some(LoopNest::of(&sweep, body, LineForm::Masked))
+    }
+
+    fn of(sweep: &Sweep<'_>, body: ScalarProgram, lines: LineForm) -> LoopNest {
         let mut p = NestPlanner { sweep, forms: Vec::new() };
-        let body = written(sweep.body, contract);
         let types: Vec<DType> = body.params.to_vec();
         let reads: Vec<ParamRead> =
             sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
@@ -224,7 +242,7 @@ impl LoopNest {
 
     fn classify(&mut self) {
         for k in 0..self.reads.len() {
-            let varies = !self.fixed(&self.reads[k]);
+            let varies = !self.fixed(&self.reads[k]) || self.placed(k);
             self.varies.push(varies);
         }
         for inst in self.body.insts.values() {
@@ -234,6 +252,11 @@ impl LoopNest {
             };
             self.moves.push(moves);
         }
+    }
+
+    /// Whether the body computes where a parameter is read.
+    pub(crate) fn placed(&self, k: usize) -> bool {
+        self.body.insts.values().any(|i| i.op == SOp::Param(k as u32) && is_placed(i))
     }
 
     /// The changing parameters that are read to know where a read is, each after those that it needs.

@@ -3,7 +3,7 @@
 //! The code generator keeps the order that it is given, so values should be computed shortly before their use. Outputs
 //! come one after the other; of each instruction the operand that needs more registers comes first.
 
-use adfuse_ir::scalar::{SOp, SVal, ScalarProgram};
+use adfuse_ir::scalar::{SVal, ScalarProgram};
 use cranelift_entity::EntityRef;
 
 /// The values that change, each after its operands, and the most of them that are alive at once.
@@ -38,7 +38,7 @@ pub(crate) fn order(body: &ScalarProgram, moves: &[bool]) -> (Vec<SVal>, usize) 
 fn needs(body: &ScalarProgram, moves: &dyn Fn(SVal) -> bool) -> Vec<u32> {
     let mut need: Vec<u32> = Vec::with_capacity(body.insts.len());
     for (v, inst) in body.insts.iter() {
-        if !moves(v) || matches!(inst.op, SOp::Param(_) | SOp::Const(_)) {
+        if !moves(v) || inst.args.is_empty() {
             need.push(u32::from(moves(v)));
             continue;
         }

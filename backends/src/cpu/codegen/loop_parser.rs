@@ -384,11 +384,7 @@ impl<'s> LoopParser<'s> {
                 l.expect("step")?;
                 GroupRead::Bits { pointer, first, step: l.number()? }
             }
-            "coordinate" => {
-                let first = l.value()?;
-                l.expect("step")?;
-                GroupRead::Coord { first, step: l.number()? }
-            }
+            "coordinate" => GroupRead::Coord { first: l.value()?, steps: l.grid_steps()? },
             "grid" => {
                 let (pointer, steps) = (l.value()?, l.grid_steps()?);
                 let mut guards = Vec::new();
@@ -413,6 +409,11 @@ impl<'s> LoopParser<'s> {
                 let high = l.value()?;
                 l.expect("else")?;
                 GroupRead::Masked { pointer, low, high, rest: l.typed_literal()? }
+            }
+            "placed" => {
+                let pointer = l.value()?;
+                let rest = if l.accept("else") { Some(l.typed_literal()?) } else { None };
+                GroupRead::Placed { pointer, rest }
             }
             "lanes" => {
                 let at = l.value()?;

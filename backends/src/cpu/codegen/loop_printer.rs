@@ -54,7 +54,7 @@ fn group_read(f: &mut Formatter<'_>, read: &GroupRead) -> Result {
         GroupRead::Bits { pointer, first, step } => {
             writeln!(f, "bits {pointer} first {first} step {step}")
         }
-        GroupRead::Coord { first, step } => writeln!(f, "coordinate {first} step {step}"),
+        GroupRead::Coord { first, steps } => writeln!(f, "coordinate {first} {steps}"),
         GroupRead::Grid { pointer, steps, guards, rest } => {
             write!(f, "grid {pointer} {steps}")?;
             for g in guards {
@@ -68,6 +68,11 @@ fn group_read(f: &mut Formatter<'_>, read: &GroupRead) -> Result {
         GroupRead::Chosen { pointer, along } => writeln!(f, "chosen {pointer} along {along}"),
         GroupRead::Masked { pointer, low, high, rest } => {
             writeln!(f, "masked {pointer} from {low} to {high} else {} {rest}", rest.dtype())
+        }
+        GroupRead::Placed { pointer, rest } => {
+            write!(f, "placed {pointer}")?;
+            rest.iter().try_for_each(|l| write!(f, " else {} {l}", l.dtype()))?;
+            writeln!(f)
         }
         GroupRead::Lanes { at, block: of, value } => {
             writeln!(f, "lanes {at} gives {value} {{")?;

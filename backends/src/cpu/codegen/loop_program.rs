@@ -193,8 +193,8 @@ pub(crate) enum GroupRead {
     Packed { bits: u8, pointer: LoopVal, first: LoopVal },
     /// Truth values of a bit each of an array, in equal steps; of coordinate 0, the number of the element.
     Bits { pointer: LoopVal, first: LoopVal, step: i64 },
-    /// Coordinates in equal steps from the first on.
-    Coord { first: LoopVal, step: i64 },
+    /// Coordinates in steps from the first on; over several axes where lines merge them.
+    Coord { first: LoopVal, steps: GridSteps },
     /// Elements of 32 bits in a pattern over several axes. The pointer is to the element at coordinate 0 of all axes.
     /// Where a guard does not hold, a literal is read instead.
     Grid { pointer: LoopVal, steps: GridSteps, guards: Vec<GridGuard>, rest: Option<Literal> },
@@ -202,6 +202,9 @@ pub(crate) enum GroupRead {
     Chosen { pointer: LoopVal, along: LoopVal },
     /// Neighbouring elements between two coordinates, a literal elsewhere.
     Masked { pointer: LoopVal, low: LoopVal, high: LoopVal, rest: Literal },
+    /// At places that the body computes: behind a pointer, by as many elements as the first operand of its instruction says. Where
+    /// the second one does not hold, a literal is read instead.
+    Placed { pointer: LoopVal, rest: Option<Literal> },
     /// Lane by lane: a block that gives the element of a coordinate.
     Lanes { at: LoopVal, block: LoopBlock, value: LoopVal },
 }
@@ -229,6 +232,16 @@ impl GridSteps {
     /// How many coordinates are within the outermost axis.
     pub(crate) fn within(&self) -> i64 {
         self.inner.iter().fold(1i64, |n, (extent, _)| n.saturating_mul(*extent))
+    }
+
+    /// Equal steps along one axis.
+    pub(crate) fn even(step: i64) -> GridSteps {
+        GridSteps { outer: step, inner: SmallVec::new() }
+    }
+
+    /// The step, where it is the same from each element to the next.
+    pub(crate) fn as_even(&self) -> Option<i64> {
+        self.inner.is_empty().then_some(self.outer)
     }
 
     /// Whether all coordinates are the same one.
@@ -335,7 +348,9 @@ impl GroupRead {
     pub(crate) fn values(&self) -> LoopOperands {
         match *self {
             GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => LoopOperands::new(),
-            GroupRead::Even { pointer, .. } => smallvec![pointer],
+            GroupRead::Even { pointer, .. } | GroupRead::Placed { pointer, .. } => {
+                smallvec![pointer]
+            }
             GroupRead::Grid { pointer, ref guards, .. } => {
                 guards.iter().map(|g| g.first).chain([pointer]).collect()
             }

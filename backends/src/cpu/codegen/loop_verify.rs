@@ -5,6 +5,7 @@ use super::loop_program::{
     GridSteps, GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
 };
 use adfuse_ir::DType;
+use adfuse_ir::scalar::{SInst, SOp, SVal};
 
 /// Whether a program is well formed; what is wrong otherwise.
 pub(crate) fn verify(program: &LoopProgram) -> Result<(), String> {
@@ -235,6 +236,22 @@ impl LoopVerifier<'_> {
         }
     }
 
+    /// Every read of a parameter at a place says where, by a number, and where there is something else, whether.
+    fn placed(&self, k: usize, guarded: bool) -> VerifyResult {
+        let body = &self.program.body;
+        let is = |v: &SVal, d: DType| body.insts.get(*v).is_some_and(|i| i.dtype == d);
+        let mut all = body.insts.values().filter(|i| i.op == SOp::Param(k as u32));
+        let says = |i: &SInst| match i.args.as_slice() {
+            [at] => !guarded && is(at, DType::I32),
+            [at, holds] => guarded && is(at, DType::I32) && is(holds, DType::Bool),
+            _ => false,
+        };
+        match all.all(says) {
+            true => Ok(()),
+            false => Err(format!("the body does not say where parameter {k} is read")),
+        }
+    }
+
     /// What groups name is known here.
     fn groups(&mut self) -> VerifyResult {
         if !self.is_known {
@@ -257,6 +274,7 @@ impl LoopVerifier<'_> {
                         return Err(format!("parameter {k} is no grid"));
                     }
                 }
+                GroupRead::Placed { rest, .. } => self.placed(k, rest.is_some())?,
                 GroupRead::Bits { .. } if program.body.params[k] != DType::Bool => {
                     return Err(format!("parameter {k} is no truth value"));
                 }
@@ -327,6 +345,26 @@ code {
         let program = parse(&text).expect("a program");
         assert_eq!(program.to_string(), text);
         assert_eq!(verify(&program), Ok(()));
+    }
+
+    #[test]
+    fn places_are_said_by_the_body() {
+        let body = "s0 = const.i32 3\ns1 = const.bool true\ns2 = param.f32 0 s0 s1\nreturn s2\n}\norder s2\n";
+        let text = SUM.replacen("s0 = param.f32 0\nreturn s0\n}\norder s0\n", body, 1);
+        let text = text.replacen("even v3 step 1", "placed v3 else f32 0.5", 1);
+        let program = parse(&text).expect("a program");
+        assert_eq!(program.to_string(), text);
+        assert_eq!(verify(&program), Ok(()));
+        for (from, to) in [
+            ("param.f32 0 s0 s1", "param.f32 0"),
+            ("param.f32 0 s0 s1", "param.f32 0 s0"),
+            ("param.f32 0 s0 s1", "param.f32 0 s1 s0"),
+            ("placed v3 else f32 0.5", "placed v3"),
+        ] {
+            let wrong = text.replacen(from, to, 1);
+            let found = verify(&parse(&wrong).expect("a program")).expect_err(to);
+            assert!(found.contains("does not say where parameter 0"), "{to}: {found}");
+        }
     }
 
     #[test]

@@ -121,8 +121,7 @@ impl ProgramBuilder<'_> {
         let p = self.p;
         Some(match (p.loads[k], &p.reads[k]) {
             (VectorAccess::Coord, ParamRead::Coord(form)) => {
-                let first = self.fixed_form(*form);
-                GroupRead::Coord { first, step: p.step(*form) }
+                GroupRead::Coord { first: self.fixed_form(*form), steps: p.line_steps(*form) }
             }
             (VectorAccess::Guarded, _) => {
                 let (pointer, along) = self.line.chosen.get(k).copied().flatten()?;
@@ -149,6 +148,14 @@ impl ProgramBuilder<'_> {
                     }
                     (VectorAccess::Grid, None) => self.grid_read(sources)?,
                     (VectorAccess::Masked, None) => self.masked_read(a, sources)?,
+                    (VectorAccess::Placed, None) => {
+                        let rest = sources.get(1).map(|rest| &rest.from);
+                        let rest = rest.and_then(|rest| match rest {
+                            LoadSource::Literal(l) => Some(*l),
+                            LoadSource::Array(_) => None,
+                        });
+                        GroupRead::Placed { pointer: self.line_pointer(a), rest }
+                    }
                     _ => return None,
                 }
             }
@@ -210,7 +217,9 @@ impl ProgramBuilder<'_> {
             self.writes[k] = match (p.stores[k], a.packed) {
                 (VectorAccess::Even, None) => {
                     let pointer = self.line_pointer(a);
-                    let (step, nontemporal) = (p.step(a.form), far[k]);
+                    // A line of one element has no steps.
+                    let step = if p.line_length() == 1 { 1 } else { p.step(a.form) };
+                    let nontemporal = far[k];
                     let canonical = a.is_canonical();
                     GroupWrite::Even { dtype, canonical, pointer, step, nontemporal }
                 }

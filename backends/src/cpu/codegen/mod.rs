@@ -7,6 +7,7 @@
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;
+pub(crate) mod computed_places;
 pub(crate) mod constants;
 pub(crate) mod fold;
 pub(crate) mod interleave;

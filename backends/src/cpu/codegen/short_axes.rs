@@ -54,7 +54,7 @@ impl<'a> GridSource<'a> {
     }
 }
 
-/// For each form, whether groups may read it as a grid: the places and the guards of [`GridSource`]s.
+/// For each form, whether groups may read it as a grid: coordinates, and the places and the guards of [`GridSource`]s.
 pub(crate) fn may_be_grids(
     reads: &[ParamRead],
     forms: &[AffineForm],
@@ -62,19 +62,26 @@ pub(crate) fn may_be_grids(
 ) -> Vec<bool> {
     let mut may = vec![false; forms.len()];
     for read in reads {
-        if let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources()) {
-            let plain = |f: usize| forms[f].rest.is_empty();
-            let bounded = guards.iter().all(|(f, range)| {
-                let ends = [range.start, range.end].iter().all(|end| end.saturating_abs() < MOST);
-                plain(*f) && ends && forms[*f].within(extents, MOST)
-            });
-            if plain(array.form) && bounded {
-                may[array.form] = true;
-                guards.iter().for_each(|(f, _)| may[*f] = true);
-            }
+        if let ParamRead::Coord(f) = read {
+            may[*f] = forms[*f].rest.is_empty();
+        }
+        if let Some(GridSource { array, guards, .. }) = GridSource::of(read.sources())
+            && forms[array.form].rest.is_empty()
+            && are_bounded(guards, forms, extents)
+        {
+            may[array.form] = true;
+            guards.iter().for_each(|(f, _)| may[*f] = true);
         }
     }
     may
+}
+
+/// Whether groups may compare the numbers of guards in 32 bits.
+pub(crate) fn are_bounded(guards: &FormRanges, forms: &[AffineForm], extents: &[i64]) -> bool {
+    guards.iter().all(|(f, range)| {
+        let ends = [range.start, range.end].iter().all(|end| end.saturating_abs() < MOST);
+        forms[*f].rest.is_empty() && ends && forms[*f].within(extents, MOST)
+    })
 }
 
 impl AffineForm {
@@ -156,6 +163,14 @@ impl LoopNest {
         };
         let mut forms = guards.iter().map(|(f, _)| *f).chain([array.form]);
         forms.any(|f| self.forms[f].grid.is_some())
+    }
+
+    /// The steps of a form along a line: over the axes that it merges where the form does not step over them as over one.
+    pub(crate) fn line_steps(&self, form: usize) -> GridSteps {
+        match self.forms[form].grid {
+            Some(_) => self.grid_steps(form),
+            None => GridSteps::even(self.step(form)),
+        }
     }
 
     /// The steps of a form along the axes that lines merge.

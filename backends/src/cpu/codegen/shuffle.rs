@@ -9,6 +9,9 @@ pub(crate) const LANES: usize = 16;
 /// A gather takes about as long as this many other instructions.
 const GATHER: usize = 14;
 
+/// Instructions that make the mask of a load where only some lanes are there: one reads which lanes it is for, and one joins the two masks.
+const MASK: usize = 2;
+
 /// How the lanes that are wanted are loaded.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Shuffle {
@@ -118,16 +121,21 @@ impl Shuffle {
             }
         }
         let windows = windows(offsets, wanted);
-        // Instructions that make masks of elements from masks of lanes.
-        let masks = match mask {
-            RuntimeLanes::Full => 0,
-            RuntimeLanes::Whole => windows.len(),
-            _ => 1 + windows.iter().map(|w| 2 * w.sharing(mask) + 1).sum::<usize>(),
+        // Instructions that make masks: of lanes that are known and lanes that are there, or of elements from masks of lanes.
+        let (of_vectors, of_windows, of_gather) = match mask {
+            RuntimeLanes::Full => (0, 0, 0),
+            RuntimeLanes::Whole => (MASK, windows.len() * MASK, MASK),
+            _ => {
+                let elements = windows.iter().map(|w| 2 * w.sharing(mask) + 1);
+                (MASK, 1 + elements.sum::<usize>(), MASK)
+            }
         };
-        let permuted = masks + permuted(&windows);
-        match blend.len() {
-            n if n <= permuted.min(GATHER) => Shuffle::Blend(blend),
-            _ if permuted <= GATHER => Shuffle::Permute(windows),
+        let permuted = of_windows + permuted(&windows);
+        let blended = blend.len() * (1 + of_vectors);
+        let gathered = GATHER + of_gather;
+        match blended {
+            n if n <= permuted.min(gathered) => Shuffle::Blend(blend),
+            _ if permuted <= gathered => Shuffle::Permute(windows),
             _ => Shuffle::Gather,
         }
     }
@@ -262,5 +270,9 @@ mod tests {
         assert_eq!(vectors(|l| l / 4 * 16 + l % 4 * 2, Full), "permute 4");
         assert_eq!(vectors(|l| l / 4 * 16 + l % 4 * 2, Lanes), "gather");
         assert_eq!(vectors(|l| 1000 * l, Full), "gather");
+        // A mask for each vector takes more than the instruction that gathers.
+        assert_eq!(vectors(|l| l / 2 * 20 + l % 2, Full), "blend 8");
+        assert_eq!(vectors(|l| l / 2 * 20 + l % 2, Whole), "gather");
+        assert_eq!(vectors(|l| l / 8 * 30 + l % 8, Whole), "blend 2");
     }
 }

@@ -14,24 +14,40 @@ pub(crate) fn partial_nest(
     contract: bool,
     lanes: u32,
 ) -> (LoopNest, Result<(), Unsupported>) {
-    let of = |lines| {
-        let nest = LoopNest::new(sweep, contract, lines);
-        let fits = supported(&nest, lanes);
-        (nest, fits)
-    };
+    let of = |lines| fitted(LoopNest::new(sweep, contract, lines), lanes);
     if lanes < MASKED {
         return of(LineForm::Plain);
     }
+    let lines = LineForm::Merged { lanes: lanes.into() };
     if let Some(split) = split_at_quotients(sweep, lanes.into()) {
-        let nest =
-            LoopNest::new(&split.of(sweep), contract, LineForm::Merged { lanes: lanes.into() });
-        if nest.grid().is_some() && supported(&nest, lanes).is_ok() {
+        let (nest, fits) = fitted(LoopNest::new(&split.of(sweep), contract, lines), lanes);
+        if nest.grid().is_some() && fits.is_ok() {
             return (nest, Ok(()));
         }
     }
-    let (nest, fits) = of(LineForm::Merged { lanes: lanes.into() });
+    let (nest, fits) = of(lines);
     // Packed arrays may begin bytes together along shorter lines alone.
-    if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) }
+    let (nest, fits) =
+        if fits.is_err() && nest.grid().is_some() { of(LineForm::Masked) } else { (nest, fits) };
+    let others = match fits {
+        Err(Unsupported::Read(_)) => {
+            let spread = LoopNest::with_spread_sources(sweep, contract, lines);
+            [spread, LoopNest::with_places(sweep, contract)]
+        }
+        Err(Unsupported::Places) => [LoopNest::with_places(sweep, contract), None],
+        _ => [None, None],
+    };
+    let mut others = others.into_iter().flatten().map(|nest| fitted(nest, lanes));
+    others.find(|(_, fits)| fits.is_ok()).unwrap_or((nest, fits))
+}
+
+/// A nest and whether such groups support it: where packed arrays do not begin bytes together, truth values that are read may begin anywhere.
+fn fitted(mut nest: LoopNest, lanes: u32) -> (LoopNest, Result<(), Unsupported>) {
+    let mut fits = supported(&nest, lanes);
+    if matches!(fits, Err(Unsupported::Apart)) && lanes >= MASKED && nest.unalign_bits() {
+        fits = supported(&nest, lanes);
+    }
+    (nest, fits)
 }
 
 /// Whether such groups support a sweep, as far as its accesses say.
@@ -48,6 +64,7 @@ fn supported(p: &LoopNest, lanes: u32) -> Result<(), Unsupported> {
             | VectorAccess::Coord
             | VectorAccess::Guarded
             | VectorAccess::Masked
+            | VectorAccess::Placed
             | VectorAccess::Grid => {}
         }
     }

@@ -66,12 +66,14 @@ impl BodyLowering<'_> {
         let p = self.p;
         let d = p.body.params[k];
         match p.reads[k] {
-            GroupRead::Coord { first, step } => Ok(self.coordinates(first, step, copy)),
+            GroupRead::Coord { first, ref steps } => Ok(self.coordinates(first, steps, copy)),
             GroupRead::Packed { bits: 1, pointer, first } if d == DType::Bool => {
                 Ok(self.load_bits([pointer, first], copy))
             }
             GroupRead::Bits { pointer, first, step } if self.wide => {
-                Ok(self.gather_bits([pointer, first], step, copy))
+                let at = [pointer, first];
+                let neighbours = if step == 1 { self.load_unaligned_bits(at, copy) } else { None };
+                Ok(neighbours.unwrap_or_else(|| self.gather_bits(at, step, copy)))
             }
             GroupRead::Bits { .. } => Err(Unsupported::Packed(1)),
             GroupRead::Packed { bits, .. } => Err(Unsupported::Packed(bits)),
@@ -83,9 +85,10 @@ impl BodyLowering<'_> {
             GroupRead::Masked { pointer, low, high, rest } => {
                 Ok(self.load_masked(pointer, d, [low, high], rest, copy))
             }
-            GroupRead::Fixed | GroupRead::Element | GroupRead::Lanes { .. } => {
-                Err(Unsupported::Read(k))
-            }
+            GroupRead::Fixed
+            | GroupRead::Element
+            | GroupRead::Placed { .. }
+            | GroupRead::Lanes { .. } => Err(Unsupported::Read(k)),
         }
     }
 
@@ -127,8 +130,13 @@ impl BodyLowering<'_> {
         // Offsets within a group are of 32 bits there.
         let reach = step.checked_mul(i64::from((copy + 1) * self.lanes() * bytes));
         if bytes == 4 && self.wide && reach.is_some_and(|n| i32::try_from(n).is_ok()) {
-            let steps = GridSteps { outer: step, inner: SmallVec::new() };
+            let steps = GridSteps::even(step);
             return self.load_grid(pointer, (&steps, &[]), None, copy);
+        }
+        if step != 1
+            && let Some(gathered) = self.gather_even(pointer, d, step, copy)
+        {
+            return Ok(gathered);
         }
         let buffer = self.gathered(pointer, bytes, step, copy, None)?;
         Ok(self.load_dense(d, GroupAddress::Frame(buffer), false))
@@ -242,32 +250,6 @@ impl BodyLowering<'_> {
         })
     }
 
-    /// Coordinates in equal steps from the one of the first element on.
-    fn coordinates(&mut self, first: LoopVal, step: i64, copy: u32) -> GroupValue {
-        self.times(Register::RAX, ALONG, step, Register::RDX);
-        self.with(Code::Add_r64_rm64, Register::RAX, first);
-        let from = VirtualOperand::General(Register::RAX);
-        let first = match self.wide {
-            true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, RegWidth::Z, &[from]),
-            false => {
-                let x = self.make(Code::VEX_Vmovq_xmm_rm64, RegWidth::X, &[from]);
-                let args = [VirtualOperand::Reg(x, RegWidth::X)];
-                self.make(Code::VEX_Vpbroadcastq_ymm_xmmm64, RegWidth::Y, &args)
-            }
-        };
-        let half = self.lanes() / 2;
-        let parts = [0, 1].map(|part| {
-            let from = self.first_of(copy) + part * half;
-            let lane = |k: u32| step.wrapping_mul((from + k).into());
-            let bytes: Vec<u8> = (0..half).flat_map(|k| lane(k).to_le_bytes()).collect();
-            let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
-            let pair = crate::cpu::x86::isel::ADD_LONG;
-            let args = [self.whole(first), VirtualOperand::Mem(by)];
-            ReadOperand::Reg(self.make(self.code(pair), self.full(), &args))
-        });
-        GroupValue::Two(parts)
-    }
-
     /// Puts the address of the byte in which a group of packed bits begins in `rax`.
     fn packed_place(&mut self, [pointer, first]: [LoopVal; 2], copy: u32) {
         self.fetch(Register::RAX, first);
@@ -371,8 +353,11 @@ impl BodyLowering<'_> {
             }
             return Ok(());
         }
-        let buffer = self.frame.room(self.lanes() * bytes);
         let parts = self.stored(d, &value);
+        if step != 1 && self.scatter_even(pointer, d, (step, copy), &parts) {
+            return Ok(());
+        }
+        let buffer = self.frame.room(self.lanes() * bytes);
         self.store_dense(d, &parts, GroupAddress::Frame(buffer), false);
         self.scattered(pointer, bytes, step, copy, buffer)
     }

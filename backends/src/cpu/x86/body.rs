@@ -12,6 +12,7 @@ use super::inst::{
 use super::scalar_asm::CodeSink;
 use super::shared_counters::{GroupValues, SharedCounters};
 use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
+use crate::cpu::codegen::computed_places::is_placed;
 use crate::cpu::codegen::loop_program::{LoopProgram, LoopVal};
 use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
@@ -307,6 +308,10 @@ impl BodyLowering<'_> {
             let inst = &p.body.insts[v];
             for (copy, at) in groups.clone().zip(0..) {
                 let value = match inst.op {
+                    SOp::Param(k) if is_placed(inst) => {
+                        let args = self.operands(inst, &values, at)?;
+                        self.gather_placed(k as usize, &args)?
+                    }
                     SOp::Param(k) if once[v.index()] => self.operand(k as usize, copy)?,
                     SOp::Param(k) => self.parameter(k as usize, copy)?,
                     _ => {

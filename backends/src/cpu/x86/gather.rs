@@ -175,7 +175,7 @@ impl BodyLowering<'_> {
     }
 
     /// How far the first element of the first group is along the outermost axis, in `rax`; `rdx` may be lost.
-    fn outer_place(&mut self, steps: &GridSteps, bytes: i64) {
+    pub(crate) fn outer_place(&mut self, steps: &GridSteps, bytes: i64) {
         let (within, apart) = (steps.within(), steps.outer.wrapping_mul(bytes));
         if apart % within == 0 {
             return self.times(Register::RAX, ALONG, apart / within, Register::RDX);
@@ -373,13 +373,8 @@ impl BodyLowering<'_> {
         let mask = self.wanted_mask(wanted, u16::MAX);
         let mask = self.on_bits(Code::VEX_Korw_kr_kr_kr, &[mask, mask]);
         let mask = self.bits(mask);
-        let zero = self.reg(ReadOperand::Const(0, 4));
-        let from = [VirtualOperand::Table(Register::RAX, places, RegWidth::Z, 4)];
-        Ok(self.make_with(Code::EVEX_Vgatherdps_zmm_k1_vm32z, RegWidth::Z, &from, |i| {
-            i.mask = Some(mask);
-            i.tied = Some(zero);
-            i.early = true;
-        }))
+        let from = VirtualOperand::Table(Register::RAX, places, RegWidth::Z, 4);
+        Ok(self.gathered_words(Code::EVEX_Vgatherdps_zmm_k1_vm32z, from, mask))
     }
 
     /// Truth values of a bit each in steps: the words that they are in, of which each lane shifts its bit down.
@@ -413,13 +408,8 @@ impl BodyLowering<'_> {
         // The instruction clears the mask, and leaves the other lanes as they are.
         let mask = self.on_bits(Code::VEX_Korw_kr_kr_kr, &[mask, mask]);
         let mask = self.bits(mask);
-        let zero = self.reg(ReadOperand::Const(0, 4));
-        let from = [VirtualOperand::Table(rax, words, RegWidth::Z, 4)];
-        let found = self.make_with(Code::EVEX_Vpgatherdd_zmm_k1_vm32z, RegWidth::Z, &from, |i| {
-            i.mask = Some(mask);
-            i.tied = Some(zero);
-            i.early = true;
-        });
+        let from = VirtualOperand::Table(rax, words, RegWidth::Z, 4);
+        let found = self.gathered_words(Code::EVEX_Vpgatherdd_zmm_k1_vm32z, from, mask);
         let places = self.op(AND, &[bits, ReadOperand::Const(31, 4)]);
         let down = OpcodePair(Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32, Code::INVALID);
         let found = self.op(down, &[ReadOperand::Reg(found), places]);

@@ -24,6 +24,7 @@ pub(crate) mod invariants;
 pub(crate) mod isel;
 pub(crate) mod long_remainder;
 pub(crate) mod loops;
+pub(crate) mod places;
 pub(crate) mod predication;
 pub(crate) mod regalloc;
 pub(crate) mod scalar_asm;

@@ -6,7 +6,7 @@
 use super::inst::{Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, GroupAddress, GroupValue, ReadOperand, long};
-use crate::cpu::codegen::loop_program::LoopVal;
+use crate::cpu::codegen::loop_program::{GridSteps, LoopVal};
 use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
 
@@ -98,5 +98,36 @@ impl BodyLowering<'_> {
         let made = self.make(Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, RegWidth::Z, &args);
         self.coordinates.push((copy, made));
         made
+    }
+
+    /// Coordinates in steps from the one of the first element on.
+    pub(crate) fn coordinates(
+        &mut self,
+        first: LoopVal,
+        steps: &GridSteps,
+        copy: u32,
+    ) -> GroupValue {
+        self.outer_place(steps, 1);
+        self.with(Code::Add_r64_rm64, Register::RAX, first);
+        let from = VirtualOperand::General(Register::RAX);
+        let first = match self.wide {
+            true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, RegWidth::Z, &[from]),
+            false => {
+                let x = self.make(Code::VEX_Vmovq_xmm_rm64, RegWidth::X, &[from]);
+                let args = [VirtualOperand::Reg(x, RegWidth::X)];
+                self.make(Code::VEX_Vpbroadcastq_ymm_xmmm64, RegWidth::Y, &args)
+            }
+        };
+        let half = self.lanes() / 2;
+        let parts = [0, 1].map(|part| {
+            let from = self.first_of(copy) + part * half;
+            let bytes = (from..from + half).flat_map(|k| steps.offset(k.into()).to_le_bytes());
+            let bytes: Vec<u8> = bytes.collect();
+            let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
+            let pair = crate::cpu::x86::isel::ADD_LONG;
+            let args = [self.whole(first), VirtualOperand::Mem(by)];
+            ReadOperand::Reg(self.make(self.code(pair), self.full(), &args))
+        });
+        GroupValue::Two(parts)
     }
 }

@@ -55,9 +55,9 @@ pub(crate) struct SharedCounters {
 fn counter(p: &LoopProgram, inst: &SInst) -> Option<LoopVal> {
     let (SOp::Prim(Prim::ShrL), [x, by]) = (inst.op, inst.args.as_slice()) else { return None };
     let SOp::Param(k) = p.body.insts[*x].op else { return None };
-    let GroupRead::Coord { first, step: 1 } = *p.reads.get(k as usize)? else { return None };
+    let GroupRead::Coord { first, ref steps } = *p.reads.get(k as usize)? else { return None };
     let is_quarter = p.body.constant(*by)?.bits() == u64::from(SHIFT);
-    (is_quarter && inst.dtype == DType::I64).then_some(first)
+    (is_quarter && inst.dtype == DType::I64 && steps.as_even() == Some(1)).then_some(first)
 }
 
 impl SharedCounters {
