@@ -15,7 +15,7 @@ pub(super) use super::codegen::loop_ir::{FoldOutput, Sweep};
 pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
 
 use super::clif::calls::RuntimeFunctions;
-use super::clif::state::FoldLanes;
+use super::clif::state::{FoldLanes, TargetFeatures};
 use super::codegen::constants::Constants;
 use super::codegen::loop_ir::LoopNest;
 use super::codegen::loop_nest::LineForm;
@@ -69,8 +69,7 @@ pub(super) struct SweepCompiler {
     sizes: Vec<i64>,
     constants: Constants,
     bytes: usize,
-    x86: bool,
-    host_fma: bool,
+    target: TargetFeatures,
     /// What is known of the functions.
     pub(super) listing: Listing,
     contract: bool,
@@ -111,7 +110,7 @@ impl CraneliftModule {
         &'a mut self,
         (context, builder): (&'a mut Context, &'a mut FunctionBuilderContext),
         constants: &'a mut Constants,
-        [x86, host_fma]: [bool; 2],
+        target: TargetFeatures,
     ) -> FunctionEmitter<'a, 'a> {
         FunctionEmitter {
             b: FunctionBuilder::new(&mut context.func, builder),
@@ -122,8 +121,7 @@ impl CraneliftModule {
             held: Vec::new(),
             recent: Vec::new(),
             lanes: FoldLanes::default(),
-            x86,
-            host_fma,
+            target,
         }
     }
 
@@ -230,7 +228,7 @@ impl SweepCompiler {
             isa.isa_flags().iter().any(|f| f.name == name && f.as_bool() == Some(true))
         };
         let x86 = isa.name() == "x64";
-        let host_fma = !x86 || has("has_fma") && has("has_avx");
+        let target = TargetFeatures { x86, fma: !x86 || has("has_fma") && has("has_avx") };
         Ok(SweepCompiler {
             isa,
             narrow: None,
@@ -245,10 +243,9 @@ impl SweepCompiler {
             sizes: Vec::new(),
             constants: Constants::default(),
             bytes: 0,
-            x86,
-            host_fma,
+            target,
             listing: Listing::default(),
-            contract: fp != Fp::Strict && host_fma,
+            contract: fp != Fp::Strict && target.fma,
             fp,
             is_listed: false,
         })
@@ -303,11 +300,11 @@ impl SweepCompiler {
             _ if self.is_listed => NOMINAL,
             there => there as i64,
         };
-        let target = [self.x86, self.host_fma];
+        let target = self.target;
         let function = (&mut context, &mut self.context);
         let unit = narrow.emitter(function, &mut self.constants, target);
         let has_vectors = |i: &SInst, d, known: &[Option<Literal>]| unit.has_vectors(i, d, known);
-        let groups = interleave::narrow(&planned, &has_vectors);
+        let groups = interleave::narrow(&planned, &has_vectors, target.vector_registers());
         let program = lower(&planned, GroupTarget::Whole(groups));
         verified(&program, self.listing.texts)?;
         self.listing.lowered(&mut begun, &program);

@@ -10,7 +10,7 @@ mod idle_lanes;
 mod linalg;
 mod lines;
 mod loop_products;
-mod modes;
+pub(crate) mod modes;
 mod nontemporal;
 mod places;
 mod prims;

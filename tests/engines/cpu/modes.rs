@@ -55,7 +55,7 @@ fn apart(x: &[Array], y: &[Array]) -> f64 {
 }
 
 /// Whether this host joins products with sums.
-fn joins() -> bool {
+pub(crate) fn joins() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]

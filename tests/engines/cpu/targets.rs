@@ -2,7 +2,7 @@
 
 use super::differentiated;
 use crate::common::random;
-use adfuse::backends::cpu::code_for;
+use adfuse::backends::cpu::{Vectors, code_for, listing_for};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::verify;
@@ -68,4 +68,56 @@ fn there_is_code_and_unknown_targets_are_refused() {
         let refused = code_for(&program, target, Fp::Strict).expect_err("no such target");
         assert_eq!(refused.kind, Kind::Unsupported, "{refused}");
     }
+}
+
+/// The code of aarch64 for a kernel of two vectors whose elements have this type.
+fn lines_of(dtype: &str, body: &str, result: &str) -> String {
+    let last = 1 + body.matches(" = ").count();
+    let text = format!(
+        "program @f {{
+          input %x: {dtype}[4096]
+          input %y: {dtype}[4096]
+          output %z: {result}[4096]
+          kernel @a [4096] {{
+            stage [] {{
+              p0 = load %x[d0] p1 = load %y[d0]
+              s0 = param.{dtype} 0 s1 = param.{dtype} 1 {body} %z[d0] = store s{last}
+            }}
+          }}
+          return %z
+        }}"
+    );
+    let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
+    let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+    let steps = listing_for(&program, TARGETS[0], Vectors::Narrow, Fp::Strict).expect("is made");
+    steps.iter().flat_map(|s| &s.functions).map(|f| f.asm.as_str()).collect()
+}
+
+/// Lines have the vector instructions of aarch64, where it has one that x86-64 has not, and no calls. Constants that are known
+/// count shifts without registers, and a NaN becomes canonical by one comparison.
+#[test]
+fn lines_of_aarch64_have_its_instructions() {
+    let cases = [
+        ("f32", "s2 = max.f32 s0 s1", "f32", "fmax"),
+        ("f64", "s2 = min.f64 s0 s1", "f64", "fmin"),
+        ("f32", "s2 = const.f32 0.0 s3 = max.f32 s0 s2", "f32", "fmax"),
+        ("f32", "s2 = fma.f32 s0 s1 s1", "f32", "fmla"),
+        ("f32", "s2 = roundeven.f32 s0", "f32", "frintn"),
+        ("f32", "s2 = convert.i32 s0", "i32", "fcvtzs"),
+        ("f64", "s2 = convert.i32 s0", "i32", "fcvtzs"),
+        ("f32", "s2 = convert.f64 s0", "f64", "fcvtl"),
+        ("u32", "s2 = mulhi.u32 s0 s1", "u32", "umull"),
+        ("u32", "s2 = const.u32 7 s3 = shrl.u32 s0 s2", "u32", "ushr"),
+        ("bf16", "s2 = convert.f32 s0 s3 = convert.bf16 s2", "bf16", "sqxtun"),
+    ];
+    for (dtype, body, result, instruction) in cases {
+        let asm = lines_of(dtype, body, result);
+        let of_vectors = |l: &&str| l.contains(instruction) && l.contains("v");
+        assert!(asm.lines().any(|l| of_vectors(&l)), "{body}: no {instruction}:\n{asm}");
+        assert!(!asm.contains("blr"), "{body}: calls:\n{asm}");
+    }
+    // A comparison for each of the four groups of a round, and of the group and the element that are left.
+    let asm = lines_of("f32", "s2 = add.f32 s0 s1", "f32");
+    let compared = asm.lines().filter(|l| l.contains("fcmeq") || l.contains("fcmp")).count();
+    assert_eq!(compared, 6, "{asm}");
 }

@@ -127,7 +127,7 @@ impl FunctionEmitter<'_, '_> {
             Prim::Ceil => self.b.ins().ceil(x),
             Prim::RoundEven => self.b.ins().nearest(x),
             Prim::Trunc => self.b.ins().trunc(x),
-            Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
+            Prim::Fma if self.target.fma => self.b.ins().fma(x, y, *args.get(2)?),
             Prim::Add if float => self.b.ins().fadd(x, y),
             Prim::Sub if float => self.b.ins().fsub(x, y),
             Prim::Mul if float => self.b.ins().fmul(x, y),

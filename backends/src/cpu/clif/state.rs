@@ -3,6 +3,23 @@
 use adfuse_ir::DType;
 use cranelift_codegen::ir::{MemFlagsData, Type, Value, types};
 
+/// What code depends on of the target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TargetFeatures {
+    /// Whether it is x86-64. There a comparison of vectors that holds for NaN is one instruction and the larger of two floats is
+    /// several; elsewhere it is the other way round.
+    pub(crate) x86: bool,
+    /// Whether it multiplies and adds with one rounding.
+    pub(crate) fma: bool,
+}
+
+impl TargetFeatures {
+    /// Registers of vectors of 128 bits.
+    pub(crate) fn vector_registers(self) -> usize {
+        if self.x86 { 16 } else { 32 }
+    }
+}
+
 /// Accesses are in bounds, but callers' arrays are aligned to bytes only.
 pub(crate) fn flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()

@@ -1,7 +1,7 @@
 //! The function that is being emitted through Cranelift.
 
 use super::calls::RuntimeFunctions;
-use super::state::FoldLanes;
+use super::state::{FoldLanes, TargetFeatures};
 use crate::cpu::codegen::constants::Constants;
 use cranelift_codegen::ir::{Value, types};
 use cranelift_frontend::FunctionBuilder;
@@ -21,8 +21,7 @@ pub(crate) struct FunctionEmitter<'m, 'f> {
     pub(crate) recent: Vec<(u128, Value)>,
     /// Lanes of a block that are in registers.
     pub(crate) lanes: FoldLanes,
-    pub(crate) x86: bool,
-    pub(crate) host_fma: bool,
+    pub(crate) target: TargetFeatures,
 }
 
 impl FunctionEmitter<'_, '_> {

@@ -17,8 +17,8 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-/// Vector registers that constants may take all along a line; a body has the others.
-const REGISTERS: usize = 14;
+/// Vector registers of a body that constants are never in all along a line.
+const OF_BODY: usize = 2;
 
 impl FunctionEmitter<'_, '_> {
     /// What does not change along a line but is used with what does, in all lanes.
@@ -45,8 +45,8 @@ impl FunctionEmitter<'_, '_> {
             }
         }
         let spread = s.spread.iter().flatten().count();
-        let alive = alive(&p.body, &p.order);
-        if alive * MOST_NARROW as usize + spread + wanted.len() <= REGISTERS {
+        let (alive, registers) = (alive(&p.body, &p.order), self.target.vector_registers());
+        if alive * MOST_NARROW as usize + spread + wanted.len() + OF_BODY <= registers {
             self.recent.clear();
             for l in wanted {
                 self.constant(l);

@@ -229,9 +229,7 @@ impl FunctionEmitter<'_, '_> {
         let rounded = self.plus(bits, 0x7fff);
         let rounded = self.b.ins().iadd(rounded, odd);
         let rounded = self.moved(rounded, -16);
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-        let quiet = self.every(types::I32X4, 0x7fc0);
-        self.select(nan, quiet, rounded)
+        self.unless_nan(x, rounded, 0x7fc0)
     }
 
     fn narrow_f16_lanes(&mut self, x: Value) -> Value {
@@ -259,8 +257,6 @@ impl FunctionEmitter<'_, '_> {
         let large = self.b.ins().icmp(IntCC::SignedGreaterThan, magnitude, most);
         let value = self.select(large, infinite, finite);
         let signed = self.b.ins().bor(value, sign);
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-        let quiet = self.every(types::I32X4, 0x7e00);
-        self.select(nan, quiet, signed)
+        self.unless_nan(x, signed, 0x7e00)
     }
 }

@@ -90,7 +90,7 @@ impl FunctionEmitter<'_, '_> {
     /// Combines vectors, what came first on the left.
     fn combined(&mut self, f: &GroupFold, a: &Quad, x: &Quad) -> Option<Quad> {
         let least = f.monoid == Monoid::Min || f.negated();
-        if !(f.dtype.is_float() && least) {
+        if !(f.dtype.is_float() && least && self.target.x86) {
             return self.prim_quad(&instruction(f), f.dtype, &[*a, *x], &[None, None]);
         }
         // Each way round; the two differ between zeros, of which the bits of both are the lesser, and where

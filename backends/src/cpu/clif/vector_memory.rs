@@ -7,7 +7,7 @@ use super::vector::quiet;
 use crate::cpu::codegen::loop_program::{GroupRead, GroupWrite, LoopVal};
 use crate::cpu::codegen::vectorize::QUAD;
 use adfuse_ir::DType;
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use smallvec::SmallVec;
 
@@ -403,9 +403,7 @@ impl FunctionEmitter<'_, '_> {
         let Some(quiet) = quiet(d) else { return Some(*q) };
         let mut parts: SmallVec<[Value; 2]> = SmallVec::new();
         for &x in q.parts() {
-            let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-            let quiet = self.every(vector(d), quiet.bits());
-            parts.push(self.select(nan, quiet, x));
+            parts.push(self.unless_nan(x, x, quiet.bits()));
         }
         Quad::of(&parts)
     }

@@ -16,7 +16,7 @@ impl FunctionEmitter<'_, '_> {
             Prim::Rem | Prim::Clz | Prim::PopCount | Prim::Lookup(_) => false,
             Prim::Div => from.is_float(),
             Prim::MulHi => !wide(from),
-            Prim::Fma => self.host_fma,
+            Prim::Fma => self.target.fma,
             Prim::Shl | Prim::ShrL | Prim::ShrA => {
                 let by = known.get(1).copied().flatten();
                 by.is_some_and(|l| l.bits() < u64::from(from.bits()))
@@ -216,9 +216,12 @@ impl FunctionEmitter<'_, '_> {
         }
     }
 
-    /// The larger or the smaller. A constant other than NaN, and other than the zero that loses, needs
+    /// The larger or the smaller. On x86-64 a constant other than NaN, and other than the zero that loses, needs
     /// one comparison; else equal operands are joined by their bits, which only differ between zeros.
     fn extremum(&mut self, max: bool, x: Value, y: Value, known: &[Option<Literal>]) -> Value {
+        if !self.target.x86 {
+            return if max { self.b.ins().fmax(x, y) } else { self.b.ins().fmin(x, y) };
+        }
         let plain = |l: &Option<Literal>| {
             l.is_some_and(|l| {
                 let loses = if max { -0.0f64 } else { 0.0 };
@@ -231,7 +234,11 @@ impl FunctionEmitter<'_, '_> {
             _ => None,
         };
         if let Some((x, c)) = constant {
-            let further = self.beyond(max, x, c);
+            let cc = match max {
+                true => FloatCC::UnorderedOrGreaterThan,
+                false => FloatCC::UnorderedOrLessThan,
+            };
+            let further = self.b.ins().fcmp(cc, x, c);
             return self.select(further, x, c);
         }
         let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
@@ -244,18 +251,16 @@ impl FunctionEmitter<'_, '_> {
         self.select(nan, x, better)
     }
 
-    /// Where a number is beyond another, or either is NaN.
-    fn beyond(&mut self, more: bool, x: Value, y: Value) -> Value {
-        if self.x86 {
-            let cc = match more {
-                true => FloatCC::UnorderedOrGreaterThan,
-                false => FloatCC::UnorderedOrLessThan,
-            };
-            return self.b.ins().fcmp(cc, x, y);
+    /// `number` where `x` is not NaN, these bits where it is.
+    pub(crate) fn unless_nan(&mut self, x: Value, number: Value, quiet: u64) -> Value {
+        let ty = self.b.func.dfg.value_type(number);
+        if self.target.x86 {
+            let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
+            let quiet = self.every(ty, quiet);
+            return self.select(nan, quiet, number);
         }
-        // Other hosts compare vectors for what is ordered alone.
-        let cc = if more { FloatCC::LessThanOrEqual } else { FloatCC::GreaterThanOrEqual };
-        let within = self.b.ins().fcmp(cc, x, y);
-        self.b.ins().bnot(within)
+        let is_number = self.b.ins().fcmp(FloatCC::Equal, x, x);
+        let quiet = self.every(ty, quiet);
+        self.select(is_number, number, quiet)
     }
 }

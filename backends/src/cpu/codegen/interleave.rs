@@ -21,9 +21,6 @@ const MOST_COPIED_NARROW: usize = 300;
 /// eight for most; a body that is done lane by lane in part gains nothing.
 pub(crate) const MOST_NARROW: u32 = 4;
 
-/// Registers of vectors of 128 bits.
-const REGISTERS: usize = 16;
-
 /// How many groups of 128 bits are interleaved: first this many at a time, then the least number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Interleaving {
@@ -36,8 +33,12 @@ pub(crate) struct Interleaving {
 /// Whether vectors of 128 bits have an instruction, of operands of a type, some of them known.
 pub(crate) type HasVectors<'a> = &'a dyn Fn(&SInst, DType, &[Option<Literal>]) -> bool;
 
-/// How a sweep has vectors of 128 bits; `None` where it has none.
-pub(crate) fn narrow(p: &LoopNest, has_vectors: HasVectors<'_>) -> Option<Interleaving> {
+/// How a sweep has vectors of 128 bits, of which the target has this many registers; `None` where it has none.
+pub(crate) fn narrow(
+    p: &LoopNest,
+    has_vectors: HasVectors<'_>,
+    registers: usize,
+) -> Option<Interleaving> {
     if p.target.is_some() || p.stores.contains(&VectorAccess::Single) {
         return None;
     }
@@ -63,11 +64,11 @@ pub(crate) fn narrow(p: &LoopNest, has_vectors: HasVectors<'_>) -> Option<Interl
     };
     let most = most.max(least);
     let most = if p.order.len() > MOST_COPIED_NARROW { least } else { most };
-    Some(Interleaving { most, least, held: most == MOST_NARROW && holds_lanes(p) })
+    Some(Interleaving { most, least, held: most == MOST_NARROW && holds_lanes(p, registers) })
 }
 
 /// Whether lanes are in registers of 128 bits along a line: where they fit beside a light body.
-fn holds_lanes(p: &LoopNest) -> bool {
+fn holds_lanes(p: &LoopNest, registers: usize) -> bool {
     let lanes = p.folds.iter().flatten().filter(|f| f.lanes.is_some());
     let taken: i64 = lanes.map(|f| BLOCK_LANES * f.dtype.bytes() as i64 / 16).sum();
     let mut still: Vec<bool> = vec![false; p.body.insts.len()];
@@ -78,7 +79,7 @@ fn holds_lanes(p: &LoopNest) -> bool {
     let still = still.iter().filter(|s| **s).count();
     let body = p.alive * MOST_NARROW as usize;
     taken > 0
-        && usize::try_from(taken).unwrap_or(usize::MAX).saturating_add(body + still) <= REGISTERS
+        && usize::try_from(taken).unwrap_or(usize::MAX).saturating_add(body + still) <= registers
 }
 
 /// The shapes that come into question along a line, the best first.

@@ -436,6 +436,8 @@ impl LoopProgram {
     }
 
     /// Whether an output is stored past the caches.
+    // The x86 emitter asks.
+    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
     pub(crate) fn is_nontemporal(&self) -> bool {
         self.writes.iter().any(|w| matches!(w, GroupWrite::Even { nontemporal: true, .. }))
     }

@@ -53,6 +53,8 @@ pub(crate) enum RuntimeLanes {
 
 impl RuntimeLanes {
     /// What the mask of a guard is like for elements at such steps.
+    // The x86 emitter asks.
+    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
     pub(crate) fn of_guard(guard: &GridSteps, steps: &GridSteps) -> RuntimeLanes {
         let lanes = || (0..LANES as i64).map(|l| (steps.offset(l), guard.offset(l)));
         if lanes().all(|(_, value)| value == 0) {
@@ -66,6 +68,8 @@ impl RuntimeLanes {
 impl PermutedVector {
     /// Vectors of lane numbers. The first names for each element one lane that has it, and each further one the next such
     /// lane. Where there are no more, the last lane is named again.
+    // The x86 emitter asks.
+    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code))]
     pub(crate) fn lanes_of_elements(&self, mask: RuntimeLanes) -> Vec<[u8; LANES]> {
         let mut found = vec![[0; LANES]; self.sharing(mask)];
         let mut count = [0; LANES];

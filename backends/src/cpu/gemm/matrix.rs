@@ -6,12 +6,13 @@ use super::window::PlacedWindow;
 use adfuse_ir::DType;
 
 /// Scratch memory and state of a product.
+// Packed tiles alone read what is not scratch memory.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct GemmArgs<'a> {
     /// Scratch memory of [`Gemm::room`] bytes, aligned to cache lines.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) met: &'a SubnormalState,
     /// Elements that are added to sums when all of these are there ([`Gemm::finishes`]). They are neighbours where results are, and may be
     /// the results' own.

@@ -22,9 +22,8 @@ impl SweepCompiler {
             none => none.insert(CraneliftModule::new(self.isa.clone())?),
         };
         let (id, mut context) = narrow.declared(&format!("loop{}", self.made.len()), true)?;
-        let target = [self.x86, self.host_fma];
         let function = (&mut context, &mut self.context);
-        let unit = narrow.emitter(function, &mut self.constants, target);
+        let unit = narrow.emitter(function, &mut self.constants, self.target);
         unit.scalar_loop(p).ok_or_else(|| failed("a loop is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
         self.bytes += narrow.defined(id, &mut context)?;
