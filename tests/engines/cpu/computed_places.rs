@@ -128,8 +128,8 @@ fn quotients_and_guards_as_places() {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::I8] {
         let rest = if dtype.is_float() { format!("{dtype}(7.5)") } else { format!("{dtype}(7)") };
         for (x, load) in [
-            ("64, 64", format!("%x[d1 / 3, (d1 + 2) % 5]")),
-            ("64, 64", format!("%x[(d1 + -20) / 7 + 3, d0 * 7 + d1 % 32]")),
+            ("64, 64", "%x[d1 / 3, (d1 + 2) % 5]".to_string()),
+            ("64, 64", "%x[(d1 + -20) / 7 + 3, d0 * 7 + d1 % 32]".to_string()),
             ("64, 64", format!("%x[d1 / 19, d1 / 4] when d1 % 6 in [2, 5) else {rest}")),
             (
                 "64, 64",
@@ -266,6 +266,31 @@ fn arrays_side_by_side() {
                      }}"
                 ));
             }
+        }
+    }
+}
+
+/// Factors, divisors and ends of guards that 32 bits do not hold: wrapped, they would pass guards and leave arrays.
+#[test]
+fn numbers_of_more_than_32_bits() {
+    for dtype in [DType::F32, DType::F64, DType::I8] {
+        for (x, y, load) in [
+            (
+                "100, 8",
+                "58, 54",
+                "%x[(d0 + 1) / 15 * 4294967296, (d1 + 1) / 7] when (d0 + 1) / 15 * 4294967296 in [0, 100)",
+            ),
+            (
+                "100",
+                "58, 54",
+                "%x[(d1 + 1) / 7 * 4294967296] when (d1 + 1) / 7 * 4294967296 in [0, 100)",
+            ),
+            ("3", "2, 40", "%x[d1 / 4294967297] when d1 % 4294967297 in [0, 1)"),
+            ("3", "2, 40", "%x[d1 / 12884901888] when d1 % 12884901888 in [0, 1)"),
+            ("8", "58, 54", "%x[(d1 + 1) / 7] when (d0 + 1) / 15 * 268435456 in [0, 805306368)"),
+            ("8", "58, 54", "%x[(d1 + 1) / 7] when (d1 + 1) / 15 * 268435456 in [0, 805306368)"),
+        ] {
+            copies(dtype, [x, y], &format!("p0 = load {load} else {dtype}(5)"), "d0, d1");
         }
     }
 }

@@ -107,8 +107,8 @@ impl LoopNest {
         any
     }
 
-    /// Whether a parameter is elements of 32 bits in steps other than one along the line where guards hold, and a literal elsewhere: a grid
-    /// of one axis.
+    /// Whether a parameter is elements along the line where guards hold, and a literal elsewhere, that are loaded as a grid of one axis. The
+    /// caller has found that their step is not one; grids have elements of 32 bits.
     fn strides_where_guarded(&self, read: &ParamRead) -> bool {
         let Some(GridSource { array, guards, rest: Some(_) }) = GridSource::of(read.sources())
         else {

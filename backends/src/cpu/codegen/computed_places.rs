@@ -15,8 +15,11 @@ use adfuse_ir::{DType, Literal};
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
-/// Numbers that places are computed of are less than this, so that sums and products of a few of them have 32 bits.
+/// Coordinates, quotients, remainders, divisors and data that places are computed of are less than this.
 const MOST: i64 = 1 << 28;
+
+/// Sums of their multiples are less than this: what has 32 bits. A number that wrapped could pass a guard.
+const WORD: i64 = 1 << 30;
 
 /// Lines of fewer elements are computed one element at a time.
 const SHORT: i64 = 8;
@@ -186,7 +189,8 @@ impl PlaceBuilder<'_, '_> {
     fn holds(&mut self, guards: &[Guard]) -> Option<Option<SVal>> {
         let mut all: Option<SVal> = None;
         for guard in guards {
-            let [low, end] = [guard.range.start, guard.range.end].map(|n| n.clamp(-MOST, MOST));
+            // No value reaches the ends of words.
+            let [low, end] = [guard.range.start, guard.range.end].map(|n| n.clamp(-WORD, WORD));
             let value = self.value(&guard.expr)?;
             let [low, end] = [low, end].map(|n| self.int(DType::I32, n));
             let from = self.prim(Prim::Ge, &[value, low], DType::Bool);
@@ -214,12 +218,13 @@ impl PlaceBuilder<'_, '_> {
         self.form(&AffineForm::of(e, self.sweep.extents.len()))
     }
 
+    /// The value of a form, in 32 bits; `None` where it, or a part of it, may have more.
     fn form(&mut self, form: &AffineForm) -> Option<SVal> {
         let mut affine = IndexExpr::Const(form.constant);
         for (axis, &step) in form.steps.iter().enumerate().filter(|(_, step)| **step != 0) {
             affine = affine.sum(IndexExpr::axis(axis).times(step));
         }
-        self.range(&affine)?;
+        let mut range = self.range(&affine)?;
         let mut sum = match affine {
             IndexExpr::Const(0) if !form.rest.is_empty() => None,
             IndexExpr::Const(n) => Some(self.int(DType::I32, n)),
@@ -233,6 +238,15 @@ impl PlaceBuilder<'_, '_> {
             }
         };
         for (e, factor) in &form.rest {
+            let ends = self.range(e)?.map(|n| n.saturating_mul(*factor));
+            range = [
+                range[0].saturating_add(ends[0].min(ends[1])),
+                range[1].saturating_add(ends[0].max(ends[1])),
+            ];
+            let is_word = |n: &i64| n.unsigned_abs() < WORD.unsigned_abs();
+            if !ends.iter().chain(&range).chain([factor]).all(is_word) {
+                return None;
+            }
             let mut term = self.term(e)?;
             if *factor != 1 {
                 let factor = self.int(DType::I32, *factor);
@@ -252,6 +266,7 @@ impl PlaceBuilder<'_, '_> {
             IndexExpr::Data { param, lo, hi } => self.clamped(*param, [*lo, *hi]),
             IndexExpr::FloorDiv(a, by) => self.quotient(a, *by),
             IndexExpr::Mod(a, by) => {
+                self.range(e)?;
                 let value = self.value(a)?;
                 if by.count_ones() == 1 {
                     let low = self.int(DType::I32, by - 1);
@@ -267,7 +282,7 @@ impl PlaceBuilder<'_, '_> {
 
     /// A quotient, rounded down.
     fn quotient(&mut self, a: &IndexExpr, by: i64) -> Option<SVal> {
-        let [low, _] = self.range(a)?;
+        let [low, _] = self.range(a).filter(|_| (1..MOST).contains(&by))?;
         if by.count_ones() == 1 {
             let (value, by) = (self.value(a)?, self.int(DType::I32, by.trailing_zeros().into()));
             return Some(self.prim(Prim::ShrA, &[value, by], DType::I32));
@@ -318,6 +333,9 @@ impl PlaceBuilder<'_, '_> {
             IndexExpr::Mul(a, by) => {
                 let ends = self.range(a)?.map(|n| n.saturating_mul(*by));
                 [ends[0].min(ends[1]), ends[0].max(ends[1])]
+            }
+            IndexExpr::FloorDiv(_, by) | IndexExpr::Mod(_, by) if !(1..MOST).contains(by) => {
+                return None;
             }
             IndexExpr::FloorDiv(a, by) => self.range(a)?.map(|n| n.div_euclid(*by)),
             IndexExpr::Mod(a, by) => {

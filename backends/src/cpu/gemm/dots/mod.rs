@@ -142,10 +142,11 @@ impl DotKernel {
     }
 
     /// Whether rows of this many elements may be read where they are, this many bytes apart: whole tiles of whole panels, whose elements
-    /// the kernel takes as they are. Lines that are a page apart share their places in the first cache.
+    /// the kernel takes as they are. Lines that are whole pages apart share their places in the first cache.
     pub(in crate::cpu) fn reads_in_place(&self, [rows, depth]: [usize; 2], apart: usize) -> bool {
-        let whole = rows % LINES == 0 && depth * self.element.bytes() as usize % DEEP == 0;
-        whole && self.flipped.is_none() && apart % PAGE != 0
+        let bytes = depth * self.element.bytes() as usize;
+        let whole = rows.is_multiple_of(LINES) && bytes.is_multiple_of(DEEP);
+        whole && self.flipped.is_none() && !apart.is_multiple_of(PAGE)
     }
 
     /// The type of the elements.
