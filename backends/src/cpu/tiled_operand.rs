@@ -21,19 +21,17 @@ pub(super) enum TileSource {
 impl TileSource {
     /// Whether a kernel reads rows of this many elements where they are.
     pub(super) fn in_place(&self, kernel: &DotKernel, [rows, depth]: [i64; 2]) -> bool {
-        let apart = match self {
-            TileSource::View(v) if v.steps[1] == 1 => v.steps[0],
-            TileSource::View(_) => return false,
-            TileSource::Array(array) if array.steps[1] == 1 => array.steps[0],
-            TileSource::Array(_) => return false,
+        let steps = match self {
+            TileSource::View(v) => v.steps,
+            TileSource::Array(array) => array.steps,
         };
-        let Ok(apart) = usize::try_from(apart) else { return false };
+        let (Ok(apart), 1) = (usize::try_from(steps[0]), steps[1]) else { return false };
         let bytes = kernel.element().bytes() as usize;
         kernel.reads_in_place([rows, depth].map(|n| n as usize), apart.saturating_mul(bytes))
     }
 }
 
-/// A packed operand.
+/// An operand in tiles.
 pub(super) struct TiledOperand {
     pub(super) kernel: &'static DotKernel,
     pub(super) side: OperandSide,

@@ -4,7 +4,7 @@
 //! of the matrix; in those of the right operand it is a step of the depth. One is the other transposed, so that either is
 //! made from memory whichever of its axes is dense.
 
-use super::{DEEP, DotKernel, LINES, OperandSide, STRIPE, TILE, tiles};
+use super::{DEEP, DotKernel, LINES, OperandSide, SIDE, STRIPE, TILE, tiles};
 use crate::cpu::gemm::MatrixView;
 use adfuse_ir::DType;
 #[cfg(target_arch = "x86_64")]
@@ -97,28 +97,29 @@ unsafe fn pack_pairs(
     [lines, depth]: [usize; 2],
     (to, panel): (*mut u8, usize),
 ) {
-    const SIDES: usize = 2 * LINES;
+    /// Elements of the depth in a tile.
+    const EACH: usize = DEEP / 2;
     /// Element `i / 2` of the first vector, then of the second, whose elements are numbered from 32 on.
-    const fn places(first: u16) -> [u16; SIDES] {
-        let mut all = [0; SIDES];
+    const fn places(first: u16) -> [u16; SIDE] {
+        let mut all = [0; SIDE];
         let mut i = 0;
-        while i < SIDES {
-            all[i] = first + (i / 2) as u16 + (i % 2 * SIDES) as u16;
+        while i < SIDE {
+            all[i] = first + (i / 2) as u16 + (i % 2 * SIDE) as u16;
             i += 1;
         }
         all
     }
-    const PLACES: [[u16; SIDES]; 2] = [places(0), places(LINES as u16)];
-    let count = depth.div_ceil(SIDES);
+    const PLACES: [[u16; SIDE]; 2] = [places(0), places(LINES as u16)];
+    let count = depth.div_ceil(EACH);
     // SAFETY: as the caller promises. Elements that the masks leave out are not read.
     unsafe {
         let places = PLACES.each_ref().map(|p| _mm512_loadu_si512(p.as_ptr().cast()));
         for t in 0..count {
             for group in 0..LINES {
-                let k = t * SIDES + 2 * group;
+                let k = t * EACH + 2 * group;
                 let steps = [k, k + 1].map(|k| (k < depth, from.place::<u16>(0, k).cast::<i16>()));
-                for n in (0..lines).step_by(SIDES) {
-                    let there = u32::MAX >> SIDES.saturating_sub(lines - n);
+                for n in (0..lines).step_by(SIDE) {
+                    let there = u32::MAX >> SIDE.saturating_sub(lines - n);
                     let [x, y] = steps.map(|(is_there, at)| {
                         let mask = if is_there { there } else { 0 };
                         _mm512_maskz_loadu_epi16(mask, at.wrapping_add(n))
