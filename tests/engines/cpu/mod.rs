@@ -5,6 +5,7 @@
 mod attention;
 mod computed_places;
 mod dots;
+mod fission;
 mod folds;
 mod idle_lanes;
 mod linalg;

@@ -87,7 +87,7 @@ pub(crate) fn shapes(p: &LoopNest, lanes: u32) -> Vec<GroupShape> {
     let wanted: &[u32] = match p.order.len() {
         0..LIGHT => &[4, 2, 1],
         LIGHT..MOST_COPIED => &[2, 1],
-        _ => &[],
+        _ => &[1],
     };
     let n = p.line_length();
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn shapes(p: &LoopNest, lanes: u32) -> Vec<GroupShape> {
             let least = if held { BLOCK_LANES as u32 / lanes } else { 1 };
             let rounds = least.div_ceil(copies);
             if i64::from(copies * rounds * lanes) <= n {
-                found.push(GroupShape { copies, rounds, held });
+                found.push(GroupShape { copies, rounds, held, strip: 0 });
             }
         }
     }

@@ -29,8 +29,11 @@ pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
     p.line("body")?;
     let mut body = p.body()?;
     let mut line = p.line("order")?;
-    let mut order = Vec::new();
+    let (mut order, mut cuts) = (Vec::new(), Vec::new());
     while !line.is_empty() {
+        if line.accept("|") {
+            cuts.push(order.len() as u32);
+        }
         order.push(line.scalar()?);
     }
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -54,7 +57,7 @@ pub(crate) fn parse(text: &str) -> LoopTextResult<LoopProgram> {
     p.line("code")?;
     let (code, _) = p.block()?;
     match p.lines.pop_front() {
-        None => Ok(LoopProgram { lanes, apart, body, order, reads, writes, tiles, code }),
+        None => Ok(LoopProgram { lanes, apart, body, order, cuts, reads, writes, tiles, code }),
         Some((n, _)) => Err(format!("line {n}: the program ends before this")),
     }
 }
@@ -216,6 +219,7 @@ impl<'s> LineWords<'s> {
                 let nontemporal = self.accept("nontemporal");
                 let mut shapes = Vec::new();
                 while !self.is_empty() {
+                    let strip = if self.accept("strip") { self.number()? } else { 0 };
                     let held = self.accept("held");
                     if !held {
                         self.expect("by")?;
@@ -224,6 +228,7 @@ impl<'s> LineWords<'s> {
                         copies: self.number()?,
                         rounds: self.number()?,
                         held,
+                        strip,
                     });
                 }
                 LoopStmt::Groups { last, from, to, shapes, nontemporal }

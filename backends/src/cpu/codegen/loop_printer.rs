@@ -24,7 +24,9 @@ impl Display for LoopProgram {
         }
         write!(f, "body {{\n{}}}\n", self.body)?;
         write!(f, "order")?;
-        self.order.iter().try_for_each(|v| write!(f, " {v}"))?;
+        for (at, v) in (0..).zip(&self.order) {
+            write!(f, "{} {v}", word(self.cuts.contains(&at), "|"))?;
+        }
         writeln!(f)?;
         for (k, read) in self.reads.iter().enumerate() {
             let dtype = self.body.params.get(k).copied().unwrap_or(DType::Token);
@@ -193,6 +195,9 @@ fn stmt(f: &mut Formatter<'_>, s: &LoopStmt, depth: usize) -> Result {
         LoopStmt::Groups { last, from, to, shapes, nontemporal } => {
             write!(f, "groups {last} from {from} to {to}{}", word(*nontemporal, "nontemporal"))?;
             for s in shapes {
+                if s.strip > 0 {
+                    write!(f, " strip {}", s.strip)?;
+                }
                 let held = if s.held { "held" } else { "by" };
                 write!(f, " {held} {} {}", s.copies, s.rounds)?;
             }

@@ -83,6 +83,9 @@ pub(crate) struct GroupShape {
     pub(crate) rounds: u32,
     /// Whether the lanes of folds are in registers.
     pub(crate) held: bool,
+    /// Groups at most for which a part of the body is computed before the next part is, of which as many are interleaved as
+    /// registers allow; 0 where the body is whole.
+    pub(crate) strip: u32,
 }
 
 /// A statement.
@@ -313,6 +316,8 @@ pub(crate) struct LoopProgram {
     pub(crate) body: ScalarProgram,
     /// The values of the body that change along a line, in the order in which groups compute them.
     pub(crate) order: Vec<SVal>,
+    /// Where the order is cut into the parts of strips.
+    pub(crate) cuts: Vec<u32>,
     /// Of each parameter.
     pub(crate) reads: Vec<GroupRead>,
     /// Of each output.

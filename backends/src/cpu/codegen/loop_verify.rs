@@ -1,8 +1,10 @@
 //! The verifier of loop programs: every value is defined once, before its uses and in a block that encloses them, and
 //! has the type that they ask for.
 
+use super::fission::INTERLEAVED;
 use super::loop_program::{
-    GridSteps, GroupRead, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram, LoopStmt, LoopVal,
+    GridSteps, GroupRead, GroupShape, GroupWrite, LoopBlock, LoopCond, LoopOp, LoopProgram,
+    LoopStmt, LoopVal,
 };
 use adfuse_ir::DType;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
@@ -25,6 +27,10 @@ pub(crate) fn verify(program: &LoopProgram) -> Result<(), String> {
     if let Some(v) = program.order.iter().find(|v| v.as_u32() as usize >= program.body.insts.len())
     {
         return Err(format!("{v} is ordered and not in the body"));
+    }
+    let ends = program.cuts.iter().skip(1).copied().chain([program.order.len() as u32]);
+    if program.cuts.iter().zip(ends).any(|(&at, next)| at == 0 || at >= next) {
+        return Err("the order is not cut into parts".into());
     }
     let mut v = LoopVerifier { program, types: Vec::new(), visible: Vec::new(), is_known: false };
     v.define(LoopVal::BEGIN, DType::I64)?;
@@ -148,6 +154,7 @@ impl LoopVerifier<'_> {
                 if shapes.is_empty() || shapes.iter().any(|s| s.copies == 0 || s.rounds == 0) {
                     return Err("a loop of no groups".into());
                 }
+                shapes.iter().try_for_each(|s| self.strip(s))?;
                 self.groups()?;
                 self.define(*last, DType::I64)
             }
@@ -188,6 +195,17 @@ impl LoopVerifier<'_> {
                 s.operands().into_iter().try_for_each(|v| self.int(v))?;
                 self.folded(*output)
             }
+        }
+    }
+
+    /// A strip is of a body in parts, and of whole numbers of interleaved groups without idle lanes.
+    fn strip(&self, s: &GroupShape) -> VerifyResult {
+        let p = self.program;
+        let is_alone = s.rounds == 1 && !s.held && s.copies <= INTERLEAVED;
+        let fits = is_alone && s.strip.is_multiple_of(s.copies) && p.apart == p.lanes;
+        match s.strip == 0 || fits && !p.cuts.is_empty() {
+            true => Ok(()),
+            false => Err(format!("a strip of {} groups", s.strip)),
         }
     }
 
@@ -401,6 +419,20 @@ code {
     }
 
     #[test]
+    fn parts_read_back() {
+        let text = SUM.replacen("order s0", "order s0 | s0", 1);
+        let text = text.replacen("by 4 1 by 1 1", "strip 8 by 4 1 by 1 1", 1);
+        let program = parse(&text).expect("a program");
+        assert_eq!(program.to_string(), text);
+        assert_eq!(verify(&program), Ok(()));
+        for wrong in ["strip 6 by 4 1", "strip 8 by 8 1", "strip 8 by 4 2", "strip 8 held 4 1"] {
+            let program = parse(&text.replacen("strip 8 by 4 1", wrong, 1)).expect("a program");
+            let found = verify(&program).expect_err(wrong);
+            assert!(found.contains("a strip of"), "{wrong}: {found}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_refused() {
         for (from, to, said) in [
             ("groups of 8", "groups of 12", "groups of 12 elements"),
@@ -417,6 +449,9 @@ code {
             ("p0 f32 even v3 step 1", "p0 f32 element", "groups do not read parameter 0"),
             ("p0 f32 even v3 step 1", "p0 f32 even v9 step 1", "v9 is not defined here"),
             ("order s0", "order s1", "s1 is ordered"),
+            ("order s0", "order | s0", "not cut into parts"),
+            ("order s0", "order s0 | s0 | s1", "s1 is ordered"),
+            ("by 4 1 by 1 1", "strip 8 by 4 1", "a strip of 8 groups"),
             ("even v3 step 1", "grid v3 step 4 axis 3 step 1", "parameter 0 is no grid"),
             (
                 "even v3 step 1",

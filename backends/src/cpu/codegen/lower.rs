@@ -1,6 +1,7 @@
 //! Lowers a loop nest to a loop program: a loop over lines of the innermost axis, what does not change along a line,
 //! and groups and elements along it.
 
+use super::fission;
 use super::interleave::Interleaving;
 use super::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{
@@ -37,12 +38,17 @@ pub(crate) fn lower(p: &LoopNest, target: GroupTarget) -> LoopProgram {
         apart: b.apart,
         body: p.body.clone(),
         order: p.order.clone(),
+        cuts: Vec::new(),
         reads: b.reads,
         writes: b.writes,
         tiles: b.tiles,
         code,
     };
-    without_unused(program)
+    let program = without_unused(program);
+    match target {
+        GroupTarget::Whole(_) => program,
+        GroupTarget::Partial { .. } => fission::in_parts(program, p.line_length()),
+    }
 }
 
 /// How far a group is from the one before: every group begins at coordinate 0 of the inner axes of grids.

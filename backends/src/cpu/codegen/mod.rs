@@ -3,12 +3,13 @@
 //! [`loop_nest`] builds the nest: axes that are merged, affine forms, the sources of each operand. [`access_ranges`] finds
 //! how groups reach each of them. [`lower`] makes the loop program ([`loop_program`]), which emitters translate; what it
 //! decides is in files of their names: [`split_at_guards`], [`predicate`], [`vectorize`], [`scalarize`], [`interleave`],
-//! [`sink_folds`], [`nontemporal`], [`invariant_motion`]. [`machine_code`](super::machine_code) chooses the emitter.
+//! [`sink_folds`], [`nontemporal`], [`invariant_motion`], [`fission`]. [`machine_code`](super::machine_code) chooses the emitter.
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;
 pub(crate) mod computed_places;
 pub(crate) mod constants;
+pub(crate) mod fission;
 pub(crate) mod fold;
 pub(crate) mod interleave;
 pub(crate) mod invariant_motion;

@@ -126,7 +126,7 @@ impl ProgramBuilder<'_> {
                     self.reads[k] = read.unwrap_or_else(|| self.lane_block(k));
                 }
             }
-            let one = |copies, rounds, held| GroupShape { copies, rounds, held };
+            let one = |copies, rounds, held| GroupShape { copies, rounds, held, strip: 0 };
             let mut all = Vec::new();
             match groups.held {
                 true => all.push(one(groups.most, 2, true)),

@@ -305,44 +305,81 @@ impl BodyLowering<'_> {
                 self.shared_value(all, v, groups.clone(), &mut values)?;
                 continue;
             }
-            let inst = &p.body.insts[v];
-            for (copy, at) in groups.clone().zip(0..) {
-                let value = match inst.op {
-                    SOp::Param(k) if is_placed(inst) => {
-                        let args = self.operands(inst, &values, at)?;
-                        self.gather_placed(k as usize, &args)?
-                    }
-                    SOp::Param(k) if once[v.index()] => self.operand(k as usize, copy)?,
-                    SOp::Param(k) => self.parameter(k as usize, copy)?,
-                    _ => {
-                        let args = self.operands(inst, &values, at)?;
-                        let value = self.inst(inst, &args)?;
-                        self.loaded(value)
-                    }
-                };
-                values[v.index()].push(value);
-            }
+            self.value(v, once[v.index()], groups.clone(), &mut values)?;
         }
-        for (k, &v) in p.body.outputs.iter().enumerate() {
-            for (copy, at) in groups.clone().zip(0..) {
-                let value = match values[v.index()].get(at) {
-                    Some(&found) => found,
-                    None => self.known(v)?,
-                };
-                self.output(k, copy, &value)?;
-            }
+        let mut outputs = p.body.outputs.iter().enumerate();
+        outputs.try_for_each(|(k, &v)| self.group_outputs(k, v, groups.clone(), &values))
+    }
+
+    /// Computes a value that changes, for some groups; an operand that is used once may stay in memory.
+    pub(crate) fn value(
+        &mut self,
+        v: SVal,
+        once: bool,
+        groups: Range<u32>,
+        values: &mut GroupValues,
+    ) -> Result<(), Unsupported> {
+        let inst = &self.p.body.insts[v];
+        for (copy, at) in groups.zip(0..) {
+            let value = match inst.op {
+                SOp::Param(k) if is_placed(inst) => {
+                    let args = self.operands(inst, values, at)?;
+                    self.gather_placed(k as usize, &args)?
+                }
+                SOp::Param(k) if once => self.operand(k as usize, copy)?,
+                SOp::Param(k) => self.parameter(k as usize, copy)?,
+                _ => {
+                    let args = self.operands(inst, values, at)?;
+                    let value = self.inst(inst, &args)?;
+                    self.loaded(value)
+                }
+            };
+            values[v.index()].push(value);
+        }
+        Ok(())
+    }
+
+    /// Stores an output of some groups.
+    pub(crate) fn group_outputs(
+        &mut self,
+        k: usize,
+        v: SVal,
+        groups: Range<u32>,
+        values: &GroupValues,
+    ) -> Result<(), Unsupported> {
+        for (copy, at) in groups.zip(0..) {
+            let value = match values[v.index()].get(at) {
+                Some(&found) => found,
+                None => self.known(v)?,
+            };
+            self.output(k, copy, &value)?;
         }
         Ok(())
     }
 
     /// A result that is an operand as it was, out of memory: it may be used more than once.
     pub(crate) fn loaded(&mut self, value: GroupValue) -> GroupValue {
-        if !value.parts().iter().any(|x| matches!(x, ReadOperand::There(_))) {
-            return value;
+        match value.parts().iter().any(|x| matches!(x, ReadOperand::There(_))) {
+            true => self.in_registers(value),
+            false => value,
         }
-        let parts: SmallVec<[ReadOperand; 2]> =
-            value.parts().iter().map(|&x| ReadOperand::Reg(self.reg(x))).collect();
-        GroupValue::of(&parts)
+    }
+
+    /// A value in registers of its class.
+    pub(crate) fn in_registers(&mut self, value: GroupValue) -> GroupValue {
+        value.map(|x| ReadOperand::Reg(if value.is_bits() { self.bits(x) } else { self.reg(x) }))
+    }
+
+    /// Stores a register as the frame has values: a whole vector, or the bits of a mask.
+    pub(crate) fn store_whole(&mut self, to: Mem, from: VirtualReg, is_mask: bool) {
+        let to = VirtualOperand::Mem(to);
+        if is_mask {
+            let from = VirtualOperand::Reg(from, RegWidth::Mask);
+            return self.effect(Code::VEX_Kmovw_m16_kr, &[to, from], None);
+        }
+        let pair = OpcodePair(Code::EVEX_Vmovups_zmmm512_k1z_zmm, Code::VEX_Vmovups_ymmm256_ymm);
+        let from = self.whole(from);
+        self.effect(self.code(pair), &[to, from], None);
     }
 
     pub(crate) fn operands(
@@ -371,29 +408,12 @@ impl BodyLowering<'_> {
         let mut still = self.still.to_vec();
         for &v in wanted {
             let Some(&value) = found[v.index()].first() else { continue };
-            let mut slots: SmallVec<[ReadOperand; 2]> = SmallVec::new();
-            for &part in value.parts() {
+            still[v.index()] = Some(value.map(|part| {
                 let slot = self.frame.vector();
-                let m = VirtualOperand::Mem(Mem::Frame(slot));
-                if let GroupValue::Bits(_) = value {
-                    let r = self.bits(part);
-                    let args = [m, VirtualOperand::Reg(r, RegWidth::Mask)];
-                    self.effect(Code::VEX_Kmovw_m16_kr, &args, None);
-                } else {
-                    let pair = OpcodePair(
-                        Code::EVEX_Vmovups_zmmm512_k1z_zmm,
-                        Code::VEX_Vmovups_ymmm256_ymm,
-                    );
-                    let r = self.reg(part);
-                    let args = [m, self.whole(r)];
-                    self.effect(self.code(pair), &args, None);
-                }
-                slots.push(ReadOperand::Slot(slot));
-            }
-            still[v.index()] = Some(match (value, slots.as_slice()) {
-                (GroupValue::Bits(_), &[x, ..]) => GroupValue::Bits(x),
-                (_, slots) => GroupValue::of(slots),
-            });
+                let r = if value.is_bits() { self.bits(part) } else { self.reg(part) };
+                self.store_whole(Mem::Frame(slot), r, value.is_bits());
+                ReadOperand::Slot(slot)
+            }));
         }
         Ok(still)
     }

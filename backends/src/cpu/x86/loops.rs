@@ -29,10 +29,10 @@ const SAVED: [Register; 6] =
 
 /// Of this many instructions of interleaved groups one value may move to the frame. That costs less than
 /// waiting for one group's results does; more of it does not.
-const SPARED: usize = 20;
+pub(super) const SPARED: usize = 20;
 
 /// One group.
-const SINGLE: GroupShape = GroupShape { copies: 1, rounds: 1, held: false };
+const SINGLE: GroupShape = GroupShape { copies: 1, rounds: 1, held: false, strip: 0 };
 
 impl CodeSink for SweepEmitter<'_> {
     fn push(&mut self, done: CodeItem) {
@@ -334,6 +334,12 @@ impl SweepEmitter<'_> {
     /// Whole groups from one coordinate while they fit below another, in the first shape that suits.
     fn groups(&mut self, shapes: &[GroupShape], nontemporal: bool) -> Result<(), Unsupported> {
         for &shape in shapes {
+            if shape.strip > 0 {
+                match self.strips(shape)? {
+                    true => return Ok(()),
+                    false => continue,
+                }
+            }
             let held = if shape.held { Some(self.lane_registers()) } else { None };
             let Some(code) = self.body(shape, held.as_ref(), None, nontemporal)? else { continue };
             let (step, rest) = (shape.copies * shape.rounds * self.p.apart, self.fresh());

@@ -43,6 +43,13 @@ pub(crate) enum GroupValue {
     Bits(ReadOperand),
 }
 
+impl ReadOperand {
+    /// The place in the frame.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        if let ReadOperand::Slot(slot) = *self { Some(slot) } else { None }
+    }
+}
+
 impl GroupValue {
     pub(crate) fn parts(&self) -> &[ReadOperand] {
         match self {
@@ -57,6 +64,19 @@ impl GroupValue {
             [a, ..] => GroupValue::One(a),
             [] => GroupValue::One(ReadOperand::Const(0, 4)),
         }
+    }
+
+    /// Each part as something else.
+    pub(crate) fn map(&self, mut of: impl FnMut(ReadOperand) -> ReadOperand) -> GroupValue {
+        match *self {
+            GroupValue::One(x) => GroupValue::One(of(x)),
+            GroupValue::Two([a, b]) => GroupValue::Two([of(a), of(b)]),
+            GroupValue::Bits(x) => GroupValue::Bits(of(x)),
+        }
+    }
+
+    pub(crate) fn is_bits(&self) -> bool {
+        matches!(self, GroupValue::Bits(_))
     }
 
     pub(crate) fn two(&self) -> bool {

@@ -1,0 +1,245 @@
+//! Fission: where a body has many values, its parts are computed one after the other, each for a strip of groups.
+//!
+//! Groups of a whole body that has many values alive are not interleaved without spills, and each waits for its own results.
+//! A part has fewer values, so its groups are. Values that later parts use are in memory of the function meanwhile, in the
+//! first cache. Where the order is cut is chosen so that these are few.
+//!
+//! Arrays are read wherever a part needs them, and outputs are stored by the last part, after all that it reads of a group:
+//! so an output may still be stored where a parameter is.
+
+use super::loop_program::{GroupRead, GroupShape, LoopBlock, LoopProgram, LoopStmt};
+use adfuse_ir::scalar::{SOp, SVal};
+use cranelift_entity::EntityRef;
+use std::ops::{Range, RangeInclusive};
+
+/// Bodies of fewer values are whole.
+const LEAST: usize = 96;
+
+/// Values of a part.
+const PART: RangeInclusive<usize> = 36..=96;
+
+/// Bytes that the values of a strip may take, of a first cache of 32 KiB and more. The least strip may take more.
+const STRIP_BYTES: u32 = 32 << 10;
+
+/// Groups of a strip at most: more of them would not make the loops of parts cheaper.
+const MOST_GROUPS: u32 = 64;
+
+/// Groups of a part that are interleaved, at most. A group of 64-bit values is two vectors, which are independent already.
+pub(crate) const INTERLEAVED: u32 = 4;
+const INTERLEAVED_LONG: u32 = 2;
+
+/// What a cut costs beside the values that cross it, in bytes of a lane.
+const CUT: u64 = 16;
+
+/// In which part each value of an order is computed, and which part is the last to use it.
+pub(crate) struct BodyParts {
+    /// Of each part, its place in the order.
+    pub(crate) ranges: Vec<Range<usize>>,
+    /// Of each value of the body, the last part that uses it; outputs are used by the last part of all.
+    last: Vec<usize>,
+    /// Of each value, whether each part reads it from its array.
+    reread: Vec<bool>,
+}
+
+impl BodyParts {
+    pub(crate) fn of(p: &LoopProgram) -> BodyParts {
+        let cuts: Vec<usize> = p.cuts.iter().map(|&at| at as usize).collect();
+        let begins = std::iter::once(0).chain(cuts.iter().copied());
+        let ends = cuts.iter().copied().chain([p.order.len()]);
+        let ranges: Vec<Range<usize>> = begins.zip(ends).map(|(begin, end)| begin..end).collect();
+        let mut last = vec![0; p.body.insts.len()];
+        for (k, range) in ranges.iter().enumerate() {
+            for a in p.order[range.clone()].iter().flat_map(|&v| &p.body.insts[v].args) {
+                last[a.index()] = k;
+            }
+        }
+        for v in &p.body.outputs {
+            last[v.index()] = ranges.len() - 1;
+        }
+        let reread = p.body.insts.keys().map(|v| is_reread(p, v)).collect();
+        BodyParts { ranges, last, reread }
+    }
+
+    /// The last part that uses a value.
+    pub(crate) fn last_use(&self, v: SVal) -> usize {
+        self.last[v.index()]
+    }
+
+    /// Whether each part that uses a value reads it from its array, or counts it.
+    pub(crate) fn is_reread(&self, v: SVal) -> bool {
+        self.reread[v.index()]
+    }
+}
+
+/// Whether reading a value once more costs no more than keeping it.
+fn is_reread(p: &LoopProgram, v: SVal) -> bool {
+    let inst = &p.body.insts[v];
+    let SOp::Param(k) = inst.op else { return false };
+    let read = p.reads.get(k as usize);
+    let is_cheap = match read {
+        Some(GroupRead::Even { step, .. }) => *step == 1,
+        Some(GroupRead::Coord { steps, .. }) => steps.as_even().is_some(),
+        _ => false,
+    };
+    is_cheap && inst.args.is_empty()
+}
+
+/// The program with its body in parts where that pays, for lines of this many elements.
+pub(crate) fn in_parts(mut p: LoopProgram, line: i64) -> LoopProgram {
+    let groups = u32::try_from(line / i64::from(p.lanes)).unwrap_or(u32::MAX);
+    if p.order.len() < LEAST || p.apart != p.lanes || groups < INTERLEAVED {
+        return p;
+    }
+    let crossing = crossing(&p);
+    let cuts = cuts(&crossing);
+    if cuts.is_empty() {
+        return p;
+    }
+    let long = p.order.iter().filter(|&&v| p.body.insts[v].dtype.bytes() == 8).count();
+    let copies = if 2 * long > p.order.len() { INTERLEAVED_LONG } else { INTERLEAVED };
+    let most = cuts.iter().map(|&at| crossing[at]).max().unwrap_or(0);
+    let bytes = u32::try_from(most).unwrap_or(u32::MAX).saturating_mul(p.lanes);
+    let fitting = STRIP_BYTES.checked_div(bytes).unwrap_or(MOST_GROUPS);
+    let strip = fitting.min(groups).min(MOST_GROUPS).max(INTERLEAVED);
+    let strip = strip / INTERLEAVED * INTERLEAVED;
+    p.cuts = cuts.into_iter().filter_map(|at| u32::try_from(at).ok()).collect();
+    with_strips(&mut p.code, GroupShape { copies, rounds: 1, held: false, strip });
+    p
+}
+
+/// All loops of groups have strips in the first place. Loops that store past the caches are of small bodies.
+fn with_strips(block: &mut LoopBlock, shape: GroupShape) {
+    for s in block {
+        match s {
+            LoopStmt::Groups { shapes, nontemporal: false, .. } => shapes.insert(0, shape),
+            LoopStmt::If { then, otherwise, .. } => {
+                with_strips(then, shape);
+                with_strips(otherwise, shape);
+            }
+            LoopStmt::While { body, .. } => with_strips(body, shape),
+            _ => {}
+        }
+    }
+}
+
+/// At each place of the order, the bytes of a lane that values computed before it and used from it on have.
+fn crossing(p: &LoopProgram) -> Vec<u64> {
+    let n = p.order.len();
+    let mut last = vec![0; p.body.insts.len()];
+    for (at, &v) in p.order.iter().enumerate() {
+        for a in &p.body.insts[v].args {
+            last[a.index()] = at;
+        }
+    }
+    for v in &p.body.outputs {
+        last[v.index()] = n;
+    }
+    let mut ends = vec![0; n + 1];
+    let (mut now, mut all) = (0, Vec::with_capacity(n + 1));
+    for (at, &v) in p.order.iter().enumerate() {
+        all.push(now);
+        now -= ends[at];
+        // A last use is past the cut before it.
+        if !is_reread(p, v) && last[v.index()] > at {
+            let bytes = p.body.insts[v].dtype.bytes().max(4);
+            now += bytes;
+            ends[last[v.index()]] += bytes;
+        }
+    }
+    all.push(now);
+    all
+}
+
+/// Places of an order where cuts cost least, such that no part is much shorter or longer than others: the shortest path over all
+/// places.
+fn cuts(crossing: &[u64]) -> Vec<usize> {
+    let n = crossing.len() - 1;
+    let mut best: Vec<Option<(u64, usize)>> = vec![None; n + 1];
+    best[0] = Some((0, 0));
+    for end in 1..=n {
+        let begins = end.saturating_sub(*PART.end())..(end + 1).saturating_sub(*PART.start());
+        let paths = begins.filter_map(|begin| {
+            let (cost, _) = best[begin]?;
+            Some((cost.saturating_add(crossing[begin]).saturating_add(CUT), begin))
+        });
+        best[end] = paths.min();
+    }
+    let mut found = Vec::new();
+    let mut at = n;
+    while let Some((_, begin)) = best[at].filter(|_| at > 0) {
+        at = begin;
+        found.extend(Some(at).filter(|&at| at > 0));
+    }
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::codegen::loop_parser::parse;
+    use crate::cpu::codegen::loop_verify::verify;
+
+    /// A chain of this many steps, of which every tenth is handed on alone; the others are needed again by the next one but one. A
+    /// last value uses an early one.
+    fn chain(steps: usize) -> LoopProgram {
+        let mut body = String::from("s0 = param.f32 0\ns1 = mul.f32 s0 s0\n");
+        let mut order = String::from("s0 s1");
+        for v in 2..steps {
+            let other = if v % 10 < 2 { v - 1 } else { v - 2 };
+            body += &format!("s{v} = add.f32 s{} s{other}\n", v - 1);
+            order += &format!(" s{v}");
+        }
+        body += &format!("s{steps} = add.f32 s{} s1\nreturn s{steps}\n", steps - 1);
+        let text = format!(
+            "groups of 16\nbody {{\n{body}}}\norder {order} s{steps}\np0 f32 even v2 step 1\no0 even f32 v3 step 1\n\
+             code {{\nv2 = pointer 0\nv3 = pointer 1\ninvariants\ngroups v4 from v0 to v1 by 2 1 by 1 1\n}}\n"
+        );
+        parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    #[test]
+    fn cuts_are_where_least_crosses() {
+        for steps in [96, 97, 150, 333, 900] {
+            let whole = chain(steps);
+            let cut = in_parts(whole.clone(), 1 << 20);
+            assert_eq!(verify(&cut), Ok(()), "{cut}");
+            assert_eq!(parse(&cut.to_string()).as_ref(), Ok(&cut));
+            let all = crossing(&whole);
+            let parts = BodyParts::of(&cut);
+            assert!(parts.ranges.len() >= (steps + 1).div_ceil(*PART.end()), "{steps}");
+            for range in &parts.ranges {
+                assert!(PART.contains(&range.len()), "{steps}: {range:?}");
+            }
+            for &at in &cut.cuts {
+                // A value of the chain and the early one.
+                assert_eq!(all[at as usize], 8, "{steps}: {at}");
+            }
+            assert_eq!(parts.last_use(SVal::new(1)), parts.ranges.len() - 1);
+            // Each part reads the array, so that it crosses no cut.
+            assert!(parts.is_reread(SVal::new(0)) && !parts.is_reread(SVal::new(1)));
+        }
+    }
+
+    #[test]
+    fn small_bodies_and_short_lines_are_whole() {
+        assert_eq!(in_parts(chain(LEAST - 2), 1 << 20), chain(LEAST - 2));
+        assert_eq!(in_parts(chain(300), 63), chain(300));
+        assert_ne!(in_parts(chain(300), 64), chain(300));
+    }
+
+    #[test]
+    fn strips_are_as_long_as_the_cache_is_large() {
+        let strip = |p: &LoopProgram| match p.code.last() {
+            Some(LoopStmt::Groups { shapes, .. }) => (shapes[0].strip, shapes.len()),
+            _ => (0, 0),
+        };
+        // 8 bytes of a lane cross: 128 of a group.
+        assert_eq!(strip(&in_parts(chain(300), 1 << 20)), (MOST_GROUPS, 3));
+        assert_eq!(strip(&in_parts(chain(300), 16 * 23)), (20, 3));
+        let mut wide = chain(300);
+        wide.body.outputs = (2..200).map(SVal::new).collect();
+        wide.writes = vec![wide.writes[0]; 198];
+        assert_eq!(strip(&in_parts(wide, 1 << 20)), (INTERLEAVED, 3));
+    }
+}

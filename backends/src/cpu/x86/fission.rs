@@ -1,0 +1,269 @@
+//! Bodies in parts: each part for all groups of a strip, then the next one.
+//!
+//! `r10`, which is the end of other loops of groups, is the offset of a group's mask in the strip, so that vectors of 64 bytes are
+//! eight times as far, and vectors of 32 four times.
+
+use super::frame::{MOST, StackFrame};
+use super::gpr::HIGH;
+use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
+use super::loops::SPARED;
+use super::regalloc::choose;
+use super::scalar_asm::CodeSink;
+use super::shared_counters::{GroupValues, SharedCounters};
+use super::state::{ALONG, BodyLowering, GroupValue, ReadOperand, SweepEmitter};
+use crate::cpu::codegen::fission::BodyParts;
+use crate::cpu::codegen::loop_program::GroupShape;
+use crate::cpu::codegen::vector_width::Unsupported;
+use adfuse_ir::scalar::SVal;
+use cranelift_entity::EntityRef;
+use iced_x86::{Code, Register};
+use smallvec::SmallVec;
+
+const RAX: Register = Register::RAX;
+
+/// Bytes from a group's mask to the next.
+const MASK: u32 = 8;
+
+/// Where the values of a strip's groups are that later parts use.
+#[derive(Clone)]
+struct StripValues {
+    groups: u32,
+    /// Bytes of a vector.
+    vector: u32,
+    /// Of each value, where it is, while it is.
+    at: Vec<Option<GroupValue>>,
+    /// Places of vectors, and of masks, that are free again.
+    vectors: Vec<u32>,
+    masks: Vec<u32>,
+}
+
+impl StripValues {
+    /// A place for the vectors of all groups.
+    fn vector(&mut self, frame: &mut StackFrame) -> u32 {
+        self.vectors.pop().unwrap_or_else(|| frame.room(self.groups * self.vector))
+    }
+
+    /// A place for the masks of all groups.
+    fn mask(&mut self, frame: &mut StackFrame) -> u32 {
+        self.masks.pop().unwrap_or_else(|| frame.room(self.groups * MASK))
+    }
+
+    /// Where a copy of a group has a vector or mask.
+    fn at_group(&self, slot: u32, is_mask: bool, copy: u32) -> Mem {
+        let bytes = if is_mask { MASK } else { self.vector };
+        let index = Some((HIGH, bytes / MASK));
+        Mem::At { base: Register::RSP, index, offset: (slot + copy * bytes) as i32 }
+    }
+
+    /// Frees the places of values that no later part uses.
+    fn end_part(&mut self, part: usize, parts: &BodyParts) {
+        for (v, at) in self.at.iter_mut().enumerate() {
+            if parts.last_use(SVal::new(v)) <= part
+                && let Some(value) = at.take()
+            {
+                let free = if value.is_bits() { &mut self.masks } else { &mut self.vectors };
+                free.extend(value.parts().iter().filter_map(|x| x.slot()));
+            }
+        }
+    }
+}
+
+impl SweepEmitter<'_> {
+    /// Whole groups from one coordinate while they fit below another, strip by strip; false where registers or the frame are too small,
+    /// or groups share what parts would compute for each.
+    pub(super) fn strips(&mut self, shape: GroupShape) -> Result<bool, Unsupported> {
+        if SharedCounters::of(self.p).is_some() {
+            return Ok(false);
+        }
+        let frame = self.frame;
+        let parts = BodyParts::of(self.p);
+        let at = vec![None; self.p.body.insts.len()];
+        let (vectors, masks) = (Vec::new(), Vec::new());
+        let (groups, vector) = (shape.strip, 4 * self.lanes());
+        let mut strip = StripValues { groups, vector, at, vectors, masks };
+        let mut found = Vec::new();
+        for part in 0..parts.ranges.len() {
+            found.extend(self.part(part, &parts, shape.copies, &mut strip)?);
+            if found.len() <= part || self.frame.bytes() > MOST {
+                self.frame = frame;
+                return Ok(false);
+            }
+            strip.end_part(part, &parts);
+        }
+        let most = found.iter().map(|(copies, _)| *copies).max().unwrap_or(1);
+        let end = Mem::Frame(self.frame.long());
+        let (top, rest) = (self.fresh(), self.fresh());
+        let to = Mem::Frame(self.frame.long());
+        self.store(to, HIGH);
+        self.bind(top);
+        self.load(RAX, to);
+        self.strip_end(shape.strip, most, end, rest);
+        for (part, (copies, code)) in found.into_iter().enumerate() {
+            if part > 0 {
+                self.back(end);
+            }
+            self.set(HIGH, 0);
+            let next = self.fresh();
+            self.bind(next);
+            self.done.extend(code);
+            self.plus(ALONG, (copies * self.lanes()).into(), RAX);
+            self.plus(HIGH, (copies * MASK).into(), RAX);
+            let (high, end) = (AllocatedOperand::Reg(HIGH), AllocatedOperand::Mem(end));
+            self.ins(Code::Cmp_r64_rm64, &[high, end]);
+            self.jump(Code::Jl_rel32_64, next);
+        }
+        self.jump(super::encode::JUMP, top);
+        self.bind(rest);
+        Ok(true)
+    }
+
+    /// Stores where the strip ends that begins at the coordinate, of groups that end below `rax`: at most this many groups, and a
+    /// multiple of another number. Without any it jumps.
+    fn strip_end(&mut self, groups: u32, multiple: u32, end: Mem, rest: Label) {
+        let rax = AllocatedOperand::Reg(RAX);
+        self.ins(Code::Sub_r64_rm64, &[rax, AllocatedOperand::Reg(ALONG)]);
+        let lanes = AllocatedOperand::Byte(self.lanes().trailing_zeros() as u8);
+        self.ins(Code::Sar_rm64_imm8, &[rax, lanes]);
+        let multiple = AllocatedOperand::Short(-(multiple as i32));
+        self.ins(Code::And_rm64_imm32, &[rax, multiple]);
+        self.ins(Code::Cmp_rm64_imm32, &[rax, AllocatedOperand::Short(0)]);
+        self.jump(Code::Jle_rel32_64, rest);
+        let fits = self.fresh();
+        let most = AllocatedOperand::Short(groups as i32);
+        self.ins(Code::Cmp_rm64_imm32, &[rax, most]);
+        self.jump(Code::Jle_rel32_64, fits);
+        self.ins(Code::Mov_rm64_imm32, &[rax, most]);
+        self.bind(fits);
+        self.times(RAX, RAX, MASK.into(), RAX);
+        self.store(end, RAX);
+    }
+
+    /// The coordinate is again where the strip begins.
+    fn back(&mut self, end: Mem) {
+        self.load(RAX, end);
+        self.times(RAX, RAX, i64::from(self.lanes() / MASK), RAX);
+        let (along, rax) = (AllocatedOperand::Reg(ALONG), AllocatedOperand::Reg(RAX));
+        self.ins(Code::Sub_r64_rm64, &[along, rax]);
+    }
+
+    /// A part on as many groups as registers allow, and how many these are.
+    fn part(
+        &mut self,
+        part: usize,
+        parts: &BodyParts,
+        most: u32,
+        strip: &mut StripValues,
+    ) -> Result<Option<(u32, Vec<CodeItem>)>, Unsupported> {
+        let (frame, before) = (self.frame, strip.clone());
+        let mut copies = most;
+        while copies > 0 {
+            let mut low = self.low(None);
+            low.begin();
+            low.part_groups(part, parts, copies, strip)?;
+            let (items, classes) = (low.items, low.classes);
+            let chosen = choose(&items, &classes, self.wide, &mut self.frame);
+            let crowded = chosen.spills as usize * SPARED > items.len();
+            if !chosen.clash && !(crowded && copies > 1) {
+                return Ok(Some((copies, chosen.code)));
+            }
+            (self.frame, *strip) = (frame, before.clone());
+            copies /= 2;
+        }
+        Ok(None)
+    }
+}
+
+impl BodyLowering<'_> {
+    /// Computes the values of a part, for this many groups: keeps what later parts use, and stores the outputs if it is the last one.
+    fn part_groups(
+        &mut self,
+        part: usize,
+        parts: &BodyParts,
+        copies: u32,
+        strip: &mut StripValues,
+    ) -> Result<(), Unsupported> {
+        let p = self.p;
+        let mut values: GroupValues = vec![SmallVec::new(); p.body.insts.len()];
+        let order = &p.order[parts.ranges[part].clone()];
+        let mut uses = vec![0u32; p.body.insts.len()];
+        for a in order.iter().flat_map(|&v| &p.body.insts[v].args) {
+            uses[a.index()] += 1;
+        }
+        let is_last = part + 1 == parts.ranges.len();
+        if is_last {
+            p.body.outputs.iter().for_each(|v| uses[v.index()] = u32::MAX);
+        }
+        let moving = |v: SVal| parts.is_reread(v);
+        for &v in order.iter().filter(|&&v| !parts.is_reread(v)) {
+            for &a in &p.body.insts[v].args {
+                self.read_again(a, moving(a), &uses, copies, (strip, &mut values))?;
+            }
+            self.value(v, uses[v.index()] == 1, 0..copies, &mut values)?;
+            if parts.last_use(v) > part {
+                self.keep(v, strip, &mut values)?;
+            }
+        }
+        if !is_last {
+            return Ok(());
+        }
+        for (k, &v) in p.body.outputs.iter().enumerate() {
+            self.read_again(v, moving(v), &uses, copies, (strip, &mut values))?;
+            self.group_outputs(k, v, 0..copies, &values)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a value that an earlier part has computed, or that parts read themselves, one of this part.
+    fn read_again(
+        &mut self,
+        v: SVal,
+        is_reread: bool,
+        uses: &[u32],
+        copies: u32,
+        (strip, values): (&StripValues, &mut GroupValues),
+    ) -> Result<(), Unsupported> {
+        if !values[v.index()].is_empty() {
+            return Ok(());
+        }
+        let once = uses[v.index()] == 1;
+        if is_reread {
+            return self.value(v, once, 0..copies, values);
+        }
+        let Some(kept) = strip.at[v.index()] else { return Ok(()) };
+        for copy in 0..copies {
+            let there = kept.map(|x| match x.slot() {
+                Some(slot) => ReadOperand::There(strip.at_group(slot, kept.is_bits(), copy)),
+                None => x,
+            });
+            let value = if once { there } else { self.loaded(there) };
+            values[v.index()].push(value);
+        }
+        Ok(())
+    }
+
+    /// Stores a value of all groups in the strip.
+    fn keep(
+        &mut self,
+        v: SVal,
+        strip: &mut StripValues,
+        values: &mut GroupValues,
+    ) -> Result<(), Unsupported> {
+        let Some(&first) = values[v.index()].first() else { return Err(Unsupported::Order) };
+        let frame = &mut *self.frame;
+        let kept = first.map(|_| {
+            ReadOperand::Slot(if first.is_bits() { strip.mask(frame) } else { strip.vector(frame) })
+        });
+        for (copy, value) in (0..).zip(&mut values[v.index()]) {
+            // Later uses in this part have the register.
+            let found = self.in_registers(*value);
+            *value = found;
+            for (part, to) in found.parts().iter().zip(kept.parts()) {
+                let slot = to.slot().ok_or(Unsupported::Order)?;
+                let ReadOperand::Reg(r) = *part else { return Err(Unsupported::Order) };
+                self.store_whole(strip.at_group(slot, first.is_bits(), copy), r, first.is_bits());
+            }
+        }
+        strip.at[v.index()] = Some(kept);
+        Ok(())
+    }
+}
