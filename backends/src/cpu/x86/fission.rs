@@ -72,7 +72,7 @@ impl SweepEmitter<'_> {
     /// Whole groups from one coordinate while they fit below another, strip by strip; false where registers or the frame are too small,
     /// or groups share what parts would compute for each.
     pub(super) fn strips(&mut self, shape: GroupShape) -> Result<bool, Unsupported> {
-        if SharedCounters::of(self.p).is_some() {
+        if self.wide && SharedCounters::of(self.p).is_some() {
             return Ok(false);
         }
         let frame = self.frame;
