@@ -192,14 +192,7 @@ impl Stage {
 
 /// Whether a parameter names other parameters, by numbers that change here.
 pub(super) fn reads_at_data(param: &Param) -> bool {
-    match param {
-        Param::Load(pieces) => pieces.iter().any(|p| {
-            let guards = p.guards.iter().map(|g| &g.expr);
-            p.index.iter().chain(guards).any(is_data)
-        }),
-        Param::Coord(e) => is_data(e),
-        Param::Row(_) | Param::Tile(_) | Param::Sum => false,
-    }
+    param.expressions().any(is_data)
 }
 
 fn is_data(e: &IndexExpr) -> bool {

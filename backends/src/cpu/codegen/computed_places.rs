@@ -108,13 +108,8 @@ impl PlaceBuilder<'_, '_> {
     }
 
     fn param_changes(&self, param: &Param) -> bool {
-        let piece = |p: &Piece| {
-            let mut all = p.index.iter().chain(p.guards.iter().map(|g| &g.expr));
-            all.any(|e| self.changes(e))
-        };
         match param {
-            Param::Load(pieces) => pieces.iter().any(piece),
-            Param::Coord(e) => self.changes(e),
+            Param::Load(_) | Param::Coord(_) => param.expressions().any(|e| self.changes(e)),
             Param::Row(_) => self.inner < self.sweep.domain,
             Param::Tile(_) | Param::Sum => true,
         }
@@ -151,23 +146,14 @@ impl PlaceBuilder<'_, '_> {
 
     /// The operands of a read: none where it is in equal steps.
     fn place(&mut self, k: u32, pieces: &[Piece]) -> Option<SmallVec<[SVal; 3]>> {
-        let (piece, rest) = match pieces {
-            [piece] => (piece, false),
-            [piece, Piece { from: Operand::Literal(_), .. }] => (piece, true),
-            _ => {
-                let all = pieces
-                    .iter()
-                    .flat_map(|p| p.index.iter().chain(p.guards.iter().map(|g| &g.expr)));
-                let jumps = all.into_iter().any(|e| self.jumps(e));
-                return (!jumps).then(SmallVec::new);
-            }
-        };
-        let guards: &[Guard] = if rest { &piece.guards } else { &[] };
-        let mut all = piece.index.iter().chain(guards.iter().map(|g| &g.expr));
-        let Operand::Buffer(from) = piece.from else { return Some(SmallVec::new()) };
-        if !all.any(|e| self.jumps(e)) {
+        let jumps = |piece: &Piece| piece.expressions().any(|e| self.jumps(e));
+        if !pieces.iter().any(jumps) {
             return Some(SmallVec::new());
         }
+        let ([piece] | [piece, Piece { from: Operand::Literal(_), .. }]) = pieces else {
+            return None;
+        };
+        let Operand::Buffer(from) = piece.from else { return Some(SmallVec::new()) };
         let data = self.data(from)?.clone();
         let zero = || IndexExpr::Const(0);
         let part = |moved: bool| {
@@ -177,7 +163,7 @@ impl PlaceBuilder<'_, '_> {
         let (moved, fixed) = (part(true), part(false));
         let form = AffineForm::element(&moved, &data, self.sweep.extents.len());
         let mut args: SmallVec<[SVal; 3]> = smallvec![self.form(&form)?];
-        args.extend(self.holds(guards)?);
+        args.extend(self.holds(&piece.guards)?);
         let own = Piece { from: piece.from, index: fixed, guards: smallvec![] };
         let mut sources: SmallVec<_> = smallvec![own];
         sources.extend(pieces.get(1).cloned());

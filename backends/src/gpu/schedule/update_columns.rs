@@ -140,16 +140,7 @@ fn of_param(params: &[Param], p: usize, chooses: &mut Vec<bool>) {
         coordinates_of(e, &mut |a| chooses[a] = true);
         data_of(e, &mut |p| data.push(p));
     };
-    match params.get(p) {
-        Some(Param::Load(pieces)) => {
-            for piece in pieces {
-                piece.index.iter().for_each(&mut of);
-                piece.guards.iter().for_each(|g| of(&g.expr));
-            }
-        }
-        Some(Param::Coord(e)) => of(e),
-        _ => {}
-    }
+    params.get(p).into_iter().flat_map(Param::expressions).for_each(&mut of);
     // Parameters read earlier ones alone.
     for q in data.into_iter().filter(|&q| q < p) {
         of_param(params, q, chooses);
