@@ -14,7 +14,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, Contract, Extents, Feed, Loop, LoopTrips, Member, Operand, Param,
-    Program, Sink, Stage, Step, Storage, unrolled, verify,
+    Program, Sink, Stage, Step, Storage, unrolled, verify, volume,
 };
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
@@ -116,7 +116,7 @@ fn taken(
 ) -> Option<(usize, [Buffer; 2], Member)> {
     let program = &*l.step.program;
     let [(from, at), (next, index)] = addition(&m.then)?;
-    let depth = m.depth.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let depth = volume(&m.depth);
     let chain = (1..=CONTRACT_CHUNK as i64).contains(&depth) && m.batch.iter().all(|&n| n == 1);
     if !chain || at != index || !m.sum.is_float() || unrolled(name, m).is_some() {
         return None;

@@ -5,7 +5,7 @@ use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
 use super::point_tasks::TaskCount;
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::workers::WorkerSet;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Feed, Operand, Param, Program};
@@ -82,13 +82,13 @@ impl CompileContext<'_> {
     ) -> Result<ComputedOperand, Diagnostic> {
         let [batch, free, depth] = groups;
         let (inner, order) = match dense {
-            DenseAxes::Depth => ([volume(depth)?, 1], [batch, free, depth]),
-            DenseAxes::Free => ([1, volume(free)?], [batch, depth, free]),
+            DenseAxes::Depth => ([checked_volume(depth)?, 1], [batch, free, depth]),
+            DenseAxes::Free => ([1, checked_volume(free)?], [batch, depth, free]),
         };
         let extents: Extents = order.into_iter().flatten().copied().collect();
         let turned = (dense == DenseAxes::Free).then(|| feed.at(&coordinates(groups)));
         let params = &turned.as_ref().unwrap_or(feed).params;
-        let count = volume(&extents)?;
+        let count = checked_volume(&extents)?;
         let at = self.shared.take(count, to.bytes())?;
         let mut body = feed.program.clone();
         if let Some(out) = body.outputs.first_mut()

@@ -14,13 +14,13 @@ use super::kernel::{CompiledKernel, TaskGranularity};
 use super::operand::{
     View, WindowOperand, elements, read, stored, sum_with, touched_next, windows,
 };
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{TileSource, TiledOperand, dot_element, reserved};
 use crate::reference::order::CONTRACT_CHUNK;
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
-use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage};
+use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage, volume};
 use adfuse_ir::{DType, Diagnostic};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -150,14 +150,14 @@ impl CompileContext<'_> {
         let batched = self.evenly_spaced(m);
         let m = batched.as_ref().unwrap_or(m);
         let result = m.result();
-        let results = volume(&result)?;
+        let results = checked_volume(&result)?;
         // Extents of the operands of an empty result may be too large to walk.
         let mut size = [0; 4];
         let operands = match results {
             0 => None,
             _ => {
                 for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
-                    *n = volume(extents)?;
+                    *n = checked_volume(extents)?;
                 }
                 Some(self.member_operands(m, size)?)
             }
@@ -228,7 +228,7 @@ impl CompileContext<'_> {
         let adds =
             matches!(by, Multiplier::Matrices(gemm) if gemm.finishes()) && self.facts.is_none();
         // Sums of several chunks are stored before the last one is added, and the result may be in memory of what is added to them.
-        let depth = m.depth.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+        let depth = volume(&m.depth);
         let adds = adds && (1..=CONTRACT_CHUNK as i64).contains(&depth);
         let with = adds.then(|| sum_with(self.program, &m.then, groups, m.sum)).flatten();
         if let Some((view, other)) = with {
@@ -270,8 +270,7 @@ impl CompileContext<'_> {
         while !is_read(&found) {
             found = found.with_columns_in_batch()?;
         }
-        let all = [&found.rows, &found.cols, &found.depth].into_iter().flatten();
-        let products = all.fold(1i64, |all, &n| all.saturating_mul(n));
+        let products = volume([&found.rows, &found.cols, &found.depth].into_iter().flatten());
         (products >= EACH).then_some(found)
     }
 
@@ -390,8 +389,7 @@ impl CompileContext<'_> {
         // neighbours or more are copied together.
         for (packed, lines) in packed.into_iter().zip([rows, cols]) {
             if packed {
-                let all = batch.saturating_mul(lines).saturating_mul(depth);
-                self.note_pass(PassKind::Pack, all);
+                self.note_pass(PassKind::Pack, volume([batch, lines, depth]));
             }
         }
     }
@@ -411,7 +409,7 @@ impl CompileContext<'_> {
             && view.steps[0] != 1
         {
             let all = [batch, rows.max(cols), depth];
-            self.note_pass(PassKind::Pack, all.into_iter().fold(1, i64::saturating_mul));
+            self.note_pass(PassKind::Pack, volume(all));
         }
     }
 

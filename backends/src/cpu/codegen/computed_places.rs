@@ -9,7 +9,7 @@ use super::affine_form::{AffineForm, mentions};
 use super::loop_ir::{Sweep, SweepOutput};
 use super::scalar_form::written;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Storage};
+use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Storage, volume};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::SecondaryMap;
@@ -124,8 +124,7 @@ impl PlaceBuilder<'_, '_> {
     /// A buffer whose elements 32 bits number.
     fn data(&self, b: adfuse_ir::kernel::Buffer) -> Option<&BufferData> {
         let data = &self.sweep.program.buffers[b];
-        let elements = data.dims.iter().fold(1i64, |n, &d| n.saturating_mul(d));
-        (data.storage == Storage::Plain && elements < MOST).then_some(data)
+        (data.storage == Storage::Plain && volume(&data.dims) < MOST).then_some(data)
     }
 
     /// The value of a parameter, read where it is first asked for.

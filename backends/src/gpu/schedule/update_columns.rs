@@ -2,11 +2,10 @@
 //! which updates choose the rows alone.
 
 use super::index::{coordinates, data_of};
-use super::shape::volume;
 use super::work::Lowering;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Param, Scatter};
+use adfuse_ir::kernel::{Extents, Param, Scatter, volume};
 
 /// The axes of the updates that are axes of the result and choose no place otherwise, and what those are
 /// of the result. What is left of the result are rows: each update is of one.
