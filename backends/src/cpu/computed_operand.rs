@@ -2,6 +2,7 @@
 
 use super::codegen::affine_form::affine;
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::gemm::dots::OperandSide;
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
 use super::point_tasks::TaskCount;
@@ -33,9 +34,16 @@ pub(super) enum DenseAxes {
 }
 
 impl DenseAxes {
-    /// The axes along which what an operand reads has neighbours: a sweep along others gathers, and products read both orders as well
-    /// where they pack the operand. The depth, unless only the free axes have.
-    pub(super) fn of_columns(program: &Program, feed: &Feed, groups: [&Extents; 3]) -> DenseAxes {
+    /// Those of an operand that is computed. Rows are read along the depth. Columns are packed, as well from either order, so a sweep
+    /// computes them along the axes along which it reads neighbours, and gathers nothing: the free axes, if only those have neighbours.
+    pub(super) fn of(
+        program: &Program,
+        side: OperandSide,
+        (feed, groups): (&Feed, [&Extents; 3]),
+    ) -> DenseAxes {
+        if side == OperandSide::Left {
+            return DenseAxes::Depth;
+        }
         let count = groups.iter().map(|g| g.len()).sum();
         let extents: SmallVec<[i64; 8]> = groups.into_iter().flatten().copied().collect();
         let depth = groups[0].len() + groups[1].len();

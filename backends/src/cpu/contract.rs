@@ -313,10 +313,7 @@ impl CompileContext<'_> {
             let source = match elements(self.program, feed, groups, kernel.element()) {
                 Some(view) => TileSource::View(view),
                 None => {
-                    let dense = match side {
-                        OperandSide::Left => DenseAxes::Depth,
-                        OperandSide::Right => DenseAxes::of_columns(self.program, feed, groups),
-                    };
+                    let dense = DenseAxes::of(self.program, side, (feed, groups));
                     let as_array = (kernel.element(), dense);
                     TileSource::Array(self.computed_operand(feed, groups, as_array)?)
                 }
@@ -343,22 +340,20 @@ impl CompileContext<'_> {
     /// is; so is what is no matrix where few rows or columns make a pass over it as long as the product.
     fn operands(&mut self, m: &Member, size: [i64; 4]) -> Result<[OperandSource; 2], Diagnostic> {
         let groups = |free| [&m.batch, free, &m.depth];
-        let [lhs, rhs] = m.feeds();
-        let sides = [(lhs, groups(&m.rows)), (rhs, groups(&m.cols))];
-        let views = sides.each_ref().map(|(s, groups)| read(self.program, s.1, *groups, m.sum));
-        let copied = sides.each_ref().map(|(s, groups)| windows(self.program, s.1, *groups, m.sum));
+        let sides = [(&m.lhs, groups(&m.rows)), (&m.rhs, groups(&m.cols))];
+        let views = sides.map(|(feed, groups)| read(self.program, feed, groups, m.sum));
+        let copied = sides.map(|(feed, groups)| windows(self.program, feed, groups, m.sum));
         let open = |k: usize| {
             let others = size[2 - k];
             views[k].is_none() && copied[k].as_ref().is_some_and(|w| others <= FEW || w.overlaps)
         };
         let any = size[3] > 0 && (open(0) || open(1));
-        let [(lhs, of_lhs), (rhs, of_rhs)] = sides;
+        let [lhs, rhs] = sides;
         let [lhs_view, rhs_view] = views;
         let [lhs_copied, rhs_copied] = copied.map(|w| w.filter(|_| any));
-        let dense = [DenseAxes::Depth, DenseAxes::of_columns(self.program, rhs.1, of_rhs)];
         Ok([
-            self.source((lhs.1, of_lhs), (lhs_view, lhs_copied), (m.sum, dense[0]))?,
-            self.source((rhs.1, of_rhs), (rhs_view, rhs_copied), (m.sum, dense[1]))?,
+            self.source((OperandSide::Left, lhs), (lhs_view, lhs_copied), m.sum)?,
+            self.source((OperandSide::Right, rhs), (rhs_view, rhs_copied), m.sum)?,
         ])
     }
 
@@ -415,14 +410,17 @@ impl CompileContext<'_> {
 
     fn source(
         &mut self,
-        (feed, groups): (&Feed, [&Extents; 3]),
+        (side, (feed, groups)): (OperandSide, (&Feed, [&Extents; 3])),
         there: (Option<View>, Option<WindowOperand>),
-        to: (DType, DenseAxes),
+        sum: DType,
     ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
             (Some(view), _) => OperandSource::View(view),
             (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
-            (None, None) => OperandSource::Packed(self.computed_operand(feed, groups, to)?),
+            (None, None) => {
+                let dense = DenseAxes::of(self.program, side, (feed, groups));
+                OperandSource::Packed(self.computed_operand(feed, groups, (sum, dense))?)
+            }
         })
     }
 }
