@@ -245,13 +245,13 @@ impl PlaceBuilder<'_, '_> {
         sum
     }
 
-    /// The value of what is not affine.
+    /// The value of what is not affine, and has a range: [`PlaceBuilder::range`] has found those of all its parts then, and that its
+    /// divisors and data are small.
     fn term(&mut self, e: &IndexExpr) -> Option<SVal> {
         match e {
             IndexExpr::Data { param, lo, hi } => self.clamped(*param, [*lo, *hi]),
             IndexExpr::FloorDiv(a, by) => self.quotient(a, *by),
             IndexExpr::Mod(a, by) => {
-                self.range(e)?;
                 let value = self.value(a)?;
                 if by.count_ones() == 1 {
                     let low = self.int(DType::I32, by - 1);
@@ -261,18 +261,21 @@ impl PlaceBuilder<'_, '_> {
                 let whole = self.prim(Prim::Mul, &[quotient, by], DType::I32);
                 Some(self.prim(Prim::Sub, &[value, whole], DType::I32))
             }
-            _ => self.value(e),
+            // A form has these in itself, not among its terms.
+            IndexExpr::Axis(_) | IndexExpr::Const(_) | IndexExpr::Add(..) | IndexExpr::Mul(..) => {
+                None
+            }
         }
     }
 
-    /// A quotient, rounded down.
+    /// A quotient, rounded down, of parts of a term.
     fn quotient(&mut self, a: &IndexExpr, by: i64) -> Option<SVal> {
-        let [low, _] = self.range(a).filter(|_| (1..MOST).contains(&by))?;
         if by.count_ones() == 1 {
             let (value, by) = (self.value(a)?, self.int(DType::I32, by.trailing_zeros().into()));
             return Some(self.prim(Prim::ShrA, &[value, by], DType::I32));
         }
         // Primitives round toward zero: what is divided is not below it.
+        let [low, _] = self.range(a)?;
         let up = low.min(0).div_euclid(by);
         let value = self.value(&a.clone().plus(-up * by))?;
         let (by, up) = (self.int(DType::I32, by), self.int(DType::I32, up));
@@ -280,7 +283,7 @@ impl PlaceBuilder<'_, '_> {
         Some(self.prim(Prim::Add, &[quotient, up], DType::I32))
     }
 
-    /// The integer value of a parameter, clamped.
+    /// The integer value of a parameter, clamped between numbers of less than 32 bits.
     fn clamped(&mut self, k: u32, [low, high]: [i64; 2]) -> Option<SVal> {
         let mut value = self.param(k)?;
         let dtype = match *self.body.params.get(k as usize)? {
@@ -292,9 +295,6 @@ impl PlaceBuilder<'_, '_> {
             }
             _ => return None,
         };
-        if low < -MOST || high > MOST {
-            return None;
-        }
         let [low, high] = [low, high].map(|n| self.int(dtype, n));
         let value = self.prim(Prim::Max, &[value, low], dtype);
         let value = self.prim(Prim::Min, &[value, high], dtype);
