@@ -228,8 +228,8 @@ impl PlaceBuilder<'_, '_> {
                 range[0].saturating_add(ends[0].min(ends[1])),
                 range[1].saturating_add(ends[0].max(ends[1])),
             ];
-            let is_word = |n: &i64| n.unsigned_abs() < WORD.unsigned_abs();
-            if !ends.iter().chain(&range).chain([factor]).all(is_word) {
+            // Where the sums before and after a term have 32 bits, the term has, and its factor, unless the term is 0.
+            if range.iter().any(|n| n.unsigned_abs() >= WORD.unsigned_abs()) {
                 return None;
             }
             let mut term = self.term(e)?;
