@@ -14,7 +14,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, Contract, Extents, Feed, Loop, LoopTrips, Member, Operand, Param,
-    Program, Sink, Stage, Step, Storage, unrolled, verify,
+    Program, Sink, Stage, Step, Storage, unrolled, verify, volume,
 };
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
@@ -116,7 +116,7 @@ fn taken(
 ) -> Option<(usize, [Buffer; 2], Member)> {
     let program = &*l.step.program;
     let [(from, at), (next, index)] = addition(&m.then)?;
-    let depth = m.depth.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let depth = volume(&m.depth);
     let chain = (1..=CONTRACT_CHUNK as i64).contains(&depth) && m.batch.iter().all(|&n| n == 1);
     if !chain || at != index || !m.sum.is_float() || unrolled(name, m).is_some() {
         return None;
@@ -130,7 +130,8 @@ fn taken(
         data.storage == Storage::Plain && data.strides.is_none() && data.dtype == m.sum
     };
     let returned = |b: Buffer| program.outputs.iter().filter(|&&output| output == b).count();
-    let alone = mentions(program, from) == 1 && mentions(program, next) == 1;
+    let mentions = |b: Buffer| program.steps.iter().map(|step| step.mentions(b)).sum::<usize>();
+    let alone = mentions(from) == 1 && mentions(next) == 1;
     let alone = alone && returned(from) == 0 && returned(next) == 1;
     let carried = program.outputs.get(carry) == Some(&next);
     if !alone || !carried || !plain(from) || !plain(next) {
@@ -168,15 +169,6 @@ fn passing(m: &Member) -> Stage {
     let sum = program.insts.push(sum);
     program.outputs.push(sum);
     Stage { axes: Extents::new(), params: vec![Param::Sum], program, sinks: Vec::new() }
-}
-
-/// How often the steps of a program name a buffer.
-fn mentions(program: &Program, b: Buffer) -> usize {
-    let mut count = 0;
-    for step in &program.steps {
-        step.clone().buffers_mut(&mut |one| count += usize::from(*one == b));
-    }
-    count
 }
 
 /// An operand in the program around a loop, at the position of the step and then its own coordinates, which come after it here. `None`

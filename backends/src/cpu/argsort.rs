@@ -8,7 +8,7 @@
 
 use super::kernel::compile::CompileContext;
 use super::point_tasks::TaskCount;
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::sort_lines::{SortEntry, first_in_order, further_entries, in_order};
 use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
@@ -61,7 +61,7 @@ impl CompileContext<'_> {
                 || (0..data.dims.len()).map(|d| data.dims[d + 1..].iter().product()).collect();
             data.strides.clone().unwrap_or_else(dense)
         };
-        let elements = volume(&from.dims)?;
+        let elements = checked_volume(&from.dims)?;
         let (from_steps, out_steps) = (strides(from), strides(out));
         let (Some(&long), Some(&count)) = (from.dims.get(axis), out.dims.get(axis)) else {
             return Err(Diagnostic::new(At::default(), Kind::Internal, "an order along no axis"));

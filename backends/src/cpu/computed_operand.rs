@@ -2,10 +2,11 @@
 
 use super::codegen::affine_form::affine;
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::gemm::dots::OperandSide;
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
 use super::point_tasks::TaskCount;
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::workers::WorkerSet;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Feed, Operand, Param, Program};
@@ -33,9 +34,16 @@ pub(super) enum DenseAxes {
 }
 
 impl DenseAxes {
-    /// The axes along which what an operand reads has neighbours: a sweep along others gathers, and products read both orders as well
-    /// where they pack the operand. The depth, unless only the free axes have.
-    pub(super) fn of_columns(program: &Program, feed: &Feed, groups: [&Extents; 3]) -> DenseAxes {
+    /// Those of an operand that is computed. Rows are read along the depth. Columns are packed, as well from either order, so a sweep
+    /// computes them along the axes along which it reads neighbours, and gathers nothing: the free axes, if only those have neighbours.
+    pub(super) fn of(
+        program: &Program,
+        side: OperandSide,
+        (feed, groups): (&Feed, [&Extents; 3]),
+    ) -> DenseAxes {
+        if side == OperandSide::Left {
+            return DenseAxes::Depth;
+        }
         let count = groups.iter().map(|g| g.len()).sum();
         let extents: SmallVec<[i64; 8]> = groups.into_iter().flatten().copied().collect();
         let depth = groups[0].len() + groups[1].len();
@@ -82,13 +90,13 @@ impl CompileContext<'_> {
     ) -> Result<ComputedOperand, Diagnostic> {
         let [batch, free, depth] = groups;
         let (inner, order) = match dense {
-            DenseAxes::Depth => ([volume(depth)?, 1], [batch, free, depth]),
-            DenseAxes::Free => ([1, volume(free)?], [batch, depth, free]),
+            DenseAxes::Depth => ([checked_volume(depth)?, 1], [batch, free, depth]),
+            DenseAxes::Free => ([1, checked_volume(free)?], [batch, depth, free]),
         };
         let extents: Extents = order.into_iter().flatten().copied().collect();
         let turned = (dense == DenseAxes::Free).then(|| feed.at(&coordinates(groups)));
         let params = &turned.as_ref().unwrap_or(feed).params;
-        let count = volume(&extents)?;
+        let count = checked_volume(&extents)?;
         let at = self.shared.take(count, to.bytes())?;
         let mut body = feed.program.clone();
         if let Some(out) = body.outputs.first_mut()

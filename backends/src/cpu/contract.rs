@@ -14,13 +14,13 @@ use super::kernel::{CompiledKernel, TaskGranularity};
 use super::operand::{
     View, WindowOperand, elements, read, stored, sum_with, touched_next, windows,
 };
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::task_split::{PiecePacking, ProductTasks, TaskSplit, chunk_sums};
 use super::tiled_operand::{TileSource, TiledOperand, dot_element, reserved};
 use crate::reference::order::CONTRACT_CHUNK;
 use crate::runtime::host_memory::OffsetAllocator;
 use adfuse_ir::kernel::facts::PassKind;
-use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage};
+use adfuse_ir::kernel::{Extents, Feed, Kernel, Member, Storage, volume};
 use adfuse_ir::{DType, Diagnostic};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -150,14 +150,14 @@ impl CompileContext<'_> {
         let batched = self.evenly_spaced(m);
         let m = batched.as_ref().unwrap_or(m);
         let result = m.result();
-        let results = volume(&result)?;
+        let results = checked_volume(&result)?;
         // Extents of the operands of an empty result may be too large to walk.
         let mut size = [0; 4];
         let operands = match results {
             0 => None,
             _ => {
                 for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
-                    *n = volume(extents)?;
+                    *n = checked_volume(extents)?;
                 }
                 Some(self.member_operands(m, size)?)
             }
@@ -228,7 +228,7 @@ impl CompileContext<'_> {
         let adds =
             matches!(by, Multiplier::Matrices(gemm) if gemm.finishes()) && self.facts.is_none();
         // Sums of several chunks are stored before the last one is added, and the result may be in memory of what is added to them.
-        let depth = m.depth.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+        let depth = volume(&m.depth);
         let adds = adds && (1..=CONTRACT_CHUNK as i64).contains(&depth);
         let with = adds.then(|| sum_with(self.program, &m.then, groups, m.sum)).flatten();
         if let Some((view, other)) = with {
@@ -270,8 +270,7 @@ impl CompileContext<'_> {
         while !is_read(&found) {
             found = found.with_columns_in_batch()?;
         }
-        let all = [&found.rows, &found.cols, &found.depth].into_iter().flatten();
-        let products = all.fold(1i64, |all, &n| all.saturating_mul(n));
+        let products = volume([&found.rows, &found.cols, &found.depth].into_iter().flatten());
         (products >= EACH).then_some(found)
     }
 
@@ -314,10 +313,7 @@ impl CompileContext<'_> {
             let source = match elements(self.program, feed, groups, kernel.element()) {
                 Some(view) => TileSource::View(view),
                 None => {
-                    let dense = match side {
-                        OperandSide::Left => DenseAxes::Depth,
-                        OperandSide::Right => DenseAxes::of_columns(self.program, feed, groups),
-                    };
+                    let dense = DenseAxes::of(self.program, side, (feed, groups));
                     let as_array = (kernel.element(), dense);
                     TileSource::Array(self.computed_operand(feed, groups, as_array)?)
                 }
@@ -344,22 +340,20 @@ impl CompileContext<'_> {
     /// is; so is what is no matrix where few rows or columns make a pass over it as long as the product.
     fn operands(&mut self, m: &Member, size: [i64; 4]) -> Result<[OperandSource; 2], Diagnostic> {
         let groups = |free| [&m.batch, free, &m.depth];
-        let [lhs, rhs] = m.feeds();
-        let sides = [(lhs, groups(&m.rows)), (rhs, groups(&m.cols))];
-        let views = sides.each_ref().map(|(s, groups)| read(self.program, s.1, *groups, m.sum));
-        let copied = sides.each_ref().map(|(s, groups)| windows(self.program, s.1, *groups, m.sum));
+        let sides = [(&m.lhs, groups(&m.rows)), (&m.rhs, groups(&m.cols))];
+        let views = sides.map(|(feed, groups)| read(self.program, feed, groups, m.sum));
+        let copied = sides.map(|(feed, groups)| windows(self.program, feed, groups, m.sum));
         let open = |k: usize| {
             let others = size[2 - k];
             views[k].is_none() && copied[k].as_ref().is_some_and(|w| others <= FEW || w.overlaps)
         };
         let any = size[3] > 0 && (open(0) || open(1));
-        let [(lhs, of_lhs), (rhs, of_rhs)] = sides;
+        let [lhs, rhs] = sides;
         let [lhs_view, rhs_view] = views;
         let [lhs_copied, rhs_copied] = copied.map(|w| w.filter(|_| any));
-        let dense = [DenseAxes::Depth, DenseAxes::of_columns(self.program, rhs.1, of_rhs)];
         Ok([
-            self.source((lhs.1, of_lhs), (lhs_view, lhs_copied), (m.sum, dense[0]))?,
-            self.source((rhs.1, of_rhs), (rhs_view, rhs_copied), (m.sum, dense[1]))?,
+            self.source((OperandSide::Left, lhs), (lhs_view, lhs_copied), m.sum)?,
+            self.source((OperandSide::Right, rhs), (rhs_view, rhs_copied), m.sum)?,
         ])
     }
 
@@ -390,8 +384,7 @@ impl CompileContext<'_> {
         // neighbours or more are copied together.
         for (packed, lines) in packed.into_iter().zip([rows, cols]) {
             if packed {
-                let all = batch.saturating_mul(lines).saturating_mul(depth);
-                self.note_pass(PassKind::Pack, all);
+                self.note_pass(PassKind::Pack, volume([batch, lines, depth]));
             }
         }
     }
@@ -411,20 +404,23 @@ impl CompileContext<'_> {
             && view.steps[0] != 1
         {
             let all = [batch, rows.max(cols), depth];
-            self.note_pass(PassKind::Pack, all.into_iter().fold(1, i64::saturating_mul));
+            self.note_pass(PassKind::Pack, volume(all));
         }
     }
 
     fn source(
         &mut self,
-        (feed, groups): (&Feed, [&Extents; 3]),
+        (side, (feed, groups)): (OperandSide, (&Feed, [&Extents; 3])),
         there: (Option<View>, Option<WindowOperand>),
-        to: (DType, DenseAxes),
+        sum: DType,
     ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
             (Some(view), _) => OperandSource::View(view),
             (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
-            (None, None) => OperandSource::Packed(self.computed_operand(feed, groups, to)?),
+            (None, None) => {
+                let dense = DenseAxes::of(self.program, side, (feed, groups));
+                OperandSource::Packed(self.computed_operand(feed, groups, (sum, dense))?)
+            }
         })
     }
 }

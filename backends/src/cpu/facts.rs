@@ -10,7 +10,7 @@ use super::codegen::vector_width::Vectors;
 use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
 use super::point_tasks::PointTasks;
-use super::shape::{CodeFold, covers, parted, volume};
+use super::shape::{CodeFold, checked_volume, covers, parted};
 use super::steps::work;
 use super::sweep_facts::FactCollector;
 use crate::runtime::host_memory::OffsetAllocator;
@@ -123,7 +123,7 @@ impl CompileContext<'_> {
             return Ok(());
         }
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-        let elements = volume(&extents)?;
+        let elements = checked_volume(&extents)?;
         for (sink, folding) in stage.sinks.iter().zip(folding) {
             let (monoid, runs, folded) = match sink {
                 Sink::Scan { .. } => {

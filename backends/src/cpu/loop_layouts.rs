@@ -10,7 +10,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, Feed, Kernel, LoopTrips, Member, Operand, Param, Piece, Program,
-    Role, Step, Storage, is_small_line, unrolled, verify,
+    Role, Step, Storage, is_small_line, unrolled, verify, volume,
 };
 use smallvec::SmallVec;
 
@@ -184,7 +184,7 @@ fn feed_reads((feed, b): (&Feed, Buffer), member: &Member, left: bool, most: i64
     let (own, other) =
         if left { (&member.rows, &member.cols) } else { (&member.cols, &member.rows) };
     let line = other.iter().all(|&n| n == 1) && is_small_line(member);
-    let rows = other.iter().fold(1i64, |all, &n| all.saturating_mul(n));
+    let rows = volume(other);
     let matrix = !left && (2..=most).contains(&rows) && unrolled("", member).is_none();
     let last = own.iter().rposition(|&n| n > 1).filter(|_| line || matrix);
     let axis = last.map(|last| (member.batch.len() + last, feed_axes(member, own.len())));

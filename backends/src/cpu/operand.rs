@@ -3,7 +3,7 @@
 use super::codegen::affine_form::{affine, affine_of};
 use super::gemm::MatrixView;
 use super::gemm::window::{Forms, GUARDS, Window, WindowAxis, merged as merged_axes};
-use super::shape::volume;
+use super::shape::checked_volume;
 use super::workers::Worker;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
@@ -290,8 +290,8 @@ pub(super) fn windows(
     let guards = piece.guards.iter().map(|g| g.range.clone()).collect();
     let elements = i64::try_from(data.bytes() / sum.bytes()).ok()?;
     let window = Window { first: at(&|k| forms[k].0), batch, free, depth, guards, elements };
-    let all = groups.iter().try_fold(1i64, |n, g| n.checked_mul(volume(g).ok()?))?;
-    let overlaps = all > volume(&data.dims).ok()?;
+    let all = groups.iter().try_fold(1i64, |n, g| n.checked_mul(checked_volume(g).ok()?))?;
+    let overlaps = all > checked_volume(&data.dims).ok()?;
     Some(WindowOperand { buffer: b.index(), window, overlaps })
 }
 

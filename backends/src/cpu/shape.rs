@@ -10,7 +10,7 @@ use adfuse_ir::kernel::{Extents, Kernel, Order, Run, Sink, Stage};
 pub(super) const ACCESS: i64 = 6;
 
 /// Elements of a tensor of these extents.
-pub(super) fn volume(extents: &[i64]) -> Result<i64, Diagnostic> {
+pub(super) fn checked_volume(extents: &[i64]) -> Result<i64, Diagnostic> {
     if extents.contains(&0) {
         return Ok(0);
     }
@@ -31,7 +31,7 @@ pub(super) fn covers(runs: &[Run], axes: &[i64]) -> Option<Order> {
 /// The first run as one over the middle of three axes; `None` where its places are not in order.
 pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<BlockPartition>, Diagnostic> {
     let Some(run) = runs.first() else {
-        let outer = volume(extents)? as usize;
+        let outer = checked_volume(extents)? as usize;
         let order = Order::Chain;
         return Ok(Some(BlockPartition { outer, size: 1, inner: 1, order, blocks: 1 }));
     };
@@ -39,7 +39,7 @@ pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<BlockPartit
     let axes: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
     let Some(at) = long.windows(axes.len()).position(|w| w == axes) else { return Ok(None) };
     let size_of = |axes: &[usize]| {
-        volume(&axes.iter().map(|&a| extents[a]).collect::<Vec<_>>()).map(|n| n as usize)
+        checked_volume(&axes.iter().map(|&a| extents[a]).collect::<Vec<_>>()).map(|n| n as usize)
     };
     let (outer, size, inner) =
         (size_of(&long[..at])?, size_of(&axes)?, size_of(&long[at + axes.len()..])?);
@@ -70,9 +70,11 @@ const ROW: i64 = 64;
 pub(super) fn of_rows(kernel: &Kernel, stage: &Stage) -> Result<bool, Diagnostic> {
     let mut longest = 1;
     for s in &kernel.stages {
-        longest = longest.max(volume(&s.axes)?);
+        longest = longest.max(checked_volume(&s.axes)?);
     }
-    Ok(volume(&stage.axes)? == 1 && longest >= ROW && volume(&kernel.domain)? <= KEPT)
+    Ok(checked_volume(&stage.axes)? == 1
+        && longest >= ROW
+        && checked_volume(&kernel.domain)? <= KEPT)
 }
 
 /// A fold that the code of a sweep does block by block.

@@ -4,6 +4,7 @@ use super::shape::in_code;
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{
     Argsort, Buffer, Contract, Kernel, Loop, LoopTrips, Member, Program, Run, Scatter, Sink, Step,
+    volume,
 };
 
 /// What is known of a step once it is made; `products_by` says what multiplies for each member of a contraction.
@@ -160,8 +161,7 @@ fn products(contract: &Contract, by: &[&str], lines: &mut Vec<String>) {
     let in_sweeps = if by.is_empty() { Some("sweeps") } else { None };
     let all_by = by.iter().copied().chain(in_sweeps.into_iter().cycle());
     for (m, by) in contract.members.iter().zip(all_by) {
-        let count = |extents: &[i64]| extents.iter().fold(1i64, |all, n| all.saturating_mul(*n));
-        let [batch, rows, cols, depth] = [&m.batch, &m.rows, &m.cols, &m.depth].map(|e| count(e));
+        let [batch, rows, cols, depth] = [&m.batch, &m.rows, &m.cols, &m.depth].map(volume);
         let sum = m.sum;
         lines.push(format!(
             "{batch} x products of {rows} x {depth} by {depth} x {cols}, sums in {sum}, by {by}"

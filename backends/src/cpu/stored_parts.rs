@@ -101,7 +101,7 @@ fn redirect(
     let mut mentioned = 0;
     let mut stored = false;
     for (n, step) in program.steps.iter_mut().enumerate() {
-        step.buffers_mut(&mut |b| mentioned += usize::from(*b == part));
+        mentioned += step.mentions(part);
         let kernels = match step {
             Step::Kernel(kernel) => std::slice::from_mut(kernel),
             Step::Bundle(bundle) => bundle.kernels.as_mut_slice(),

@@ -15,6 +15,7 @@ use super::codegen::vectorize::QUAD;
 use super::machine_code::SweepId;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
+use adfuse_ir::kernel::volume;
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal};
 use cranelift_entity::EntityRef;
 
@@ -134,7 +135,7 @@ fn calls(nest: &LoopNest) -> u32 {
 fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
     let count = |n: i64| u64::try_from(n).unwrap_or(0);
     let extents = &nest.walk.extents;
-    let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
+    let elements = count(volume(extents));
     let line = count(nest.line_length());
     let sum = |all: u32, v: SVal| all.saturating_add(slots(nest, v));
     let fixed = nest.body.insts.keys().filter(|v| !nest.moves[v.index()]);

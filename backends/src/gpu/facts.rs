@@ -16,14 +16,13 @@ use super::schedule::rows::ScheduledRows;
 use super::schedule::scalar_form::instructions;
 use super::schedule::scatter::ScatterMethod;
 use super::schedule::scheduled::Scheduled;
-use super::schedule::shape::volume;
 use super::schedule::sort::{ScheduledSort, SortLaunch};
 use super::schedule::warpgroup_price::{LIBRARY_RATE, PLANNED_RATE};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::facts::{KernelFacts, LaunchFacts, PassKind};
 use adfuse_ir::kernel::{
     Buffer, Contract, Kernel, Operand, Param, ProductTimes, Program, Sink, Stage, Step, StepForm,
-    Storage,
+    Storage, volume,
 };
 use adfuse_ir::{DType, Diagnostic, Fp};
 use hashbrown::{HashMap, HashSet};

@@ -6,6 +6,7 @@
 //! finds such runs and splits atoms where it must. A trial that fails is rolled back.
 
 use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::volume;
 use cranelift_entity::entity_impl;
 use smallvec::{SmallVec, smallvec};
 
@@ -123,7 +124,7 @@ impl LoopAxes {
 
     /// Number of points of these atoms together.
     pub(crate) fn points(&self, atoms: &[Atom]) -> i64 {
-        atoms.iter().map(|&a| self.extent(a)).fold(1, i64::saturating_mul)
+        volume(atoms.iter().map(|&a| self.extent(a)))
     }
 
     /// Whether the atom was made in this trial and no older one is known to be it.

@@ -202,8 +202,7 @@ fn neighbours(program: &Program, piece: &Piece, inner: usize, masks: &[Mask]) ->
 
 /// Whether a piece is the same, and read or not, all along a line.
 fn fixed(piece: &Piece, inner: usize, masks: &[Mask]) -> bool {
-    let exprs = piece.index.iter().chain(piece.guards.iter().map(|g| &g.expr));
-    exprs.into_iter().all(|e| step(e, inner, masks) == Some(0))
+    piece.expressions().all(|e| step(e, inner, masks) == Some(0))
 }
 
 /// Elements of memory between neighbours along a line; `None` where that differs from place to place.

@@ -71,13 +71,9 @@ impl IterationSpace {
         let mut masks = Masks::new();
         for param in params {
             let mask = match param {
-                Param::Load(pieces) => {
-                    let exprs = pieces
-                        .iter()
-                        .flat_map(|p| p.index.iter().chain(p.guards.iter().map(|g| &g.expr)));
-                    exprs.fold(0, |m, e| m | of(e, &masks))
+                Param::Load(_) | Param::Coord(_) => {
+                    param.expressions().fold(0, |m, e| m | of(e, &masks))
                 }
-                Param::Coord(e) => of(e, &masks),
                 Param::Row(_) => self.domain,
                 Param::Tile(_) | Param::Sum => self.all,
             };

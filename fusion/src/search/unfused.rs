@@ -14,7 +14,7 @@ use crate::plan::layout::Layout;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use adfuse_ir::kernel::{Role, Storage};
+use adfuse_ir::kernel::{Role, Storage, volume};
 use adfuse_ir::op::Body;
 use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Op, Value, ValueDef};
 use hashbrown::HashMap;
@@ -100,7 +100,7 @@ fn multiplied(facts: &Facts<'_>, i: Inst, device: &MachineModel) -> f64 {
     if device.is_gpu() || facts.f.op(i) != Op::DotGeneral || facts.f.ty(v).dtype != DType::F32 {
         return 0.0;
     }
-    let deep = depth(facts, i).iter().fold(1, |all: i64, &n| all.saturating_mul(n));
+    let deep = volume(depth(facts, i));
     // Few of them may be part of a loop.
     let rate = device.contract_f32_per_s.max(device.ops_per_s);
     facts.elements[v].saturating_mul(deep) as f64 / rate

@@ -6,6 +6,7 @@ use crate::literal::Literal;
 use crate::types::TensorType;
 use cranelift_entity::entity_impl;
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Borrow;
 
 /// A buffer of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,6 +15,11 @@ entity_impl!(Buffer, "b");
 
 /// Known extents, outermost first.
 pub type Extents = SmallVec<[i64; 4]>;
+
+/// Points of a loop nest of these extents, or elements of an array; the greatest number where there are more.
+pub fn volume(extents: impl IntoIterator<Item = impl Borrow<i64>>) -> i64 {
+    extents.into_iter().fold(1, |all, n| all.saturating_mul(*n.borrow()))
+}
 
 /// What a buffer is to its program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -131,5 +137,18 @@ impl BufferData {
     /// Its name and type, where it has one.
     pub fn named_type(&self) -> Option<(String, TensorType)> {
         Some((self.name.clone(), self.ty()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::volume;
+
+    #[test]
+    fn volumes_saturate() {
+        assert_eq!(volume([0i64; 0]), 1);
+        assert_eq!(volume(&[2, 3, 4][1..]), 12);
+        assert_eq!(volume([1i64 << 40, 1 << 40]), i64::MAX);
+        assert_eq!(volume([1i64 << 40, 1 << 40, 0]), 0);
     }
 }

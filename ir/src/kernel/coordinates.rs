@@ -9,16 +9,7 @@ impl Param {
     #[must_use]
     pub fn at(&self, coordinates: &[IndexExpr]) -> Param {
         let mut param = self.clone();
-        match &mut param {
-            Param::Load(pieces) => {
-                for piece in pieces {
-                    piece.index.iter_mut().for_each(|e| *e = e.compose(coordinates));
-                    piece.guards.iter_mut().for_each(|g| g.expr = g.expr.compose(coordinates));
-                }
-            }
-            Param::Coord(e) => *e = e.compose(coordinates),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-        }
+        param.expressions_mut().for_each(|e| *e = e.compose(coordinates));
         param
     }
 }

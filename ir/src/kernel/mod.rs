@@ -35,7 +35,7 @@ mod visit;
 pub use block::{
     Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, MAX_NESTING, MAX_TRIPS, SLOT,
 };
-pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
+pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage, volume};
 pub use checkpoints::{Reversal, ReversalAction, forward_steps};
 pub use donor::{DonorSlice, SLICE_ALIGN, is_donor, misplaced};
 pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};

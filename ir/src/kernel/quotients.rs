@@ -52,14 +52,7 @@ impl Divisors {
     /// Adds those of all expressions of a parameter.
     #[must_use]
     pub fn add_param(&mut self, param: &Param) -> Option<()> {
-        match param {
-            Param::Load(pieces) => pieces.iter().try_for_each(|piece| {
-                let guards = piece.guards.iter().map(|g| &g.expr);
-                piece.index.iter().chain(guards).try_for_each(|e| self.add(e))
-            }),
-            Param::Coord(e) => self.add(e),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => Some(()),
-        }
+        param.expressions().try_for_each(|e| self.add(e))
     }
 
     fn of_stage(stage: &Stage, rank: usize) -> Option<Divisors> {

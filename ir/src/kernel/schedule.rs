@@ -4,7 +4,7 @@ use super::buffer::Extents;
 use super::stage::{Kernel, Param, Run, Schedule, Sink, Stage};
 use super::verify::{Wrong, scheduled};
 use crate::diag::{At, Diagnostic, Kind};
-use crate::index::{Guard, IndexExpr};
+use crate::index::IndexExpr;
 use crate::types::MAX_RANK;
 use smallvec::SmallVec;
 
@@ -132,36 +132,20 @@ pub(super) fn renamed_in(
     name: &dyn Fn(u8) -> IndexExpr,
     axes: &dyn Fn(u8) -> SmallVec<[u8; 2]>,
 ) {
-    let all = |index: &mut [IndexExpr]| index.iter_mut().for_each(|e| *e = expr(e, name));
-    let guarded = |guards: &mut [Guard]| {
-        guards.iter_mut().for_each(|g| g.expr = expr(&g.expr, name));
-    };
-    {
-        for param in &mut stage.params {
-            match param {
-                Param::Load(pieces) => {
-                    for piece in pieces {
-                        all(&mut piece.index);
-                        guarded(&mut piece.guards);
-                    }
+    let params = stage.params.iter_mut().flat_map(Param::expressions_mut);
+    params.for_each(|e| *e = expr(e, name));
+    for sink in &mut stage.sinks {
+        match sink {
+            Sink::Store { index, .. } => index.iter_mut().for_each(|e| *e = expr(e, name)),
+            Sink::Fold { runs, then, .. } => {
+                renamed_in(then, name, axes);
+                for run in runs.iter_mut() {
+                    run.axes = run.axes.iter().flat_map(|&a| axes(a)).collect();
                 }
-                Param::Coord(e) => *e = expr(e, name),
-                Param::Row(_) | Param::Tile(_) | Param::Sum => {}
+                runs.retain(|run: &mut Run| !run.axes.is_empty());
             }
-        }
-        for sink in &mut stage.sinks {
-            match sink {
-                Sink::Store { index, .. } => all(index),
-                Sink::Fold { runs, then, .. } => {
-                    renamed_in(then, name, axes);
-                    for run in runs.iter_mut() {
-                        run.axes = run.axes.iter().flat_map(|&a| axes(a)).collect();
-                    }
-                    runs.retain(|run: &mut Run| !run.axes.is_empty());
-                }
-                // These name axes of the stage by their number among them.
-                Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
-            }
+            // These name axes of the stage by their number among them.
+            Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
         }
     }
 }

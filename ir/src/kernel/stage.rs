@@ -152,6 +152,40 @@ pub struct Piece {
     pub guards: SmallVec<[Guard; 2]>,
 }
 
+impl Param {
+    /// The expressions of coordinates that it is read by: of each piece its index and its guards.
+    pub fn expressions(&self) -> impl Iterator<Item = &IndexExpr> {
+        let (pieces, coordinate) = match self {
+            Param::Load(pieces) => (pieces.as_slice(), None),
+            Param::Coord(e) => (&[][..], Some(e)),
+            Param::Row(_) | Param::Tile(_) | Param::Sum => (&[][..], None),
+        };
+        pieces.iter().flat_map(Piece::expressions).chain(coordinate)
+    }
+
+    /// As [`Param::expressions`], to be changed.
+    pub fn expressions_mut(&mut self) -> impl Iterator<Item = &mut IndexExpr> {
+        let (pieces, coordinate) = match self {
+            Param::Load(pieces) => (pieces.as_mut_slice(), None),
+            Param::Coord(e) => (&mut [][..], Some(e)),
+            Param::Row(_) | Param::Tile(_) | Param::Sum => (&mut [][..], None),
+        };
+        pieces.iter_mut().flat_map(Piece::expressions_mut).chain(coordinate)
+    }
+}
+
+impl Piece {
+    /// The expressions of its index, then those of its guards.
+    pub fn expressions(&self) -> impl Iterator<Item = &IndexExpr> {
+        self.index.iter().chain(self.guards.iter().map(|guard| &guard.expr))
+    }
+
+    /// As [`Piece::expressions`], to be changed.
+    pub fn expressions_mut(&mut self) -> impl Iterator<Item = &mut IndexExpr> {
+        self.index.iter_mut().chain(self.guards.iter_mut().map(|guard| &mut guard.expr))
+    }
+}
+
 /// Where elements come from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {

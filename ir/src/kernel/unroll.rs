@@ -1,6 +1,6 @@
 //! Contractions of few products as kernels: the products of each sum one after the other, as a scalar program.
 
-use super::buffer::Extents;
+use super::buffer::{Extents, volume};
 use super::program::{Feed, Member};
 use super::stage::{Kernel, Operand, Param, Stage};
 use crate::index::IndexExpr;
@@ -29,9 +29,8 @@ const FEED: usize = 8;
 /// The kernel that computes a member of a contraction, to the bit, if its products are few: a chain of `fma` for each
 /// sum, from +0 on, and then what becomes of it. Sums of integers, and operands at places that are data, are left as they are.
 pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
-    let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
-    let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
-    let products = rows.saturating_mul(cols).saturating_mul(depth);
+    let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(volume);
+    let products = volume([rows, cols, depth]);
     let near = match (rows, cols) {
         (1, _) => has_neighbours(&member.rhs, &member.cols, member),
         (_, 1) => has_neighbours(&member.lhs, &member.rows, member),
@@ -41,7 +40,7 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
         // A sum of one product is elementwise.
         (_, 1) => [1, i64::MAX],
         _ if near && depth <= LINE => [LINE, i64::MAX],
-        _ if near && count(&member.batch) == 1 => LONG_LINE,
+        _ if near && volume(&member.batch) == 1 => LONG_LINE,
         (1, _) => ROW,
         _ => MATRIX,
     };
@@ -86,10 +85,9 @@ pub fn unrolled(name: &str, member: &Member) -> Option<Kernel> {
 /// Whether [`unrolled`] makes a kernel of a member of one row or column, if the elements of the other operand are side by side for
 /// neighbouring sums.
 pub fn is_small_line(member: &Member) -> bool {
-    let count = |extents: &Extents| extents.iter().fold(1i64, |all, &n| all.saturating_mul(n));
-    let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(count);
-    let products = rows.saturating_mul(cols).saturating_mul(depth);
-    let [deep, most] = if count(&member.batch) == 1 { LONG_LINE } else { [LINE, i64::MAX] };
+    let [rows, cols, depth] = [&member.rows, &member.cols, &member.depth].map(volume);
+    let products = volume([rows, cols, depth]);
+    let [deep, most] = if volume(&member.batch) == 1 { LONG_LINE } else { [LINE, i64::MAX] };
     let feeds = [&member.lhs, &member.rhs];
     let plain = feeds
         .iter()
@@ -192,14 +190,7 @@ impl Stage {
 
 /// Whether a parameter names other parameters, by numbers that change here.
 pub(super) fn reads_at_data(param: &Param) -> bool {
-    match param {
-        Param::Load(pieces) => pieces.iter().any(|p| {
-            let guards = p.guards.iter().map(|g| &g.expr);
-            p.index.iter().chain(guards).any(is_data)
-        }),
-        Param::Coord(e) => is_data(e),
-        Param::Row(_) | Param::Tile(_) | Param::Sum => false,
-    }
+    param.expressions().any(is_data)
 }
 
 fn is_data(e: &IndexExpr) -> bool {

@@ -10,128 +10,104 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// Buffers in the order in which they were met first.
-#[derive(Default)]
-struct SeenBuffers {
-    list: SmallVec<[Buffer; 8]>,
-    seen: HashSet<Buffer>,
-}
-
-impl SeenBuffers {
-    fn add(&mut self, b: Buffer) {
-        if self.seen.insert(b) {
-            self.list.push(b);
+/// The buffers that a visit meets, each once, in the order in which it meets them first.
+fn each_once(visit: impl FnOnce(&mut dyn FnMut(Buffer))) -> smallvec::IntoIter<[Buffer; 8]> {
+    let mut list: SmallVec<[Buffer; 8]> = SmallVec::new();
+    let mut seen = HashSet::new();
+    visit(&mut |b| {
+        if seen.insert(b) {
+            list.push(b);
         }
-    }
-
-    fn operand(&mut self, o: &Operand) {
-        if let Operand::Buffer(b) = o {
-            self.add(*b);
-        }
-    }
-
-    /// What a stage reads, and what follows its folds.
-    fn stage(&mut self, stage: &Stage) {
-        self.params(&stage.params);
-        for sink in &stage.sinks {
-            if let Sink::Fold { then, .. } = sink {
-                self.stage(then);
-            }
-        }
-    }
-
-    fn params(&mut self, params: &[Param]) {
-        for param in params {
-            if let Param::Load(pieces) = param {
-                pieces.iter().for_each(|p| self.operand(&p.from));
-            }
-        }
-    }
-
-    fn sinks(&mut self, stage: &Stage) {
-        for sink in &stage.sinks {
-            match sink {
-                Sink::Store { buffer, .. } => self.add(*buffer),
-                Sink::Fold { then, .. } => self.sinks(then),
-                Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
-            }
-        }
-    }
+    });
+    list.into_iter()
 }
 
 impl Kernel {
     /// The buffers it reads, each once, in the order in which its text names them first.
     pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = SeenBuffers::default();
-        self.stages.iter().for_each(|s| met.stage(s));
-        met.list.into_iter()
+        each_once(|met| self.stages.iter().for_each(|s| stage_reads(s, met)))
     }
 
     /// The buffers it writes, each once, in the order in which its text names them first.
     pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = SeenBuffers::default();
-        self.stages.iter().for_each(|s| met.sinks(s));
-        met.list.into_iter()
+        each_once(|met| self.stages.iter().for_each(|s| stage_writes(s, met)))
     }
 }
 
 impl Step {
     /// The buffers it reads, each once, in the order in which its text names them first.
     pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = SeenBuffers::default();
-        match self {
-            Step::Kernel(k) => k.stages.iter().for_each(|s| met.stage(s)),
-            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.stage(s)),
-            Step::Contract(c) => {
-                for m in &c.members {
-                    m.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
-                    met.stage(&m.then);
-                }
-            }
-            Step::Attend(a) => a.inputs.iter().for_each(|&b| met.add(b)),
-            Step::Scatter(s) => {
-                met.operand(&s.from);
-                met.params(&s.params);
-            }
-            Step::Argsort(a) => met.add(a.from),
-            Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
-            Step::Transfer(t) => met.add(t.from),
-            Step::Exchange(e) => e.from.into_iter().for_each(|b| met.add(b)),
-            Step::Print(p) => met.add(p.from),
-            Step::Loop(l) => {
-                l.trips.bounds().into_iter().for_each(|b| met.add(b));
-                l.all_carries().for_each(|c| met.operand(&c.from));
-                l.blocks().flat_map(Block::reads).for_each(|b| met.add(b));
-            }
-            Step::Branch(branch) => {
-                met.add(branch.selector);
-                branch.blocks.iter().flat_map(Block::reads).for_each(|b| met.add(b));
-            }
-        }
-        met.list.into_iter()
+        each_once(|met| self.visit_reads(met))
     }
 
     /// The buffers it writes, each once, in the order in which its text names them first.
     pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = SeenBuffers::default();
+        each_once(|met| self.visit_writes(met))
+    }
+
+    /// How often it names a buffer.
+    pub fn mentions(&self, buffer: Buffer) -> usize {
+        let mut count = 0;
+        let mut met = |b: Buffer| count += usize::from(b == buffer);
+        self.visit_reads(&mut met);
+        self.visit_writes(&mut met);
+        count
+    }
+
+    fn visit_reads(&self, met: &mut dyn FnMut(Buffer)) {
         match self {
-            Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
-            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.sinks(s)),
-            Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),
-            Step::Attend(a) => a.outputs.iter().for_each(|&b| met.add(b)),
-            Step::Scatter(s) => met.add(s.out),
-            Step::Argsort(a) => met.add(a.out),
-            Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
-            Step::Transfer(t) => met.add(t.to),
-            Step::Exchange(e) => met.add(e.to),
+            Step::Kernel(k) => k.stages.iter().for_each(|s| stage_reads(s, met)),
+            Step::Bundle(b) => {
+                b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| stage_reads(s, met));
+            }
+            Step::Contract(c) => {
+                for m in &c.members {
+                    m.feeds().iter().for_each(|(_, f, _)| params_reads(&f.params, met));
+                    stage_reads(&m.then, met);
+                }
+            }
+            Step::Attend(a) => a.inputs.iter().copied().for_each(met),
+            Step::Scatter(s) => {
+                operand_reads(&s.from, met);
+                params_reads(&s.params, met);
+            }
+            Step::Argsort(a) => met(a.from),
+            Step::Library(l) => l.inputs.iter().copied().for_each(met),
+            Step::Transfer(t) => met(t.from),
+            Step::Exchange(e) => e.from.iter().copied().for_each(met),
+            Step::Print(p) => met(p.from),
+            Step::Loop(l) => {
+                l.trips.bounds().into_iter().for_each(&mut *met);
+                l.all_carries().for_each(|c| operand_reads(&c.from, met));
+                l.blocks().flat_map(Block::reads).for_each(met);
+            }
+            Step::Branch(branch) => {
+                met(branch.selector);
+                branch.blocks.iter().flat_map(Block::reads).for_each(met);
+            }
+        }
+    }
+
+    fn visit_writes(&self, met: &mut dyn FnMut(Buffer)) {
+        match self {
+            Step::Kernel(k) => k.stages.iter().for_each(|s| stage_writes(s, met)),
+            Step::Bundle(b) => {
+                b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| stage_writes(s, met));
+            }
+            Step::Contract(c) => c.members.iter().for_each(|m| stage_writes(&m.then, met)),
+            Step::Attend(a) => a.outputs.iter().copied().for_each(met),
+            Step::Scatter(s) => met(s.out),
+            Step::Argsort(a) => met(a.out),
+            Step::Library(l) => l.outputs.iter().copied().for_each(met),
+            Step::Transfer(t) => met(t.to),
+            Step::Exchange(e) => met(e.to),
             Step::Print(_) => {}
             Step::Loop(l) => {
-                l.all_carries().for_each(|c| met.add(c.to));
-                l.all_stacks().for_each(|b| met.add(b));
+                l.all_carries().for_each(|c| met(c.to));
+                l.all_stacks().for_each(met);
             }
-            Step::Branch(branch) => branch.outputs.iter().for_each(|&b| met.add(b)),
+            Step::Branch(branch) => branch.outputs.iter().copied().for_each(met),
         }
-        met.list.into_iter()
     }
 
     /// Visits every mention of a buffer, in an order that depends on nothing but the step's structure. Buffers inside
@@ -209,6 +185,40 @@ impl Step {
     /// What people know it by: its word and, where it has one, its name.
     pub fn title(&self) -> impl fmt::Display + '_ {
         Title(self)
+    }
+}
+
+fn operand_reads(operand: &Operand, met: &mut dyn FnMut(Buffer)) {
+    if let Operand::Buffer(b) = operand {
+        met(*b);
+    }
+}
+
+fn params_reads(params: &[Param], met: &mut dyn FnMut(Buffer)) {
+    for param in params {
+        if let Param::Load(pieces) = param {
+            pieces.iter().for_each(|piece| operand_reads(&piece.from, met));
+        }
+    }
+}
+
+/// What a stage reads, and what follows its folds.
+fn stage_reads(stage: &Stage, met: &mut dyn FnMut(Buffer)) {
+    params_reads(&stage.params, met);
+    for sink in &stage.sinks {
+        if let Sink::Fold { then, .. } = sink {
+            stage_reads(then, met);
+        }
+    }
+}
+
+fn stage_writes(stage: &Stage, met: &mut dyn FnMut(Buffer)) {
+    for sink in &stage.sinks {
+        match sink {
+            Sink::Store { buffer, .. } => met(*buffer),
+            Sink::Fold { then, .. } => stage_writes(then, met),
+            Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
+        }
     }
 }
 

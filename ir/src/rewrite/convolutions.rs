@@ -18,6 +18,8 @@ use crate::literal::Literal;
 use crate::op::Op;
 use crate::types::{Dim, TensorType};
 
+const SUM_OF_WINDOWS: &str = "sum-of-windows";
+
 /// Convolutions in place of sums of windows.
 pub static CONVOLUTIONS: RuleTable = RuleTable {
     name: "convolutions",
@@ -27,7 +29,7 @@ pub static CONVOLUTIONS: RuleTable = RuleTable {
     rules: &[
         DEPTHWISE,
         Rule {
-            name: "sum-of-windows",
+            name: SUM_OF_WINDOWS,
             doc: "A sum of the windows that a product of `f32`, `bf16` or `f16` gives becomes the product of a padded operand's windows with \
               the other operand reversed; what is cut off the sum is not computed. Where windows are two or more elements apart the \
               other operand has zeros, so that each window has whole strides of steps.",
@@ -43,9 +45,12 @@ pub static CONVOLUTIONS: RuleTable = RuleTable {
 /// # Errors
 /// Only if a rule builds an instruction that does not fit, which is a defect of the rule.
 pub fn with_convolutions(f: &Function) -> Result<Function, Diagnostic> {
-    let made = rewrite(f, &CONVOLUTIONS, Exactness::Real)?.0;
-    // What sums of windows have become may be convolutions by channel.
-    Ok(rewrite(&made, &CONVOLUTIONS, Exactness::Real)?.0)
+    let (made, fired) = rewrite(f, &CONVOLUTIONS, Exactness::Real)?;
+    // What sums of windows have become may be convolutions by channel. Nothing else that a rule writes is one, or a sum of windows.
+    match fired.iter().any(|recognised| recognised.rule == SUM_OF_WINDOWS) {
+        true => Ok(rewrite(&made, &CONVOLUTIONS, Exactness::Real)?.0),
+        false => Ok(made),
+    }
 }
 
 /// An axis of windows.

@@ -273,8 +273,16 @@ fn arrays_side_by_side() {
 /// Factors, divisors and ends of guards that 32 bits do not hold: wrapped, they would pass guards and leave arrays.
 #[test]
 fn numbers_of_more_than_32_bits() {
+    // Eight terms that have 30 bits each, and together 2^32 at some places.
+    let sum =
+        (1..9).map(|k| format!("(d1 + {k}) / 20 * 268435456")).collect::<Vec<_>>().join(" + ");
+    let sum = format!("%x[(d1 + 1) / 7] when {sum} in [0, 100)");
     for dtype in [DType::F32, DType::F64, DType::I8] {
         for (x, y, load) in [
+            ("8", "58, 54", sum.as_str()),
+            ("8", "58, 54", "%x[(d1 + 1) / 7] when d1 * 4294967296 in [0, 100)"),
+            ("8", "58, 54", "%x[(d1 + 1) / 7] when (d1 + 1) / 7 in [2, 4294967296)"),
+            ("64", "2, 40", "%x[d1 / 4294967297] when d1 in [0, 39)"),
             (
                 "100, 8",
                 "58, 54",

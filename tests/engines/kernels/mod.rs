@@ -328,6 +328,13 @@ fn steps_say_what_they_read_and_write() {
             };
             assert_eq!(names(&mut step.reads()), reads, "{name}: {}", step.title());
             assert_eq!(names(&mut step.writes()), writes, "{name}: {}", step.title());
+            let mut visited = Vec::new();
+            step.clone().buffers_mut(&mut |b| visited.push(*b));
+            for b in program.buffers.keys() {
+                let count = visited.iter().filter(|&&other| other == b).count();
+                let data = &program.buffers[b];
+                assert_eq!(step.mentions(b), count, "{name}: {} of {}", step.title(), data.name);
+            }
             steps += 1;
         }
     }

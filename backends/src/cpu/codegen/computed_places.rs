@@ -9,7 +9,7 @@ use super::affine_form::{AffineForm, mentions};
 use super::loop_ir::{Sweep, SweepOutput};
 use super::scalar_form::written;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Storage};
+use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Storage, volume};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::SecondaryMap;
@@ -108,13 +108,8 @@ impl PlaceBuilder<'_, '_> {
     }
 
     fn param_changes(&self, param: &Param) -> bool {
-        let piece = |p: &Piece| {
-            let mut all = p.index.iter().chain(p.guards.iter().map(|g| &g.expr));
-            all.any(|e| self.changes(e))
-        };
         match param {
-            Param::Load(pieces) => pieces.iter().any(piece),
-            Param::Coord(e) => self.changes(e),
+            Param::Load(_) | Param::Coord(_) => param.expressions().any(|e| self.changes(e)),
             Param::Row(_) => self.inner < self.sweep.domain,
             Param::Tile(_) | Param::Sum => true,
         }
@@ -129,8 +124,7 @@ impl PlaceBuilder<'_, '_> {
     /// A buffer whose elements 32 bits number.
     fn data(&self, b: adfuse_ir::kernel::Buffer) -> Option<&BufferData> {
         let data = &self.sweep.program.buffers[b];
-        let elements = data.dims.iter().fold(1i64, |n, &d| n.saturating_mul(d));
-        (data.storage == Storage::Plain && elements < MOST).then_some(data)
+        (data.storage == Storage::Plain && volume(&data.dims) < MOST).then_some(data)
     }
 
     /// The value of a parameter, read where it is first asked for.
@@ -151,23 +145,14 @@ impl PlaceBuilder<'_, '_> {
 
     /// The operands of a read: none where it is in equal steps.
     fn place(&mut self, k: u32, pieces: &[Piece]) -> Option<SmallVec<[SVal; 3]>> {
-        let (piece, rest) = match pieces {
-            [piece] => (piece, false),
-            [piece, Piece { from: Operand::Literal(_), .. }] => (piece, true),
-            _ => {
-                let all = pieces
-                    .iter()
-                    .flat_map(|p| p.index.iter().chain(p.guards.iter().map(|g| &g.expr)));
-                let jumps = all.into_iter().any(|e| self.jumps(e));
-                return (!jumps).then(SmallVec::new);
-            }
-        };
-        let guards: &[Guard] = if rest { &piece.guards } else { &[] };
-        let mut all = piece.index.iter().chain(guards.iter().map(|g| &g.expr));
-        let Operand::Buffer(from) = piece.from else { return Some(SmallVec::new()) };
-        if !all.any(|e| self.jumps(e)) {
+        let jumps = |piece: &Piece| piece.expressions().any(|e| self.jumps(e));
+        if !pieces.iter().any(jumps) {
             return Some(SmallVec::new());
         }
+        let ([piece] | [piece, Piece { from: Operand::Literal(_), .. }]) = pieces else {
+            return None;
+        };
+        let Operand::Buffer(from) = piece.from else { return Some(SmallVec::new()) };
         let data = self.data(from)?.clone();
         let zero = || IndexExpr::Const(0);
         let part = |moved: bool| {
@@ -177,7 +162,7 @@ impl PlaceBuilder<'_, '_> {
         let (moved, fixed) = (part(true), part(false));
         let form = AffineForm::element(&moved, &data, self.sweep.extents.len());
         let mut args: SmallVec<[SVal; 3]> = smallvec![self.form(&form)?];
-        args.extend(self.holds(guards)?);
+        args.extend(self.holds(&piece.guards)?);
         let own = Piece { from: piece.from, index: fixed, guards: smallvec![] };
         let mut sources: SmallVec<_> = smallvec![own];
         sources.extend(pieces.get(1).cloned());
@@ -243,8 +228,8 @@ impl PlaceBuilder<'_, '_> {
                 range[0].saturating_add(ends[0].min(ends[1])),
                 range[1].saturating_add(ends[0].max(ends[1])),
             ];
-            let is_word = |n: &i64| n.unsigned_abs() < WORD.unsigned_abs();
-            if !ends.iter().chain(&range).chain([factor]).all(is_word) {
+            // Where the sums before and after a term have 32 bits, the term has, and its factor, unless the term is 0.
+            if range.iter().any(|n| n.unsigned_abs() >= WORD.unsigned_abs()) {
                 return None;
             }
             let mut term = self.term(e)?;
@@ -260,13 +245,13 @@ impl PlaceBuilder<'_, '_> {
         sum
     }
 
-    /// The value of what is not affine.
+    /// The value of what is not affine, and has a range: [`PlaceBuilder::range`] has found those of all its parts then, and that its
+    /// divisors and data are small.
     fn term(&mut self, e: &IndexExpr) -> Option<SVal> {
         match e {
             IndexExpr::Data { param, lo, hi } => self.clamped(*param, [*lo, *hi]),
             IndexExpr::FloorDiv(a, by) => self.quotient(a, *by),
             IndexExpr::Mod(a, by) => {
-                self.range(e)?;
                 let value = self.value(a)?;
                 if by.count_ones() == 1 {
                     let low = self.int(DType::I32, by - 1);
@@ -276,18 +261,21 @@ impl PlaceBuilder<'_, '_> {
                 let whole = self.prim(Prim::Mul, &[quotient, by], DType::I32);
                 Some(self.prim(Prim::Sub, &[value, whole], DType::I32))
             }
-            _ => self.value(e),
+            // A form has these in itself, not among its terms.
+            IndexExpr::Axis(_) | IndexExpr::Const(_) | IndexExpr::Add(..) | IndexExpr::Mul(..) => {
+                None
+            }
         }
     }
 
-    /// A quotient, rounded down.
+    /// A quotient, rounded down, of parts of a term.
     fn quotient(&mut self, a: &IndexExpr, by: i64) -> Option<SVal> {
-        let [low, _] = self.range(a).filter(|_| (1..MOST).contains(&by))?;
         if by.count_ones() == 1 {
             let (value, by) = (self.value(a)?, self.int(DType::I32, by.trailing_zeros().into()));
             return Some(self.prim(Prim::ShrA, &[value, by], DType::I32));
         }
         // Primitives round toward zero: what is divided is not below it.
+        let [low, _] = self.range(a)?;
         let up = low.min(0).div_euclid(by);
         let value = self.value(&a.clone().plus(-up * by))?;
         let (by, up) = (self.int(DType::I32, by), self.int(DType::I32, up));
@@ -295,7 +283,7 @@ impl PlaceBuilder<'_, '_> {
         Some(self.prim(Prim::Add, &[quotient, up], DType::I32))
     }
 
-    /// The integer value of a parameter, clamped.
+    /// The integer value of a parameter, clamped between numbers of less than 32 bits.
     fn clamped(&mut self, k: u32, [low, high]: [i64; 2]) -> Option<SVal> {
         let mut value = self.param(k)?;
         let dtype = match *self.body.params.get(k as usize)? {
@@ -307,9 +295,6 @@ impl PlaceBuilder<'_, '_> {
             }
             _ => return None,
         };
-        if low < -MOST || high > MOST {
-            return None;
-        }
         let [low, high] = [low, high].map(|n| self.int(dtype, n));
         let value = self.prim(Prim::Max, &[value, low], dtype);
         let value = self.prim(Prim::Min, &[value, high], dtype);

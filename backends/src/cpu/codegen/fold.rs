@@ -7,15 +7,14 @@
 
 use super::loop_ir::{FoldOutput, WalkedFold};
 use adfuse_ir::DType;
-use adfuse_ir::kernel::Extents;
+use adfuse_ir::kernel::{Extents, volume};
 use adfuse_ir::op::Monoid;
 
 impl FoldOutput {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.
     pub(crate) fn extents(&self, extents: &Extents) -> (i64, i64) {
         let [first, end] = self.axes;
-        let product = |all: &[i64]| all.iter().fold(1i64, |n, &x| n.saturating_mul(x));
-        (product(&extents[first..end]), product(&extents[end..]))
+        (volume(&extents[first..end]), volume(&extents[end..]))
     }
 }
 

@@ -8,6 +8,7 @@ use super::interleave::LIGHT;
 use super::loop_ir::{Access, GuardedSource, LoopNest, ParamRead, VectorAccess};
 use super::loop_program::{GroupWrite, LoopVal};
 use super::program_builder::ProgramBuilder;
+use adfuse_ir::kernel::volume;
 use std::sync::OnceLock;
 
 /// Bytes of a last level of cache, where the system does not tell.
@@ -42,7 +43,7 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// The outputs of a sweep that go past the caches.
 pub(crate) fn outputs(p: &LoopNest, lanes: u32) -> Vec<bool> {
-    let places = p.walk.extents.iter().fold(1u64, |n, &e| n.saturating_mul(e.max(0) as u64));
+    let places = volume(&p.walk.extents).unsigned_abs();
     let line = p.line_length();
     let able = p.order.len() < LIGHT && lanes >= LEAST_LANES;
     let able = able && line >= LEAST_GROUPS * i64::from(lanes);

@@ -10,6 +10,7 @@ use super::affine_form::{AffineForm, WalkedAxes, mentions};
 use super::loop_ir::{Access, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead};
 use super::loop_program::GridSteps;
 use adfuse_ir::Literal;
+use adfuse_ir::kernel::volume;
 use smallvec::SmallVec;
 
 /// Guards of grids are compared in 32 bits: their absolute values stay below this.
@@ -144,7 +145,7 @@ impl WalkedAxes {
             f.grid = grid;
         }
         self.extents.truncate(first);
-        self.extents.push(merged.iter().fold(1i64, |n, &e| n.saturating_mul(e)));
+        self.extents.push(volume(&merged));
         self.short = merged[1..].into();
     }
 }

@@ -125,18 +125,18 @@ impl Shuffle {
             }
         }
         let windows = windows(offsets, wanted);
-        // Instructions that make masks: of lanes that are known and lanes that are there, or of elements from masks of lanes.
-        let (of_vectors, of_windows, of_gather) = match mask {
-            RuntimeLanes::Full => (0, 0, 0),
-            RuntimeLanes::Whole => (MASK, windows.len() * MASK, MASK),
-            _ => {
-                let elements = windows.iter().map(|w| 2 * w.sharing(mask) + 1);
-                (MASK, 1 + elements.sum::<usize>(), MASK)
+        // Instructions that make masks. A vector of a blend and a gather each have one of lanes, which joins those that are wanted with
+        // those that are there; windows have masks of elements, made of masks of lanes.
+        let (of_lanes, of_elements) = match mask {
+            RuntimeLanes::Full => (0, 0),
+            RuntimeLanes::Whole => (MASK, windows.len() * MASK),
+            RuntimeLanes::Elements | RuntimeLanes::Lanes => {
+                (MASK, 1 + windows.iter().map(|w| 2 * w.sharing(mask) + 1).sum::<usize>())
             }
         };
-        let permuted = of_windows + permuted(&windows);
-        let blended = blend.len() * (1 + of_vectors);
-        let gathered = GATHER + of_gather;
+        let permuted = of_elements + permuted(&windows);
+        let blended = blend.len() * (1 + of_lanes);
+        let gathered = GATHER + of_lanes;
         match blended {
             n if n <= permuted.min(gathered) => Shuffle::Blend(blend),
             _ if permuted <= gathered => Shuffle::Permute(windows),

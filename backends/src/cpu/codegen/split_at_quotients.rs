@@ -124,14 +124,10 @@ fn affine_where_it_holds(piece: &mut Piece, extents: &[i64], short: &[usize]) {
         let Some((k, place)) = found else { continue };
         let fixed = |a: usize| if a == axis { IndexExpr::Const(place) } else { IndexExpr::axis(a) };
         let at: SmallVec<[IndexExpr; 8]> = (0..extents.len()).map(fixed).collect();
-        piece.index.iter_mut().for_each(|e| *e = e.compose(&at));
-        piece.guards.iter_mut().for_each(|guard| guard.expr = guard.expr.compose(&at));
+        piece.expressions_mut().for_each(|e| *e = e.compose(&at));
         piece.guards[k] = Guard { expr: IndexExpr::axis(axis), range: place..place + 1 };
     }
-    let guards = piece.guards.iter_mut().map(|guard| &mut guard.expr);
-    for e in piece.index.iter_mut().chain(guards) {
-        *e = affine_over_two(&simplified(e, extents), extents);
-    }
+    piece.expressions_mut().for_each(|e| *e = affine_over_two(&simplified(e, extents), extents));
 }
 
 /// An expression in which quotients and remainders of one axis with two coordinates are affine: any function of two places is.

@@ -12,7 +12,7 @@ use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
 use crate::cpu::point_tasks::{PointTasks, time_of};
 use crate::cpu::shape::{
-    ACCESS, CodeFold, covers, gcd, granule, in_code, left, of_rows, parted, volume,
+    ACCESS, CodeFold, checked_volume, covers, gcd, granule, in_code, left, of_rows, parted,
 };
 use crate::cpu::strict_scans::scan_room;
 use crate::cpu::sweep_facts::FactCollector;
@@ -74,9 +74,9 @@ impl CompileContext<'_> {
         kernel: &Kernel,
         sums: Option<DType>,
     ) -> Result<CompiledKernel, Diagnostic> {
-        let points = volume(&kernel.domain)?;
+        let points = checked_volume(&kernel.domain)?;
         let volumes: Vec<i64> =
-            kernel.stages.iter().map(|s| volume(&s.axes)).collect::<Result<_, _>>()?;
+            kernel.stages.iter().map(|s| checked_volume(&s.axes)).collect::<Result<_, _>>()?;
         let most = volumes.iter().copied().max().unwrap_or(1).max(1);
         let folding = kernel.stages.iter().map(|s| in_code(kernel, s));
         let folding: Vec<Vec<Option<CodeFold>>> = folding.collect::<Result<_, _>>()?;
@@ -97,7 +97,7 @@ impl CompileContext<'_> {
         }
         let mut tiles = Vec::new();
         for t in kernel.tiles.values() {
-            let places = volume(&t.dims)?.saturating_mul(batch);
+            let places = checked_volume(&t.dims)?.saturating_mul(batch);
             let offset = self.own.take(places, t.dtype.bytes())?;
             tiles.push(OwnArray { slot: slot(), offset, bytes: t.dtype.bytes() });
         }
@@ -226,7 +226,7 @@ impl CompileContext<'_> {
         slot: &mut dyn FnMut() -> u32,
     ) -> Result<CompiledStage, Diagnostic> {
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-        let places = volume(&stage.axes)?;
+        let places = checked_volume(&stage.axes)?;
         let kept = of_rows(kernel, stage)?;
         // Folds that do not go piece by piece need all places.
         let mut whole = false;
@@ -305,7 +305,7 @@ impl CompileContext<'_> {
             Sink::Scan { monoid, axis, reverse, into } => {
                 let axis = usize::from(*axis);
                 let extent = axes[axis] as usize;
-                let inner = volume(&axes[axis + 1..])? as usize;
+                let inner = checked_volume(&axes[axis + 1..])? as usize;
                 let (monoid, reverse) = (*monoid, *reverse);
                 let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
                 let work = self.own.take(room, bytes)?;
@@ -404,7 +404,7 @@ impl CompileContext<'_> {
         axes: &Extents,
         pieces: bool,
     ) -> Result<FoldKind, Diagnostic> {
-        let places = volume(axes)?;
+        let places = checked_volume(axes)?;
         let line = covers(runs, axes);
         match (line, monoid.is_arg()) {
             (Some(_), true) if pieces => {

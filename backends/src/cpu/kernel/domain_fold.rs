@@ -5,7 +5,7 @@ use super::compile::CompileContext;
 use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::machine_code::SweepId;
-use crate::cpu::shape::{left, parted, volume};
+use crate::cpu::shape::{checked_volume, left, parted};
 use crate::runtime::host_memory::too_much;
 use adfuse_ir::kernel::{Extents, Run, Sink, Stage, Storage};
 use adfuse_ir::op::Monoid;
@@ -32,8 +32,8 @@ impl CompileContext<'_> {
         for &a in runs.iter().flat_map(|r| &r.axes) {
             remaining[usize::from(a)] = 1;
         }
-        let places = volume(extents)?;
-        let results = volume(&remaining)?;
+        let places = checked_volume(extents)?;
+        let results = checked_volume(&remaining)?;
         let parted = if kept { None } else { parted(runs, extents)? };
         let row = parted.filter(|by| monoid.is_arg() && runs.len() == 1 && are_rows(by));
         let row = row.map(|by| by.size);

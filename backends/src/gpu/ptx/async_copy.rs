@@ -9,8 +9,8 @@ use super::emit::{At, Emit};
 use crate::gpu::schedule::async_copy::{RowArray, UNIT};
 use crate::gpu::schedule::cooperative_row::{Has, Team};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::volume;
 
 /// Where a warp is among those of its team, as numbers of a launch.
 pub(crate) struct Own<'a> {

@@ -5,8 +5,8 @@ use super::elementwise::body;
 use super::entry::{Out, begun};
 use crate::gpu::schedule::elementwise::Elementwise;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::volume;
 
 /// Launches loops whose sinks all store, at the same time. There are two at least, with blocks of equal threads.
 pub(crate) fn stores(

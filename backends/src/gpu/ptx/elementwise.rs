@@ -9,10 +9,9 @@ use super::operands;
 use crate::gpu::schedule::elementwise::{Elementwise, FlatGrid};
 use crate::gpu::schedule::index::whole;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::vectorize::{VectorLanes, neighbours};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Param, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Param, Sink, Stage, Storage, volume};
 use adfuse_ir::{DType, Diagnostic};
 use hashbrown::HashMap;
 

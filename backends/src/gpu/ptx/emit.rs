@@ -425,16 +425,7 @@ fn needed(params: &[Param], program: &ScalarProgram) -> Vec<bool> {
                 }
             })
         };
-        match &params[k] {
-            Param::Load(pieces) => {
-                for piece in pieces {
-                    piece.index.iter().for_each(&mut mark);
-                    piece.guards.iter().for_each(|g| mark(&g.expr));
-                }
-            }
-            Param::Coord(e) => mark(e),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-        }
+        params[k].expressions().for_each(&mut mark);
     }
     needed
 }

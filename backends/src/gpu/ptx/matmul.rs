@@ -16,10 +16,10 @@ use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::product::ScheduledProduct;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::{axes, volume};
+use crate::gpu::schedule::shape::axes;
 use crate::gpu::schedule::tiling::{CHUNK, Combine, ProductTiling};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Member, Stage};
+use adfuse_ir::kernel::{Buffer, Member, Stage, volume};
 use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// What one launch knows.

@@ -9,10 +9,9 @@ use super::isel::outputs;
 use super::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::operand_path::{OperandPath, feed, whole};
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::tiling::{ProductTiling, StagedOperand};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::Member;
+use adfuse_ir::kernel::{Member, volume};
 use adfuse_ir::{DType, Literal};
 
 /// Where a thread's elements of a step are: the first of them, and from turn to turn.

@@ -5,9 +5,8 @@ use super::emit::At;
 use super::entry::{Out, begun, single};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Buffer, Storage};
+use adfuse_ir::kernel::{Buffer, Storage, volume};
 
 /// Launches packing: a thread for each word.
 pub(crate) fn pack(

@@ -9,10 +9,9 @@ use super::operands::{constant, select};
 use super::partial_fold::neutral;
 use super::row_point::Point;
 use crate::gpu::schedule::index::{coordinates, range};
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Stage};
+use adfuse_ir::kernel::{Buffer, Stage, volume};
 use adfuse_ir::op::Monoid;
 
 /// The neighbours of a group among those of a stage's row, where the group is, and which of them may be past the end.

@@ -5,9 +5,8 @@ use super::emit::{At, Emit};
 use super::row_group::group;
 use super::row_point::Point;
 use crate::gpu::schedule::row_residency::pieces;
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::Param;
+use adfuse_ir::kernel::{Param, volume};
 
 /// Does the loads that give the same for every row, before the first: what asks for them again is given
 /// what they gave.

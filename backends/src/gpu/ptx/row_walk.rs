@@ -22,10 +22,10 @@ use crate::gpu::schedule::place_match::PlaceMatch;
 use crate::gpu::schedule::row_residency::{
     Reduction, Residency, parts_of_fold, pieces, reductions,
 };
-use crate::gpu::schedule::shape::{free, volume};
+use crate::gpu::schedule::shape::free;
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Param, Sink, Stage};
+use adfuse_ir::kernel::{Param, Sink, Stage, volume};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::ScalarProgram;
 

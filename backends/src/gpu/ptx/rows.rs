@@ -23,10 +23,10 @@ use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::row_decision::RowWalk;
 use crate::gpu::schedule::row_residency::pieces;
 use crate::gpu::schedule::rows::{Chains, ScheduledRows};
-use crate::gpu::schedule::shape::{axes, volume};
+use crate::gpu::schedule::shape::axes;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Param, Sink, Stage};
+use adfuse_ir::kernel::{Extents, Param, Sink, Stage, volume};
 use cranelift_entity::SecondaryMap;
 
 /// Launches a kernel.

@@ -17,9 +17,8 @@ use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::scatter::{
     OwnedPlaces, RowFolding, ScatterMethod, ScheduledScatter, SortedUpdates, extents,
 };
-use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::Scatter;
+use adfuse_ir::kernel::{Scatter, volume};
 use adfuse_ir::op::Update;
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Diagnostic};

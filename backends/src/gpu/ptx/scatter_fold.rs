@@ -11,9 +11,9 @@ use super::entry::{Out, begun, single};
 use super::operands::{self, select};
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::scatter::SortedUpdates;
-use crate::gpu::schedule::shape::{axes, volume};
+use crate::gpu::schedule::shape::axes;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Scatter, Stage};
+use adfuse_ir::kernel::{Buffer, Scatter, Stage, volume};
 use adfuse_ir::op::{Monoid, Update};
 use adfuse_ir::{DType, Diagnostic};
 

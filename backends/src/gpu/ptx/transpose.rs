@@ -9,11 +9,10 @@ use super::operands::class;
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::program::GpuSchedule;
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::transpose_tile::{ScheduledTranspose, element_bytes};
 use crate::gpu::schedule::work::Flat;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Param, Sink};
+use adfuse_ir::kernel::{Extents, Param, Sink, volume};
 use adfuse_ir::{DType, Diagnostic};
 
 /// Launches a loop that turns elements around.

@@ -2,11 +2,10 @@
 
 use super::cooperative_row::Team;
 use adfuse_ir::affine::simplified;
-use adfuse_ir::kernel::{Buffer, Extents, Kernel, Operand, Param, Program, Storage};
+use adfuse_ir::kernel::{Buffer, Extents, Kernel, Operand, Param, Program, Storage, volume};
 use smallvec::SmallVec;
 
 use super::index::{coordinates, divisible};
-use super::shape::volume;
 use adfuse_ir::index::IndexExpr;
 
 /// Bytes of one copy.

@@ -6,10 +6,9 @@
 //! by the position that is in memory. Where that would break the alignment of vectors, or a step is no launch
 //! of a kernel, the element is copied.
 
-use super::shape::volume;
 use adfuse_ir::kernel::{
     Block, BlockInput, Buffer, BufferData, Feed, Operand, Param, Program, Role, Sink, Stage, Step,
-    Storage, Verified,
+    Storage, Verified, volume,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -165,7 +164,7 @@ fn in_place(program: &Program, b: Buffer) -> bool {
 fn each_point_once(step: &Step, b: Buffer, points: i64) -> bool {
     match step {
         Step::Kernel(k) => k.stages.iter().all(|stage| {
-            let walked = volume(&k.domain).saturating_mul(volume(&stage.axes));
+            let walked = volume(k.domain.iter().chain(&stage.axes));
             walked == points && !after_fold(stage, b) || !stage_uses(stage, b)
         }),
         Step::Bundle(bundle) => {
@@ -173,8 +172,8 @@ fn each_point_once(step: &Step, b: Buffer, points: i64) -> bool {
         }
         Step::Contract(c) => c.members.iter().all(|m| {
             let walked = |feed: &Feed, own: &[i64]| {
-                let all = [volume(&m.batch), volume(own), volume(&m.depth)];
-                all.into_iter().fold(1, i64::saturating_mul) == points || !loads(&feed.params, b)
+                let all = volume(m.batch.iter().chain(own).chain(&m.depth));
+                all == points || !loads(&feed.params, b)
             };
             let walks = volume(&m.result()) == points && !after_fold(&m.then, b);
             let then = walks || !stage_uses(&m.then, b);

@@ -8,11 +8,11 @@ use super::cooperative_row::{BLOCK, Team};
 use super::fold::{LEAST_CHAIN, LEAST_THREADS, WIDE};
 use super::inline::{Inliner, defs};
 use super::scalar_form::instructions;
-use super::shape::{free, output_type, volume};
+use super::shape::{free, output_type};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Kernel, Order, Sink, Stage};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Sink, Stage, volume};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -51,7 +51,7 @@ impl ColumnFold {
     pub(crate) fn of(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<ColumnFold> {
         let mut all = folds(kernel);
         let axes = all.find_map(|(stage, k)| along(kernel, stage, k, fp))?;
-        let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
+        let count = volume(axes.iter().map(|&a| kernel.domain[a]));
         let kept: Vec<usize> = (0..kernel.domain.len()).filter(|a| !axes.contains(a)).collect();
         let found = ColumnFold { axes, count, kept, chain: Order::Chain.block() as i64 };
         let team = Team::of_columns(kernel, fp);
@@ -80,7 +80,7 @@ impl ColumnFold {
         let chip = i64::from(target.multiprocessors);
         let fills = |[idle, threads]: [i64; 2]| (chip - idle) * threads;
         let threads = |chain: i64| {
-            let others = found.kept.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
+            let others = volume(found.kept.iter().map(|&a| kernel.domain[a]));
             ((count + chain - 1) / chain).saturating_mul(others).saturating_mul(team.threads)
         };
         let mut chain = found.chain;
@@ -179,7 +179,7 @@ fn has_threads(kernel: &Kernel, fp: Fp) -> bool {
             let folded = |a: usize| run.axes.iter().any(|&b| usize::from(b) == a);
             let product = |of: bool| {
                 let axes = (0..kernel.domain.len()).filter(|&a| folded(a) == of);
-                axes.fold(1i64, |n, a| n.saturating_mul(kernel.domain[a]))
+                volume(axes.map(|a| kernel.domain[a]))
             };
             let chains = product(true) / chain;
             Some((product(false) / WIDE).saturating_mul(chains) >= LEAST_THREADS)

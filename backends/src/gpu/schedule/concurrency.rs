@@ -6,12 +6,11 @@
 //! one after the other. Dependencies are those of values; where two values share memory the later step waits for it too, which
 //! is known when the memory is planned.
 
-use super::shape::volume;
 use super::text::{DecisionLine, Line, Reader, Writer, wrong};
 use super::warpgroup_form::{WarpgroupForm, joint_runs};
 use super::warpgroup_price::{BANDWIDTH, LAUNCH, LIBRARY_RATE, PLANNED_RATE};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, Contract, Member, Program, Step};
+use adfuse_ir::kernel::{Buffer, Contract, Member, Program, Step, volume};
 use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 use std::ops::Range;

@@ -7,12 +7,11 @@ use super::grid::{Grid, resident_fits};
 use super::laid_out::LaidOut;
 use super::mma_unit::Unit;
 use super::scalar_form::written;
-use super::shape::volume;
 use super::staged_box::{BoxOperand, OWN, StagedBox};
 use super::text::{DecisionLine, Line, Reader, Writer, listed, number, pair, wrong};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Extents, Member, Program, Sink};
+use adfuse_ir::kernel::{Extents, Member, Program, Sink, volume};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
 use smallvec::SmallVec;
@@ -124,7 +123,7 @@ impl WindowForm {
     pub(crate) fn of(program: &Program, m: &Member, fp: Fp) -> Option<WindowForm> {
         let all = [&m.batch, &m.rows, &m.cols, &m.depth];
         let unit = Unit::of(m, fp);
-        if unit == Unit::Fma || all.iter().any(|n| volume(n) == 0) {
+        if unit == Unit::Fma || all.into_iter().any(|n| volume(n) == 0) {
             return None;
         }
         if written(&m.then.program, fp).insts.len() > MOST_EPILOGUE {
@@ -172,11 +171,6 @@ impl WindowForm {
     }
 }
 
-/// Elements of a tile.
-pub(crate) fn elements(sides: &[i64]) -> i64 {
-    sides.iter().copied().fold(1, i64::saturating_mul)
-}
-
 /// The coordinates of place `n` among these extents.
 pub(crate) fn place(mut n: i64, extents: &[i64]) -> Sides {
     let mut at: Sides = extents.iter().map(|_| 0).collect();
@@ -189,7 +183,7 @@ pub(crate) fn place(mut n: i64, extents: &[i64]) -> Sides {
 
 /// Whether each warp's groups are those of the first, further on along each axis: then they are constants apart.
 fn are_alike(groups: &[i64], each: i64) -> bool {
-    let warps = elements(groups) / each.max(1);
+    let warps = volume(groups) / each.max(1);
     (0..warps).all(|warp| {
         let from = place(warp * each, groups);
         (0..each).all(|k| {
@@ -204,7 +198,7 @@ impl BoxOperand {
     /// Whether words begin at the same of two elements in each tile, warp and lane, so that it follows from their groups.
     fn begins_alike(&self, sides: &Sides, (groups, each): (&Sides, i64), lane: usize) -> bool {
         let (Some(line), BoxWord::Sliding) = (self.dims.last(), self.word) else { return true };
-        let warps = elements(groups) / each.max(1);
+        let warps = volume(groups) / each.max(1);
         line.factors[OWN].iter().enumerate().filter(|(_, f)| *f % 2 != 0).all(|(a, _)| {
             let is_cut = sides[a] < self.extents[OWN][a] && sides[a] % 2 != 0;
             let warps = (0..warps).all(|warp| place(warp * each, groups)[a] % 2 == 0);
@@ -252,7 +246,7 @@ impl WindowTiling {
         let boxes = [0, 1]
             .map(|side| StagedBox::new(&form.operands[side], &tile.sides[side], &tile.sides[2]));
         let words = boxes.iter().map(StagedBox::words).fold(0, i64::saturating_add);
-        let most = tile.sides.iter().map(|sides| elements(sides)).max().unwrap_or(0);
+        let most = tile.sides.iter().map(volume).max().unwrap_or(0);
         if words > MOST_WORDS || most > MOST_WORDS {
             return Err(format!("boxes of {words} words are more than shared memory has"));
         }
@@ -271,13 +265,13 @@ impl WindowTiling {
         let groups = [rows, cols, depth];
         let past = |a: usize| form.depth[a] % tile.sides[2][a] != 0;
         let ends = |a: usize| form.operands.iter().any(|operand| operand.ends(a));
-        if (0..form.depth.len()).any(|a| past(a) && !ends(a)) || elements(&groups[2]) % 2 != 0 {
+        if (0..form.depth.len()).any(|a| past(a) && !ends(a)) || volume(&groups[2]) % 2 != 0 {
             return Err(format!("steps of {} do not divide the depth", listed(&tile.sides[2])));
         }
-        let each = [0, 1].map(|k| elements(&groups[k]) / tile.warps[k].max(1));
+        let each = [0, 1].map(|k| volume(&groups[k]) / tile.warps[k].max(1));
         let whole = (0..2).all(|k| {
             tile.warps[k] > 0
-                && each[k] * tile.warps[k] == elements(&groups[k])
+                && each[k] * tile.warps[k] == volume(&groups[k])
                 && are_alike(&groups[k], each[k])
                 && form.operands[k].begins_alike(&tile.sides[k], (&groups[k], each[k]), lanes[k])
         });
@@ -289,7 +283,7 @@ impl WindowTiling {
             let along = extents[k].iter().zip(&tile.sides[k]);
             along.map(|(n, side)| (n + side - 1) / side).collect::<Sides>()
         });
-        let steps = elements(&tiles[2]);
+        let steps = volume(&tiles[2]);
         let per = (steps + tile.parts - 1) / tile.parts.max(1);
         let threads = tile.warps[0] * tile.warps[1] * WARP;
         Ok(WindowTiling { boxes, lanes, tiles, groups, steps, per, each, threads })
@@ -308,7 +302,7 @@ impl WindowTiling {
 
     /// Pieces of 8 places of the depth in a step.
     pub(crate) fn pieces(&self) -> i64 {
-        elements(&self.groups[2]) / 2
+        volume(&self.groups[2]) / 2
     }
 
     /// Sums of a thread.
@@ -318,8 +312,7 @@ impl WindowTiling {
 
     /// Blocks that tiles have, of all of the batch, without parts of the depth.
     pub(crate) fn blocks(&self, m: &Member) -> i64 {
-        let all = [volume(&m.batch), elements(&self.tiles[0]), elements(&self.tiles[1])];
-        all.into_iter().fold(1, i64::saturating_mul)
+        volume(m.batch.iter().chain(&self.tiles[0]).chain(&self.tiles[1]))
     }
 }
 

@@ -4,14 +4,12 @@ use super::box_program::BoxProgram;
 use super::box_word::BoxWord;
 use super::convolution::{
     BoxPath, DEEP, MOST_PIECES, MOST_SUMS, NEAR, Sides, WindowForm, WindowTile, WindowTiling,
-    elements,
 };
 use super::mma_unit::Unit;
-use super::shape::volume;
 use super::staged_box::{BoxOperand, CopyTeams, StagedBox};
 use super::tiling::Combine;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Buffer, Member};
+use adfuse_ir::kernel::{Buffer, Member, volume};
 use hashbrown::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -207,7 +205,7 @@ fn shapes(form: &WindowForm, m: &Member, usual: &Sides, target: &GpuTarget) -> V
     for (rows, own) in own_sides(&m.rows).into_iter().map(|sides| staged(0, sides)) {
         for (cols, other) in &cols {
             for (warps, resident) in WARPS {
-                let [tall, wide] = [elements(&rows), elements(cols)];
+                let [tall, wide] = [volume(&rows), volume(cols)];
                 let fits = tall * wide / (warps[0] * warps[1] * WARP) <= MOST_SUMS
                     && tall % (2 * NEAR * warps[0]) == 0
                     && wide % (NEAR * warps[1]) == 0;
@@ -237,7 +235,7 @@ fn rough(
         along.product::<f64>()
     };
     let blocks = volume(&m.batch) as f64 * tiles(0, &m.rows) * tiles(1, &m.cols);
-    let steps = volume(&form.depth) as f64 / elements(usual) as f64;
+    let steps = volume(&form.depth) as f64 / volume(usual) as f64;
     let resident = f64::from(*resident);
     let chip = f64::from(target.multiprocessors) * resident;
     let (waves, steps) =
@@ -275,8 +273,8 @@ fn step_clocks(
     turns: [f64; 2],
     staging: [Option<StagedClocks>; 2],
 ) -> f64 {
-    let [rows, cols, depth] = [0, 1, 2].map(|k| elements(&sides[k]) as f64);
-    let [tall, wide] = [0, 1].map(|k| (elements(&sides[k]) / NEAR / warps[k]) as f64);
+    let [rows, cols, depth] = [0, 1, 2].map(|k| volume(&sides[k]) as f64);
+    let [tall, wide] = [0, 1].map(|k| (volume(&sides[k]) / NEAR / warps[k]) as f64);
     let warps = warps[0] * warps[1];
     let (mut shared, mut issued, mut bytes) = (0.0, 0.0, 0.0);
     for ((staged, staging), operand) in boxes.into_iter().zip(staging).zip(&form.operands) {
@@ -312,7 +310,7 @@ fn step_clocks(
 /// Clocks in which the sums of a tile are stored. Where lanes are along another axis than the columns' last, they store a part of
 /// each sector of memory.
 fn finish_clocks(sides: [&Sides; 2], m: &Member) -> f64 {
-    let bytes = (4 * elements(sides[0]) * elements(sides[1])) as f64;
+    let bytes = (4 * volume(sides[0]) * volume(sides[1])) as f64;
     let lane = sides[1].iter().rposition(|n| n % NEAR == 0);
     let last = m.cols.iter().rposition(|&n| n != 1);
     let scattered = if lane == last { 1.0 } else { 4.0 };
@@ -354,7 +352,7 @@ fn others(
     }
     let n = extents[at];
     for size in [1, 2, 4, 7, 8, 14, 16].into_iter().filter(|&size| size < n).chain([n]) {
-        if elements(sides) * size > most {
+        if volume(&*sides) * size > most {
             break;
         }
         sides[at] = size;
@@ -380,13 +378,13 @@ fn depth_sides(form: &WindowForm) -> Vec<Sides> {
     }
     let fits = |sides: &Sides| {
         let mut each = sides.iter().zip(&form.depth).enumerate();
-        each.all(|(a, (side, n))| n % side == 0 || ends(a)) && elements(sides) % 8 == 0
+        each.all(|(a, (side, n))| n % side == 0 || ends(a)) && volume(sides) % 8 == 0
     };
     found.retain(fits);
     found.sort();
     found.dedup();
     // Steps that have windows whole share the most elements; those of about 64 places have few barriers and leave room.
     let whole = |sides: &Sides| sides.iter().zip(&form.depth).filter(|(side, n)| side == n).count();
-    found.sort_by_key(|sides| (std::cmp::Reverse(whole(sides)), (elements(sides) - 64).abs()));
+    found.sort_by_key(|sides| (std::cmp::Reverse(whole(sides)), (volume(sides) - 64).abs()));
     found
 }

@@ -2,9 +2,9 @@
 
 use super::row_vectors::takes_short_groups;
 use super::scalar_form::instructions;
-use super::shape::{free, output_type, volume};
+use super::shape::{free, output_type};
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::{Kernel, Order, Program, Sink, Stage};
+use adfuse_ir::kernel::{Kernel, Order, Program, Sink, Stage, volume};
 
 /// Elements of a block of the lane order.
 pub(crate) const BLOCK: i64 = 1024;

@@ -2,11 +2,10 @@
 //! block (stream-K). A tile is then the sum of several parts, of which each run leaves one, and a launch that follows adds them up in
 //! their order, whichever block was done first.
 
-use super::shape::volume;
 use super::warpgroup_tile::{BAND, MOST_BAND, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Stage};
+use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Stage, volume};
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::PrimaryMap;
@@ -184,7 +183,7 @@ fn place(extents: &[i64], first: usize) -> IndexExpr {
 
 /// The extents of the parts of several products' sums.
 pub(crate) fn part_extents(m: &Member, products: usize, parts: i64) -> Extents {
-    let own = [&m.batch, &m.rows, &m.cols].map(|extents| volume(extents));
+    let own = [&m.batch, &m.rows, &m.cols].map(volume);
     [products as i64, parts].into_iter().chain(own).collect()
 }
 

@@ -3,12 +3,11 @@
 use super::grid::Grid;
 use super::index::whole;
 use super::scalar_form::written;
-use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer};
 use super::vectorize::{neighbours, single_loads, vectors};
 use super::work::Flat;
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Program, Sink, Storage};
+use adfuse_ir::kernel::{Program, Sink, Storage, volume};
 use adfuse_ir::{Diagnostic, Fp};
 
 /// Instructions of a body beyond which neighbours are not computed together: the text grows with them.

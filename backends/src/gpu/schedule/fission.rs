@@ -2,10 +2,10 @@
 
 use super::column_folds::{ColumnFold, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
-use super::shape::{axes, free, identity, internal, load, volume};
+use super::shape::{axes, free, identity, internal, load};
 use super::work::{Join, Lowering, SCAN_GROUP, Scan, Work};
 use adfuse_ir::kernel::{
-    Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
+    Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile, volume,
 };
 use adfuse_ir::{DType, Fp};
 use cranelift_entity::SecondaryMap;

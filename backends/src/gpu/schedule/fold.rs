@@ -3,13 +3,13 @@
 use super::fold_order::{FoldResult, FoldShape};
 use super::grid::Grid;
 use super::scalar_form::written;
-use super::shape::{free, load, loaded, only, output_type, volume};
+use super::shape::{free, load, loaded, only, output_type};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tree_fold::{Tree, TreeFold, joined};
 use super::vectorize::vectors_along;
 use super::work::{Flat, Lowering};
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Extents, Order, Program, Run, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Extents, Order, Program, Run, Sink, Stage, Storage, volume};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{SInst, SOp};
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -84,7 +84,7 @@ fn shape(domain: &[i64], run: Option<&Run>, (monoid, d): (Monoid, DType), fp: Fp
     let axes: Vec<usize> =
         run.map_or(Vec::new(), |r| r.axes.iter().map(|&a| usize::from(a)).collect());
     let kept: Vec<usize> = (0..domain.len()).filter(|a| !axes.contains(a)).collect();
-    let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(domain[a]));
+    let count = volume(axes.iter().map(|&a| domain[a]));
     let kept_extents: Extents = kept.iter().map(|&a| domain[a]).collect();
     let mut order = run.map_or(Order::Chain, |r| r.order);
     if free(monoid, d) {

@@ -1,10 +1,9 @@
 //! Folds: what is folded, and in which order.
 
 use super::index::coordinates;
-use super::shape::volume;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Order, Stage};
+use adfuse_ir::kernel::{Buffer, Extents, Order, Stage, volume};
 use adfuse_ir::op::Monoid;
 
 /// How the folds of a launch run: over which axes, in which order.

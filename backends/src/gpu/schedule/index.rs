@@ -1,8 +1,7 @@
 //! Index expressions: ranges, divisibility, coordinates of a place.
 
-use super::shape::volume;
 use adfuse_ir::affine::simplified;
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, volume};
 
 use adfuse_ir::index::IndexExpr;
 

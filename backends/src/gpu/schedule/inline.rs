@@ -53,24 +53,10 @@ pub(crate) fn data_sources(kernel: &Kernel) -> (Vec<Row>, Vec<Tile>) {
             _ => {}
         };
         for param in &stage.params {
-            visit(param, &mut |e| data_of(e, &mut found));
+            param.expressions().for_each(|e| data_of(e, &mut found));
         }
     }
     (rows, tiles)
-}
-
-/// Shows the places at which a parameter reads.
-pub(crate) fn visit(param: &Param, see: &mut dyn FnMut(&IndexExpr)) {
-    match param {
-        Param::Load(pieces) => {
-            for piece in pieces {
-                piece.index.iter().for_each(&mut *see);
-                piece.guards.iter().for_each(|g| see(&g.expr));
-            }
-        }
-        Param::Coord(e) => see(e),
-        Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-    }
 }
 
 /// Makes stages of a kernel that read nothing but buffers, and what is kept.
@@ -171,16 +157,7 @@ impl Inliner<'_> {
                     failed |= number.is_none();
                     number.unwrap_or(p)
                 };
-                match &mut param {
-                    Param::Load(pieces) => {
-                        for piece in pieces {
-                            piece.index.iter_mut().for_each(|e| rename(e, &mut renamed));
-                            piece.guards.iter_mut().for_each(|g| rename(&mut g.expr, &mut renamed));
-                        }
-                    }
-                    Param::Coord(e) => rename(e, &mut renamed),
-                    Param::Row(_) | Param::Tile(_) | Param::Sum => {}
-                }
+                param.expressions_mut().for_each(|e| rename(e, &mut renamed));
                 if failed {
                     return None;
                 }

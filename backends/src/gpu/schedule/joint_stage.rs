@@ -1,7 +1,6 @@
 //! Stages of equal extents as one: a loop that does what several would, with one launch.
 
 use super::index::has_data;
-use super::inline::visit;
 use adfuse_ir::kernel::{Param, Stage};
 use adfuse_ir::scalar::{SInst, SOp, SVal, ScalarProgram};
 use cranelift_entity::PrimaryMap;
@@ -27,13 +26,9 @@ pub(crate) fn joint(stages: Vec<Stage>) -> Vec<Stage> {
 
 /// Whether a stage can share a loop: it has no axes of its own, and no place that it reads or writes depends on what is read.
 fn is_joined(stage: &Stage) -> bool {
-    let mut fixed = true;
-    let mut reads_buffers = true;
-    for param in &stage.params {
-        reads_buffers &= matches!(param, Param::Load(_) | Param::Coord(_));
-        visit(param, &mut |e| fixed &= !has_data(e));
-    }
-    stage.axes.is_empty() && reads_buffers && fixed
+    let is_read = |param: &Param| matches!(param, Param::Load(_) | Param::Coord(_));
+    let mut expressions = stage.params.iter().flat_map(Param::expressions);
+    stage.axes.is_empty() && stage.params.iter().all(is_read) && !expressions.any(has_data)
 }
 
 /// Adds what a stage reads, computes and stores to another.

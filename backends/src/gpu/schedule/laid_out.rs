@@ -6,10 +6,11 @@
 
 use super::box_word::BoxWord;
 use super::operand_path::feed;
-use super::shape::volume;
 use super::staged_box::{BoxDim, BoxOperand, DEEP, OWN};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Param, Piece, Program, Sink, Stage};
+use adfuse_ir::kernel::{
+    Buffer, Extents, Member, Operand, Param, Piece, Program, Sink, Stage, volume,
+};
 use adfuse_ir::scalar::SOp;
 use adfuse_ir::{DType, Literal};
 use smallvec::SmallVec;
@@ -54,7 +55,7 @@ impl LaidOut {
         let (feed, _) = feed(m, self.side);
         let others = if self.side == 0 { &m.cols } else { &m.rows };
         let all = self.extents(m);
-        let words = all.iter().flatten().fold(1i64, |n, &k| n.saturating_mul(k));
+        let words = volume(all.iter().flatten());
         let is_large = |piece: &Piece| match piece.from {
             Operand::Buffer(b) => 2 * words > MOST_LARGER * volume(&program.buffers[b].dims),
             Operand::Literal(_) => false,

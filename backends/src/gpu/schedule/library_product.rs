@@ -58,7 +58,7 @@ impl Product {
         let out = stored(program, &m.then, [&m.batch, &m.rows, &m.cols])?;
         let mut size = [0; 4];
         for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
-            *n = extents.iter().try_fold(1u64, |all, &n| all.checked_mul(n.unsigned_abs()))?;
+            *n = checked_volume(extents)?;
             // The library counts rows and columns in 32 bits.
             if !(1..=i32::MAX as u64).contains(n) {
                 return None;
@@ -172,7 +172,7 @@ pub(crate) fn lies(program: &Program, feed: &Feed, groups: [&Extents; 3]) -> Opt
     let [piece] = pieces.as_slice() else { return None };
     let Operand::Buffer(b) = piece.from else { return None };
     let plain = passes(&feed.program, None) && piece.guards.is_empty();
-    let size = [volume(groups[1])?, volume(groups[2])?];
+    let size = [checked_volume(groups[1])?, checked_volume(groups[2])?];
     let found = plain.then(|| matrix(program, b, &piece.index, groups)).flatten()?;
     found.lines(size).map(|_| found)
 }
@@ -203,7 +203,7 @@ fn passes(program: &ScalarProgram, to: Option<DType>) -> bool {
     }
 }
 
-fn volume(extents: &Extents) -> Option<u64> {
+fn checked_volume(extents: &Extents) -> Option<u64> {
     extents.iter().try_fold(1u64, |all, &n| all.checked_mul(n.unsigned_abs()))
 }
 

@@ -5,7 +5,6 @@ use super::capabilities::CAPABILITIES;
 use super::convolution::{WindowForm, WindowTile};
 use super::library_product::{Product, UNEVEN, is_stored, lies, stored};
 use super::measured_product::fastest;
-use super::shape::volume;
 use super::warpgroup_form::{JointRun, WarpgroupForm, joint_runs};
 use super::warpgroup_price::{BANDWIDTH, LAUNCH, LIBRARY_DEEP_RATE, LIBRARY_FINISH, slower};
 use super::warpgroup_tile::WarpgroupTile;
@@ -14,7 +13,7 @@ use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Param, Piece,
-    ProductTimes, ProductWay, Program, Role, Sink, Stage, Step, Verified, verify,
+    ProductTimes, ProductWay, Program, Role, Sink, Stage, Step, Verified, verify, volume,
 };
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::types::MAX_RANK;

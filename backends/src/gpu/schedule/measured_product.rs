@@ -1,11 +1,10 @@
 //! Products by measured times: what a product is called in a table of times, and the way that was the fastest.
 
-use super::shape::volume;
 use super::warpgroup_form::WarpgroupForm;
 use super::warpgroup_tile::{TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{
-    Contract, Member, ProductTimes, ProductWay, Program, Role, Step, StepForm, WarpgroupWay,
+    Contract, Member, ProductTimes, ProductWay, Program, Role, Step, StepForm, WarpgroupWay, volume,
 };
 use adfuse_ir::{DType, Fp};
 use sha2::{Digest, Sha256};

@@ -1,10 +1,9 @@
 //! How a product's operand comes to its tiles: as it lies in memory, or element by element.
 
-use adfuse_ir::kernel::{Operand as From, Param, Storage};
+use adfuse_ir::kernel::{Operand as From, Param, Storage, volume};
 use adfuse_ir::scalar::SOp;
 
 use super::mma_unit::Unit;
-use super::shape::volume;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Feed, Member, Piece, Program};

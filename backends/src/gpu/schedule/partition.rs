@@ -10,7 +10,7 @@ use super::context::ScheduleContext;
 use super::convolution::{WindowForm, WindowTile, is_row_sum};
 use super::index::in_order;
 use super::measured_product::fastest_tile;
-use super::shape::{axes, free, identity, load, volume};
+use super::shape::{axes, free, identity, load};
 use super::user_call::{CallWork, UserLaunch};
 use super::warpgroup_form::{WarpgroupForm, WarpgroupWork, joint_runs};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
@@ -20,7 +20,7 @@ use crate::runtime::user_kernel::KernelCall;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Contract, Extents, Library, Member, Operand, Order, Param, Piece, Program,
-    Role, Run, Scatter, Sink, Space, Stage, Step, Storage,
+    Role, Run, Scatter, Sink, Space, Stage, Step, Storage, volume,
 };
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::{At, DType, Diagnostic, Dim, Kind, TensorType};

@@ -1,12 +1,12 @@
 //! Contractions as they are run: where sums of parts go, and what folds them.
 
-use super::convolution::{WindowForm, WindowTile, WindowTiling, elements};
-use super::shape::{axes, identity, load, volume};
+use super::convolution::{WindowForm, WindowTile, WindowTiling};
+use super::shape::{axes, identity, load};
 use super::tiling::{ProductTiling, TileDecision};
 use super::warpgroup_price::PLANNED_RATE;
 use super::work::Lowering;
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, Extents, Member, Order, Run, Sink, Stage};
+use adfuse_ir::kernel::{Buffer, Extents, Member, Order, Run, Sink, Stage, volume};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use smallvec::SmallVec;
@@ -78,7 +78,7 @@ pub(crate) fn scheduled_windows(
     let cols = member.batch.len() + member.rows.len()..result.len();
     let mut row_parts = result.clone();
     for (k, n) in row_parts[cols.clone()].iter_mut().enumerate() {
-        *n = if k == 0 { elements(&tiling.tiles[1]) * tile.warps[1] } else { 1 };
+        *n = if k == 0 { volume(&tiling.tiles[1]) * tile.warps[1] } else { 1 };
     }
     let mut folds = Vec::new();
     let mut sums = Vec::new();

@@ -17,7 +17,7 @@ use super::rows::RowKernel;
 use super::scalar_form::written;
 use super::scatter::{self, ScatterDecision};
 use super::scheduled::Scheduled;
-use super::shape::{internal, volume};
+use super::shape::internal;
 use super::sort::{self, SortDecision};
 use super::text::{DecisionLine, wrong};
 use super::tiling::TileDecision;
@@ -29,7 +29,9 @@ use super::warpgroup_form::WarpgroupWork;
 use super::warpgroup_tile::WarpgroupTile;
 use super::work::{Flat, Home, Join, Lowering, Sort, Work};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
+use adfuse_ir::kernel::{
+    Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified, volume,
+};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
 use cranelift_entity::SecondaryMap;
 
@@ -433,7 +435,7 @@ impl Scheduler<'_, '_> {
     }
 
     fn product(&mut self, member: Member) -> Result<(), Diagnostic> {
-        if [&member.batch, &member.rows, &member.cols].iter().any(|n| volume(n) == 0) {
+        if [&member.batch, &member.rows, &member.cols].into_iter().any(|n| volume(n) == 0) {
             return Ok(());
         }
         let best = TileDecision::of(&self.low.program, &member, self.low.fp, &self.low.target);

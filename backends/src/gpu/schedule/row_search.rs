@@ -10,10 +10,10 @@ use super::row_residency::{
 };
 use super::row_unroll::unrolls;
 use super::scalar_form::written;
-use super::shape::{internal, output_type, volume};
+use super::shape::{internal, output_type};
 use super::tree_fold::Tree;
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Kernel, Param, Program, Sink, Stage, Tile};
+use adfuse_ir::kernel::{Kernel, Param, Program, Sink, Stage, Tile, volume};
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Diagnostic, Fp};
 

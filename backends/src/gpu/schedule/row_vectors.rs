@@ -1,10 +1,9 @@
 //! Vectors of rows whose length is no multiple of them: the last group of neighbours of a row is short.
 
 use super::index::{has_data, whole};
-use super::shape::volume;
 use super::vectorize::VectorLanes;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Kernel, Param, Program, Sink, Stage};
+use adfuse_ir::kernel::{Buffer, Kernel, Param, Program, Sink, Stage, volume};
 
 /// Whether threads may have groups of `width` neighbours of every row, though the last group of a row is short.
 ///

@@ -10,11 +10,11 @@ use super::row_decision::{RowDecision, RowWalk};
 use super::row_residency::{RowFrame, RowLayout, parts_bytes, read_tiles, unchanging, walked};
 use super::row_unroll::most_turns;
 use super::row_vectors::takes_short_groups;
-use super::shape::{output_type, volume};
+use super::shape::output_type;
 use super::tree_fold::{TreeFold, joined};
 use super::work::Lowering;
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Extents, Kernel, Order, Program, Sink};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Program, Sink, volume};
 use adfuse_ir::{Diagnostic, Fp};
 
 /// What the chains of a column's fold leave.

@@ -2,14 +2,14 @@
 //! their places first.
 
 use super::grid::Grid;
-use super::shape::{free, internal, volume};
+use super::shape::{free, internal};
 use super::sort::{self, ScheduledSort, SortDecision};
 use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::update_columns::UpdateColumns;
 use super::work::{Lowering, Sort, SortDestination, SortSource};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, BufferData, Extents, Scatter};
+use adfuse_ir::kernel::{Buffer, BufferData, Extents, Scatter, volume};
 use adfuse_ir::op::Update;
 use adfuse_ir::{DType, Diagnostic, Fp};
 

@@ -33,10 +33,6 @@ pub(crate) fn loaded(params: &[Param]) -> Vec<Buffer> {
     pieces.filter_map(from).collect()
 }
 
-pub(crate) fn volume(extents: &[i64]) -> i64 {
-    extents.iter().fold(1i64, |n, &m| n.saturating_mul(m.max(0)))
-}
-
 /// Whether folds in any order have the same bits.
 pub(crate) fn free(monoid: Monoid, dtype: DType) -> bool {
     !(dtype.is_float() && matches!(monoid, Monoid::Sum | Monoid::Prod))

@@ -10,7 +10,7 @@ use super::box_word::{BoxWord, PairedPlaces};
 use super::mma_unit::Unit;
 use super::operand_path::feed;
 use adfuse_ir::index::Guard;
-use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Program, Storage};
+use adfuse_ir::kernel::{Buffer, Extents, Member, Operand, Program, Storage, volume};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -201,11 +201,6 @@ impl BoxOperand {
     }
 }
 
-/// The product of numbers, or the largest number where it is larger.
-fn product(all: impl Iterator<Item = i64>) -> i64 {
-    all.fold(1, i64::saturating_mul)
-}
-
 /// Whether an expression has these factors.
 fn alike(e: &adfuse_ir::index::IndexExpr, factors: &[i64], rank: usize) -> bool {
     e.factors(rank).and_then(|found| integers(&found)).is_some_and(|found| found == factors)
@@ -302,7 +297,7 @@ impl StagedBox {
     fn lined(mut self, operand: &BoxOperand, inner: usize) -> StagedBox {
         self.inner = inner;
         self.unit = 1;
-        self.line = product(self.places[inner..].iter().map(|(n, _)| *n));
+        self.line = volume(self.places[inner..].iter().map(|(n, _)| n));
         let [mut best, plain] = [self.clone(), self];
         let least = operand.word.least_unit();
         for unit in [2, QUAD, QUAD * operand.word.places()] {
@@ -312,7 +307,7 @@ impl StagedBox {
         }
         best.pitch = best.line;
         let read = operand.dims.iter().map(|dim| dim.read.end - dim.read.start);
-        best.fetched = product(best.places.iter().zip(read).map(|((n, _), read)| (*n).min(read)));
+        best.fetched = volume(best.places.iter().zip(read).map(|((n, _), read)| (*n).min(read)));
         best
     }
 
@@ -400,12 +395,12 @@ impl StagedBox {
 
     /// Lines of a box.
     pub(crate) fn lines(&self) -> i64 {
-        product(self.places[..self.inner].iter().map(|(n, _)| *n))
+        volume(self.places[..self.inner].iter().map(|(n, _)| n))
     }
 
     /// Runs of lines along the dimension before them.
     fn runs(&self) -> i64 {
-        product(self.places[..self.inner.saturating_sub(1)].iter().map(|(n, _)| *n))
+        volume(self.places[..self.inner.saturating_sub(1)].iter().map(|(n, _)| n))
     }
 
     /// Words of a box, in whole units of 16 bytes: these are words of two elements where places are elements, too.
@@ -418,7 +413,7 @@ impl StagedBox {
 
     /// Words from one place to the next of a dimension.
     fn pitch_of(&self, k: usize) -> i64 {
-        let places = |range: Range<usize>| product(self.places[range].iter().map(|(n, _)| *n));
+        let places = |range: Range<usize>| volume(self.places[range].iter().map(|(n, _)| n));
         if k >= self.inner {
             return places(k + 1..self.places.len());
         }

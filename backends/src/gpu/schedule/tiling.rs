@@ -5,10 +5,9 @@ use super::grid::{Grid, resident_fits};
 use super::mma_unit::Unit;
 use super::operand_path::{OperandPath, operand_path};
 use super::scalar_form::written;
-use super::shape::volume;
 use super::text::{DecisionLine, Line, Reader, Writer, listed, pair, wrong};
 use crate::gpu::target::{GpuTarget, WARP};
-use adfuse_ir::kernel::{Member, Program};
+use adfuse_ir::kernel::{Member, Program, volume};
 use adfuse_ir::{DType, Diagnostic, Fp};
 
 /// Products in a chunk of the strict order.

@@ -2,11 +2,10 @@
 //! which updates choose the rows alone.
 
 use super::index::{coordinates, data_of};
-use super::shape::volume;
 use super::work::Lowering;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Param, Scatter};
+use adfuse_ir::kernel::{Extents, Param, Scatter, volume};
 
 /// The axes of the updates that are axes of the result and choose no place otherwise, and what those are
 /// of the result. What is left of the result are rows: each update is of one.
@@ -140,16 +139,7 @@ fn of_param(params: &[Param], p: usize, chooses: &mut Vec<bool>) {
         coordinates_of(e, &mut |a| chooses[a] = true);
         data_of(e, &mut |p| data.push(p));
     };
-    match params.get(p) {
-        Some(Param::Load(pieces)) => {
-            for piece in pieces {
-                piece.index.iter().for_each(&mut of);
-                piece.guards.iter().for_each(|g| of(&g.expr));
-            }
-        }
-        Some(Param::Coord(e)) => of(e),
-        _ => {}
-    }
+    params.get(p).into_iter().flat_map(Param::expressions).for_each(&mut of);
     // Parameters read earlier ones alone.
     for q in data.into_iter().filter(|&q| q < p) {
         of_param(params, q, chooses);

@@ -1,10 +1,9 @@
 //! Vector accesses: which neighbouring elements one load or store has.
 
 use super::index::{coordinates, divisible, split, whole};
-use super::shape::volume;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Sink, Stage, Storage, volume};
 
 /// The coordinates of neighbouring points, in terms of variables of these extents.
 pub(crate) struct VectorLanes<'a> {

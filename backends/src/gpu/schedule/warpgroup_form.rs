@@ -6,10 +6,9 @@ use super::mapped_operand::{LINE, MappedOperand, NEIGHBOURS};
 use super::mma_unit::Unit;
 use super::product_terms::terms;
 use super::scalar_form::written;
-use super::shape::volume;
 use super::warpgroup_tile::{EXCHANGED, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Extents, Member, Program, Sink, Storage};
+use adfuse_ir::kernel::{Extents, Member, Program, Sink, Storage, volume};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Fp};
 
@@ -121,7 +120,7 @@ impl WarpgroupForm {
             Unit::Tf32 => DType::F32,
             Unit::Fma => return None,
         };
-        let size = [&m.rows, &m.cols, &m.depth].map(|extents| volume(extents));
+        let size = [&m.rows, &m.cols, &m.depth].map(volume);
         let is_large = size.iter().zip(LEAST).all(|(&n, least)| n >= least);
         let last = m.cols.iter().rfind(|&&n| n != 1).copied().unwrap_or(1);
         if !target.warpgroups || !is_large || last % NEIGHBOURS != 0 || volume(&m.batch) == 0 {

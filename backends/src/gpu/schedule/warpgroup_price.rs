@@ -5,11 +5,10 @@ use super::index::whole as whole_load;
 use super::mapped_operand::LINE;
 use super::mma_unit::Unit;
 use super::scalar_form::{instructions as scalar_instructions, written};
-use super::shape::volume;
 use super::warpgroup_tile::{CLUSTER, TALL, TILES, TileKind, TileOrder, WarpgroupTile};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::Fp;
-use adfuse_ir::kernel::{Buffer, Member, Operand, Param, Program, Sink, Storage};
+use adfuse_ir::kernel::{Buffer, Member, Operand, Param, Program, Sink, Storage, volume};
 
 /// Seconds of a launch that waits for the one before.
 pub(crate) const LAUNCH: f64 = 2e-6;

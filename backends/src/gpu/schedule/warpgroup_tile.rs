@@ -4,11 +4,10 @@
 
 use super::grid::Grid;
 use super::mapped_operand::{LINE, NEIGHBOURS};
-use super::shape::volume;
 use super::text::{DecisionLine, Reader, Writer, listed, pair, wrong};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::Member;
+use adfuse_ir::kernel::{Member, volume};
 use std::fmt;
 
 /// Threads of a warpgroup.
@@ -124,8 +123,8 @@ impl WarpgroupTile {
 
     /// Tiles of several products of equal extents.
     pub(crate) fn all_tiles(&self, products: &[&Member]) -> i64 {
-        let own = products.first().map_or([0; 3], |m| self.tiles(m));
-        own.into_iter().fold(products.len() as i64, i64::saturating_mul)
+        let own = products.first().map_or(0, |m| volume(self.tiles(m)));
+        own.saturating_mul(products.len() as i64)
     }
 
     /// Whether steps of such tiles can be cut into runs.

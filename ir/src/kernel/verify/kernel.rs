@@ -292,15 +292,7 @@ fn remaining(runs: &[Run], extents: &[i64]) -> Result<Extents, Wrong> {
 
 /// The expressions of coordinates of a stage.
 fn expressions(stage: &Stage) -> impl Iterator<Item = &IndexExpr> {
-    let params = stage.params.iter().flat_map(|p| {
-        let (pieces, coord) = match p {
-            Param::Load(pieces) => (pieces.as_slice(), None),
-            Param::Coord(e) => (&[][..], Some(e)),
-            Param::Row(_) | Param::Tile(_) | Param::Sum => (&[][..], None),
-        };
-        let guards = pieces.iter().flat_map(|p| p.guards.iter().map(|g| &g.expr));
-        pieces.iter().flat_map(|p| &p.index).chain(guards).chain(coord)
-    });
+    let params = stage.params.iter().flat_map(Param::expressions);
     let sinks = stage.sinks.iter().flat_map(|s| match s {
         Sink::Store { index, .. } => index.as_slice(),
         _ => &[],

@@ -5,10 +5,11 @@ use crate::gpu::ptx::address::{Truth, Vars, holds, resolved, value};
 use crate::gpu::ptx::asm::{Class, Reg, guard_prefix};
 use crate::gpu::ptx::emit::Emit;
 use crate::gpu::schedule::box_word::{BoxWord, PairedDim};
-use crate::gpu::schedule::convolution::{elements, place};
+use crate::gpu::schedule::convolution::place;
 use crate::gpu::schedule::index::{coordinates, range, split};
 use crate::gpu::schedule::staged_box::{BoxOperand, CopyTeams, DEEP, OWN, StagedBox};
 use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::volume;
 
 /// The box of a step.
 pub(super) struct BoxWalk<'b> {
@@ -187,7 +188,7 @@ impl WindowKernel<'_> {
         let team = self.thread.clone().floor_div(teams.lanes);
         let (number, all) = match teams.along {
             // One line after the other of the box.
-            None => (team.plus(turn * teams.teams), elements(&extents)),
+            None => (team.plus(turn * teams.teams), volume(&extents)),
             Some(k) => {
                 let through = (extents[k] + teams.teams - 1) / teams.teams;
                 (team.plus(turn % through * teams.teams), extents[k])
@@ -266,8 +267,7 @@ impl BoxWalk<'_> {
     /// What holds where the element of a line, whose coordinates along the dimensions before are these, is read.
     fn guards(&self, at: &[IndexExpr], unit: &IndexExpr) -> Vec<Guard> {
         let StagedBox { inner, unit: wide, ref places, .. } = *self.staged;
-        let within: i64 =
-            elements(&places[inner + 1..].iter().map(|(n, _)| *n).collect::<Vec<_>>());
+        let within: i64 = volume(places[inner + 1..].iter().map(|(n, _)| n));
         let first = unit.clone().times(wide).floor_div(within);
         let mut found = Vec::new();
         for (k, dim) in self.operand.dims.iter().enumerate().take(inner + 1) {

@@ -14,14 +14,14 @@ use super::emit::Emit;
 use super::entry::{Out, begun};
 use super::matmul::{DepthParts, added};
 use super::operands::constant;
-use crate::gpu::schedule::convolution::{NEAR, elements};
+use crate::gpu::schedule::convolution::NEAR;
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::product::ScheduledWindows;
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::Stage;
+use adfuse_ir::kernel::{Stage, volume};
 use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// What one launch knows.
@@ -186,7 +186,7 @@ impl<'p> WindowKernel<'p> {
             _ => warp.modulo(tile.warps[1]),
         };
         let first = warp.times(tiling.each[side]);
-        debug_assert_eq!(elements(&tiling.groups[side]), tile.warps[side] * tiling.each[side]);
+        debug_assert_eq!(volume(&tiling.groups[side]), tile.warps[side] * tiling.each[side]);
         let mut at = coordinates(&first, &tiling.groups[side]);
         let lane = tiling.lanes[side];
         at[lane] = at[lane].clone().times(NEAR);

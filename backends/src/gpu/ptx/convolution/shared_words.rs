@@ -3,8 +3,9 @@
 
 use super::WindowKernel;
 use crate::gpu::ptx::asm::Reg;
-use crate::gpu::schedule::convolution::{elements, place};
+use crate::gpu::schedule::convolution::place;
 use crate::gpu::schedule::staged_box::{DEEP, OWN};
+use adfuse_ir::kernel::volume;
 
 /// A word of an operand.
 struct SharedWord {
@@ -47,7 +48,7 @@ impl WindowKernel<'_> {
     pub(super) fn deep_order(&self) -> Vec<i64> {
         let groups = &self.product.tiling.groups[2];
         let orders = (0..groups.len()).rev().map(|fast| {
-            let mut order: Vec<i64> = (0..elements(groups)).collect();
+            let mut order: Vec<i64> = (0..volume(groups)).collect();
             order.sort_by_key(|&n| {
                 let mut at = place(n, groups);
                 let fastest = at.remove(fast);

@@ -10,7 +10,7 @@ use crate::gpu::ptx::emit::{Emit, EmitMap};
 use crate::gpu::ptx::mbarrier::RingPlace;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::mapped_operand::{AxisPlace, AxisRun, LINE, MappedAxis, MappedOperand};
-use crate::gpu::schedule::shape::volume;
+use adfuse_ir::kernel::volume;
 
 /// The copies of an operand's tiles.
 pub(super) struct OperandCopies {

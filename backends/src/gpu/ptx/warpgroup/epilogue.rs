@@ -11,11 +11,10 @@ use crate::gpu::ptx::emit::{At, Emit};
 use crate::gpu::ptx::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::mapped_operand::NEIGHBOURS;
-use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::warpgroup_form::PART;
 use crate::gpu::schedule::warpgroup_tile::{EXCHANGED, TALL};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Param, Sink, Storage};
+use adfuse_ir::kernel::{Buffer, Param, Sink, Storage, volume};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{DType, Literal};
 
