@@ -140,9 +140,9 @@ fn operands_that_end_in_results() {
     }
 }
 
-/// Parts keep too much: there are hundreds of values until the end.
+/// Hundreds of values are alive to the end: the body is whole.
 #[test]
-fn bodies_that_outgrow_the_frame() {
+fn bodies_with_too_much_alive() {
     let dims = "700";
     let mut all = String::new();
     for i in 3..700 {

@@ -18,8 +18,12 @@ const LEAST: usize = 96;
 /// Values of a part.
 const PART: RangeInclusive<usize> = 36..=96;
 
-/// Bytes that the values of a strip may take, of a first cache of 32 KiB and more. The least strip may take more.
+/// Bytes that the values of a strip may take, of a first cache of 32 KiB and more.
 const STRIP_BYTES: u32 = 32 << 10;
+
+/// Values to be computed for each that is stored in a strip or read from there. Values that stay alive make more traffic in strips than
+/// by spills, as a whole body reads them where it uses them.
+const LEAST_OF_MOVE: usize = 2;
 
 /// Groups of a strip at most: more of them would not make the loops of parts cheaper.
 const MOST_GROUPS: u32 = 64;
@@ -65,6 +69,29 @@ impl BodyParts {
         self.last[v.index()]
     }
 
+    /// How often a group's values are stored for later parts, or read by those.
+    fn moves(&self, p: &LoopProgram) -> usize {
+        // Of each value, the last part so far that has it in a register.
+        let mut part_of: Vec<Option<usize>> = vec![None; p.body.insts.len()];
+        let mut stored = vec![false; p.body.insts.len()];
+        let mut moves = 0;
+        for (k, range) in self.ranges.iter().enumerate() {
+            let outputs = p.body.outputs.iter().filter(|_| k + 1 == self.ranges.len());
+            for &v in &p.order[range.clone()] {
+                part_of[v.index()] = Some(k);
+            }
+            let args = p.order[range.clone()].iter().flat_map(|&v| &p.body.insts[v].args);
+            for &v in args.chain(outputs).filter(|&&v| !self.is_reread(v)) {
+                let at = v.index();
+                if part_of[at].is_some_and(|of| of < k) {
+                    moves += 1 + usize::from(!std::mem::replace(&mut stored[at], true));
+                    part_of[at] = Some(k);
+                }
+            }
+        }
+        moves
+    }
+
     /// Whether each part that uses a value reads it from its array, or counts it.
     pub(crate) fn is_reread(&self, v: SVal) -> bool {
         self.reread[v.index()]
@@ -100,9 +127,15 @@ pub(crate) fn in_parts(mut p: LoopProgram, line: i64) -> LoopProgram {
     let most = cuts.iter().map(|&at| crossing[at]).max().unwrap_or(0);
     let bytes = u32::try_from(most).unwrap_or(u32::MAX).saturating_mul(p.lanes);
     let fitting = STRIP_BYTES.checked_div(bytes).unwrap_or(MOST_GROUPS);
-    let strip = fitting.min(groups).min(MOST_GROUPS).max(INTERLEAVED);
-    let strip = strip / INTERLEAVED * INTERLEAVED;
+    let strip = fitting.min(groups).min(MOST_GROUPS) / INTERLEAVED * INTERLEAVED;
+    if strip == 0 {
+        return p;
+    }
     p.cuts = cuts.into_iter().filter_map(|at| u32::try_from(at).ok()).collect();
+    if BodyParts::of(&p).moves(&p) * LEAST_OF_MOVE > p.order.len() {
+        p.cuts.clear();
+        return p;
+    }
     with_strips(&mut p.code, GroupShape { copies, rounds: 1, held: false, strip });
     p
 }
@@ -240,6 +273,13 @@ mod tests {
         let mut wide = chain(300);
         wide.body.outputs = (2..200).map(SVal::new).collect();
         wide.writes = vec![wide.writes[0]; 198];
-        assert_eq!(strip(&in_parts(wide, 1 << 20)), (INTERLEAVED, 3));
+        // Neither moves of most values nor more of them than fit are made.
+        assert_eq!(strip(&in_parts(wide.clone(), 1 << 20)), (0, 2));
+        wide.body.outputs.truncate(70);
+        wide.writes.truncate(70);
+        assert_eq!(strip(&in_parts(wide, 1 << 20)), (4, 3));
+        // At each cut a value of the chain is stored and read; the early one is stored, and read by the last part.
+        let cut = in_parts(chain(300), 1 << 20);
+        assert_eq!(BodyParts::of(&cut).moves(&cut), 2 * cut.cuts.len() + 2);
     }
 }
