@@ -4,8 +4,8 @@
 //! A part has fewer values, so its groups are. Values that later parts use are in memory of the function meanwhile, in the
 //! first cache. Where the order is cut is chosen so that these are few.
 //!
-//! Arrays are read wherever a part needs them, and outputs are stored by the last part, after all that it reads of a group:
-//! so an output may still be stored where a parameter is.
+//! Arrays are read wherever a part needs them. Outputs are stored by the last part, after all that it reads of a group, so that
+//! an output may be stored where a parameter is.
 
 use super::loop_program::{GroupRead, GroupShape, LoopBlock, LoopProgram, LoopStmt};
 use adfuse_ir::scalar::{SOp, SVal};
@@ -19,11 +19,20 @@ const LEAST: usize = 96;
 const PART: RangeInclusive<usize> = 36..=96;
 
 /// Bytes that the values of a strip may take, of a first cache of 32 KiB and more.
-const STRIP_BYTES: u32 = 32 << 10;
+const STRIP_BYTES: u64 = 32 << 10;
 
 /// Values to be computed for each that is stored in a strip or read from there. Values that stay alive make more traffic in strips than
 /// by spills, as a whole body reads them where it uses them.
-const LEAST_OF_MOVE: usize = 2;
+const LEAST_OF_MOVE: usize = 4;
+
+/// Of this many values one at least is on the longest path, where two groups of a whole body wait for their own results.
+const PATH: usize = 3;
+
+/// Values for each array that is read or written, at least, where groups wait for their own results rather than for memory.
+const LEAST_OF_ARRAY: usize = 8;
+
+/// Groups of a line at least: up to three are left to single groups.
+const LEAST_GROUPS: u32 = 16;
 
 /// Groups of a strip at most: more of them would not make the loops of parts cheaper.
 const MOST_GROUPS: u32 = 64;
@@ -32,7 +41,7 @@ const MOST_GROUPS: u32 = 64;
 pub(crate) const INTERLEAVED: u32 = 4;
 const INTERLEAVED_LONG: u32 = 2;
 
-/// What a cut costs beside the values that cross it, in bytes of a lane.
+/// What a cut costs besides the values that cross it, in bytes of a lane.
 const CUT: u64 = 16;
 
 /// In which part each value of an order is computed, and which part is the last to use it.
@@ -67,6 +76,19 @@ impl BodyParts {
     /// The last part that uses a value.
     pub(crate) fn last_use(&self, v: SVal) -> usize {
         self.last[v.index()]
+    }
+
+    /// Bytes of a lane that the values in a strip have at most: what a part reads and what it keeps are there together.
+    fn strip_bytes(&self, p: &LoopProgram) -> u64 {
+        let mut most = 0;
+        let mut kept: Vec<SVal> = Vec::new();
+        for (k, range) in self.ranges.iter().enumerate() {
+            kept.retain(|&v| self.last_use(v) >= k);
+            let made = p.order[range.clone()].iter().copied();
+            kept.extend(made.filter(|&v| self.last_use(v) > k && !self.is_reread(v)));
+            most = most.max(kept.iter().map(|&v| lane_bytes(p, v)).sum());
+        }
+        most
     }
 
     /// How often a group's values are stored for later parts, or read by those.
@@ -111,48 +133,67 @@ fn is_reread(p: &LoopProgram, v: SVal) -> bool {
     is_cheap && inst.args.is_empty()
 }
 
+/// Bytes of a lane of the registers that a value is in.
+fn lane_bytes(p: &LoopProgram, v: SVal) -> u64 {
+    p.body.insts[v].dtype.bytes().max(4)
+}
+
 /// The program with its body in parts where that pays, for lines of this many elements.
 pub(crate) fn in_parts(mut p: LoopProgram, line: i64) -> LoopProgram {
     let groups = u32::try_from(line / i64::from(p.lanes)).unwrap_or(u32::MAX);
-    if p.order.len() < LEAST || p.apart != p.lanes || groups < INTERLEAVED {
+    if p.order.len() < LEAST || p.apart != p.lanes || groups < LEAST_GROUPS {
         return p;
     }
-    let crossing = crossing(&p);
-    let cuts = cuts(&crossing);
-    if cuts.is_empty() {
-        return p;
-    }
-    let long = p.order.iter().filter(|&&v| p.body.insts[v].dtype.bytes() == 8).count();
-    let copies = if 2 * long > p.order.len() { INTERLEAVED_LONG } else { INTERLEAVED };
-    let most = cuts.iter().map(|&at| crossing[at]).max().unwrap_or(0);
-    let bytes = u32::try_from(most).unwrap_or(u32::MAX).saturating_mul(p.lanes);
-    let fitting = STRIP_BYTES.checked_div(bytes).unwrap_or(MOST_GROUPS);
-    let strip = fitting.min(groups).min(MOST_GROUPS) / INTERLEAVED * INTERLEAVED;
-    if strip == 0 {
-        return p;
-    }
+    let cuts = cuts(&crossing(&p));
     p.cuts = cuts.into_iter().filter_map(|at| u32::try_from(at).ok()).collect();
-    if BodyParts::of(&p).moves(&p) * LEAST_OF_MOVE > p.order.len() {
+    let parts = BodyParts::of(&p);
+    let bytes = parts.strip_bytes(&p).saturating_mul(p.lanes.into());
+    let fitting = u32::try_from(STRIP_BYTES / bytes.max(1)).unwrap_or(MOST_GROUPS);
+    let strip = fitting.min(groups).min(MOST_GROUPS) / INTERLEAVED * INTERLEAVED;
+    if strip == 0 || parts.moves(&p) * LEAST_OF_MOVE > p.order.len() {
         p.cuts.clear();
+    }
+    if p.cuts.is_empty() {
         return p;
     }
-    with_strips(&mut p.code, GroupShape { copies, rounds: 1, held: false, strip });
+    let long = 2 * p.order.iter().filter(|&&v| p.body.insts[v].dtype.bytes() == 8).count();
+    let is_long = long > p.order.len();
+    let copies = if is_long { INTERLEAVED_LONG } else { INTERLEAVED };
+    // Elsewhere strips are only for bodies of which two groups do not fit the registers.
+    let arrays = p.order.iter().filter(|&&v| parts.is_reread(v)).count() + p.writes.len();
+    let few_arrays = arrays * LEAST_OF_ARRAY <= p.order.len();
+    let first = !is_long && few_arrays && longest_path(&p) * PATH >= p.order.len();
+    let shape = GroupShape { copies, rounds: 1, held: false, strip };
+    with_strips(&mut p.code, shape, first);
     p
 }
 
-/// All loops of groups have strips in the first place. Loops that store past the caches are of small bodies.
-fn with_strips(block: &mut LoopBlock, shape: GroupShape) {
+/// Gives all loops of groups strips: in the first place, or before single groups. Loops that store past the caches are of small bodies.
+fn with_strips(block: &mut LoopBlock, shape: GroupShape, first: bool) {
     for s in block {
         match s {
-            LoopStmt::Groups { shapes, nontemporal: false, .. } => shapes.insert(0, shape),
-            LoopStmt::If { then, otherwise, .. } => {
-                with_strips(then, shape);
-                with_strips(otherwise, shape);
+            LoopStmt::Groups { shapes, nontemporal: false, .. } => {
+                let single = shapes.iter().position(|s| s.copies == 1).unwrap_or(shapes.len());
+                shapes.insert(if first { 0 } else { single }, shape);
             }
-            LoopStmt::While { body, .. } => with_strips(body, shape),
+            LoopStmt::If { then, otherwise, .. } => {
+                with_strips(then, shape, first);
+                with_strips(otherwise, shape, first);
+            }
+            LoopStmt::While { body, .. } => with_strips(body, shape, first),
             _ => {}
         }
     }
+}
+
+/// The most values of which each uses the one before.
+fn longest_path(p: &LoopProgram) -> usize {
+    let mut length = vec![0; p.body.insts.len()];
+    for &v in &p.order {
+        let before = p.body.insts[v].args.iter().map(|a| length[a.index()]).max();
+        length[v.index()] = before.unwrap_or(0) + 1;
+    }
+    length.into_iter().max().unwrap_or(0)
 }
 
 /// At each place of the order, the bytes of a lane that values computed before it and used from it on have.
@@ -174,7 +215,7 @@ fn crossing(p: &LoopProgram) -> Vec<u64> {
         now -= ends[at];
         // A last use is past the cut before it.
         if !is_reread(p, v) && last[v.index()] > at {
-            let bytes = p.body.insts[v].dtype.bytes().max(4);
+            let bytes = lane_bytes(p, v);
             now += bytes;
             ends[last[v.index()]] += bytes;
         }
@@ -257,8 +298,8 @@ mod tests {
     #[test]
     fn small_bodies_and_short_lines_are_whole() {
         assert_eq!(in_parts(chain(LEAST - 2), 1 << 20), chain(LEAST - 2));
-        assert_eq!(in_parts(chain(300), 63), chain(300));
-        assert_ne!(in_parts(chain(300), 64), chain(300));
+        assert_eq!(in_parts(chain(300), 16 * 16 - 1), chain(300));
+        assert_ne!(in_parts(chain(300), 16 * 16), chain(300));
     }
 
     #[test]
@@ -267,17 +308,18 @@ mod tests {
             Some(LoopStmt::Groups { shapes, .. }) => (shapes[0].strip, shapes.len()),
             _ => (0, 0),
         };
-        // 8 bytes of a lane cross: 128 of a group.
+        // At most three values of four bytes are in a strip: 192 bytes of a group.
         assert_eq!(strip(&in_parts(chain(300), 1 << 20)), (MOST_GROUPS, 3));
         assert_eq!(strip(&in_parts(chain(300), 16 * 23)), (20, 3));
-        let mut wide = chain(300);
-        wide.body.outputs = (2..200).map(SVal::new).collect();
-        wide.writes = vec![wide.writes[0]; 198];
-        // Neither moves of most values nor more of them than fit are made.
-        assert_eq!(strip(&in_parts(wide.clone(), 1 << 20)), (0, 2));
-        wide.body.outputs.truncate(70);
-        wide.writes.truncate(70);
-        assert_eq!(strip(&in_parts(wide, 1 << 20)), (4, 3));
+        // Outputs wait for the last part: too many are moved, or fill strips.
+        let with_outputs = |count: usize| {
+            let mut wide = chain(1000);
+            wide.body.outputs = (2..count + 2).map(SVal::new).collect();
+            wide.writes = vec![wide.writes[0]; count];
+            wide
+        };
+        assert_eq!(strip(&in_parts(with_outputs(200), 1 << 20)), (0, 2));
+        assert_eq!(strip(&in_parts(with_outputs(60), 1 << 20)), (4, 3));
         // At each cut a value of the chain is stored and read; the early one is stored, and read by the last part.
         let cut = in_parts(chain(300), 1 << 20);
         assert_eq!(BodyParts::of(&cut).moves(&cut), 2 * cut.cuts.len() + 2);

@@ -201,7 +201,8 @@ impl LoopVerifier<'_> {
     /// A strip is of a body in parts, and of whole numbers of interleaved groups without idle lanes.
     fn strip(&self, s: &GroupShape) -> VerifyResult {
         let p = self.program;
-        let is_alone = s.rounds == 1 && !s.held && s.copies <= INTERLEAVED;
+        let is_alone =
+            s.rounds == 1 && !s.held && s.copies.is_power_of_two() && s.copies <= INTERLEAVED;
         let fits = is_alone && s.strip.is_multiple_of(s.copies) && p.apart == p.lanes;
         match s.strip == 0 || fits && !p.cuts.is_empty() {
             true => Ok(()),
@@ -425,7 +426,13 @@ code {
         let program = parse(&text).expect("a program");
         assert_eq!(program.to_string(), text);
         assert_eq!(verify(&program), Ok(()));
-        for wrong in ["strip 6 by 4 1", "strip 8 by 8 1", "strip 8 by 4 2", "strip 8 held 4 1"] {
+        for wrong in [
+            "strip 6 by 4 1",
+            "strip 8 by 8 1",
+            "strip 8 by 4 2",
+            "strip 3 by 3 1",
+            "strip 8 held 4 1",
+        ] {
             let program = parse(&text.replacen("strip 8 by 4 1", wrong, 1)).expect("a program");
             let found = verify(&program).expect_err(wrong);
             assert!(found.contains("a strip of"), "{wrong}: {found}");

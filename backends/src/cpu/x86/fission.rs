@@ -72,7 +72,7 @@ impl SweepEmitter<'_> {
     /// Whole groups from one coordinate while they fit below another, strip by strip; false where registers or the frame are too small,
     /// or groups share what parts would compute for each.
     pub(super) fn strips(&mut self, shape: GroupShape) -> Result<bool, Unsupported> {
-        if self.wide && SharedCounters::of(self.p).is_some() {
+        if !self.has_strips || self.wide && SharedCounters::of(self.p).is_some() {
             return Ok(false);
         }
         let frame = self.frame;
@@ -89,6 +89,14 @@ impl SweepEmitter<'_> {
                 return Ok(false);
             }
             strip.end_part(part, &parts);
+        }
+        // Groups that are not interleaved in parts either gain nothing.
+        let lengths = parts.ranges.iter().map(std::ops::Range::len);
+        let interleaved: usize =
+            lengths.zip(&found).map(|(n, (copies, _))| n * *copies as usize).sum();
+        if interleaved < 2 * self.p.order.len() {
+            self.frame = frame;
+            return Ok(false);
         }
         let most = found.iter().map(|(copies, _)| *copies).max().unwrap_or(1);
         let end = Mem::Frame(self.frame.long());
@@ -196,7 +204,7 @@ impl BodyLowering<'_> {
         let moving = |v: SVal| parts.is_reread(v);
         for &v in order.iter().filter(|&&v| !parts.is_reread(v)) {
             for &a in &p.body.insts[v].args {
-                self.read_again(a, moving(a), &uses, copies, (strip, &mut values))?;
+                self.fetch_value(a, moving(a), &uses, copies, (strip, &mut values))?;
             }
             self.value(v, uses[v.index()] == 1, 0..copies, &mut values)?;
             if parts.last_use(v) > part {
@@ -206,15 +214,16 @@ impl BodyLowering<'_> {
         if !is_last {
             return Ok(());
         }
-        for (k, &v) in p.body.outputs.iter().enumerate() {
-            self.read_again(v, moving(v), &uses, copies, (strip, &mut values))?;
-            self.group_outputs(k, v, 0..copies, &values)?;
+        // All is read before anything is stored: an output may be where a parameter is.
+        for &v in &p.body.outputs {
+            self.fetch_value(v, moving(v), &uses, copies, (strip, &mut values))?;
         }
-        Ok(())
+        let mut outputs = p.body.outputs.iter().enumerate();
+        outputs.try_for_each(|(k, &v)| self.group_outputs(k, v, 0..copies, &values))
     }
 
     /// Makes a value that an earlier part has computed, or that parts read themselves, one of this part.
-    fn read_again(
+    fn fetch_value(
         &mut self,
         v: SVal,
         is_reread: bool,

@@ -49,8 +49,16 @@ impl CodeSink for SweepEmitter<'_> {
     }
 }
 
-/// Emits a sweep's function: its constants, and its instructions.
+/// Emits a sweep's function: its constants, and its instructions. Without strips, where these leave too little of the frame for
+/// the rest.
 pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
+    match emit(p, true) {
+        Err(Unsupported::Frame) if !p.cuts.is_empty() => emit(p, false),
+        made => made,
+    }
+}
+
+fn emit(p: &LoopProgram, has_strips: bool) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
     let mut frame = StackFrame::default();
     let caller = frame.long();
     let wide = p.lanes == 16;
@@ -81,6 +89,7 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
         first,
         tiles,
         tail: None,
+        has_strips,
     };
     lines.block(&p.code)?;
     let bytes = lines.frame.bytes();

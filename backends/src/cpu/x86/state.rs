@@ -201,4 +201,6 @@ pub(crate) struct SweepEmitter<'a> {
     pub(crate) tiles: Vec<u32>,
     /// The last group of whole lines, and how many elements it has, where those are not all.
     pub(crate) tail: Option<(Partial, i64)>,
+    /// Whether bodies may be computed in parts.
+    pub(crate) has_strips: bool,
 }
