@@ -249,14 +249,14 @@ fn cuts(crossing: &[u64]) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::cpu::codegen::loop_parser::parse;
     use crate::cpu::codegen::loop_verify::verify;
 
     /// A chain of this many steps, of which every tenth is handed on alone; the others are needed again by the next one but one. A
     /// last value uses an early one.
-    fn chain(steps: usize) -> LoopProgram {
+    pub(crate) fn chain(steps: usize) -> LoopProgram {
         let mut body = String::from("s0 = param.f32 0\ns1 = mul.f32 s0 s0\n");
         let mut order = String::from("s0 s1");
         for v in 2..steps {
@@ -270,6 +270,14 @@ mod tests {
              code {{\nv2 = pointer 0\nv3 = pointer 1\ninvariants\ngroups v4 from v0 to v1 by 2 1 by 1 1\n}}\n"
         );
         parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    /// A chain of which this many early values are outputs, which wait for the last part.
+    pub(crate) fn with_outputs(count: usize) -> LoopProgram {
+        let mut wide = chain(1000);
+        wide.body.outputs = (2..count + 2).map(SVal::new).collect();
+        wide.writes = vec![wide.writes[0]; count];
+        wide
     }
 
     #[test]
@@ -311,13 +319,7 @@ mod tests {
         // At most three values of four bytes are in a strip: 192 bytes of a group.
         assert_eq!(strip(&in_parts(chain(300), 1 << 20)), (MOST_GROUPS, 3));
         assert_eq!(strip(&in_parts(chain(300), 16 * 23)), (20, 3));
-        // Outputs wait for the last part: too many are moved, or fill strips.
-        let with_outputs = |count: usize| {
-            let mut wide = chain(1000);
-            wide.body.outputs = (2..count + 2).map(SVal::new).collect();
-            wide.writes = vec![wide.writes[0]; count];
-            wide
-        };
+        // Too many are moved, or fill strips.
         assert_eq!(strip(&in_parts(with_outputs(200), 1 << 20)), (0, 2));
         assert_eq!(strip(&in_parts(with_outputs(60), 1 << 20)), (4, 3));
         // At each cut a value of the chain is stored and read; the early one is stored, and read by the last part.

@@ -276,3 +276,29 @@ impl BodyLowering<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::cpu::codegen::fission::in_parts;
+    use crate::cpu::codegen::fission::tests::with_outputs;
+    use crate::cpu::codegen::loop_program::{LoopStmt, LoopVal};
+    use crate::cpu::codegen::loop_verify::verify;
+    use crate::cpu::x86::loops::{emit, function};
+
+    /// Each loop of groups has a strip of its own. Where all of them outgrow the frame, the function has none.
+    #[test]
+    fn functions_do_without_strips_that_outgrow_the_frame() {
+        let mut p = in_parts(with_outputs(60), 1 << 20);
+        let Some(groups) = p.code.last().cloned() else { panic!("{p}") };
+        for k in 0..6 {
+            let mut next = groups.clone();
+            if let LoopStmt::Groups { last, .. } = &mut next {
+                *last = LoopVal(100 + k);
+            }
+            p.code.push(next);
+        }
+        assert_eq!(verify(&p), Ok(()));
+        assert!(emit(&p, true).is_err());
+        assert!(function(&p).is_ok());
+    }
+}

@@ -58,7 +58,10 @@ pub(crate) fn function(p: &LoopProgram) -> Result<(ConstantPool, Vec<CodeItem>),
     }
 }
 
-fn emit(p: &LoopProgram, has_strips: bool) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
+pub(super) fn emit(
+    p: &LoopProgram,
+    has_strips: bool,
+) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
     let mut frame = StackFrame::default();
     let caller = frame.long();
     let wide = p.lanes == 16;
