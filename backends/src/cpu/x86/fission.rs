@@ -171,7 +171,7 @@ impl SweepEmitter<'_> {
             let (items, classes) = (low.items, low.classes);
             let chosen = choose(&items, &classes, self.wide, &mut self.frame);
             let crowded = chosen.spills as usize * SPARED > items.len();
-            if !chosen.clash && !(crowded && copies > 1) {
+            if !(chosen.clash || crowded && copies > 1) {
                 return Ok(Some((copies, chosen.code)));
             }
             (self.frame, *strip) = (frame, before.clone());
