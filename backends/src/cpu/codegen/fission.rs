@@ -7,6 +7,7 @@
 //! Arrays are read wherever a part needs them. Outputs are stored by the last part, after all that it reads of a group, so that
 //! an output may be stored where a parameter is.
 
+use super::loop_order::last_uses;
 use super::loop_program::{GroupRead, GroupShape, LoopBlock, LoopProgram, LoopStmt};
 use adfuse_ir::scalar::{SOp, SVal};
 use cranelift_entity::EntityRef;
@@ -60,15 +61,8 @@ impl BodyParts {
         let begins = std::iter::once(0).chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain([p.order.len()]);
         let ranges: Vec<Range<usize>> = begins.zip(ends).map(|(begin, end)| begin..end).collect();
-        let mut last = vec![0; p.body.insts.len()];
-        for (k, range) in ranges.iter().enumerate() {
-            for a in p.order[range.clone()].iter().flat_map(|&v| &p.body.insts[v].args) {
-                last[a.index()] = k;
-            }
-        }
-        for v in &p.body.outputs {
-            last[v.index()] = ranges.len() - 1;
-        }
+        let part_at = |at: usize| cuts.partition_point(|&cut| cut <= at);
+        let last = last_uses(&p.body, &p.order).into_iter().map(part_at).collect();
         let reread = p.body.insts.keys().map(|v| is_reread(p, v)).collect();
         BodyParts { ranges, last, reread }
     }
@@ -199,15 +193,7 @@ fn longest_path(p: &LoopProgram) -> usize {
 /// At each place of the order, the bytes of a lane that values computed before it and used from it on have.
 fn crossing(p: &LoopProgram) -> Vec<u64> {
     let n = p.order.len();
-    let mut last = vec![0; p.body.insts.len()];
-    for (at, &v) in p.order.iter().enumerate() {
-        for a in &p.body.insts[v].args {
-            last[a.index()] = at;
-        }
-    }
-    for v in &p.body.outputs {
-        last[v.index()] = n;
-    }
+    let last = last_uses(&p.body, &p.order);
     let mut ends = vec![0; n + 1];
     let (mut now, mut all) = (0, Vec::with_capacity(n + 1));
     for (at, &v) in p.order.iter().enumerate() {

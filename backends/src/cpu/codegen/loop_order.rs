@@ -50,8 +50,8 @@ fn needs(body: &ScalarProgram, moves: &dyn Fn(SVal) -> bool) -> Vec<u32> {
     need
 }
 
-/// The most values that are alive at once, in an order; outputs are until the end.
-pub(crate) fn alive(body: &ScalarProgram, order: &[SVal]) -> usize {
+/// Of each value, the last place of an order that uses it; outputs are used behind all of it.
+pub(crate) fn last_uses(body: &ScalarProgram, order: &[SVal]) -> Vec<usize> {
     let mut last = vec![0; body.insts.len()];
     for (at, &v) in order.iter().enumerate() {
         for a in &body.insts[v].args {
@@ -61,6 +61,12 @@ pub(crate) fn alive(body: &ScalarProgram, order: &[SVal]) -> usize {
     for v in &body.outputs {
         last[v.index()] = order.len();
     }
+    last
+}
+
+/// The most values that are alive at once, in an order; outputs are until the end.
+pub(crate) fn alive(body: &ScalarProgram, order: &[SVal]) -> usize {
+    let last = last_uses(body, order);
     let mut ends = vec![0; order.len() + 1];
     let (mut now, mut most) = (0usize, 0);
     for (at, &v) in order.iter().enumerate() {

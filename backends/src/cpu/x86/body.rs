@@ -297,7 +297,7 @@ impl BodyLowering<'_> {
     pub(crate) fn groups(&mut self, groups: Range<u32>) -> Result<(), Unsupported> {
         let p = self.p;
         let mut values: GroupValues = vec![SmallVec::new(); p.body.insts.len()];
-        let once = used_once(p);
+        let once = used_once(p, &p.order, &p.body.outputs);
         let several = self.wide && self.partial.is_none() && !self.idle() && groups.len() > 1;
         let mut shared = if several { SharedCounters::of(p) } else { None };
         for &v in &p.order {
@@ -419,16 +419,16 @@ impl BodyLowering<'_> {
     }
 }
 
-/// Whether each value is an operand once, and no output: then it may be read where it is used, which is
+/// Whether each value is an operand of some others once, and none of some outputs: then it may be read where it is used, which is
 /// before anything is stored.
-fn used_once(p: &LoopProgram) -> Vec<bool> {
+pub(super) fn used_once(p: &LoopProgram, order: &[SVal], outputs: &[SVal]) -> Vec<bool> {
     let mut uses = vec![0u32; p.body.insts.len()];
-    for &v in &p.order {
+    for &v in order {
         for a in &p.body.insts[v].args {
             uses[a.index()] += 1;
         }
     }
-    for &v in &p.body.outputs {
+    for &v in outputs {
         uses[v.index()] = u32::MAX;
     }
     uses.into_iter().map(|n| n == 1).collect()

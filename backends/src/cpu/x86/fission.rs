@@ -3,10 +3,11 @@
 //! `r10`, which is the end of other loops of groups, is the offset of a group's mask in the strip, so that vectors of 64 bytes are
 //! eight times as far, and vectors of 32 four times.
 
+use super::body::used_once;
 use super::frame::{MOST, StackFrame};
 use super::gpr::HIGH;
 use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
-use super::loops::SPARED;
+use super::loops::is_crowded;
 use super::regalloc::choose;
 use super::scalar_asm::CodeSink;
 use super::shared_counters::{GroupValues, SharedCounters};
@@ -170,8 +171,7 @@ impl SweepEmitter<'_> {
             low.part_groups(part, parts, copies, strip)?;
             let (items, classes) = (low.items, low.classes);
             let chosen = choose(&items, &classes, self.wide, &mut self.frame);
-            let crowded = chosen.spills as usize * SPARED > items.len();
-            if !(chosen.clash || crowded && copies > 1) {
+            if !(chosen.clash || is_crowded(&chosen, &items) && copies > 1) {
                 return Ok(Some((copies, chosen.code)));
             }
             (self.frame, *strip) = (frame, before.clone());
@@ -193,32 +193,23 @@ impl BodyLowering<'_> {
         let p = self.p;
         let mut values: GroupValues = vec![SmallVec::new(); p.body.insts.len()];
         let order = &p.order[parts.ranges[part].clone()];
-        let mut uses = vec![0u32; p.body.insts.len()];
-        for a in order.iter().flat_map(|&v| &p.body.insts[v].args) {
-            uses[a.index()] += 1;
-        }
         let is_last = part + 1 == parts.ranges.len();
-        if is_last {
-            p.body.outputs.iter().for_each(|v| uses[v.index()] = u32::MAX);
-        }
-        let moving = |v: SVal| parts.is_reread(v);
+        let outputs: &[SVal] = if is_last { &p.body.outputs } else { &[] };
+        let once = used_once(p, order, outputs);
         for &v in order.iter().filter(|&&v| !parts.is_reread(v)) {
             for &a in &p.body.insts[v].args {
-                self.fetch_value(a, moving(a), &uses, copies, (strip, &mut values))?;
+                self.fetch_value(a, (parts, once[a.index()]), copies, strip, &mut values)?;
             }
-            self.value(v, uses[v.index()] == 1, 0..copies, &mut values)?;
+            self.value(v, once[v.index()], 0..copies, &mut values)?;
             if parts.last_use(v) > part {
                 self.keep(v, strip, &mut values)?;
             }
         }
-        if !is_last {
-            return Ok(());
-        }
         // All is read before anything is stored: an output may be where a parameter is.
-        for &v in &p.body.outputs {
-            self.fetch_value(v, moving(v), &uses, copies, (strip, &mut values))?;
+        for &v in outputs {
+            self.fetch_value(v, (parts, once[v.index()]), copies, strip, &mut values)?;
         }
-        let mut outputs = p.body.outputs.iter().enumerate();
+        let mut outputs = outputs.iter().enumerate();
         outputs.try_for_each(|(k, &v)| self.group_outputs(k, v, 0..copies, &values))
     }
 
@@ -226,16 +217,15 @@ impl BodyLowering<'_> {
     fn fetch_value(
         &mut self,
         v: SVal,
-        is_reread: bool,
-        uses: &[u32],
+        (parts, once): (&BodyParts, bool),
         copies: u32,
-        (strip, values): (&StripValues, &mut GroupValues),
+        strip: &StripValues,
+        values: &mut GroupValues,
     ) -> Result<(), Unsupported> {
         if !values[v.index()].is_empty() {
             return Ok(());
         }
-        let once = uses[v.index()] == 1;
-        if is_reread {
+        if parts.is_reread(v) {
             return self.value(v, once, 0..copies, values);
         }
         let Some(kept) = strip.at[v.index()] else { return Ok(()) };

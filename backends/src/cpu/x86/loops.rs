@@ -6,9 +6,9 @@
 use super::constant_pool::ConstantPool;
 use super::frame::{MOST, StackFrame};
 use super::gpr::{HIGH, Homes, ValueHome, homes};
-use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
+use super::inst::{AllocatedOperand, CodeItem, Label, Mem, VirtualItem};
 use super::invariants::repeated;
-use super::regalloc::{choose, vector_move};
+use super::regalloc::{AllocatedBody, choose, vector_move};
 use super::scalar_asm::CodeSink;
 use super::state::{ALONG, BodyLowering, LaneRegs, Partial, SweepEmitter};
 use crate::cpu::codegen::loop_program::{
@@ -29,7 +29,12 @@ const SAVED: [Register; 6] =
 
 /// Of this many instructions of interleaved groups one value may move to the frame. That costs less than
 /// waiting for one group's results does; more of it does not.
-pub(super) const SPARED: usize = 20;
+const SPARED: usize = 20;
+
+/// Whether more values of a body move to the frame than interleaving its groups gains.
+pub(super) fn is_crowded(chosen: &AllocatedBody, items: &[VirtualItem]) -> bool {
+    chosen.spills as usize * SPARED > items.len()
+}
 
 /// One group.
 const SINGLE: GroupShape = GroupShape { copies: 1, rounds: 1, held: false, strip: 0 };
@@ -305,7 +310,7 @@ impl SweepEmitter<'_> {
             let (items, classes) = (low.items, low.classes);
             let chosen = choose(&items, &classes, self.wide, &mut self.frame);
             let last = k + 1 == copies.len();
-            if chosen.clash || chosen.spills as usize * SPARED > items.len() && !last {
+            if chosen.clash || is_crowded(&chosen, &items) && !last {
                 self.frame = frame;
                 continue;
             }
@@ -335,8 +340,7 @@ impl SweepEmitter<'_> {
         }
         let (items, classes) = (low.items, low.classes);
         let chosen = choose(&items, &classes, self.wide, &mut self.frame);
-        let crowded = chosen.spills as usize * SPARED > items.len();
-        if chosen.clash || crowded && (shape.copies > 1 || held.is_some()) {
+        if chosen.clash || is_crowded(&chosen, &items) && (shape.copies > 1 || held.is_some()) {
             self.frame = frame;
             return Ok(None);
         }
